@@ -1,4 +1,4 @@
-"""What the cluster agrees on: ledger metadata, registrations and the store that keeps them.
+"""Cluster metadata: ledgers, topics, registrations, and the store that keeps them.
 
 Imports nothing else of Quire; every other package builds on it.
 """

@@ -1,9 +1,9 @@
-"""Decides how long to wait before a call to the metadata service is repeated.
+"""Pauses between repeated calls to the metadata service.
 
-Leaves the waiting and the giving up to the caller.
+Leaves the waiting, and the decision to stop, to the caller.
 
-Invariants: pauses grow to a bound and are jittered, so that clients of a returning service do not
-arrive together.
+Invariants: pauses grow up to a limit and are jittered, so that clients of a service that comes back
+do not all call it at the same time.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ PAUSE_MAX_S: Final = 1.0
 
 @dataclass(slots=True)
 class Pauses:
-    """The pauses of one call that is repeated: doubling from `first_s` to `max_s`, each half
-    jitter.
+    """Pauses of one repeated call. They double from `first_s` to `max_s`; half of each pause is
+    random.
     """
 
     rng: Random

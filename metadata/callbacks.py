@@ -1,9 +1,10 @@
-"""Keeps who wants to hear of something, and tells them.
+"""Registry of change callbacks.
 
-Leaves what there is to tell, and when, to its owner.
+Leaves what is reported, and when, to its owner.
 
-Invariants: who cancels while others are told is told at most this once more; who comes then is told
-from the next time on; a failure of one keeps none of the others from hearing.
+Invariants: a callback that is cancelled during a notification runs at most once more; one that is
+added during a notification runs from the next one on; a callback that raises does not keep the
+others from running.
 """
 
 from collections.abc import Callable
@@ -15,14 +16,14 @@ Told = TypeVarTuple("Told")
 
 
 class Callbacks(Generic[*Told]):
-    """The callbacks for one kind of news, in the order in which they came."""
+    """Callbacks for one kind of change, in the order in which they were added."""
 
     def __init__(self) -> None:
         self._callbacks: dict[int, Callable[[*Told], None]] = {}
         self._count = 0
 
     def add(self, callback: Callable[[*Told], None]) -> Cancel:
-        """Call back from now on; return what ends that, also when it is called again."""
+        """Register a callback; return a function that removes it and may be called repeatedly."""
         self._count += 1
         number = self._count
         self._callbacks[number] = callback
@@ -33,12 +34,12 @@ class Callbacks(Generic[*Told]):
         return cancel
 
     def tell(self, *told: *Told) -> None:
-        """Call all of them; then raise the first that any of them raised."""
+        """Call all callbacks, then raise the first exception that one of them raised."""
         failure: Exception | None = None
         for callback in list(self._callbacks.values()):
             try:
                 callback(*told)
-            except Exception as error:  # noqa: BLE001 - it is raised, once the others have heard
+            except Exception as error:  # noqa: BLE001 - raised once the others have run
                 failure = failure or error
         if failure is not None:
             raise failure

@@ -1,4 +1,4 @@
-"""States what can go wrong with coordination, one class per fact.
+"""Errors of the metadata service, one class per fact.
 
 Leaves the translation into `LedgerError` and `BookieError` to the edges of those packages.
 
@@ -11,13 +11,13 @@ from metadata.ids import LedgerId, Version
 
 
 class MetadataError(Exception):
-    """The root of every failure of the metadata service."""
+    """Root of all errors of the metadata service."""
 
     retriable: ClassVar[bool] = False
 
 
 class NodeExistsError(MetadataError):
-    """A create found the path taken."""
+    """A node with the path to create exists already."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} exists already")
@@ -33,7 +33,7 @@ class NodeNotFoundError(MetadataError):
 
 
 class NodeNotEmptyError(MetadataError):
-    """A delete found children below the path."""
+    """The node to delete has children."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} still has children")
@@ -41,43 +41,45 @@ class NodeNotEmptyError(MetadataError):
 
 
 class VersionConflictError(MetadataError):
-    """A conditional write found another version than the one that it expected (rule 1.2)."""
+    """A conditional write found another version than the expected one (rule 1.2)."""
 
     def __init__(self, path: str, expected: Version) -> None:
         super().__init__(
-            f"{path} is no longer at version {expected}: read it again and decide anew"
+            f"{path} is no longer at version {expected}: read it again and repeat the change"
         )
         self.path = path
         self.expected = expected
 
 
 class OutcomeUnknownError(MetadataError):
-    """A write was sent and its answer lost: it may have been applied, or may yet be (rule 1.3)."""
+    """A write was sent and its answer was lost: it may have been applied, or may still be (rule
+    1.3).
+    """
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(
-            f"whether {path} was written is unknown ({why}): read it back before going on"
+            f"it is unknown whether {path} was written ({why}): read it back before you continue"
         )
         self.path = path
         self.why = why
 
 
 class StoreUnavailableError(MetadataError):
-    """The metadata service did not answer within the bound; nothing was written by this call."""
+    """The metadata service did not answer in time; this call wrote nothing."""
 
     retriable = True
 
     def __init__(self, address: str, why: str) -> None:
         super().__init__(
-            f"the metadata service at {address} is not available ({why}): "
-            "check that it runs and can be reached from here, then try again"
+            f"the metadata service at {address} is not available ({why}): check that it is running "
+            "and reachable from this machine, then try again"
         )
         self.address = address
         self.why = why
 
 
 class SessionExpiredError(MetadataError):
-    """The session that held the ephemeral nodes has ended; they are gone or soon will be."""
+    """The session that held the ephemeral nodes has ended; the nodes are gone or soon will be."""
 
     retriable = True
 
@@ -101,7 +103,7 @@ class ValueTooLargeError(MetadataError):
 
 
 class MetadataFormatError(MetadataError):
-    """Stored bytes are not what this release can read; they are left as they are."""
+    """This release cannot read the stored bytes; they are left unchanged."""
 
     def __init__(self, what: str, why: str) -> None:
         super().__init__(f"{what} cannot be read: {why}; nothing was changed")
@@ -110,7 +112,7 @@ class MetadataFormatError(MetadataError):
 
 
 class InvalidTransitionError(MetadataError):
-    """A change of ledger metadata that the rules forbid in its present state (rules 1.4-1.5)."""
+    """The rules forbid this change of ledger metadata in its current state (rules 1.4-1.5)."""
 
     def __init__(self, ledger_id: LedgerId, why: str) -> None:
         super().__init__(f"ledger {ledger_id}: {why}")
@@ -119,58 +121,60 @@ class InvalidTransitionError(MetadataError):
 
 
 class NameHeldError(MetadataError):
-    """A path that one live process holds is held by another one (rule 2.1)."""
+    """Another live process holds a path that only one process may hold (rule 2.1)."""
 
     def __init__(self, path: str) -> None:
         super().__init__(
-            f"{path} is held by another live process: stop that one first, or, if it died just "
-            "now, wait for its session to end"
+            f"{path} is held by another live process: stop that one first, or, if it has just "
+            "died, wait for its session to end"
         )
         self.path = path
 
 
 class InvalidUriError(MetadataError, ValueError):
-    """A metadata URI is not of the form `zk://host:port[,host:port...][/chroot]`."""
+    """A metadata URI does not have the form `zk://host:port[,host:port...][/chroot]`."""
 
     def __init__(self, uri: str, why: str) -> None:
         super().__init__(
-            f"{uri!r} is no metadata URI ({why}): write zk://host:port[,host:port...][/path]"
+            f"{uri!r} is not a metadata URI ({why}): write zk://host:port[,host:port...][/path]"
         )
         self.uri = uri
         self.why = why
 
 
 class EmbeddedServerError(MetadataError):
-    """A ZooKeeper server of our own could not be started; the message says why and what to do."""
+    """The embedded ZooKeeper server could not be started; the message says why and what to do."""
 
 
 class PortInUseError(EmbeddedServerError):
-    """Another program serves the port that was asked for."""
+    """Another program uses the wanted port."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(
-            f"port {port} of {host} is served by another program: give another port, or none"
+            f"port {port} of {host} is in use by another program: choose another port, or none"
         )
         self.host = host
         self.port = port
 
 
 class InvalidChainNameError(MetadataError, ValueError):
-    """A chain's name has other characters than letters, digits, `.`, `_` and `-`, or too many."""
+    """A chain's name contains characters other than letters, digits, `.`, `_` and `-`, or is too
+    long.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"{name[:250]!r} is no name of a chain: use 1 to 200 letters, digits, '.', '_' and "
-            "'-', not beginning with a dot"
+            f"{name[:250]!r} is not a valid chain name: use 1 to 200 letters, digits, '.', '_' and "
+            "'-', and do not begin with a dot"
         )
         self.name = name
 
 
 class ChainExistsError(MetadataError):
-    """A chain was to be made under a name that is taken."""
+    """A chain with this name exists already."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is a chain {name!r} already: append to it, or take another name")
+        super().__init__(f"chain {name!r} exists already: append to it, or choose another name")
         self.name = name
 
 
@@ -178,53 +182,55 @@ class ChainNotFoundError(MetadataError):
     """No chain has this name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(
-            f"there is no chain {name!r}: `quire chain list` shows those that there are"
-        )
+        super().__init__(f"there is no chain {name!r}: `quire chain list` shows the existing ones")
         self.name = name
 
 
 class LedgersCollectedError(MetadataError):
-    """A ledger cannot be linked: it was deleted, or is so old that collecting may have done so."""
+    """A ledger cannot be linked: it was deleted, or is so old that garbage collection may have
+    deleted it.
+    """
 
     def __init__(self, ledger_id: LedgerId) -> None:
         super().__init__(
-            f"ledger {ledger_id} is gone, or so old that it may have been collected: nothing was "
-            "published. Run the job again, and collect with a grace period longer than any job "
-            "takes"
+            f"ledger {ledger_id} was deleted, or is so old that it may have been collected: "
+            "nothing was published. Run the job again, and set the grace period of the collection "
+            "longer than any job takes"
         )
         self.ledger_id = ledger_id
 
 
 class InvalidTopicNameError(MetadataError, ValueError):
-    """A topic's name is none by Kafka's rules."""
+    """Kafka's rules do not allow this topic name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"{name[:250]!r} is no name of a topic: use 1 to 249 letters, digits, '.', '_' and "
+            f"{name[:250]!r} is not a valid topic name: use 1 to 249 letters, digits, '.', '_' and "
             "'-', and neither '.' nor '..'"
         )
         self.name = name
 
 
 class TopicExistsError(MetadataError):
-    """A topic was to be made under a name that is taken."""
+    """A topic with this name exists already."""
 
     def __init__(self, name: str, *, is_being_deleted: bool = False) -> None:
         super().__init__(
-            f"the topic {name!r} is being deleted: wait until its ledgers are gone"
+            f"topic {name!r} is being deleted: wait until its ledgers are gone"
             if is_being_deleted
-            else f"there is a topic {name!r} already"
+            else f"topic {name!r} exists already"
         )
         self.name = name
         self.is_being_deleted = is_being_deleted
 
 
 class TopicNameHeldError(MetadataError):
-    """A topic was to be made whose name differs from another one's in `.` and `_` alone."""
+    """The new topic's name differs from another topic's only in `.` and `_`."""
 
     def __init__(self, name: str, holder: str) -> None:
-        super().__init__(f"{name!r} and the topic {holder!r} would have one name in metrics")
+        super().__init__(
+            f"{name!r} and topic {holder!r} would have one name in metrics: choose another name"
+        )
         self.name = name
         self.holder = holder
 
@@ -233,29 +239,29 @@ class TopicNotFoundError(MetadataError):
     """No topic has this name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(
-            f"there is no topic {name!r}: `quire topic list` shows those that there are"
-        )
+        super().__init__(f"there is no topic {name!r}: `quire topic list` shows the existing ones")
         self.name = name
 
 
 class TooManyPartitionsError(MetadataError, ValueError):
-    """A topic was to have more partitions than one value holds."""
+    """A topic would have more partitions than one stored value can hold."""
 
     def __init__(self, name: str, count: int, limit: int) -> None:
-        super().__init__(f"{count} partitions of topic {name!r} are more than the {limit} allowed")
+        super().__init__(
+            f"topic {name!r} would have {count} partitions, more than the {limit} allowed"
+        )
         self.name = name
         self.count = count
         self.limit = limit
 
 
 class StaleLeaderEpochError(MetadataError):
-    """A partition was to be claimed in an epoch that is not above the last one claimed."""
+    """A claim of a partition named an epoch that is not above the last claimed one."""
 
     def __init__(self, epoch: int, leader_epoch: int) -> None:
         super().__init__(
-            f"epoch {epoch} is not above {leader_epoch}, in which the partition was claimed: "
-            "another broker leads it, or an earlier life of this one did"
+            f"epoch {epoch} is not above epoch {leader_epoch}, in which the partition was claimed: "
+            "another broker leads it, or an earlier process of this broker did"
         )
         self.epoch = epoch
         self.leader_epoch = leader_epoch

@@ -1,9 +1,9 @@
-"""Packs and unpacks versioned msgpack arrays, with a check of every field's type and range.
+"""Packing and unpacking of versioned msgpack arrays, with a check of every field's type and range.
 
-Leaves what the fields mean to the codec of each value.
+Leaves the meaning of the fields to the codec of each value.
 
-Invariants: unpacking raises MetadataFormatError, and the field readers FieldError, whatever the
-bytes.
+Invariants: for any bytes, unpacking succeeds or raises MetadataFormatError; field readers succeed
+or raise FieldError.
 
 Source: metadata.md; style section 1, rule 6.
 """
@@ -16,13 +16,15 @@ import msgpack
 from metadata.errors import MetadataFormatError
 
 ITEMS_MAX: Final = 10_000
-"""Items of one array, a ledger's fragments among them: lists are made as long as announced."""
+"""Maximum number of items in one array, for example of a ledger's fragments: the unpacker allocates
+the announced length.
+"""
 
 Packed = int | str | bytes | bool | float | None | list["Packed"] | dict[str, "Packed"]
 
 
 class FieldError(ValueError):
-    """A field is not of the type or within the range that its format says."""
+    """A field does not have the type or range that its format requires."""
 
 
 def pack(what: str, fields: list[Packed]) -> bytes:
@@ -32,14 +34,14 @@ def pack(what: str, fields: list[Packed]) -> bytes:
     try:
         return msgpack.packb(fields)
     except (ValueError, OverflowError) as error:
-        raise MetadataFormatError(what, f"it has no stored form: {error}") from error
+        raise MetadataFormatError(what, f"it cannot be stored: {error}") from error
 
 
 def unpack_versioned(
     what: str, value: bytes, newest: int, field_count: int, optional_count: int = 0
 ) -> list[Packed]:
-    """Return the array whose first field is a format version of 1..`newest` and that has
-    `field_count` fields.
+    """Return the array. Its first field is a format version of 1..`newest`; it has `field_count`
+    fields, or up to `optional_count` more.
     """
     try:
         fields = msgpack.unpackb(
@@ -51,12 +53,12 @@ def unpack_versioned(
         raise MetadataFormatError(what, "it is not an array of fields")
     version = fields[0]
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise MetadataFormatError(what, "it carries no format version")
+        raise MetadataFormatError(what, "it has no format version")
     if version > newest:
         raise MetadataFormatError(
             what,
-            f"it has format version {version} and this release reads up to {newest}: "
-            "use a newer one",
+            f"it has format version {version} and this release reads versions up to {newest}: use "
+            "a newer release",
         )
     if not field_count <= len(fields) <= field_count + optional_count:
         raise MetadataFormatError(what, f"it has {len(fields)} fields instead of {field_count}")
@@ -64,7 +66,7 @@ def unpack_versioned(
 
 
 def int_of(field: Packed, low: int, high: int) -> int:
-    """Return an int within `low`..`high`, or raise FieldError."""
+    """Return an int within `low`..`high`. Raises FieldError."""
     if not isinstance(field, int) or isinstance(field, bool):
         raise FieldError(f"an int is expected, found {type(field).__name__}")
     if not low <= field <= high:
@@ -73,33 +75,33 @@ def int_of(field: Packed, low: int, high: int) -> int:
 
 
 def optional_int_of(field: Packed, low: int, high: int) -> int | None:
-    """As `int_of`, or None for nil."""
+    """Return an int as `int_of` does, or None for nil."""
     return None if field is None else int_of(field, low, high)
 
 
 def text_of(field: Packed) -> str:
-    """Return a text, or raise FieldError."""
+    """Return a text. Raises FieldError."""
     if not isinstance(field, str):
         raise FieldError(f"text is expected, found {type(field).__name__}")
     return field
 
 
 def bytes_of(field: Packed) -> bytes:
-    """Return bytes, or raise FieldError."""
+    """Return bytes. Raises FieldError."""
     if not isinstance(field, bytes):
         raise FieldError(f"bytes are expected, found {type(field).__name__}")
     return field
 
 
 def bool_of(field: Packed) -> bool:
-    """Return a truth value, or raise FieldError."""
+    """Return a truth value. Raises FieldError."""
     if not isinstance(field, bool):
         raise FieldError(f"true or false is expected, found {type(field).__name__}")
     return field
 
 
 def float_of(field: Packed) -> float:
-    """Return a finite number, or raise FieldError."""
+    """Return a finite number. Raises FieldError."""
     if isinstance(field, bool) or not isinstance(field, int | float):
         raise FieldError(f"a number is expected, found {type(field).__name__}")
     number = float(field)
@@ -109,14 +111,14 @@ def float_of(field: Packed) -> float:
 
 
 def array_of(field: Packed) -> list[Packed]:
-    """Return an array, or raise FieldError."""
+    """Return an array. Raises FieldError."""
     if not isinstance(field, list):
         raise FieldError(f"an array is expected, found {type(field).__name__}")
     return field
 
 
 def map_of(field: Packed) -> dict[str, Packed]:
-    """Return a map with text keys, or raise FieldError."""
+    """Return a map with text keys. Raises FieldError."""
     if not isinstance(field, dict):
         raise FieldError(f"a map is expected, found {type(field).__name__}")
     for key in field:

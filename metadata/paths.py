@@ -1,4 +1,4 @@
-"""Names every path that Quire uses, so that no node's children grow without bound.
+"""Paths of all nodes that Quire uses; each limits how many children a node can have.
 
 Leaves reading and writing them to the modules that own the values.
 
@@ -19,7 +19,7 @@ Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 
     /chains/<name>/links/0000/012/345     link 12345 of it, value: `chain.py`
     /chains/<name>/applications/ab/<hash> the last batch of an application, value: `chain.py`
     /topics/<name>                        a topic, value: `topic.py`
-    /topic-names/<name with _ for .>      which of the names that are alike is a topic's, value:
+    /topic-names/<name with _ for .>      which topic holds these equivalent names, value:
                                           `topic_names.py`
     /partitions/ab/<topic id>/7           the list of ledgers of its partition 7, value:
                                           `partition.py`; the topic id is 32 hex digits
@@ -32,8 +32,8 @@ Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 
     /in-sync/<broker id>                  what a broker reports of its partitions' replicas, value:
                                           `in_sync.py`
 
-Invariants: at most 10,000 names at the first level of ledgers and 1,000 at each other; names sort
-as the ids do.
+Invariants: the first level of ledgers has at most 10,000 names and each other level at most 1,000;
+names sort in the order of the ids.
 
 Source: metadata.md, Ledgers, Ids, Deletion; topics design, "The mapping".
 """
@@ -79,12 +79,12 @@ _INDEX_DIGITS: Final = sum(LINK_LEVEL_DIGITS)
 
 
 def ledger_path(ledger_id: LedgerId) -> str:
-    """Return where a ledger's metadata is."""
+    """Return the path of a ledger's metadata."""
     return "/".join((LEDGERS, *level_names(ledger_id)))
 
 
 def level_names(ledger_id: LedgerId) -> tuple[str, ...]:
-    """Return the names of a ledger's node and those above it, from the top."""
+    """Return the names of a ledger's node and of the nodes above it, from the top."""
     assert is_ledger_id(ledger_id), ledger_id
     digits = f"{ledger_id:0{_ID_DIGITS}}"
     names = []
@@ -96,20 +96,20 @@ def level_names(ledger_id: LedgerId) -> tuple[str, ...]:
 
 
 def is_level_name(level: int, name: str) -> bool:
-    """Tell whether a name found at a level is one of ours."""
+    """Return whether a name found at a level has the form that Quire uses there."""
     return len(name) == LEVEL_DIGITS[level] and name.isascii() and name.isdigit()
 
 
 def ledger_id_of(names: Sequence[str]) -> LedgerId | None:
-    """Return the ledger that a full sequence of level names stands for; None if it is beyond the
-    ids.
+    """Return the ledger that a full sequence of level names represents; None if the number is not a
+    valid ledger id.
     """
     value = int("".join(names))
     return LedgerId(value) if is_ledger_id(value) else None
 
 
 def chosen_id_path(ledger_id: LedgerId) -> str:
-    """Return what is there for ever once a client chose this id for a ledger."""
+    """Return the path of the permanent node that records that a client chose this id."""
     return f"{CHOSEN_IDS}/{ledger_id % CHOSEN_ID_SHARDS}/{ledger_id}"
 
 
@@ -120,32 +120,32 @@ def deletion_shard_path(shard: int) -> str:
 
 
 def deletion_path(ledger_id: LedgerId) -> str:
-    """Return where the deletion of a ledger is told."""
+    """Return the path that records the deletion of a ledger."""
     return f"{deletion_shard_path(ledger_id % DELETION_SHARDS)}/{ledger_id}"
 
 
 def bookie_path(bookie_id: BookieId) -> str:
-    """Return where a live bookie is registered."""
+    """Return the path at which a live bookie is registered."""
     return f"{BOOKIES}/{bookie_id}"
 
 
 def client_path(client_id: ClientId) -> str:
-    """Return where a live client is registered."""
+    """Return the path at which a live client is registered."""
     return f"{CLIENTS}/{client_id}"
 
 
 def cookie_path(bookie_id: BookieId) -> str:
-    """Return where a bookie's cookie is."""
+    """Return the path of a bookie's cookie."""
     return f"{COOKIES}/{bookie_id}"
 
 
 def position_path(bookie_id: BookieId) -> str:
-    """Return where the end of a bookie's log is recorded."""
+    """Return the path that records the end of a bookie's log."""
     return f"{POSITIONS}/{bookie_id}"
 
 
 def chain_path(name: str) -> str:
-    """Return where the head of a chain is."""
+    """Return the path of a chain's head."""
     return f"{CHAINS}/{name}"
 
 
@@ -155,7 +155,7 @@ def chain_links_path(name: str) -> str:
 
 
 def chain_link_path(name: str, index: int) -> str:
-    """Return where one link of a chain is."""
+    """Return the path of one link of a chain."""
     digits = f"{index:0{_INDEX_DIGITS}}"
     assert len(digits) == _INDEX_DIGITS, index
     return f"{chain_links_path(name)}/{digits[:4]}/{digits[4:7]}/{digits[7:]}"
@@ -167,18 +167,20 @@ def chain_applications_path(name: str) -> str:
 
 
 def chain_application_path(name: str, application: str) -> str:
-    """Return where the last batch of an application is: its name may hold any character."""
+    """Return the path of an application's last batch. The application's name may contain any
+    character.
+    """
     digest = hashlib.sha256(application.encode()).hexdigest()[:APPLICATION_HASH_DIGITS]
     return f"{chain_applications_path(name)}/{digest[:2]}/{digest}"
 
 
 def topic_path(name: str) -> str:
-    """Return where a topic is."""
+    """Return the path of a topic."""
     return f"{TOPICS}/{name}"
 
 
 def topic_name_path(alike: str) -> str:
-    """Return where it is told which of the names that are alike is a topic's."""
+    """Return the path that records which topic holds a set of equivalent names."""
     return f"{TOPIC_NAMES}/{alike}"
 
 
@@ -189,27 +191,27 @@ def topic_partitions_path(topic_id: TopicId) -> str:
 
 
 def partition_path(key: PartitionKey) -> str:
-    """Return where a partition's list of ledgers is."""
+    """Return the path of a partition's list of ledgers."""
     return f"{topic_partitions_path(key.topic_id)}/{key.partition}"
 
 
 def partition_chunk_path(key: PartitionKey, number: int) -> str:
-    """Return where a chunk of older segments of a partition is."""
+    """Return the path of a chunk of a partition's older segments."""
     digits = f"{number:0{CHUNK_DIGITS}}"
     assert len(digits) == CHUNK_DIGITS, number
     return f"{partition_path(key)}/{digits}"
 
 
 def broker_path(broker_id: int) -> str:
-    """Return where a live broker is registered."""
+    """Return the path at which a live broker is registered."""
     return f"{BROKERS}/{broker_id}"
 
 
 def replica_path(bookie_id: BookieId) -> str:
-    """Return where a bookie's number as a replica is."""
+    """Return the path of a bookie's replica number."""
     return f"{REPLICAS}/{bookie_id}"
 
 
 def in_sync_path(broker_id: int) -> str:
-    """Return where a broker reports which replicas of its partitions are in sync."""
+    """Return the path at which a broker reports which replicas of its partitions are in sync."""
     return f"{IN_SYNC}/{broker_id}"

@@ -1,1 +1,1 @@
-"""Brokers that are up, and the election of their controller."""
+"""Live brokers, and the election of their controller."""

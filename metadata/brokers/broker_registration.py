@@ -1,11 +1,11 @@
-"""Holds what a live broker tells about itself, and its bytes.
+"""Registration of a live broker, and its bytes.
 
-Leaves keeping it in the metadata store, and reading all of them, to `broker_registry.py`.
+Leaves storing it in the metadata store, and reading all registrations, to `broker_registry.py`.
 
 Format: a msgpack array [1, broker id int, [[listener name str, host str, port int]], admin url str,
 rack str, is leaving bool].
 
-Invariants: decoding gives a registration or raises MetadataFormatError, whatever the bytes.
+Invariants: for any bytes, decoding returns a registration or raises MetadataFormatError.
 
 Source: topics design, "Codec"; protocol rule 2.1.
 """
@@ -34,7 +34,7 @@ _PORT_MAX: Final = 65_535
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Where clients of one named listener reach a broker."""
+    """Address at which clients of one named listener reach a broker."""
 
     name: str
     host: str
@@ -43,10 +43,10 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """A live broker: where it is, and whether it is about to leave and wants to lead no more.
+    """A live broker: its addresses, and whether it is about to leave and no longer wants to lead.
 
-    `incarnation` names the broker's process; it is part of the node around the registration, and
-    empty until it was read from there.
+    `incarnation` names the broker's process. It is stored in the node around the registration, and
+    is empty until it has been read from there.
     """
 
     broker_id: int
@@ -57,12 +57,12 @@ class BrokerRegistration:
     incarnation: bytes = b""
 
     def listener(self, name: str) -> Listener | None:
-        """Return the listener of a name, None without it."""
+        """Return the listener with a name, or None."""
         return next((each for each in self.listeners if each.name == name), None)
 
 
 def pack_broker(registration: BrokerRegistration) -> bytes:
-    """Return the stored form, which leaves out the incarnation."""
+    """Return the stored form, without the incarnation."""
     listeners: list[Packed] = [[each.name, each.host, each.port] for each in registration.listeners]
     return pack(
         f"the registration of broker {registration.broker_id}",

@@ -1,10 +1,11 @@
-"""Registers this broker for as long as it lives, and shows which brokers are up.
+"""Registration of this broker, and the directory of live brokers.
 
-Leaves holding the node to `ephemeral.py`, following the others' to `child_values.py`, and what a
-broker says to `broker_registration.py`.
+Leaves holding the node to `ephemeral.py`, following the nodes of other brokers to
+`child_values.py`, and the content of a registration to `broker_registration.py`.
 
 Invariants: one live process holds a broker's id; a broker is dropped only when a successful read
-says that it is gone; a new process under a known id is told as one that left and one that joined.
+shows that it is gone; a new process under a known id is reported as a broker that left and one that
+joined.
 
 Source: topics design, "What a takeover does"; protocol rule 2.1.
 """
@@ -41,21 +42,21 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class BrokerJoined:
-    """A broker is up that was not."""
+    """A broker has come up."""
 
     registration: BrokerRegistration
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerChanged:
-    """A broker says something else about itself."""
+    """A broker changed its registration."""
 
     registration: BrokerRegistration
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerLeft:
-    """A broker is up no more."""
+    """A broker is gone."""
 
     broker_id: int
 
@@ -64,9 +65,9 @@ BrokerEvent = BrokerJoined | BrokerChanged | BrokerLeft
 
 
 class BrokerRegistrar:
-    """Keeps one broker registered, from session to session.
+    """Registration of one broker, kept across sessions.
 
-    `on_lost` is told when another process has come to hold the id: this one must stop serving.
+    `on_lost` is called when another process holds the id: this one must stop serving.
     """
 
     def __init__(
@@ -90,27 +91,27 @@ class BrokerRegistrar:
 
     @property
     def incarnation(self) -> bytes:
-        """What others know this process by."""
+        """The random bytes that identify this process."""
         return self._keeper.incarnation
 
     async def start(self, *, held_wait_s: float = HELD_WAIT_S) -> None:
-        """Register. Raises NameHeldError if another live process holds the id for `held_wait_s`,
-        StoreUnavailableError when the store does not answer.
+        """Register. Raises NameHeldError if another live process still holds the id after
+        `held_wait_s`, StoreUnavailableError when the store does not answer.
         """
         await self._keeper.start(held_wait_s=held_wait_s)
 
     def update(self, registration: BrokerRegistration) -> None:
-        """Say something else, as soon as can be."""
+        """Change the registration as soon as possible."""
         assert registration.broker_id == self._broker_id, "an id is for life"
         self._keeper.set_content(pack_broker(registration))
 
     async def aclose(self) -> None:
-        """Leave."""
+        """Remove the registration."""
         await self._keeper.aclose()
 
 
 class BrokerDirectory:
-    """The registrations of all live brokers, followed until `aclose`."""
+    """Registrations of all live brokers, kept up to date until `aclose`."""
 
     def __init__(self, store: MetadataStore, rng: Random) -> None:
         self._brokers: dict[int, BrokerRegistration] = {}
@@ -119,26 +120,26 @@ class BrokerDirectory:
 
     @property
     def brokers(self) -> Mapping[int, BrokerRegistration]:
-        """The live brokers, also those that are leaving, as last read."""
+        """The live brokers as last read, including those that are leaving."""
         return MappingProxyType(self._brokers)
 
     def on_change(self, callback: Callable[[BrokerEvent], None]) -> Cancel:
-        """Call back with each change, after `brokers` shows it."""
+        """Call back after each change, once `brokers` shows it."""
         return self._callbacks.add(callback)
 
     async def start(self) -> None:
-        """Read every registration, and follow them from then on.
+        """Read every registration, and keep them up to date from then on.
 
         Raises StoreUnavailableError when the store does not answer.
         """
         await self._values.start()
 
     async def refresh(self) -> None:
-        """Read who is registered now. Raises MetadataError."""
+        """Read the current registrations. Raises MetadataError."""
         await self._values.refresh()
 
     async def aclose(self) -> None:
-        """Stop following; `brokers` keeps what was last known."""
+        """Stop following; `brokers` keeps the last known registrations."""
         await self._values.aclose()
 
     def _put(self, name: str, value: bytes) -> None:
@@ -159,7 +160,7 @@ class BrokerDirectory:
         )
 
     def _drop(self, name: str) -> None:
-        # a name that is no number was never put
+        # a name that is not a number was never added
         broker_id = int(name) if name.isascii() and name.isdigit() else -1
         if self._brokers.pop(broker_id, None) is not None:
             self._callbacks.tell(BrokerLeft(broker_id))

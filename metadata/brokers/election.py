@@ -1,13 +1,13 @@
-"""Elects one broker as the controller, and tells every broker which one it is.
+"""Election of one broker as the controller.
 
-Leaves what a controller does to the brokers: it changes topics by compare-and-set alone, so that
-two that hold themselves for it, for a moment, do no harm.
+Leaves what a controller does to the brokers. A controller changes topics by compare-and-set alone,
+so two brokers that both believe to be the controller for a moment do no harm.
 
 Format: the value of `/controller` is that of an ephemeral node (`ephemeral.py`); its content is a
 msgpack array [1, broker id int].
 
-Invariants: at most one live session holds the node; whoever's session ended, by its own clock, is
-not the controller any more, before another one can be.
+Invariants: at most one live session holds the node; a broker whose session ended, by its own clock,
+stops being the controller before another one can become it.
 
 Source: topics design, "The mapping", "What a takeover does"; protocol rule 1.2.
 """
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class ControllerElection:
-    """Stands for election from `start` to `aclose`, and holds the office while it can."""
+    """Candidacy of one broker, from `start` to `aclose`. It stays the controller while it can."""
 
     def __init__(self, store: MetadataStore, broker_id: int, rng: Random) -> None:
         self._store = store
@@ -57,7 +57,7 @@ class ControllerElection:
 
     @property
     def is_controller(self) -> bool:
-        """Whether this broker is the controller, as far as its session can tell."""
+        """Whether this broker is the controller, as far as its session shows."""
         return self._held_session_id == self._store.session_id and self._store.session_state in (
             SessionState.CONNECTED,
             SessionState.SUSPENDED,
@@ -65,7 +65,7 @@ class ControllerElection:
 
     @property
     def controller_id(self) -> int | None:
-        """The broker that is the controller, as last known; None when there is none."""
+        """Id of the controller as last known; None when there is none."""
         return self._controller_id
 
     def on_change(self, callback: Callable[[], None]) -> Cancel:
@@ -73,9 +73,9 @@ class ControllerElection:
         return self._callbacks.add(callback)
 
     async def start(self) -> None:
-        """Stand for election from now on; the outcome comes by `on_change`."""
+        """Become a candidate; `on_change` reports the outcome."""
         assert self._task is None, "started once"
-        # also called after every suspension and with every new session
+        # The watch also fires after every suspension and in every new session.
         self._cancels = [
             self._store.watch_value(CONTROLLER, self._wake.set),
             self._store.on_session(self._note_session),
@@ -84,7 +84,7 @@ class ControllerElection:
         self._task = asyncio.get_running_loop().create_task(self._follow())
 
     async def aclose(self) -> None:
-        """Leave the office, at once if the store answers; the session's end does the same."""
+        """Stop being the controller: at once if the store answers, else when the session ends."""
         if self._task is None:
             return
         for cancel in self._cancels:
@@ -109,12 +109,14 @@ class ControllerElection:
             except MetadataError as error:
                 if self._store.session_state is SessionState.CLOSED:
                     return
-                _log.debug("who the controller is cannot be told: %s", error)
+                _log.debug("the controller is unknown: %s", error)
                 self._wake.set()
                 await asyncio.sleep(pauses.next_s())
 
     async def _look(self) -> bool:
-        """Take the office if it is free, or learn who has it; False: look again."""
+        """Become the controller if there is none, or learn which broker is. Returns False if the
+        state must be read again.
+        """
         stored = await self._read()
         if stored is None:
             with contextlib.suppress(NodeExistsError):
@@ -127,7 +129,7 @@ class ControllerElection:
         if held.session_id == self._store.session_id & _INT64_MAX:
             self._note(self._broker_id, self._store.session_id)
             return True
-        # of an earlier session of ours: it is about to vanish
+        # The node is from an earlier session of this process: it is about to vanish.
         with contextlib.suppress(NodeNotFoundError, VersionConflictError):
             await self._store.delete(CONTROLLER, stored.version)
         return False

@@ -1,1 +1,1 @@
-"""Ledger metadata, ids, chains of ledgers and the feed of deletions."""
+"""Ledger metadata, ledger ids, chains of ledgers and the deletion feed."""

@@ -1,10 +1,9 @@
-"""Holds an ordered list of ledgers as immutable values, with the changes that are allowed, and
-their bytes.
+"""Immutable values for a chain of ledgers, the allowed changes, and their bytes.
 
 Leaves storing them, by compare-and-set, to `metadata.ledgers.chain_store`.
 
 A chain is a head and one link for each publication. A link names the ledgers that became visible
-together: those of one batch of a Spark query, or the next ledger of a topic's partition.
+together: the ledgers of one batch of a Spark query, or the next ledger of a topic's partition.
 
 Format, versioned msgpack arrays:
 
@@ -14,8 +13,8 @@ Format, versioned msgpack arrays:
                  nil]], published int in ms, token bin of 16 bytes, application str, batch int]
     application  [1, application str, batch int, link index int]
 
-Invariants: links are numbered from 0 without gaps; those below the head's first index are no part
-of the chain any more; a batch of an application is linked at most once.
+Invariants: links are numbered from 0 without gaps; links below the head's first index no longer
+belong to the chain; a batch of an application is linked at most once.
 
 Source: issue 6, points 1 and 2; topics design, "The mapping".
 """
@@ -62,8 +61,8 @@ _NAME_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "._-"
 
 @dataclass(frozen=True, slots=True)
 class LinkedLedger:
-    """A ledger of a chain as it was when it was linked; of one that was open then, neither its last
-    entry nor its length is known.
+    """A ledger of a chain, as it was when it was linked. Last entry and length are None if the
+    ledger was open then.
     """
 
     ledger_id: LedgerId
@@ -74,7 +73,7 @@ class LinkedLedger:
 
 @dataclass(frozen=True, slots=True)
 class ChainLink:
-    """The ledgers that one publication made visible, in order."""
+    """Ledgers that one publication made visible, in order."""
 
     ledgers: tuple[LinkedLedger, ...]
     published_ms: int
@@ -85,7 +84,7 @@ class ChainLink:
 
 @dataclass(frozen=True, slots=True)
 class AppliedBatch:
-    """The last batch of an application that was linked, and where."""
+    """Last linked batch of an application, and the index of its link."""
 
     application: str
     batch: int
@@ -94,18 +93,19 @@ class AppliedBatch:
 
 @dataclass(frozen=True, slots=True)
 class ChainHead:
-    """Which links a chain has: those from `first_index` to below `next_index`."""
+    """Head of a chain: its links are numbered from `first_index` to below `next_index`."""
 
     token: UpdateToken
     first_index: int = 0
     next_index: int = 0
     collected_before_ms: int = 0
-    """Unlinked ledgers created before this may be gone: none of them is linked any more."""
+    """Unlinked ledgers created before this time may be gone; none of them can be linked."""
     is_deleted: bool = False
-    """The chain is being deleted: nothing is linked any more, and it counts as not there."""
+    """Whether the chain is being deleted: nothing can be linked, and readers do not see the chain.
+    """
 
     def with_link(self, link: ChainLink, *, replaces: bool) -> "ChainHead":
-        """Make room for one more link; with `replaces`, it is the only one. Raises
+        """Make room for one more link; with `replaces`, it becomes the only link. Raises
         LedgersCollectedError for a ledger that may have been collected.
         """
         for ledger in link.ledgers:
@@ -116,7 +116,7 @@ class ChainHead:
         return replace(self, first_index=first, next_index=index + 1, token=link.token)
 
     def with_first_index(self, first_index: int, token: UpdateToken) -> "ChainHead":
-        """Leave out the links below; never takes one in again."""
+        """Remove the links below an index; a lower index changes nothing."""
         first = max(self.first_index, min(first_index, self.next_index))
         return replace(self, first_index=first, token=token)
 
@@ -131,13 +131,13 @@ class ChainHead:
         return replace(self, first_index=self.next_index, is_deleted=True, token=token)
 
     def with_token(self, token: UpdateToken) -> "ChainHead":
-        """Change nothing but the token: whatever was sent before and has not arrived will fail."""
+        """Change only the token, so that writes sent earlier and not yet applied fail."""
         return replace(self, token=token)
 
 
 def check_chain_name(name: str) -> str:
-    """Return the name. Raises InvalidChainNameError unless it has 1 to 200 characters out of
-    letters, digits, `.`, `_` and `-`, and does not begin with a dot.
+    """Return the name. Raises InvalidChainNameError unless it has 1 to 200 letters, digits, `.`,
+    `_` and `-`, and does not begin with a dot.
     """
     well = 0 < len(name) <= NAME_CHARACTERS_MAX and name[0] != "."
     if not well or not _NAME_CHARACTERS.issuperset(name):
@@ -206,7 +206,9 @@ def pack_applied(what: str, applied: AppliedBatch) -> bytes:
 
 
 def unpack_applied(what: str, value: bytes) -> AppliedBatch:
-    """Read the stored form of an application's last batch. Raises MetadataFormatError."""
+    """Read the stored form of an application's last batch. Raises MetadataFormatError for anything
+    else.
+    """
     fields = unpack_versioned(what, value, _FORMAT_VERSION, 4)
     try:
         return AppliedBatch(
@@ -220,7 +222,7 @@ def unpack_applied(what: str, value: bytes) -> AppliedBatch:
 
 def _ledger_of(field: Packed) -> LinkedLedger:
     fields = array_of(field)
-    if len(fields) != 4:  # noqa: PLR2004 - as the format says
+    if len(fields) != 4:  # noqa: PLR2004 - from the format
         raise FieldError(f"a ledger has {len(fields)} fields instead of 4")
     last = optional_int_of(fields[2], NO_ENTRY, ENTRY_ID_MAX)
     return LinkedLedger(

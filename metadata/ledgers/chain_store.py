@@ -1,10 +1,10 @@
-"""Keeps the chains of a cluster: ordered lists of ledgers, extended by compare-and-set alone.
+"""Store of a cluster's chains: ordered lists of ledgers, changed by compare-and-set alone.
 
-Leaves what a chain means to its writers, and its ledgers to `metadata.ledgers.ledger_store`.
+Leaves the meaning of a chain to its writers, and its ledgers to `metadata.ledgers.ledger_store`.
 
-Invariants: a link, the head that counts it and the batch that it stands for are written in one
-multi, or not at all; a publication whose outcome is unknown is decided by its token and by nothing
-else; a ledger that was deleted in one step with a change of the head (`guard`) is never linked.
+Invariants: a link, the head that counts it and the batch that it represents are written in one
+multi, or not at all; only the token decides a publication whose outcome is unknown; a ledger that
+was deleted in one step with a change of the head (`guard`) is never linked.
 
 Source: issue 6, points 1 and 2; protocol rules 1.2-1.3; metadata.md, Ledgers, Storms.
 """
@@ -64,30 +64,32 @@ from metadata.store.tree_deletion import drop, drop_tree
 
 LINK_READS_AT_ONCE: Final = 64
 ATTEMPTS_MAX: Final = 1_000
-"""Attempts at one change, most of them lost to other writers of the same chain."""
+"""Maximum number of attempts at one change; most attempts fail because another writer changed the
+same chain.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What one publication is to make visible."""
+    """Ledgers that one publication is to make visible."""
 
     ledgers: tuple[LinkedLedger, ...]
     application: str = ""
     batch: int = NO_BATCH
     replaces: bool = False
-    """Whether all earlier links leave the chain in the same step."""
+    """Whether all earlier links are removed from the chain in the same step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Where a publication is; `is_new` is False if its batch had been linked by an earlier call."""
+    """Index of a publication's link. `is_new` is False if an earlier call had linked the batch."""
 
     index: int
     is_new: bool
 
 
 class _Outcome(Enum):
-    """What became of a multi that was sent once."""
+    """Outcome of a multi that was sent once."""
 
     APPLIED = auto()
     REFUSED = auto()
@@ -103,7 +105,7 @@ class ChainStore:
         self._wall_clock_ms = wall_clock_ms
 
     async def create(self, name: str) -> None:
-        """Make an empty chain. Raises ChainExistsError, InvalidChainNameError."""
+        """Create an empty chain. Raises ChainExistsError, InvalidChainNameError."""
         path = chain_path(check_chain_name(name))
         head = ChainHead(self._token())
         value = pack_head(path, head)
@@ -125,7 +127,7 @@ class ChainStore:
             await asyncio.sleep(pauses.next_s())
 
     async def head(self, name: str) -> tuple[ChainHead, Version]:
-        """Read which links a chain has, as of now. Raises ChainNotFoundError."""
+        """Read the current head of a chain. Raises ChainNotFoundError."""
         head, version = await self._any_head(name)
         if head.is_deleted:
             raise ChainNotFoundError(name)
@@ -134,7 +136,7 @@ class ChainStore:
     async def links(
         self, name: str, first_index: int, end_index: int
     ) -> list[tuple[int, ChainLink | None]]:
-        """Read the links first..end-1, in order; None for one that is no more."""
+        """Read the links `first_index`..`end_index` - 1, in order; None for a link that is gone."""
         read: list[tuple[int, ChainLink | None]] = []
         for start in range(first_index, end_index, LINK_READS_AT_ONCE):
             indices = range(start, min(start + LINK_READS_AT_ONCE, end_index))
@@ -143,18 +145,18 @@ class ChainStore:
         return read
 
     async def applied(self, name: str, application: str) -> AppliedBatch | None:
-        """Return the last batch of an application that was linked, None if none ever was."""
+        """Return the last linked batch of an application, or None."""
         found = await self._applied(name, application)
         return None if found is None else found[0]
 
     async def publish(self, name: str, publication: Publication) -> Published:
-        """Link ledgers at the end of a chain; nothing happens twice.
+        """Link ledgers at the end of a chain, exactly once.
 
-        With an application, a batch not above its last one has been linked before: then nothing is
-        written. Goes on until the outcome is certain, for as long as the caller lets it; cancelled,
-        it may have been applied or may yet be. Raises ChainNotFoundError,
-        LedgersCollectedError when a ledger is gone or may be, ValueTooLargeError;
-        StoreUnavailableError when nothing was written.
+        A batch that is not above the application's last one is linked already: then nothing is
+        written. Repeats until the outcome is certain or the call is cancelled; a cancelled call may
+        have been applied or may still be. Raises ChainNotFoundError; LedgersCollectedError when a
+        ledger is gone or may be; ValueTooLargeError; StoreUnavailableError when nothing was
+        written.
         """
         link = ChainLink(
             publication.ledgers,
@@ -173,7 +175,9 @@ class ChainStore:
                     if found is not None and found.token == link.token:
                         return Published(tried_index, is_new=True)
                     if found is None:
-                        raise MetadataError(f"link {tried_index} of chain {name!r} is gone again")
+                        raise MetadataError(
+                            f"link {tried_index} of chain {name!r} was removed again"
+                        )
                     tried_index = None
                 applied = await self._applied(name, link.application) if link.application else None
                 if applied is not None and applied[0].batch >= link.batch:
@@ -194,39 +198,40 @@ class ChainStore:
         raise MetadataError(f"chain {name!r} did not stand still in {ATTEMPTS_MAX} attempts")
 
     async def guard(self, name: str) -> tuple[ChainHead, CompareAndSet]:
-        """Return the head, and an operation that lets a multi apply only while it is the head, and
-        makes every publication look again that read it.
+        """Return the head, and an operation that makes a multi fail unless that head is still the
+        current one. Applying it changes the head's version, so a concurrent publication that read
+        the head must read it again.
         """
         head, version = await self.head(name)
         path = chain_path(name)
         return head, CompareAndSet(path, pack_head(path, head.with_token(self._token())), version)
 
     async def trim(self, name: str, first_index: int) -> ChainHead:
-        """Leave the links below `first_index` out of the chain; return the head then. Their nodes
-        go with `drop_trimmed`.
+        """Remove the links below `first_index` from the chain; return the new head. `drop_trimmed`
+        deletes their nodes.
         """
         return await self._change(
             name, lambda head, token: head.with_first_index(first_index, token)
         )
 
     async def refuse_older(self, name: str, created_ms: int) -> ChainHead:
-        """Let no ledger created before a time be linked from now on; return the head then. Unlinked
-        ones may be deleted after it.
+        """Refuse from now on to link ledgers created before a time; return the new head.
+        Afterwards, unlinked ledgers older than that may be deleted.
         """
         return await self._change(
             name, lambda head, token: head.with_collected_before(created_ms, token)
         )
 
     async def drop_trimmed(self, name: str, first_index: int) -> None:
-        """Delete the nodes of the links below an index, which were trimmed before."""
+        """Delete the nodes of trimmed links below an index."""
         async for index in self._stored_indices(chain_links_path(name)):
             if index >= first_index:
                 return
             await drop(self._store, chain_link_path(name, index), self._rng)
 
     async def delete(self, name: str) -> None:
-        """Delete a chain, and none of its ledgers; again, if a deletion was cut off. Nothing is
-        published any more once this begins. Raises ChainNotFoundError.
+        """Delete a chain but not its ledgers; complete an interrupted deletion. Nothing can be
+        published once this begins. Raises ChainNotFoundError.
         """
         await self._change(name, ChainHead.with_deletion, also_deleted=True)
         await drop_tree(self._store, chain_path(name), self._rng)
@@ -250,8 +255,8 @@ class ChainStore:
         return unpack_head(path, stored.value), stored.version
 
     async def _require_ledgers(self, link: ChainLink) -> None:
-        """See that every ledger of a link is there, in a state not older than the head that was
-        read. Whoever deletes one changes the head in the same step, so that the multi fails then.
+        """Check that every ledger of a link exists, in a state not older than the head that was
+        read. A deletion of a ledger changes the head in the same step, so the multi then fails.
         """
         for start in range(0, len(link.ledgers), LINK_READS_AT_ONCE):
             some = link.ledgers[start : start + LINK_READS_AT_ONCE]
@@ -270,7 +275,7 @@ class ChainStore:
         *,
         also_deleted: bool = False,
     ) -> ChainHead:
-        """Change a head by compare-and-set, whatever it is, until that is certain."""
+        """Change a head by compare-and-set, whatever its version, until the outcome is certain."""
         path, token, pauses = chain_path(name), self._token(), Pauses(self._rng)
         is_unknown = False
         for _ in range(ATTEMPTS_MAX):
@@ -315,7 +320,9 @@ class ChainStore:
         link: ChainLink,
         applied: Version | None,
     ) -> list[Operation]:
-        """Return the multi that links: the head, the link, and the batch of the application."""
+        """Return the operations of the multi that links: the head, the link, and the application's
+        batch.
+        """
         head, version = changed
         index = head.next_index - 1
         path, link_path = chain_path(name), chain_link_path(name, index)
@@ -338,15 +345,15 @@ class ChainStore:
         except OutcomeUnknownError:
             return _Outcome.UNKNOWN
         except (VersionConflictError, NodeExistsError):
-            return _Outcome.REFUSED  # what is there now decides
+            return _Outcome.REFUSED  # the stored state decides
         except NodeNotFoundError:
             await self._make_parents(name, operations)
             return _Outcome.REFUSED
         return _Outcome.APPLIED
 
     async def _make_parents(self, name: str, operations: Sequence[Operation]) -> None:
-        """Make the nodes between the chain and what is to be created, which only the first of many
-        links lacks. The chain's own node is never made here: it may have been deleted.
+        """Create the nodes between the chain and the nodes to create; only the first of many links
+        needs it. The chain's own node is never created here: it may have been deleted.
         """
         above = chain_path(name)
         for operation in operations:
@@ -360,10 +367,10 @@ class ChainStore:
                 except (NodeExistsError, OutcomeUnknownError):
                     continue
                 except NodeNotFoundError:
-                    return  # the next attempt finds out what is gone
+                    return  # the next attempt finds which node is gone
 
     async def _stored_indices(self, path: str, above: str = "") -> AsyncIterator[int]:
-        """Stream the numbers of the links that have a node, in order."""
+        """Stream the indices of the links that have a node, in order."""
         for name in await self._store.children(path, fresh=True):
             if len(above) + len(name) == sum(LINK_LEVEL_DIGITS):
                 yield int(above + name)

@@ -1,17 +1,19 @@
-"""Turns one ledger's metadata into bytes and back.
+"""Codec of one ledger's metadata.
 
 Leaves storing the bytes to `metadata.ledgers.ledger_store`.
 
-Format: one msgpack array; bookie ids are interned per ledger and named by their index.
+Format: one msgpack array; each bookie id is stored once and referred to by its index.
 
     index  field            msgpack type
     0      format version   int, 1
     1      ledger id        int
     2      state            str
     3      quorum           [mode str, E, WQ, AQ, stripe_entries, min_in_sync,
-    replica_lag_time_max_ms] 4      bookie ids       [str], in order of first mention
-    5      fragments        [[first entry id, [index], [index of incoming]]]; without the last when
-    nothing is incoming 6      digest type      str
+                            replica_lag_time_max_ms]
+    4      bookie ids       [str], in order of first mention
+    5      fragments        [[first entry id, [index], [index of incoming]]]; the last field is
+                            left out when nothing is incoming
+    6      digest type      str
     7      created          int, milliseconds since 1970
     8      creation token   bin, 16 bytes
     9      update token     bin, 16 bytes
@@ -19,10 +21,10 @@ Format: one msgpack array; bookie ids are interned per ledger and named by their
     11     last entry id    int or nil
     12     length           int or nil
     13     custom           {str: str or bin}
-    14     given up         fragments as in 5; without this field when nothing was given up
+    14     given up         fragments as in 5; left out when nothing was given up
 
-Invariants: decoding gives `LedgerMetadata` or raises MetadataFormatError, whatever the bytes; a
-newer format version is refused, never guessed at.
+Invariants: for any bytes, decoding returns `LedgerMetadata` or raises MetadataFormatError; a newer
+format version is refused.
 
 Source: protocol rule 1.1; metadata.md, Ledgers.
 """
@@ -76,7 +78,7 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
-    """Return the stored form. Raises ValueTooLargeError over VALUE_BYTES_MAX, MetadataFormatError
+    """Return the stored form. Raises ValueTooLargeError above VALUE_BYTES_MAX, MetadataFormatError
     for text without a UTF-8 form.
     """
     what = f"the metadata of ledger {metadata.ledger_id}"
@@ -126,7 +128,9 @@ def _metadata_of(fields: list[Packed]) -> LedgerMetadata:
     length = optional_int_of(fields[12], 0, _INT64_MAX)
     closed = state is LedgerState.CLOSED
     if closed != (last_entry_id is not None) or closed != (length is not None):
-        raise FieldError("a last entry id and a length belong to a closed ledger, and only there")
+        raise FieldError(
+            "a last entry id and a length are present exactly when the ledger is closed"
+        )
     quorum = _quorum_of(array_of(fields[3]))
     bookie_ids = _bookie_ids_of(array_of(fields[4]))
     fragments = _fragments_of(array_of(fields[5]), bookie_ids)
@@ -136,7 +140,7 @@ def _metadata_of(fields: list[Packed]) -> LedgerMetadata:
     if len(fields) > _FIELD_COUNT:
         given_up = _fragments_of(array_of(fields[14]), bookie_ids)
         if not closed or not given_up or given_up[0].first_entry_id != (last_entry_id or 0) + 1:
-            raise FieldError("what was given up begins behind the end of a closed ledger")
+            raise FieldError("fragments that were given up begin after the end of a closed ledger")
     for fragment in (*fragments, *given_up):
         _check_size(fragment, quorum)
     return LedgerMetadata(
@@ -159,7 +163,7 @@ def _metadata_of(fields: list[Packed]) -> LedgerMetadata:
 def _check_size(fragment: Fragment, quorum: QuorumSpec) -> None:
     size, wanted = len(fragment.ensemble), quorum.ensemble_size
     if size > wanted or (size < wanted and not quorum.is_in_sync):
-        raise FieldError(f"an ensemble has {size} bookies, the quorum wants {wanted}")
+        raise FieldError(f"an ensemble has {size} bookies, the quorum needs {wanted}")
 
 
 def _packed_fragment(fragment: Fragment, indexes: dict[BookieId, int]) -> Packed:
@@ -204,7 +208,7 @@ def _bookie_ids_of(fields: list[Packed]) -> list[BookieId]:
     texts = [text_of(field) for field in fields]
     for text in texts:
         if not is_bookie_id(text):
-            raise FieldError(f"{text!r} is no bookie id")
+            raise FieldError(f"{text!r} is not a bookie id")
     if len(set(texts)) != len(texts):
         raise FieldError("the table of bookie ids repeats one")
     return [BookieId(text) for text in texts]
@@ -214,7 +218,7 @@ def _fragments_of(fields: list[Packed], bookie_ids: list[BookieId]) -> tuple[Fra
     fragments = tuple(_fragment_of(array_of(field), bookie_ids) for field in fields)
     firsts = [fragment.first_entry_id for fragment in fragments]
     if any(a >= b for a, b in pairwise(firsts)):
-        raise FieldError("the fragments do not increase")
+        raise FieldError("the first entry ids of the fragments do not increase")
     return fragments
 
 

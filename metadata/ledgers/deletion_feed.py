@@ -1,4 +1,4 @@
-"""Tells bookies which ledgers were deleted, so that nobody lists all ledgers to collect.
+"""Feed of deleted ledgers, so that bookies need not list all ledgers to collect garbage.
 
 Leaves the second read before anything is removed (rule 10.1) to the bookie, and the deletion itself
 to `ledger_store.py`.
@@ -6,9 +6,9 @@ to `ledger_store.py`.
 Format: one node per deleted ledger, in the shard `ledger id mod 64`, named by its id; the value is
 a msgpack array [1, wall clock at the deletion in milliseconds since 1970].
 
-Invariants: an entry is written in the same step that removes the ledger; a follower is told of
-every entry at least once, also of those that were there when it began and those that came while it
-had no connection.
+Invariants: an entry is written in the same step that removes the ledger; a follower receives every
+entry at least once, including entries that existed when it began and entries written while it had
+no connection.
 
 Source: protocol rule 10.1; metadata.md, Deletion.
 """
@@ -33,26 +33,26 @@ from metadata.store.interface import Cancel, Create, MetadataStore
 
 SHARD_INTERVAL_S: Final = 1.0
 LOOKS_MAX: Final = 10_000
-"""Entries that one call of `expire` looks at."""
+"""Maximum number of entries that one call of `expire` checks."""
 
 _FORMAT_VERSION: Final = 1
 _MS_MAX: Final = 2**63 - 1
 
 
 def deletion_of(ledger_id: LedgerId, now_ms: int) -> Create:
-    """Return the operation that tells of a deletion, for the multi that removes the ledger."""
+    """Return the operation that records a deletion, for the multi that removes the ledger."""
     path = deletion_path(ledger_id)
     return Create(path, pack(path, [_FORMAT_VERSION, now_ms]))
 
 
 class DeletionFeed:
-    """The deletions of a cluster that have not expired."""
+    """Deletions of a cluster that have not expired."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
     async def add(self, ledger_id: LedgerId, now_ms: int) -> None:
-        """Tell of a deletion apart from the ledger's own; told already is well."""
+        """Record a deletion in a separate step; one that is recorded already is fine."""
         operation = deletion_of(ledger_id, now_ms)
         try:
             await self._store.create(operation.path, operation.value)
@@ -60,7 +60,9 @@ class DeletionFeed:
             return
 
     async def entries(self, shard: int) -> list[LedgerId]:
-        """Return the ledgers told of in one of the DELETION_SHARDS shards, in order of id."""
+        """Return the deleted ledgers recorded in one of the DELETION_SHARDS shards,
+        sorted by id.
+        """
         names = await self._store.children(deletion_shard_path(shard), fresh=True)
         return sorted(ledger_id for name in names if (ledger_id := _id_of(name)) is not None)
 
@@ -70,8 +72,8 @@ class DeletionFeed:
         return _deleted_ms(path, (await self._store.get(path)).value)
 
     async def expire(self, shard: int, before_ms: int, looks_max: int = LOOKS_MAX) -> int:
-        """Remove a shard's entries of deletions before a time, and return how many; at most the
-        `looks_max` lowest ids are looked at.
+        """Remove a shard's entries of deletions before a time, and return how many. Checks at most
+        the `looks_max` lowest ids.
 
         The feed is a hint: a bookie that misses an entry finds the deletion in its next pass over
         its own ledgers (rule 10.4).
@@ -90,9 +92,9 @@ class DeletionFeed:
 
 
 class DeletionFollower:
-    """Calls back once with each ledger that the feed tells of, from those there at the start on.
+    """Calls back once with each ledger in the feed, including those recorded before the start.
 
-    A shard is read at most every `interval_s`, in which news gathers.
+    A shard is read at most once per `interval_s`, so that several changes are read together.
     """
 
     def __init__(
@@ -114,7 +116,7 @@ class DeletionFollower:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin to follow; runs until `aclose`."""
+        """Follow the feed until `aclose`."""
         assert not self._tasks, "started once"
         loop = asyncio.get_running_loop()
         for shard in range(DELETION_SHARDS):

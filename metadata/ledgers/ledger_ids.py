@@ -1,6 +1,7 @@
-"""Gives out ledger ids that no one else in the cluster ever gets.
+"""Allocation of ledger ids that are unique in the cluster.
 
-Leaves taking blocks of them to `number_blocks.py`, and creating the ledgers to `ledger_store.py`.
+Leaves allocating blocks of ids to `number_blocks.py`, and creating the ledgers to
+`ledger_store.py`.
 
 Format: the value of `/ids/ledgers` is a msgpack array [1, first id that is in no block yet].
 
@@ -22,7 +23,7 @@ FIRST_ID: Final = 1
 
 
 class LedgerIdAllocator:
-    """Hands out the ids of a block, and takes another block when it is used up."""
+    """Allocates the ids of a block, and another block when it is used up."""
 
     def __init__(self, store: MetadataStore, rng: Random, *, block_ids: int = BLOCK_IDS) -> None:
         self._blocks = NumberBlocks(
@@ -32,6 +33,7 @@ class LedgerIdAllocator:
     async def allocate(self) -> LedgerId:
         """Return an id that was never returned before, here or elsewhere.
 
-        Raises StoreUnavailableError and the like when a block is needed and cannot be taken.
+        Raises MetadataError, for example StoreUnavailableError, when a new block is needed and
+        cannot be allocated.
         """
         return LedgerId(await self._blocks.next())

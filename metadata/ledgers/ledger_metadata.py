@@ -1,4 +1,4 @@
-"""Holds one ledger's metadata as an immutable value, with the transitions that the rules allow.
+"""One ledger's metadata as an immutable value, with the transitions that the rules allow.
 
 Leaves its bytes to `metadata.ledgers.codec` and its storing, by compare-and-set, to
 `metadata.ledgers.ledger_store`.
@@ -32,7 +32,7 @@ FRAGMENTS_MAX: Final = 10_000
 
 
 class LedgerState(StrEnum):
-    """Where a ledger stands; it only moves forward (rule 1.5)."""
+    """State of a ledger; it only moves forward (rule 1.5)."""
 
     OPEN = "open"
     IN_RECOVERY = "in_recovery"
@@ -40,8 +40,8 @@ class LedgerState(StrEnum):
 
 
 class QuorumMode(StrEnum):
-    """How the replica set is kept: fixed quorums with replacement, or Kafka's in-sync rule
-    (section 11).
+    """Rule for the replica set: fixed quorums with replacement, or Kafka's in-sync rule (section
+    11).
     """
 
     QUORUM = "quorum"
@@ -49,7 +49,7 @@ class QuorumMode(StrEnum):
 
 
 class DigestType(StrEnum):
-    """What protects a batch beyond its own CRC: nothing more, or a keyed MAC."""
+    """Protection of a batch beyond its own CRC: none, or a keyed MAC."""
 
     CRC32C = "crc32c"
     HMAC_SHA256 = "hmac-sha256"
@@ -57,7 +57,7 @@ class DigestType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QuorumSpec:
-    """The replication of a ledger: E >= WQ >= AQ >= 1, and S entries per stripe (rule 3.1)."""
+    """Replication of a ledger: E >= WQ >= AQ >= 1, and S entries per stripe (rule 3.1)."""
 
     ensemble_size: int
     write_quorum: int
@@ -80,21 +80,21 @@ class QuorumSpec:
 
     def _check_in_sync(self) -> None:
         if self.ack_quorum != self.ensemble_size:
-            raise ValueError("in-sync mode has no other quorum than all members: E = WQ = AQ")
+            raise ValueError("in-sync mode has one quorum, all members: E = WQ = AQ")
         if not 1 <= self.min_in_sync <= self.ensemble_size:
             raise ValueError(
                 f"min_in_sync must be 1 to {self.ensemble_size}, got {self.min_in_sync}"
             )
         if self.replica_lag_time_max_ms < 1:
-            raise ValueError("replica_lag_time_max must be at least a millisecond")
+            raise ValueError("replica_lag_time_max must be at least 1 ms")
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether Kafka's rule keeps the replica set (section 11)."""
+        """Whether Kafka's rule determines the replica set (section 11)."""
         return self.mode is QuorumMode.IN_SYNC
 
     def with_members(self, count: int) -> "QuorumSpec":
-        """Return the quorum of an in-sync fragment with so many members: all of them (11.1)."""
+        """Return the quorum of an in-sync fragment with `count` members: all of them (11.1)."""
         return replace(
             self,
             ensemble_size=count,
@@ -106,10 +106,10 @@ class QuorumSpec:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """The entries from `first_entry_id` up to the next fragment's first, and the bookies that hold
-    them.
+    """Entries from `first_entry_id` to below the next fragment's first entry, and the bookies that
+    hold them.
 
-    `incoming` names bookies that a repair is copying to (rule 9.1); they hold nothing that counts
+    `incoming` names bookies to which a repair copies entries (rule 9.1); their copies do not count
     yet.
     """
 
@@ -120,8 +120,8 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class LedgerMetadata:
-    """One ledger as the cluster agreed on it (rule 1.1). Change it through the methods, never by
-    hand.
+    """Metadata of one ledger, as the cluster agreed on it (rule 1.1). Change it only through its
+    methods.
     """
 
     ledger_id: LedgerId
@@ -137,8 +137,8 @@ class LedgerMetadata:
     length: int | None = None
     custom: Mapping[str, str | bytes] = field(default_factory=lambda: MappingProxyType({}))
     given_up: tuple[Fragment, ...] = ()
-    """The fragments that an unclean recovery cut off (rule 11.6): what they held from the first
-    one's first entry on may have been acknowledged, and is no part of the ledger any more.
+    """Fragments that an unclean recovery cut off (rule 11.6). Their entries from the first one's
+    first entry on may have been acknowledged, and no longer belong to the ledger.
     """
 
     def __post_init__(self) -> None:
@@ -170,8 +170,8 @@ class LedgerMetadata:
 
     @property
     def in_sync_members(self) -> tuple[BookieId, ...]:
-        """The members of the last fragment that every earlier one names too: they hold each entry
-        of the ledger (rule 11.2). Of meaning in in-sync mode.
+        """Members of the last fragment that every earlier fragment names too: they hold each entry
+        of the ledger (rule 11.2). Only meaningful in in-sync mode.
         """
         earlier = [fragment.ensemble for fragment in self.fragments[:-1]]
         return tuple(
@@ -181,7 +181,7 @@ class LedgerMetadata:
         )
 
     def fragment_of(self, entry_id: EntryId) -> Fragment:
-        """Return the fragment that holds (or would hold) an entry."""
+        """Return the fragment that contains, or would contain, an entry."""
         return self.fragments[self.fragment_index_of(entry_id)]
 
     def fragment_index_of(self, entry_id: EntryId) -> int:
@@ -198,8 +198,8 @@ class LedgerMetadata:
         return low
 
     def names(self, bookie_id: BookieId) -> bool:
-        """Tell whether any fragment holds a bookie, also as incoming (rule 10.1) or given up: what
-        an unclean recovery cut off is kept for whoever wants to look at it.
+        """Return whether any fragment names a bookie, including incoming ones (rule 10.1) and
+        given-up fragments. Entries that an unclean recovery cut off are kept for inspection.
         """
         return any(
             bookie_id in f.ensemble or bookie_id in f.incoming
@@ -209,8 +209,8 @@ class LedgerMetadata:
     def with_ensemble_change(
         self, first_entry_id: EntryId, ensemble: tuple[BookieId, ...], token: UpdateToken
     ) -> "LedgerMetadata":
-        """Put `ensemble` in charge from `first_entry_id` on (rule 5.1): in a new fragment, or in
-        the last one if it starts there. Raises InvalidTransitionError unless OPEN.
+        """Make `ensemble` store the entries from `first_entry_id` on (rule 5.1): in a new fragment,
+        or in the last one if it starts there. Raises InvalidTransitionError unless OPEN.
         """
         self._require(LedgerState.OPEN)
         fragments = self._fragments_from(first_entry_id, ensemble)
@@ -235,10 +235,11 @@ class LedgerMetadata:
         length: int,
         token: UpdateToken,
     ) -> "LedgerMetadata":
-        """Close at what recovery found (rule 7.5), only from IN_RECOVERY.
+        """Close at the end that recovery found (rule 7.5). Raises InvalidTransitionError unless
+        IN_RECOVERY.
 
-        `recovered` are the fragments that recovery changed or added, from the last fragment as it
-        was when recovery started onwards; every older fragment is kept as stored now.
+        `recovered` are the fragments that recovery changed or added. They start at the fragment
+        that was last when recovery began. All older fragments are kept as currently stored.
         """
         self._require(LedgerState.IN_RECOVERY)
         fragments = self.fragments
@@ -247,15 +248,16 @@ class LedgerMetadata:
             kept = tuple(f for f in self.fragments if f.first_entry_id < start)
             if start < self.last_fragment.first_entry_id:
                 raise InvalidTransitionError(
-                    self.ledger_id, "recovery may change nothing below the last fragment"
+                    self.ledger_id, "recovery may not change a fragment before the last one"
                 )
             fragments = kept + recovered
         return self._closed(fragments, last_entry_id, length, token)
 
     def with_given_up(self, index: int, length: int, token: UpdateToken) -> "LedgerMetadata":
-        """Close at the end of the fragment before `index`, and record the others as given up (rule
-        11.6), only from IN_RECOVERY. At 0, where nothing stays, the first fragment is kept too, as
-        a ledger has one: without entries.
+        """Close at the end of the fragment before `index`, and record the other fragments as given
+        up (rule 11.6). If `index` is 0, no entry remains; the first fragment is kept without
+        entries, because a ledger has at least one. Raises InvalidTransitionError unless
+        IN_RECOVERY.
         """
         self._require(LedgerState.IN_RECOVERY)
         assert 0 <= index < len(self.fragments), "some fragment is given up"
@@ -265,7 +267,7 @@ class LedgerMetadata:
         return replace(closed, given_up=given_up)
 
     def with_fragment(self, index: int, fragment: Fragment, token: UpdateToken) -> "LedgerMetadata":
-        """Replace one fragment in place, at the same first entry id: a step of a repair (rule
+        """Replace one fragment in place, with the same first entry id: one step of a repair (rule
         9.1).
         """
         if self.fragments[index].first_entry_id != fragment.first_entry_id:
@@ -274,7 +276,7 @@ class LedgerMetadata:
             )
         if index == len(self.fragments) - 1 and self.state is not LedgerState.CLOSED:
             raise InvalidTransitionError(
-                self.ledger_id, "the last fragment of a ledger that is not closed is not repaired"
+                self.ledger_id, "the last fragment can be repaired only after the ledger is closed"
             )
         fragments = (*self.fragments[:index], fragment, *self.fragments[index + 1 :])
         return replace(self, fragments=fragments, update_token=token)
@@ -286,8 +288,8 @@ class LedgerMetadata:
         if first_entry_id < last.first_entry_id:
             raise InvalidTransitionError(
                 self.ledger_id,
-                f"a fragment at {first_entry_id} would stand before the last one, "
-                f"at {last.first_entry_id}",
+                f"a fragment at {first_entry_id} would be before the last one, at "
+                f"{last.first_entry_id}",
             )
         kept = self.fragments[:-1] if first_entry_id == last.first_entry_id else self.fragments
         return (*kept, Fragment(first_entry_id, ensemble))

@@ -1,10 +1,10 @@
-"""Keeps ledgers' metadata: typed, written by compare-and-set alone, with every unknown outcome
+"""Store of ledger metadata: typed, changed by compare-and-set alone, with every unknown outcome
 decided.
 
-Leaves what to write, and what to do about a conflict, to the protocols that ask for it.
+Leaves the changes, and the reaction to a conflict, to the calling protocols.
 
-Invariants: a change is known to have applied by its token and by nothing else (rule 1.3); a ledger
-is deleted in one step with the news of it (rule 10.1); an id that a client chose is used once.
+Invariants: only its token shows that a change was applied (rule 1.3); a ledger and its entry in the
+deletion feed change in one step (rule 10.1); an id that a client chose is used once.
 
 Source: protocol rules 1.2-1.4 and 10.1; metadata.md, Ledgers, Storms, Deletion.
 """
@@ -54,7 +54,7 @@ FIRST_LEDGER_ID: Final = LedgerId(0)
 
 
 class LedgerStore:
-    """The ledgers of a cluster, over a `MetadataStore` that it does not own."""
+    """Ledgers of a cluster, over a `MetadataStore` that it does not own."""
 
     def __init__(self, store: MetadataStore, rng: Random, wall_clock_ms: Callable[[], int]) -> None:
         self._store = store
@@ -63,16 +63,17 @@ class LedgerStore:
         self._wall_clock_ms = wall_clock_ms
 
     async def create(self, metadata: LedgerMetadata, *, is_chosen: bool = False) -> Version:
-        """Store a new ledger and return its version; an unknown outcome is decided by the creation
-        token. `is_chosen`: the id was chosen by the client, not allocated; it is never used again.
+        """Store a new ledger and return its version; the creation token decides an unknown outcome.
+        `is_chosen`: the client chose the id instead of allocating it; such an id is never used
+        again.
 
-        Raises NodeExistsError when another ledger has this id (its path is the ledger's), or when
-        a client chose the id for a ledger that was deleted since (`chosen_id_path`). Raises
+        Raises NodeExistsError when another ledger has this id (the error's path is the ledger's),
+        or when a client chose the id for a ledger that was deleted since (`chosen_id_path`). Raises
         ValueTooLargeError, and StoreUnavailableError when nothing was written.
         """
         path, chosen = ledger_path(metadata.ledger_id), chosen_id_path(metadata.ledger_id)
         create = Create(path, encode_ledger_metadata(metadata))
-        # Creating and removing the node in one step only succeeds where nobody chose the id.
+        # Creating and removing the node in one step succeeds only if no client chose the id.
         operations: list[Create | Delete] = [Create(chosen, b""), Delete(chosen, FIRST_VERSION)]
         operations = [create, Create(chosen, b"")] if is_chosen else [*operations, create]
         pauses = Pauses(self._rng)
@@ -99,7 +100,7 @@ class LedgerStore:
     async def get(
         self, ledger_id: LedgerId, *, fresh: bool = False
     ) -> tuple[LedgerMetadata, Version]:
-        """Read a ledger; `fresh` sees every write that ended before.
+        """Read a ledger; with `fresh`, the result includes every write that ended before the call.
 
         Raises NodeNotFoundError, MetadataFormatError.
         """
@@ -111,12 +112,12 @@ class LedgerStore:
         return metadata, stored.version
 
     async def compare_and_set(self, metadata: LedgerMetadata, expected: Version) -> Version:
-        """Store a change made to what was read at `expected`, and return the new version (rule
+        """Store a change of the value that was read at `expected`, and return the new version (rule
         1.3).
 
-        While neither outcome is certain it goes on asking, for as long as the caller lets it: a
-        cancelled call may have been applied, or may yet be. Raises VersionConflictError when
-        something else was stored, NodeNotFoundError when the ledger is deleted, ValueTooLargeError.
+        Repeats until the outcome is certain or the call is cancelled; a cancelled call may have
+        been applied, or may still be. Raises VersionConflictError when another value was stored,
+        NodeNotFoundError when the ledger is deleted, ValueTooLargeError.
         """
         path = ledger_path(metadata.ledger_id)
         value = encode_ledger_metadata(metadata)
@@ -133,13 +134,14 @@ class LedgerStore:
             version = await self._applied_version(metadata, expected, pauses)
             if version is not None:
                 return version
-            await asyncio.sleep(pauses.next_s())  # the old version decides nothing: repeat
+            await asyncio.sleep(pauses.next_s())  # the old version proves nothing: repeat
 
     async def delete(self, ledger_id: LedgerId, *, guard: CompareAndSet | None = None) -> bool:
-        """Remove a ledger and tell so in the deletion feed, as one step; False if it was not there.
+        """Remove a ledger and record it in the deletion feed, in one step. Returns False if it did
+        not exist.
 
-        Repeats until it is certain that the ledger is gone, for as long as the caller lets it. With
-        `guard`, only if that applies in the same step; raises its VersionConflictError otherwise.
+        Repeats until the ledger is certainly gone or the call is cancelled. With `guard`, deletes
+        only if that operation applies in the same step; raises its VersionConflictError otherwise.
         """
         path = ledger_path(ledger_id)
         pauses = Pauses(self._rng)
@@ -167,9 +169,7 @@ class LedgerStore:
                 await asyncio.sleep(pauses.next_s())
 
     async def is_deleted(self, ledger_id: LedgerId) -> bool:
-        """Tell, by a fresh read, whether a ledger has no metadata (the second read of rule
-        10.1).
-        """
+        """Return whether a ledger has no metadata, by a fresh read (second read of rule 10.1)."""
         try:
             await self._store.get(ledger_path(ledger_id), fresh=True)
         except NodeNotFoundError:
@@ -177,10 +177,9 @@ class LedgerStore:
         return False
 
     async def list_ledger_ids(self, start: LedgerId = FIRST_LEDGER_ID) -> AsyncIterator[LedgerId]:
-        """Stream the ids from `start` on, in order, holding one node's children per level at a
-        time.
+        """Stream the ids from `start` on, in order. Holds one node's children per level in memory.
 
-        A ledger created or deleted meanwhile may or may not be among them.
+        The stream may or may not include a ledger that is created or deleted at the same time.
         """
         async for names in self._walk((), level_names(start)):
             ledger_id = ledger_id_of(names)
@@ -201,7 +200,9 @@ class LedgerStore:
     async def _applied_version(
         self, metadata: LedgerMetadata, expected: Version, pauses: Pauses
     ) -> Version | None:
-        """Return the version of our change if it applied, None while the old one is still there."""
+        """Return the version of our change if it was applied, None while the old version is still
+        there.
+        """
         stored, version = await self._read_back(metadata.ledger_id, pauses)
         if version == expected:
             return None
@@ -225,7 +226,7 @@ class LedgerStore:
         told = deletion_of(ledger_id, self._wall_clock_ms())
         try:
             await self._store.multi([*guards, Delete(path, version), told])
-        except NodeExistsError:  # told already: an earlier life of the same id
+        except NodeExistsError:  # recorded already, for an earlier ledger with the same id
             await self._store.multi([*guards, Delete(path, version)])
 
     async def _make_shard(self, ledger_id: LedgerId) -> None:
@@ -242,9 +243,7 @@ class LedgerStore:
                 continue
 
     async def _drop_empty_parents(self, path: str) -> None:
-        """Remove the levels above that hold nothing any more; whoever creates there makes them
-        again.
-        """
+        """Remove the parent levels that are now empty; a later creation makes them again."""
         for _ in range(len(LEVEL_DIGITS) - 1):
             path = path.rpartition("/")[0]
             try:

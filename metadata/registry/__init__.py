@@ -1,1 +1,1 @@
-"""Bookies that are up, their cookies, positions and locations."""
+"""Live bookies, their cookies, positions and locations."""

@@ -1,13 +1,13 @@
-"""Keeps the identity of each bookie, and of the cluster, where all can see it.
+"""Store of the identity of each bookie and of the cluster.
 
-Leaves the copies on a bookie's disks, and comparing them, to the bookie.
+Leaves the copies on a bookie's disks, and the comparison with them, to the bookie.
 
 Format: a cookie is a msgpack array [1, bookie id str, instance bin of 16 bytes, created int in
 milliseconds since 1970, directory count int, directories hash bin]; the cluster's instance is [1,
 bin of 16 bytes].
 
 Invariants: a cookie is created once and changed only by compare-and-set; the cluster's instance is
-made once and never changes.
+created once and never changes.
 
 Source: protocol rules 2.1-2.2.
 """
@@ -44,7 +44,7 @@ _INT64_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class CookieRecord:
-    """A bookie's identity: a random instance made at formatting, and the directories that belong
+    """Identity of a bookie: a random instance made at formatting, and the directories that belong
     together.
     """
 
@@ -57,7 +57,7 @@ class CookieRecord:
 
 
 class CookieStore:
-    """The cookies of a cluster's bookies."""
+    """Cookies of a cluster's bookies."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -65,8 +65,8 @@ class CookieStore:
     async def create(self, record: CookieRecord) -> Version:
         """Store a new bookie's cookie; its instance decides an unknown outcome.
 
-        Raises NodeExistsError when another bookie has this id, OutcomeUnknownError when it can be
-        repeated.
+        Raises NodeExistsError when another bookie has this id, OutcomeUnknownError when the call
+        can be repeated.
         """
         path = cookie_path(record.bookie_id)
         try:
@@ -81,7 +81,7 @@ class CookieStore:
             raise NodeExistsError(path) from None
 
     async def get(self, bookie_id: BookieId) -> tuple[CookieRecord, Version]:
-        """Read a cookie, freshly. Raises NodeNotFoundError, MetadataFormatError."""
+        """Read a cookie with a fresh read. Raises NodeNotFoundError, MetadataFormatError."""
         path = cookie_path(bookie_id)
         stored = await self._store.get(path, fresh=True)
         return unpack_cookie(path, stored.value), stored.version
@@ -98,17 +98,17 @@ class CookieStore:
             raise
 
     async def delete(self, bookie_id: BookieId, expected: Version) -> None:
-        """Forget a bookie for ever. Raises VersionConflictError, NodeNotFoundError."""
+        """Remove a bookie's cookie permanently. Raises VersionConflictError, NodeNotFoundError."""
         await self._store.delete(cookie_path(bookie_id), expected)
 
     async def list_bookie_ids(self) -> list[BookieId]:
-        """Return every bookie that was ever formatted and not forgotten, whether up or not."""
+        """Return every bookie that has a cookie, whether it is up or not."""
         names = await self._store.children(COOKIES, fresh=True)
         return [BookieId(name) for name in names if is_bookie_id(name)]
 
 
 async def cluster_instance(store: MetadataStore, rng: Random) -> bytes:
-    """Return the cluster's random identity, made by whoever asks first."""
+    """Return the cluster's random identity; the first caller creates it."""
     try:
         return _instance_of((await store.get(INSTANCE, fresh=True)).value)
     except NodeNotFoundError:
@@ -141,7 +141,7 @@ def unpack_cookie(path: str, value: bytes) -> CookieRecord:
     try:
         bookie_id = text_of(fields[1])
         if not is_bookie_id(bookie_id):
-            raise FieldError(f"{bookie_id!r} is no bookie id")
+            raise FieldError(f"{bookie_id!r} is not a bookie id")
         return CookieRecord(
             bookie_id=BookieId(bookie_id),
             instance=bytes_of(fields[2]),

@@ -1,11 +1,11 @@
-"""Shows a client which bookies are up.
+"""Directory of live bookies for a client.
 
-Leaves choosing among them to the client's placement, registering to `registrar.py`, and following
-the nodes to `child_values.py`.
+Leaves the choice among them to the client's placement, registration to `registrar.py`, and
+following the nodes to `child_values.py`.
 
-Invariants: a bookie is dropped only when a successful read says that it is gone, never because the
-store does not answer; a bookie that left is told at once; what joined or changed is read within
-`jitter_s`, each once.
+Invariants: a bookie is dropped only when a successful read shows that it is gone, never because the
+store does not answer; a bookie that left is reported at once; each bookie that joined or changed is
+read once, within `jitter_s`.
 
 Source: metadata.md, Registration; protocol rules 2.1 and 5.6.
 """
@@ -29,21 +29,21 @@ JITTER_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class BookieJoined:
-    """A bookie is up that was not."""
+    """A bookie has come up."""
 
     registration: BookieRegistration
 
 
 @dataclass(frozen=True, slots=True)
 class BookieChanged:
-    """A bookie says something else about itself, or registered anew."""
+    """A bookie changed its registration, or registered again."""
 
     registration: BookieRegistration
 
 
 @dataclass(frozen=True, slots=True)
 class BookieLeft:
-    """A bookie is up no more."""
+    """A bookie is gone."""
 
     bookie_id: BookieId
 
@@ -52,7 +52,7 @@ DirectoryEvent = BookieJoined | BookieChanged | BookieLeft
 
 
 class BookieDirectory:
-    """The registrations of all live bookies, followed until `aclose`."""
+    """Registrations of all live bookies, kept up to date until `aclose`."""
 
     def __init__(self, store: MetadataStore, rng: Random, *, jitter_s: float = JITTER_S) -> None:
         self._bookies: dict[BookieId, BookieRegistration] = {}
@@ -63,28 +63,28 @@ class BookieDirectory:
 
     @property
     def bookies(self) -> Mapping[BookieId, BookieRegistration]:
-        """The live bookies, also those that are not writable, as last read."""
+        """The live bookies as last read, including those that are not writable."""
         return MappingProxyType(self._bookies)
 
     def on_event(self, callback: Callable[[DirectoryEvent], None]) -> Cancel:
-        """Call back with each change, after `bookies` shows it."""
+        """Call back after each change, once `bookies` shows it."""
         return self._callbacks.add(callback)
 
     async def start(self) -> None:
-        """Read every registration, and follow them from then on.
+        """Read every registration, and keep them up to date from then on.
 
         Raises StoreUnavailableError when the store does not answer.
         """
         await self._values.start()
 
     async def refresh(self) -> None:
-        """Read who is registered now, and all that would be read later: for who is about to give up
-        for want of bookies. Raises MetadataError.
+        """Read the current registrations, including those whose read is delayed. For a caller that
+        would otherwise fail because it finds too few bookies. Raises MetadataError.
         """
         await self._values.refresh()
 
     async def aclose(self) -> None:
-        """Stop following; `bookies` keeps what was last known."""
+        """Stop following; `bookies` keeps the last known registrations."""
         await self._values.aclose()
 
     def _put(self, name: str, value: bytes) -> None:

@@ -1,6 +1,6 @@
 """Place of a bookie: the rack and the host that its location names.
 
-Leaves choosing among places to the client's placement.
+Leaves the choice among places to the client's placement.
 
 Format: a location is `/region/rack/host`. A host of `default` is unknown: the host is then the
 address that the bookie advertises, and all loopback addresses are one host.
@@ -14,13 +14,13 @@ from typing import Final
 
 UNKNOWN_LOCATION: Final = "/default/default/default"
 UNKNOWN_HOST: Final = "default"
-"""The last part of a location that names no host."""
+"""Last part of a location that names no host."""
 LOOPBACK_HOST: Final = "localhost"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where a bookie is. Bookies of one place fail together with its machine."""
+    """Location of a bookie. Bookies with the same place fail together with their machine."""
 
     rack: str
     """The location without its last part: `/region/rack`."""

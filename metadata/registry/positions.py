@@ -1,13 +1,14 @@
-"""Position of each bookie's log, kept outside its disk so that an old copy of the disk is noticed.
+"""Position of each bookie's log, stored outside its disk so that the bookie detects an old copy of
+the disk.
 
-Leaves when a position is recorded, and what a start concludes from it, to the bookie.
+Leaves recording a position, and the conclusions at a start, to the bookie.
 
 Format: a position is a msgpack array [1, run bin of 16 bytes, end LSN int, is orderly bool, [file
 identity str, ...], lock identity str].
 
-Invariants: a position is changed only by compare-and-set; a write with an unknown outcome is
-decided by reading back; a node whose version is lower than one that was seen belongs to a metadata
-service that was restored from a backup.
+Invariants: a position is changed only by compare-and-set; reading back decides a write with an
+unknown outcome; a node whose version is lower than one seen before belongs to a metadata service
+that was restored from a backup.
 
 Source: protocol rules 1.2, 1.3, 2.6.
 """
@@ -46,26 +47,26 @@ _INT64_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class PositionRecord:
-    """How far a bookie's log reached, and which process and files it belonged to."""
+    """End of a bookie's log, and the process and files to which it belonged."""
 
     run: bytes
-    """16 random bytes of the process that recorded it."""
+    """16 random bytes of the process that recorded the position."""
     end_lsn: int
-    """Everything below it was durable."""
+    """End of the log: every record below it was durable."""
     is_orderly: bool
-    """Whether the process recorded it as its last act."""
+    """Whether the process recorded the position as its last action."""
     files: tuple[str, ...]
     """The file identity of each directory's anchor."""
     lock: str
-    """The identity of the lock that the process held; empty where there is none."""
+    """Identity of the lock that the process held; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPosition:
-    """A position as read, and the version that a compare-and-set must name."""
+    """A position as read, with the version for a compare-and-set."""
 
     record: PositionRecord | None
-    """None where no position was ever recorded."""
+    """None if no position was ever recorded."""
     version: Version
 
 
@@ -76,7 +77,7 @@ class PositionStore:
         self._store = store
 
     async def get(self, bookie_id: BookieId) -> StoredPosition:
-        """Read a position, freshly. Raises MetadataFormatError."""
+        """Read a position with a fresh read. Raises MetadataFormatError."""
         path = position_path(bookie_id)
         try:
             stored = await self._store.get(path, fresh=True)
@@ -87,11 +88,11 @@ class PositionStore:
     async def put(
         self, bookie_id: BookieId, record: PositionRecord, expected: Version
     ) -> Version | None:
-        """Write a position if the node is at `expected`, and create it at NO_POSITION; return the
-        new version.
+        """Write a position if the node is at `expected`; create the node if `expected` is
+        NO_POSITION. Return the new version.
 
-        Returns None when the node is at another version. Raises OutcomeUnknownError, after which
-        the write may still be applied, and StoreUnavailableError, after which it is not.
+        Returns None when the node is at another version. Raises OutcomeUnknownError when the write
+        may still be applied, StoreUnavailableError when it was certainly not.
         """
         path = position_path(bookie_id)
         value = pack_position(bookie_id, record)

@@ -1,9 +1,10 @@
-"""Registers this process, as a bookie or as a client, for as long as it lives.
+"""Registration of this process, as a bookie or as a client.
 
-Leaves holding the node to `ephemeral.py`, and what a bookie says to `registration.py`.
+Leaves holding the node to `ephemeral.py`, and the content of a bookie's registration to
+`registration.py`.
 
-Invariants: one live process holds a bookie's id; news of free space alone is written at most once a
-minute.
+Invariants: one live process holds a bookie's id; a change of free space alone is written at most
+once a minute.
 
 Source: metadata.md, Registration and Clients; protocol rules 2.1 and 9.2.
 """
@@ -24,11 +25,11 @@ CLIENT_ID_BYTES: Final = 8
 
 
 class BookieRegistrar:
-    """Keeps one bookie registered, from session to session.
+    """Registration of one bookie, kept across sessions.
 
-    `incarnation` names this process, as its position does. `dead_incarnations` are those of
-    processes that the caller has proved dead (rule 2.6): their registration is replaced at once.
-    `on_lost` is told when another process has come to hold the id: this one must stop serving.
+    `incarnation` identifies this process; its position carries the same value. `dead_incarnations`
+    belong to processes that the caller has proved dead (rule 2.6): their registration is replaced
+    at once. `on_lost` is called when another process holds the id: this one must stop serving.
     """
 
     def __init__(
@@ -56,16 +57,18 @@ class BookieRegistrar:
 
     @property
     def incarnation(self) -> bytes:
-        """What this process's registration carries."""
+        """The random bytes that this process's registration carries."""
         return self._keeper.incarnation
 
     async def start(self, *, held_wait_s: float = HELD_WAIT_S) -> None:
-        """Register. Raises NameHeldError if another live process holds the id for `held_wait_s`."""
+        """Register. Raises NameHeldError if another live process still holds the id after
+        `held_wait_s`.
+        """
         await self._keeper.start(held_wait_s=held_wait_s)
         self._written_s = asyncio.get_running_loop().time()
 
     def update(self, registration: BookieRegistration) -> None:
-        """Tell of a change, now or when it is due; the last one told counts."""
+        """Write a change, now or when it is due; a later update replaces an earlier one."""
         assert registration.bookie_id == self._written.bookie_id, "an id is for life"
         loop = asyncio.get_running_loop()
         if self._rewrite is not None:
@@ -78,11 +81,11 @@ class BookieRegistrar:
             self._rewrite = loop.call_later(due_s, self._write, registration)
 
     def want(self, *, registered: bool) -> None:
-        """Stay registered, or take the registration away until it is wanted again."""
+        """Keep the registration, or remove it until it is wanted again."""
         self._keeper.want(held=registered)
 
     async def aclose(self) -> None:
-        """Leave."""
+        """Remove the registration."""
         if self._rewrite is not None:
             self._rewrite.cancel()
         await self._keeper.aclose()
@@ -95,8 +98,8 @@ class BookieRegistrar:
 
 
 class ClientRegistration:
-    """Keeps one client known to be alive: while its node is there, no repair fences its ledgers
-    (rule 9.2).
+    """Registration that shows that one client is alive: while its node exists, no repair fences its
+    ledgers (rule 9.2).
     """
 
     def __init__(self, store: MetadataStore, rng: Random, *, build: str = "") -> None:
@@ -108,5 +111,5 @@ class ClientRegistration:
         await self._keeper.start()
 
     async def aclose(self) -> None:
-        """Leave."""
+        """Remove the registration."""
         await self._keeper.aclose()

@@ -1,6 +1,6 @@
-"""Holds what a live bookie tells about itself, and its bytes.
+"""Registration of a live bookie, and its bytes.
 
-Leaves keeping it in the metadata store to `registrar.py`, and reading all of them to
+Leaves storing it in the metadata store to `registrar.py`, and reading all registrations to
 `directory.py`.
 
 Format: a msgpack array
@@ -22,7 +22,7 @@ Format: a msgpack array
     13     disk versions   [oldest int, newest int]
     14     features        [str]
 
-Invariants: decoding gives a registration or raises MetadataFormatError, whatever the bytes.
+Invariants: for any bytes, decoding returns a registration or raises MetadataFormatError.
 
 Source: metadata.md, Registration; protocol rule 2.1.
 """
@@ -54,14 +54,14 @@ _INT64_MAX: Final = 2**63 - 1
 _PORT_MAX: Final = 65_535
 
 VersionRange = tuple[int, int]
-"""The oldest and the newest version understood."""
+"""Oldest and newest supported version."""
 
 
 @dataclass(frozen=True, slots=True)
 class BookieRegistration:
-    """A live bookie: where it is, what room it has and what it understands.
+    """A live bookie: its address, free space and supported versions.
 
-    A bookie that takes no new entries is registered with `writable` false: it still serves reads.
+    A bookie that accepts no new entries is registered with `writable` false; it still serves reads.
     """
 
     bookie_id: BookieId
@@ -81,12 +81,12 @@ class BookieRegistration:
 
     @property
     def place(self) -> Place:
-        """The rack and the host of the bookie."""
+        """Rack and host of the bookie."""
         return place_of(self.location, self.host)
 
 
 def encode_registration(registration: BookieRegistration) -> list[Packed]:
-    """Return the fields to be packed."""
+    """Return the fields to pack."""
     return [
         _FORMAT_VERSION,
         registration.bookie_id,
@@ -123,11 +123,11 @@ def unpack_registration(value: bytes, what: str = "a registration") -> BookieReg
 def rewrite_due_s(
     stored: BookieRegistration, wanted: BookieRegistration, age_s: float
 ) -> float | None:
-    """Return in how many seconds a registration of age `age_s` is to be rewritten; None: not for
-    this change.
+    """Return the delay in seconds after which a registration of age `age_s` is to be rewritten, or
+    None if the change is too small.
 
-    News of free space waits for REWRITE_INTERVAL_S and for FREE_CHANGE_MIN of the capacity; other
-    news goes at once.
+    A change of free space alone waits until the registration is REWRITE_INTERVAL_S old, and counts
+    only from FREE_CHANGE_MIN of the capacity on. Any other change is due at once.
     """
     if replace(stored, free_bytes=wanted.free_bytes) != wanted:
         return 0.0
@@ -140,7 +140,7 @@ def rewrite_due_s(
 def _registration_of(fields: list[Packed]) -> BookieRegistration:
     bookie_id = text_of(fields[1])
     if not is_bookie_id(bookie_id):
-        raise FieldError(f"{bookie_id!r} is no bookie id")
+        raise FieldError(f"{bookie_id!r} is not a bookie id")
     return BookieRegistration(
         bookie_id=BookieId(bookie_id),
         host=text_of(fields[2]),

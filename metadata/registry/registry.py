@@ -1,4 +1,4 @@
-"""Gathers the names with which processes tell, and learn, who is up.
+"""Names for registering processes and for finding live ones.
 
 Leaves the work to `registration.py`, `registrar.py` and `directory.py`.
 """

@@ -1,1 +1,1 @@
-"""The metadata store: its interface, in memory, and over ZooKeeper."""
+"""The metadata store: its interface, an in-memory implementation and one over ZooKeeper."""

@@ -1,11 +1,11 @@
-"""Sends many compare-and-sets of one process together, so that a dead bookie does not cost one
-round trip per ledger.
+"""Batches of compare-and-set requests, so that a dead bookie does not cost one round trip per
+ledger.
 
-Leaves deciding unknown outcomes to `ledger_store.py`, which asks for each write on its own.
+Leaves deciding unknown outcomes to `ledger_store.py`, which reads back each write.
 
-Invariants: a request that finds the way free goes out at once and alone; a batch holds at most
-MULTI_OPERATIONS_MAX requests and MULTI_BYTES_MAX bytes, and a path once; each request learns its
-own outcome, and a batch of which one fails is repeated one by one.
+Invariants: a request is sent alone and at once if nothing waits and a send is free; a batch holds
+at most MULTI_OPERATIONS_MAX requests and MULTI_BYTES_MAX bytes, and each path once; each request
+receives its own outcome; if one request of a batch fails, the requests are repeated one by one.
 
 Source: metadata.md, Storms.
 """
@@ -43,7 +43,7 @@ class _Waiting:
 
 
 def plan_batch(operations: Iterable[CompareAndSet]) -> int:
-    """Return how many of the operations, from the first, may go in one multi; at least 1."""
+    """Return how many of the first operations fit into one multi; at least 1."""
     count = 0
     size = 0
     paths: dict[str, None] = {}
@@ -58,7 +58,7 @@ def plan_batch(operations: Iterable[CompareAndSet]) -> int:
 
 
 class BatchingStore:
-    """Compare-and-set over a `MetadataStore`, batched when requests come faster than answers."""
+    """Compare-and-set over a `MetadataStore`, batched when requests arrive faster than answers."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -68,7 +68,7 @@ class BatchingStore:
         self._last_number = 0
 
     async def compare_and_set(self, path: str, value: bytes, expected: Version) -> Version:
-        """Write if the version matches, as `MetadataStore.compare_and_set`."""
+        """Write if the version matches (see `MetadataStore.compare_and_set`)."""
         check_value(path, value)
         if self._in_flight < BATCHES_IN_FLIGHT_MAX and not self._waiting:
             return await self._send_alone(path, value, expected)
@@ -111,7 +111,9 @@ class BatchingStore:
             self._send_waiting()
 
     async def _send_together(self, batch: list[_Waiting]) -> bool:
-        """Tell whether every request has its outcome now; False: none was applied."""
+        """Send one multi. Returns True if every request has its outcome now, False if none was
+        applied.
+        """
         try:
             versions = await self._store.multi([waiting.operation for waiting in batch])
         except (VersionConflictError, NodeNotFoundError):

@@ -1,11 +1,11 @@
-"""Follows the nodes directly below one node, and the value of each.
+"""Follower of a node's children and their values.
 
-Leaves what the values say to its owners (`directory.py`, `broker_registry.py`,
+Leaves the meaning of the values to its owners (`directory.py`, `broker_registry.py`,
 `in_sync_reports.py`).
 
-Invariants: a name is dropped only when a successful read says that it is gone, never because the
-store does not answer; one that went is told at once; what is new or changed is read within
-`jitter_s`, each once however many changes there were.
+Invariants: a name is dropped only when a successful read shows that it is gone, never because the
+store does not answer; a name that is gone is reported at once; a new or changed value is read
+within `jitter_s`, once for any number of changes.
 
 Source: metadata.md, Registration, Storms; protocol rule 2.1.
 """
@@ -27,11 +27,11 @@ _log = logging.getLogger(__name__)
 
 
 class ChildValues:
-    """Tells of the values below `parent` until `aclose`.
+    """Reports the values below `parent` until `aclose`.
 
-    `on_value` is given the name and the value of a node that is new, that changed or that may have;
-    it may raise MetadataFormatError, which is logged. `on_gone` is given the name of one that was
-    told before and is no more.
+    `on_value` receives the name and the value of a node that is new, has changed or may have
+    changed. It may raise MetadataFormatError, which is logged. `on_gone` receives the name of a
+    reported node that no longer exists.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ChildValues:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read every value, and follow them from then on.
+        """Read every value, and keep following them from then on.
 
         Raises StoreUnavailableError when the store does not answer.
         """
@@ -72,9 +72,7 @@ class ChildValues:
         self._task = asyncio.get_running_loop().create_task(self._follow())
 
     async def refresh(self) -> None:
-        """Read which names there are now, and all that would be read later. Raises
-        MetadataError.
-        """
+        """Read the current names, and all values whose read is delayed. Raises MetadataError."""
         await self._read_names(jitter_s=0.0, fresh=True)
         await self._read_due(math.inf)
 
@@ -115,7 +113,7 @@ class ChildValues:
             except MetadataError as error:
                 if self._store.session_state is SessionState.CLOSED:
                     return
-                _log.debug("what is known of %s stays as it was: %s", self._parent, error)
+                _log.debug("cannot read %s, keeping the last known values: %s", self._parent, error)
                 self._names_changed = True
                 await asyncio.sleep(pauses.next_s())
 
@@ -159,14 +157,14 @@ class ChildValues:
         try:
             stored = await self._store.get(f"{self._parent}/{name}")
         except NodeNotFoundError:
-            self._mark_names()  # the list of names tells that it went
+            self._mark_names()  # reading the names will show that it is gone
             return
         except MetadataError:
             self._due_s[name] = due_s
             raise
         if name not in self._watches:
-            return  # it went while it was read
+            return  # it was removed during the read
         try:
             self._on_value(name, stored.value)
         except MetadataFormatError as error:
-            _log.warning("a value below %s is not used: %s", self._parent, error)
+            _log.warning("ignoring a value below %s: %s", self._parent, error)

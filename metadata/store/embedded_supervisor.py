@@ -1,14 +1,14 @@
-"""Runs one command, and kills it when the process that started this one is gone.
+"""Program that runs one command, and kills it when the process that started the program is gone.
 
-Leaves everything else to `embedded.py`, which starts this file as a program: it imports nothing of
+Leaves everything else to `embedded.py`, which starts this file as a program. It imports nothing of
 Quire.
 
 Format: arguments: the number of an open descriptor for the command to inherit, then the command.
-Standard input is a pipe whose other end the starting process alone holds: its end of file means
-that it is gone. The first line of standard output is the command's process id. The exit status is
-the command's.
+Standard input is a pipe whose other end only the starting process holds, so end of file means that
+this process is gone. The first line of standard output is the command's process id. The exit status
+is the command's.
 
-Invariants: the command never outlives the starting process; on Linux not even if this process is
+Invariants: the command never outlives the starting process; on Linux, not even if this program is
 killed.
 """
 
@@ -24,15 +24,15 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Ask Linux to kill this process when the thread that forked it ends; other systems do not know
-    how.
+    """Request from Linux that this process is killed when the thread that forked it ends. Other
+    systems have no such call.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def main() -> int:
-    """Run the command until it ends, or standard input does."""
+    """Run the command until it ends or standard input reaches end of file."""
     descriptor = int(sys.argv[1])
     child = subprocess.Popen(
         sys.argv[2:],
@@ -49,7 +49,7 @@ def main() -> int:
             os._exit(status if status >= 0 else 128 - status)
 
     signal.signal(signal.SIGCHLD, child_ended)
-    child_ended(0, None)  # it may have ended before the handler was there
+    child_ended(0, None)  # it may have ended before the handler was installed
     with contextlib.suppress(BrokenPipeError):
         os.write(1, f"{child.pid}\n".encode())
     while os.read(0, 4096):

@@ -1,13 +1,13 @@
-"""Keeps one ephemeral node of ours in place, from session to session.
+"""One ephemeral node, kept in place across sessions.
 
-Leaves what the node says to its owner (`registrar.py`).
+Leaves the content of the node to its owner (`registrar.py`, `broker_registry.py`).
 
 Format: the node's value is a msgpack array [1, incarnation bin of 16 bytes, session id int, content
 bin].
 
-Invariants: a node with another incarnation is never removed or overwritten, unless the caller knows
-that one to be dead; a node of an earlier session of ours is replaced, because it is about to
-vanish.
+Invariants: a node with another incarnation is removed or overwritten only if the caller knows that
+this incarnation is dead; a node from an earlier session of this process is replaced, because it is
+about to vanish.
 
 Source: protocol rules 2.1 and 9.2.
 """
@@ -43,7 +43,7 @@ _INT64_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class HeldNode:
-    """What an ephemeral node says: who holds it, by which session, and its content."""
+    """Value of an ephemeral node: the incarnation and session that hold it, and its content."""
 
     incarnation: bytes
     session_id: int
@@ -66,8 +66,8 @@ def unpack_held(path: str, value: bytes) -> HeldNode:
 
 
 class EphemeralKeeper:
-    """Holds one path for this process until `aclose`; `on_lost` tells when another has come to hold
-    it.
+    """Holds one path for this process until `aclose`. `on_lost` is called when another process
+    holds the path.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class EphemeralKeeper:
         dead_incarnations: tuple[bytes, ...] = (),
         on_lost: Callable[[NameHeldError], None] | None = None,
     ) -> None:
-        """Take the incarnation of this process, or draw one."""
+        """Use the given incarnation of this process, or create one."""
         self._store = store
         self._path = path
         self._content = content
@@ -95,9 +95,10 @@ class EphemeralKeeper:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, *, held_wait_s: float = HELD_WAIT_S) -> None:
-        """Take the path, waiting up to `held_wait_s` for a holder that may be gone.
+        """Create the node; wait up to `held_wait_s` for a holder that may be gone.
 
-        Raises NameHeldError if it stays, StoreUnavailableError when the store does not answer.
+        Raises NameHeldError if the holder stays, StoreUnavailableError when the store does not
+        answer.
         """
         assert self._task is None, "started once"
         loop = asyncio.get_running_loop()
@@ -115,26 +116,26 @@ class EphemeralKeeper:
                 if loop.time() >= deadline:
                     raise
                 await asyncio.sleep(pauses.next_s())
-        # also called after every suspension and with every new session
+        # The watch also fires after every suspension and in every new session.
         self._cancels.append(self._store.watch_value(self._path, self._wake.set))
         # A new session has no node yet, and the watch's call may come late.
         self._cancels.append(self._store.on_session(self._note_session))
         self._task = loop.create_task(self._keep())
 
     def set_content(self, content: bytes) -> None:
-        """Have the node say something else, as soon as can be."""
+        """Change the node's content as soon as possible."""
         if content != self._content:
             self._content = content
             self._wake.set()
 
     def want(self, *, held: bool) -> None:
-        """Hold the node, or take it away until it is wanted again, as soon as can be."""
+        """Hold the node, or remove it until it is wanted again, as soon as possible."""
         self._is_wanted = held
         self._wake.set()
 
     async def aclose(self) -> None:
-        """Stop keeping, and remove the node if it is ours and the store answers; the session's end
-        does the same.
+        """Stop keeping the node, and remove it if it is ours and the store answers. Otherwise the
+        end of the session removes it.
         """
         if self._task is None:
             return
@@ -173,8 +174,8 @@ class EphemeralKeeper:
                 self._wake.set()
 
     async def _ensure(self) -> bool:
-        """Make the node be there, of this session and with this content, or not be there while it
-        is not wanted; False: look again.
+        """Make the node exist with this session and content, or not exist while it is not wanted.
+        Returns False if the node must be checked again.
         """
         if not self._is_wanted:
             return await self._remove_own()
@@ -200,7 +201,7 @@ class EphemeralKeeper:
         try:
             await self._store.create(self._path, value, ephemeral=True)
         except NodeExistsError:
-            return False  # another's, or an earlier attempt of ours
+            return False  # created by another process, or by an earlier attempt of this one
         return True
 
     async def _remove_own(self) -> bool:

@@ -1,8 +1,7 @@
-"""Defines what Quire needs of a coordination service: a small tree of versioned values, sessions
-and watches.
+"""Interface of a coordination service: a small tree of versioned values, sessions and watches.
 
-Leaves the meaning of the paths to the modules that own them; `memory.py` is the reference meaning
-of this interface, `zookeeper.py` the real one, and one contract suite holds both.
+Leaves the meaning of the paths to the modules that own them. `memory.py` is the reference
+implementation, `zookeeper.py` the real one; one contract suite tests both.
 
 Invariants: writes to one path are totally ordered; a read with `fresh=True` sees every write that
 ended before it began; a multi is all or nothing.
@@ -26,7 +25,7 @@ PARENT_ATTEMPTS_MAX: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A value as read, with the version that a conditional write must name and whether its node is
+    """A value as read, with the version for a conditional write and whether its node is
     ephemeral.
     """
 
@@ -37,7 +36,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create `path`; its parents must exist (`MetadataStore.create` makes them). Part of a
+    """Create `path`, whose parents must exist (`MetadataStore.create` can make them). Part of a
     multi.
     """
 
@@ -75,13 +74,13 @@ Operation = Create | CompareAndSet | Delete | Check
 
 
 class SessionState(StrEnum):
-    """What the client may believe of its session.
+    """State of the session as known to the client.
 
-    CONNECTED: calls are answered. SUSPENDED: no connection; the session may still live, every
-    watch is lost. EXPIRED: by our own clock the server must have ended the session (it says so
-    itself only after a reconnect): each ephemeral node of ours is to be taken as gone. A new
-    session, or the same one should the server have kept it after all, follows by itself and is
-    announced as CONNECTED.
+    CONNECTED: calls are answered. SUSPENDED: there is no connection; the session may still live,
+    and every watch is lost. EXPIRED: by this process's clock the server must have ended the session
+    (the server itself reports that only after a reconnect), so every ephemeral node of this session
+    must be treated as gone. CONNECTED follows without a call: with a new session, or with the same
+    one if the server kept it after all.
     """
 
     CONNECTED = "connected"
@@ -96,7 +95,7 @@ Cancel = Callable[[], None]
 
 
 class MetadataStore(Protocol):
-    """A coordination service as every process of Quire sees it.
+    """A coordination service as used by every process of Quire.
 
     Paths are absolute within the cluster's root, `/`-separated, without a trailing slash. Every
     call is bounded by the store's `operation_timeout_s` and raises `StoreUnavailableError` when it
@@ -106,29 +105,33 @@ class MetadataStore(Protocol):
 
     @property
     def address(self) -> str:
-        """Where the service is, for messages."""
+        """Address of the service, for messages."""
         ...
 
     @property
     def session_state(self) -> SessionState:
-        """What may be believed of the session now."""
+        """State of the session as known now."""
         ...
 
     @property
     def session_id(self) -> int:
-        """Changes with every new session; ephemeral nodes of an older one are gone."""
+        """Id of the session. It changes with every new session; ephemeral nodes of an older session
+        are gone.
+        """
         ...
 
     async def create(
         self, path: str, value: bytes, *, ephemeral: bool = False, make_parents: bool = True
     ) -> Version:
-        """Create a node. Raises NodeExistsError, ValueTooLargeError; NodeNotFoundError without its
-        parent.
+        """Create a node. Raises NodeExistsError, ValueTooLargeError; NodeNotFoundError if its
+        parent does not exist.
         """
         ...
 
     async def get(self, path: str, *, fresh: bool = False) -> Stored:
-        """Read a node; `fresh` first catches up with the leader. Raises NodeNotFoundError."""
+        """Read a node; `fresh` first waits until this server has caught up with the leader. Raises
+        NodeNotFoundError.
+        """
         ...
 
     async def compare_and_set(self, path: str, value: bytes, expected: Version) -> Version:
@@ -149,10 +152,10 @@ class MetadataStore(Protocol):
         ...
 
     async def multi(self, operations: Sequence[Operation]) -> list[Version]:
-        """Apply all operations or none; return each one's version (of a delete or check: the
-        expected one).
+        """Apply all operations or none; return the version after each (for a delete or check, the
+        expected version).
 
-        Raises the first failing operation's error; at most MULTI_OPERATIONS_MAX and
+        Raises the error of the first failing operation. The limits are MULTI_OPERATIONS_MAX and
         MULTI_BYTES_MAX.
         """
         ...
@@ -161,13 +164,15 @@ class MetadataStore(Protocol):
         """Call back, on the loop, after each change, creation or deletion of a node, until
         cancelled.
 
-        Also called after every suspension, because changes may have been missed: read again,
-        always. May be called more often than there were changes, and once for several.
+        The callback also runs after every suspension, because changes may have been missed: always
+        read again. It may run more often than the node changed, and once for several changes.
         """
         ...
 
     def watch_children(self, path: str, callback: WatchCallback) -> Cancel:
-        """As `watch_value`, for the set of names below a node (which need not exist yet)."""
+        """Call back as `watch_value` does, for the set of names below a node (which need not exist
+        yet).
+        """
         ...
 
     def on_session(self, callback: SessionCallback) -> Cancel:
@@ -175,7 +180,7 @@ class MetadataStore(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """End the session: every ephemeral node of ours goes at once. Later calls raise
+        """End the session, which removes its ephemeral nodes at once. Later calls raise
         StoreClosedError.
         """
         ...
@@ -190,7 +195,7 @@ def check_value(path: str, value: bytes) -> None:
 def check_multi(operations: Sequence[Operation]) -> None:
     """Raise ValueTooLargeError for values that together exceed MULTI_BYTES_MAX.
 
-    More than MULTI_OPERATIONS_MAX operations are a bug of the caller.
+    More than MULTI_OPERATIONS_MAX operations are a bug in the caller.
     """
     assert 0 < len(operations) <= MULTI_OPERATIONS_MAX, "a multi has 1 to MULTI_OPERATIONS_MAX"
     size = multi_size(operations)

@@ -1,12 +1,12 @@
-"""Implements the metadata store within one process: the reference meaning of `MetadataStore`, also
-under faults.
+"""Metadata store within one process: the reference implementation of `MetadataStore`, also under
+faults.
 
-Leaves the meaning of single operations to `memory_tree.py` and `memory_server.py`, and what goes
-wrong when to a `StoreFaults` given by its user.
+Leaves the meaning of single operations to `memory_tree.py` and `memory_server.py`, and the choice
+of faults to the given `StoreFaults`.
 
-Invariants: one server value is shared by several stores, each one session; a request that was sent
-may be applied after its caller was told that the outcome is unknown, or was cancelled, as with a
-real service; everything happens in an order that depends on the event loop alone.
+Invariants: several stores share one server object, and each is one session; as with a real service,
+a sent request may be applied after its caller received an unknown outcome or was cancelled; the
+order of all events depends only on the event loop.
 
 Source: protocol rule 1.3; ZooKeeper's sessions.
 """
@@ -71,7 +71,7 @@ class _Request:
 class MemoryMetadataStore:
     """One session with a `MemoryMetadataServer`.
 
-    `suspend`, `resume` and `expire` are what the network and the server do to it.
+    `suspend`, `resume` and `expire` do what the network and the server do to a session.
     """
 
     def __init__(
@@ -98,17 +98,17 @@ class MemoryMetadataStore:
 
     @property
     def address(self) -> str:
-        """Where the service is, for messages."""
+        """Address of the service, for messages."""
         return self._server.address
 
     @property
     def session_state(self) -> SessionState:
-        """What may be believed of the session now."""
+        """State of the session as known now."""
         return self._state
 
     @property
     def session_id(self) -> int:
-        """Changes with every new session."""
+        """Id of the session; changes with every new session."""
         return self._session_id
 
     async def create(
@@ -121,7 +121,7 @@ class MemoryMetadataStore:
             try:
                 return (await self._write("create", [operation]))[0]
             except NodeNotFoundError:
-                continue  # someone removed a parent that was empty
+                continue  # an empty parent was removed concurrently
         return (await self._write("create", [operation]))[0]
 
     async def get(self, path: str, *, fresh: bool = False) -> Stored:
@@ -160,7 +160,7 @@ class MemoryMetadataStore:
         return lambda: _forget(self._session_callbacks, number)
 
     async def aclose(self) -> None:
-        """End the session: its ephemeral nodes go at once."""
+        """End the session, which removes its ephemeral nodes at once."""
         if self._state is SessionState.CLOSED:
             return
         self._stop_expiry()
@@ -176,7 +176,7 @@ class MemoryMetadataStore:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def suspend(self) -> None:
-        """Cut the connection: what is under way has an unknown outcome; the session ends after its
+        """Cut the connection: running calls have an unknown outcome, and the session ends after its
         timeout.
         """
         if self._state is not SessionState.CONNECTED:
@@ -189,7 +189,7 @@ class MemoryMetadataStore:
         self._expiry = loop.call_later(self._session_timeout_s, self.expire)
 
     def resume(self) -> None:
-        """Connect again, with a new session if the old one has ended; every watch calls back."""
+        """Connect again, with a new session if the old one has ended. Every watch calls back."""
         if self._state not in (SessionState.SUSPENDED, SessionState.EXPIRED):
             return
         self._stop_expiry()
@@ -201,7 +201,7 @@ class MemoryMetadataStore:
             self._call_back(number)
 
     def expire(self) -> None:
-        """End the session; if the connection stands, a new session follows at once."""
+        """End the session; if the connection is up, a new session follows at once."""
         if self._state in (SessionState.CLOSED, SessionState.EXPIRED):
             return
         connected = self._state is SessionState.CONNECTED
@@ -214,7 +214,7 @@ class MemoryMetadataStore:
             self.resume()
 
     def notice(self, change: Change) -> None:
-        """Take news of a change from the server."""
+        """Receive a change from the server."""
         if self._state is not SessionState.CONNECTED:
             return
         parent = parent_of(change.path) if change.alters_children else ""
@@ -259,7 +259,9 @@ class MemoryMetadataStore:
                 self._seen = newest
             else:
                 wanted = newest - self._server.faults.missed_changes(call)
-                self._seen = min(newest, max(self._seen, wanted))  # a session never goes back
+                self._seen = min(
+                    newest, max(self._seen, wanted)
+                )  # a session never reads an older state than before
             found.append(read(newest - self._seen))
 
         await self._request(name, path, act, is_write=False)
@@ -290,7 +292,9 @@ class MemoryMetadataStore:
     async def _perform(
         self, number: int, request: _Request, act: Callable[[StoreCall], None]
     ) -> None:
-        """Carry one request to the server and its answer back, whatever becomes of the caller."""
+        """Send one request to the server and return its answer, even if the caller has been
+        cancelled.
+        """
         try:
             await self._connected.wait()
             request.call = replace(request.call, session_id=self._session_id)
@@ -331,7 +335,7 @@ class MemoryMetadataStore:
         def deliver() -> None:
             watch = self._watches.get(number)
             if watch is not None:
-                if change is not None:  # whoever is told of a change also reads it
+                if change is not None:  # a session that was notified of a change can also read it
                     self._seen = max(self._seen, change.number)
                 watch.callback()
 

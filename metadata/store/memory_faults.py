@@ -1,8 +1,9 @@
-"""Says where a test or a simulator may interfere with the metadata store in memory.
+"""Points at which a test or a simulator can inject faults into the in-memory metadata store.
 
-Leaves deciding when and how to its implementations, and the service itself to `memory.py`.
+Leaves the choice of faults to the implementations, and the service itself to `memory.py`.
 
-Invariants: a fault delays, refuses or loses; it never changes what an applied operation means.
+Invariants: a fault delays or refuses a request or loses its answer; it never changes the effect of
+an applied operation.
 
 Source: protocol rule 1.3.
 """
@@ -14,7 +15,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class StoreCall:
-    """One request, as the faults see it."""
+    """One request, as seen by the faults."""
 
     session_id: int
     operation: str
@@ -23,44 +24,44 @@ class StoreCall:
 
 
 class StoreFaults(Protocol):
-    """Decides what goes wrong; a simulator implements it, `NoFaults` is the absence of any."""
+    """Source of faults. A simulator implements it; `NoFaults` injects none."""
 
     async def before(self, call: StoreCall) -> None:
-        """Run after a request left and before it takes effect: delay it, or refuse it by raising
-        StoreUnavailableError.
+        """Run after a request was sent and before it takes effect: delay it, or refuse it by
+        raising StoreUnavailableError.
         """
         ...
 
     async def after(self, call: StoreCall) -> None:
-        """Run after a request took effect and before its caller knows: delay the answer, or lose
-        it by raising OutcomeUnknownError.
+        """Run after a request took effect and before its caller receives the answer: delay the
+        answer, or lose it by raising OutcomeUnknownError.
         """
         ...
 
     def missed_changes(self, call: StoreCall) -> int:
-        """Return how many of the newest changes a read that is not fresh does not see yet."""
+        """Return how many of the newest changes a read that is not fresh misses."""
         ...
 
     def watch_delay_s(self, path: str) -> float:
-        """Return how long the news of a change is under way."""
+        """Return the delay of a change notification, in seconds."""
         ...
 
 
 class NoFaults:
-    """A service that answers at the next turn of the loop; to be built upon."""
+    """Service that answers in the next iteration of the event loop; a base for other faults."""
 
     async def before(self, call: StoreCall) -> None:
-        """Let others run, as a network does."""
+        """Let other tasks run, as a network does."""
         await asyncio.sleep(0)
 
     async def after(self, call: StoreCall) -> None:
-        """Let others run, as a network does."""
+        """Let other tasks run, as a network does."""
         await asyncio.sleep(0)
 
     def missed_changes(self, call: StoreCall) -> int:
-        """See everything."""
+        """Return 0: reads see every change."""
         return 0
 
     def watch_delay_s(self, path: str) -> float:
-        """Tell at once."""
+        """Return 0: changes are reported at once."""
         return 0.0

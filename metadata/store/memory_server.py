@@ -1,9 +1,9 @@
-"""Holds what the sessions of one metadata service in memory share: the tree, and who is there.
+"""State shared by the sessions of one in-memory metadata service: the tree and the live sessions.
 
-Leaves each session, its waiting and its watches to `memory.py`.
+Leaves each session, its waiting calls and its watches to `memory.py`.
 
-Invariants: an ephemeral node goes with its session; every session alive hears of every change, in
-their order.
+Invariants: an ephemeral node is removed with its session; every live session receives every change,
+in order.
 
 Source: ZooKeeper's sessions.
 """
@@ -18,16 +18,16 @@ from metadata.store.memory_tree import Change, MemoryTree
 
 
 class Session(Protocol):
-    """Who hears of changes."""
+    """A session that receives changes."""
 
     def notice(self, change: Change) -> None:
-        """Take news of a change."""
+        """Receive a change."""
         ...
 
 
 class MemoryMetadataServer:
-    """What several `MemoryMetadataStore`s share: the tree, and the sessions that own its ephemeral
-    nodes.
+    """State shared by several `MemoryMetadataStore`s: the tree, and the sessions that own its
+    ephemeral nodes.
     """
 
     def __init__(self, faults: StoreFaults | None = None, *, address: str = "memory") -> None:
@@ -38,7 +38,7 @@ class MemoryMetadataServer:
         self._last_session_id = 0
 
     def open_session(self, store: Session) -> int:
-        """Begin a session for a store."""
+        """Open a session for a store; return its id."""
         self._last_session_id += 1
         self._stores[self._last_session_id] = store
         return self._last_session_id
@@ -49,11 +49,11 @@ class MemoryMetadataServer:
             self._announce(self.tree.remove_owned(session_id))
 
     def is_alive(self, session_id: int) -> bool:
-        """Tell whether a session has not ended."""
+        """Return whether a session is still open."""
         return session_id in self._stores
 
     def apply(self, session_id: int, operations: Sequence[Operation]) -> list[Version]:
-        """Carry out a write for a session, and tell every watch."""
+        """Apply a write for a session, and notify every live session."""
         versions, changes = self.tree.apply(operations, session_id)
         self._announce(changes)
         return versions

@@ -1,11 +1,10 @@
-"""Keeps a tree of versioned values as ZooKeeper does: the meaning of every operation, without
-sessions or time.
+"""Tree of versioned values with ZooKeeper's semantics, without sessions or time.
 
 Leaves sessions, watches and faults to `memory.py`.
 
 Invariants: a node's version counts its writes, from 0; a multi is all or nothing; an ephemeral node
-has no children; `change_count` grows by one with each change, and the tree as it was up to
-CHANGES_KEPT changes ago can still be read.
+has no children; `change_count` grows by one with each change, and the states of the last
+CHANGES_KEPT changes can still be read.
 
 Source: ZooKeeper's data model.
 """
@@ -43,8 +42,8 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One node was created, written or deleted: what was there before (None: nothing) and its
-    number.
+    """One created, written or deleted node: its previous value (None if it did not exist) and the
+    number of the change.
     """
 
     number: int
@@ -54,12 +53,12 @@ class Change:
 
     @property
     def alters_children(self) -> bool:
-        """Whether the set of names below the parent is another now."""
+        """Whether the change alters the set of names below the parent."""
         return (self.before is not None) != self.exists_now
 
 
 def parent_of(path: str) -> str:
-    """Return the path above."""
+    """Return the parent path."""
     return path.rpartition("/")[0] or "/"
 
 
@@ -104,13 +103,13 @@ class MemoryTree:
         return sorted(names)
 
     def exists(self, path: str) -> bool:
-        """Tell whether a node is there."""
+        """Return whether a node exists."""
         return path in self._nodes
 
     def apply(
         self, operations: Sequence[Operation], owner: int
     ) -> tuple[list[Version], list[Change]]:
-        """Carry out all operations or none; `owner` is the session of ephemeral nodes created.
+        """Apply all operations or none; `owner` is the session that owns created ephemeral nodes.
 
         Raises the first failing operation's error.
         """
@@ -175,7 +174,7 @@ class MemoryTree:
         return FIRST_VERSION
 
     def _at(self, path: str, expected: Version) -> _Node:
-        assert expected >= 0, "nothing is ever written blind (rule 1.2)"
+        assert expected >= 0, "every write names a version (rule 1.2)"
         node = self._nodes.get(path)
         if node is None:
             raise NodeNotFoundError(path)
@@ -202,7 +201,7 @@ class MemoryTree:
         return change
 
     def _newest(self, count: int) -> list[Change]:
-        """Return the newest changes, last one first."""
+        """Return the newest changes, newest first."""
         if count <= 0:
             return []
         return [self._changes[-1 - index] for index in range(min(count, len(self._changes)))]

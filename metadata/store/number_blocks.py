@@ -1,11 +1,12 @@
-"""Gives out numbers that no one else in the cluster ever gets from the same node.
+"""Allocation of numbers that are unique per node in the cluster.
 
-Leaves what the numbers stand for to its owners: producers' ids, and `replica_numbers.py`.
+Leaves the meaning of the numbers to its owners: `ledger_ids.py`, producer ids and
+`replica_numbers.py`.
 
 Format: the node's value is a msgpack array [1, first number that is in no block yet].
 
-Invariants: a block of numbers is taken by compare-and-set, so it has one owner; a block whose
-taking has an unknown outcome is left unused: numbers are unique, not dense.
+Invariants: a block of numbers is allocated by compare-and-set, so it has one owner; a block whose
+allocation has an unknown outcome is not used: numbers are unique, not dense.
 
 Source: metadata.md, Ids; protocol rule 1.2; Kafka's KIP-98 of producers' ids.
 """
@@ -34,7 +35,7 @@ _FORMAT_VERSION: Final = 1
 
 
 class NumberBlocks:
-    """Hands out the numbers of a block, and takes another block when it is used up."""
+    """Allocates the numbers of a block, and another block when it is used up."""
 
     def __init__(
         self,
@@ -59,7 +60,8 @@ class NumberBlocks:
     async def next(self) -> int:
         """Return a number that was never returned before, here or elsewhere.
 
-        Raises StoreUnavailableError and the like when a block is needed and cannot be taken.
+        Raises MetadataError, for example StoreUnavailableError, when a new block is needed and
+        cannot be allocated.
         """
         async with self._taking:
             if self._next >= self._end:
@@ -76,7 +78,9 @@ class NumberBlocks:
                 return await self._try_block()
             except (NodeExistsError, VersionConflictError, OutcomeUnknownError):
                 await asyncio.sleep(pauses.next_s())
-        raise MetadataError(f"no block of {self._path} could be taken in {ATTEMPTS_MAX} attempts")
+        raise MetadataError(
+            f"no block of {self._path} could be allocated in {ATTEMPTS_MAX} attempts"
+        )
 
     async def _try_block(self) -> int:
         try:
@@ -87,20 +91,20 @@ class NumberBlocks:
         first = unpack_block(self._path, stored.value, self._first)
         end = first + self._block
         if end - 1 > self._last:
-            raise MetadataError(f"every number of {self._path} has been given out")
+            raise MetadataError(f"every number of {self._path} has been allocated")
         await self._store.compare_and_set(self._path, pack_block(self._path, end), stored.version)
         return first
 
 
 def pack_block(path: str, first_free: int) -> bytes:
-    """Return a node's value, of which `first_free` is the first number that is in no block yet."""
+    """Return a node's value; `first_free` is the first number that is in no block yet."""
     return pack(path, [_FORMAT_VERSION, first_free])
 
 
 def unpack_block(path: str, value: bytes, first: int) -> int:
-    """Return the first number that is in no block yet, which is never below `first`.
+    """Return the first number that is in no block yet; it is never below `first`.
 
-    Raises MetadataFormatError where the value is not one of a block's node.
+    Raises MetadataFormatError if the value has another format.
     """
     fields = unpack_versioned(path, value, _FORMAT_VERSION, 2)
     try:

@@ -1,8 +1,8 @@
-"""Deletes nodes, and trees of nodes, until that is certain.
+"""Deletion of nodes and trees of nodes, repeated until it is certain.
 
-Leaves it to the caller that nothing below them is made any more.
+Leaves it to the caller that nothing is created below them any more.
 
-Invariant: an unknown outcome is decided by looking again; a node that is gone already is well.
+Invariant: a new read decides an unknown outcome; a node that is gone already counts as deleted.
 
 Source: protocol rule 1.3.
 """
@@ -22,7 +22,7 @@ from metadata.store.interface import MetadataStore
 
 
 async def drop(store: MetadataStore, path: str, rng: Random) -> bool:
-    """Delete a node, whatever its value; False: it stays, as it has children. Raises
+    """Delete a node, whatever its value. Returns False if it has children and stays. Raises
     StoreUnavailableError when nothing was written.
     """
     pauses = Pauses(rng)
@@ -47,7 +47,7 @@ async def drop(store: MetadataStore, path: str, rng: Random) -> bool:
 
 
 async def drop_tree(store: MetadataStore, path: str, rng: Random) -> None:
-    """Delete a node and all that is below it; again, if a deletion was cut off."""
+    """Delete a node and everything below it; complete an interrupted deletion."""
     while not await drop(store, path, rng):
         for name in await store.children(path, fresh=True):
             await drop_tree(store, f"{path}/{name}", rng)

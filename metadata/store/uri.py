@@ -1,9 +1,9 @@
-"""Reads the text that says where the metadata service is.
+"""Parser of metadata URIs.
 
 Leaves connecting to `zookeeper.py`.
 
-Format: `zk://host:port[,host:port...][/chroot]`; a port left out is 2181; an IPv6 address stands in
-brackets.
+Format: `zk://host:port[,host:port...][/chroot]`; the default port is 2181; an IPv6 address is
+written in brackets.
 """
 
 import re
@@ -25,8 +25,8 @@ _CHROOT = re.compile(r"(?:/[A-Za-z0-9._-]+)*")
 
 @dataclass(frozen=True, slots=True)
 class MetadataUri:
-    """Where a cluster's metadata is: the servers of one ZooKeeper, and the node below which all of
-    it is kept.
+    """Address of a cluster's metadata: the servers of one ZooKeeper, and the node below which all
+    of it is stored.
     """
 
     hosts: tuple[tuple[str, int], ...]
@@ -46,24 +46,24 @@ class MetadataUri:
 
 
 def parse_metadata_uri(uri: str) -> MetadataUri:
-    """Read a URI. Raises InvalidUriError, which says what is wrong."""
+    """Parse a URI. Raises InvalidUriError, which says what is wrong."""
     if not uri.startswith(SCHEME):
         raise InvalidUriError(uri, f"it does not start with {SCHEME}")
     hosts, slash, path = uri.removeprefix(SCHEME).partition("/")
     chroot = f"/{path}".rstrip("/") if slash else ""
     if _CHROOT.fullmatch(chroot) is None or {".", ".."} & set(chroot.split("/")):
-        raise InvalidUriError(uri, f"{chroot!r} is no path of plain names")
+        raise InvalidUriError(uri, f"{chroot!r} is not a path of plain names")
     texts = hosts.split(",")
     if len(texts) > HOSTS_MAX:
-        raise InvalidUriError(uri, f"it names more than {HOSTS_MAX} servers")
+        raise InvalidUriError(uri, f"it lists more than {HOSTS_MAX} servers")
     return MetadataUri(tuple(_host_of(uri, text) for text in texts), chroot)
 
 
 def _host_of(uri: str, text: str) -> tuple[str, int]:
     match = _HOST.fullmatch(text)
     if match is None:
-        raise InvalidUriError(uri, f"{text!r} is no host:port" if text else "it names no server")
+        raise InvalidUriError(uri, f"{text!r} is not host:port" if text else "it lists no server")
     port = int(match["port"] or PORT_DEFAULT)
     if not 0 < port <= _PORT_MAX:
-        raise InvalidUriError(uri, f"{port} is no port")
+        raise InvalidUriError(uri, f"{port} is not a port")
     return match["v6"] or match["name"], port

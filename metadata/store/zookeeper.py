@@ -1,12 +1,12 @@
-"""Implements the metadata store over ZooKeeper.
+"""Metadata store over ZooKeeper.
 
 Leaves kazoo and its threads to `zookeeper_session.py`, and keeping watches armed to
 `zookeeper_watches.py`.
 
-Invariants: a write that reached kazoo and has no answer is of unknown outcome; one that waited for
-a connection in vain was certainly not sent; the session is taken for expired by this process's own
-clock, counted from the sending of the last request that was answered, because the server's word
-comes only after a reconnect.
+Invariants: a write that reached kazoo and has no answer has an unknown outcome; a write that only
+waited for a connection was certainly not sent; this process's own clock decides when the session
+counts as expired, measured from the sending of the last answered request, because the server
+reports it only after a reconnect.
 
 Source: protocol rule 1.3; metadata.md.
 """
@@ -70,7 +70,7 @@ async def open_store(
     operation_timeout_s: float = OPERATION_TIMEOUT_S,
     session_timeout_s: float = SESSION_TIMEOUT_S,
 ) -> MetadataStore:
-    """Connect to `zk://h1:2181,h2:2181/chroot`, and make the chroot if it is missing.
+    """Connect to `zk://h1:2181,h2:2181/chroot`, and create the chroot if it is missing.
 
     Raises InvalidUriError, and StoreUnavailableError when no server answers within
     `operation_timeout_s`.
@@ -90,7 +90,7 @@ async def open_store(
 
 
 class ZooKeeperMetadataStore:
-    """One session with a ZooKeeper service; made by `open_store`."""
+    """One session with a ZooKeeper service; created by `open_store`."""
 
     def __init__(
         self,
@@ -117,17 +117,17 @@ class ZooKeeperMetadataStore:
 
     @property
     def address(self) -> str:
-        """Where the service is, for messages."""
+        """Address of the service, for messages."""
         return self._address
 
     @property
     def session_state(self) -> SessionState:
-        """What may be believed of the session now."""
+        """State of the session as known now."""
         return self._lease.state
 
     @property
     def session_id(self) -> int:
-        """Changes with every new session."""
+        """Id of the session; changes with every new session."""
         return self._lease.session_id
 
     async def create(
@@ -201,13 +201,13 @@ class ZooKeeperMetadataStore:
         return self._lease.on_session(callback)
 
     async def aclose(self) -> None:
-        """End the session: its ephemeral nodes go at once, or, if no server answers, after the
-        session timeout.
+        """End the session. Its ephemeral nodes are removed at once, or after the session timeout if
+        no server answers.
         """
         if self._lease.state is SessionState.CLOSED:
             return
         self._lease.close()
-        self._is_up.set()  # whoever waits for a connection learns that there will be none
+        self._is_up.set()  # calls that wait for a connection fail now
         if self._heart is not None:
             self._heart.cancel()
             await asyncio.gather(self._heart, return_exceptions=True)
@@ -224,7 +224,7 @@ class ZooKeeperMetadataStore:
         return Version(0)
 
     async def _make_parents(self, path: str) -> None:
-        """Create what is missing above a path, from the top."""
+        """Create the missing nodes above a path, from the top."""
         names = path.split("/")[1:-1]
         for count in range(1, len(names) + 1):
             try:
@@ -238,7 +238,7 @@ class ZooKeeperMetadataStore:
         if not self._session.is_of_this_process:
             raise StoreClosedError(
                 f"the metadata store at {self._address} was opened before this process was forked: "
-                "open another one here"
+                "open another one in this process"
             )
 
     async def _read(
@@ -248,7 +248,7 @@ class ZooKeeperMetadataStore:
         *,
         fresh: bool = False,
     ) -> Any:
-        """Ask until an answer comes, within the operation's time."""
+        """Repeat a read until it is answered, within the operation's time."""
         self._require_open()
         loop = asyncio.get_running_loop()
         try:
@@ -257,7 +257,7 @@ class ZooKeeperMetadataStore:
                     await self._wait_until_up()
                     sent_s = loop.time()
                     try:
-                        if fresh:  # in one session a read after a sync waits for it
+                        if fresh:  # within one session, a read after a sync waits for the sync
                             synced = self._session.submit("sync", path)
                             answer, _ = await asyncio.gather(call(), synced)
                         else:
@@ -273,7 +273,7 @@ class ZooKeeperMetadataStore:
             raise self._error_of(error, Check(path, Version(0))) from error
 
     async def _write(self, operation: Operation, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Ask once; what becomes of it after that is known or unknown, never repeated here."""
+        """Send a write once. Its outcome is known or unknown; it is never repeated here."""
         self._require_open()
         loop = asyncio.get_running_loop()
         is_sent = False
@@ -298,7 +298,7 @@ class ZooKeeperMetadataStore:
         self._require_open()
 
     async def _wait_after_loss(self) -> None:
-        """Let the news of the loss, which is under way, arrive."""
+        """Wait for the report of the lost connection, which is on its way."""
         await asyncio.sleep(0.01)
 
     def _unavailable(self) -> StoreUnavailableError:
@@ -327,7 +327,9 @@ class ZooKeeperMetadataStore:
         self._lease.contacted(sent_s, asyncio.get_running_loop().time())
 
     async def _beat(self) -> None:
-        """Prove contact several times a session, and notice when the proof is too old."""
+        """Contact the server several times per session, and detect when the last contact is too
+        old.
+        """
         loop = asyncio.get_running_loop()
         pending: asyncio.Future[Any] | None = None
         while True:
@@ -348,7 +350,7 @@ class ZooKeeperMetadataStore:
         return future
 
     async def _arm(self, entry: WatchEntry) -> int:
-        """Set a server watch; raises OSError when the connection is lost meanwhile."""
+        """Set a server watch. Raises OSError when the connection is lost first."""
         watch = self._session.watcher(entry.fire)
         try:
             if entry.kind is WatchKind.VALUE:
@@ -356,7 +358,7 @@ class ZooKeeperMetadataStore:
                 return NO_NODE_STATE if stat is None else int(stat.mzxid)
             return await self._arm_children(entry, watch)
         except CallError as error:
-            raise ConnectionError(f"{entry.path} is not watched: {error}") from error
+            raise ConnectionError(f"cannot watch {entry.path}: {error}") from error
 
     async def _arm_children(self, entry: WatchEntry, watch: Callable[[Any], None]) -> int:
         while True:

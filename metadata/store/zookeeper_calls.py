@@ -1,4 +1,4 @@
-"""Translates operations into kazoo's calls, and kazoo's answers and errors into ours.
+"""Translation of operations into kazoo's calls, and of kazoo's answers and errors.
 
 Leaves sending them to `zookeeper.py`.
 
@@ -33,7 +33,7 @@ CONNECTION_ERRORS: Final = (
 
 
 def transaction_call(operation: Operation) -> tuple[Any, ...]:
-    """Return the method of kazoo's transaction, and its arguments."""
+    """Return the name of kazoo's transaction method, and its arguments."""
     match operation:
         case Create(path, value, ephemeral):
             return ("create", path, value, None, ephemeral)
@@ -46,7 +46,7 @@ def transaction_call(operation: Operation) -> tuple[Any, ...]:
 
 
 def is_bystander(error: Exception) -> bool:
-    """Tell whether an operation of a multi failed only because another one did."""
+    """Return whether an operation of a multi failed only because another one did."""
     return isinstance(error, kazoo_errors.RolledBackError | kazoo_errors.RuntimeInconsistency)
 
 
@@ -62,7 +62,7 @@ def version_of(operation: Operation, result: Any) -> Version:
 
 
 def translated(error: Exception, operation: Operation, address: str) -> MetadataError:
-    """Return what a failed call means; a lost connection leaves a write's outcome unknown."""
+    """Return the meaning of a failed call; a lost connection leaves a write's outcome unknown."""
     path = operation.path
     match error:
         case kazoo_errors.NoNodeError():

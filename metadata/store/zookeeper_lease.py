@@ -1,11 +1,12 @@
-"""Decides what may be believed of a ZooKeeper session, by this process's own clock.
+"""State of a ZooKeeper session, by this process's own clock.
 
-Leaves the connection to `zookeeper_session.py`, and asking for the time to `zookeeper.py`.
+Leaves the connection to `zookeeper_session.py`, and reading the clock to `zookeeper.py`.
 
-Invariants: EXPIRED is announced no later than the server may end the session, which it counts from
-the last request that it heard; that is never before the sending of the last one that it answered.
+Invariants: EXPIRED is reported no later than the server may end the session. The server counts from
+the last request that it received, which is never before the sending of the last request that it
+answered.
 
-Source: metadata.md; kazoo says LOST only after it has reconnected.
+Source: metadata.md; kazoo reports LOST only after it has reconnected.
 """
 
 from metadata.callbacks import Callbacks
@@ -14,7 +15,7 @@ from metadata.store.zookeeper_session import LinkDown, LinkNews, LinkUp, Session
 
 
 class SessionLease:
-    """The state of one session after another; tells `on_session` callbacks of each change."""
+    """State of the current session; calls the `on_session` callbacks at each change."""
 
     def __init__(self, session_timeout_s: float, now: float) -> None:
         self.state = SessionState.SUSPENDED
@@ -26,7 +27,7 @@ class SessionLease:
 
     @property
     def ends_s(self) -> float:
-        """When the session must be taken for expired unless the server answers before."""
+        """Loop time at which the session counts as expired unless the server answers before."""
         return self._contacted_s + self.session_timeout_s
 
     def on_session(self, callback: SessionCallback) -> Cancel:
@@ -34,7 +35,7 @@ class SessionLease:
         return self._callbacks.add(callback)
 
     def hear(self, news: LinkNews) -> None:
-        """Take news of the connection, in order."""
+        """Process a report from the connection; reports must come in order."""
         if self.state is SessionState.CLOSED:
             return
         self._is_up = isinstance(news, LinkUp)
@@ -54,8 +55,8 @@ class SessionLease:
                     self._enter(SessionState.EXPIRED)
 
     def contacted(self, sent_s: float, now: float) -> None:
-        """Count from a request sent at `sent_s` that was answered; the server may have kept the
-        session after all.
+        """Restart the count at a request that was sent at `sent_s` and answered; the server may
+        have kept the session after all.
         """
         self._contacted_s = max(self._contacted_s, sent_s)
         if self.state is SessionState.EXPIRED and self._is_up and now < self.ends_s:
@@ -68,7 +69,7 @@ class SessionLease:
             self._enter(SessionState.EXPIRED)
 
     def close(self) -> None:
-        """End for good."""
+        """Close permanently."""
         self._enter(SessionState.CLOSED)
 
     def _enter(self, state: SessionState) -> None:

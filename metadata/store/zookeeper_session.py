@@ -1,11 +1,11 @@
-"""Carries calls from the event loop to one kazoo client, and its news back.
+"""Bridge between the event loop and one kazoo client.
 
-Leaves what the calls and the news mean to `zookeeper.py`. kazoo is untyped and runs three threads:
-what is not typed, and what crosses threads, stays in this module.
+Leaves the meaning of calls and reports to `zookeeper.py`. kazoo is untyped and runs three threads:
+everything untyped, and everything that crosses threads, stays in this module.
 
-Invariants: news reaches the loop in the order in which kazoo's socket thread saw it; a try at one
-server takes at most `try_timeout_s`, so that a silent one does not eat the session, and the server
-last tried is tried last.
+Invariants: reports reach the loop in the order in which kazoo's socket thread saw them; an attempt
+to connect to one server takes at most `try_timeout_s`, so that a silent server does not use up the
+session; the server tried last is the last one tried again.
 
 Source: kazoo 2.10-2.11.
 """
@@ -39,14 +39,12 @@ _log = logging.getLogger(__name__)
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
 _kazoo_log.setLevel(
     logging.CRITICAL
-)  # it repeats each failed try; `zookeeper.py` logs what follows
+)  # kazoo logs each failed attempt; `zookeeper.py` logs the result
 
 
 @dataclass(frozen=True, slots=True)
 class LinkUp:
-    """A server answers: for which session, how long that one lives without contact, and since
-    when.
-    """
+    """A server answers: the session, its timeout without contact, and the time of the contact."""
 
     session_id: int
     session_timeout_s: float
@@ -55,24 +53,28 @@ class LinkUp:
 
 @dataclass(frozen=True, slots=True)
 class LinkDown:
-    """The connection is gone; the session may live."""
+    """The connection is gone; the session may still live."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLost:
-    """The server said that the session is over, or refused it."""
+    """The server reported that the session has ended, or refused it."""
 
 
 LinkNews = LinkUp | LinkDown | SessionLost
 
 
 def try_timeout_s(session_timeout_s: float, host_count: int) -> float:
-    """Return how long one try at one server may take: all of them fit into half a session."""
+    """Return the maximum time of one attempt at one server, in seconds; attempts at all servers fit
+    into half a session.
+    """
     return max(TRY_TIMEOUT_MIN_S, session_timeout_s / (4 * host_count))
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is untyped
-    """Bounds the time for one TCP connection; kazoo would use the whole session."""
+    """Limits the time of one TCP connection attempt; kazoo would use the complete session
+    timeout.
+    """
 
     def __init__(self, connect_timeout_s: float) -> None:
         super().__init__()
@@ -84,7 +86,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is un
 
 
 class ZooKeeperSession:
-    """One kazoo client; belongs to the loop and the process that made it."""
+    """One kazoo client; belongs to the loop and the process that created it."""
 
     def __init__(
         self,
@@ -97,13 +99,13 @@ class ZooKeeperSession:
         self._on_news = on_news
         self._chroot = uri.chroot
         self._pid = os.getpid()
-        self._rng = Random(rng.getrandbits(64))  # kazoo's thread draws from it
+        self._rng = Random(rng.getrandbits(64))  # used by kazoo's thread
         self._last_tried: object = None
         self._try_timeout_s = try_timeout_s(session_timeout_s, len(uri.hosts))
         self._negotiated_s = session_timeout_s
         self._contacted_s = self._loop.time()
         self._client: Any = KazooClient(
-            hosts=uri.host_text,  # kazoo makes no chroot of several levels: `_full` does it
+            hosts=uri.host_text,  # kazoo creates no chroot of several levels: `_full` adds it
             timeout=session_timeout_s,
             handler=_Handler(self._try_timeout_s),
             randomize_hosts=False,
@@ -121,22 +123,24 @@ class ZooKeeperSession:
 
     @property
     def is_of_this_process(self) -> bool:
-        """False after a fork: the threads stayed behind."""
+        """Whether this process created the client; after a fork the threads exist only in the
+        parent.
+        """
         return os.getpid() == self._pid
 
     def start(self) -> None:
-        """Begin to connect; returns at once."""
+        """Start connecting; returns at once."""
         self._client.start_async()
 
     def submit(
         self, method: str, path: str, *arguments: object, **options: object
     ) -> "asyncio.Future[Any]":
-        """Call one of kazoo's `..._async` methods; kazoo's exceptions are the future's."""
+        """Call one of kazoo's `..._async` methods; the future carries kazoo's exceptions."""
         call = getattr(self._client, f"{method}_async")
         return self._bridge(call(self._full(path), *arguments, **options))
 
     async def make_root(self) -> None:
-        """Create the chroot where it is missing."""
+        """Create the chroot if it is missing."""
         names = self._chroot.split("/")[1:]
         for count in range(1, len(names) + 1):
             path = "/" + "/".join(names[:count])
@@ -151,7 +155,7 @@ class ZooKeeperSession:
         return self._bridge(transaction.commit_async())
 
     async def stop(self) -> None:
-        """End the session within STOP_MAX_S, politely if the server answers."""
+        """End the session within STOP_MAX_S, cleanly if the server answers."""
         if not self.is_of_this_process:
             return
         stopping = self._loop.run_in_executor(None, self._stop)
@@ -175,7 +179,7 @@ class ZooKeeperSession:
             _log.debug("closing the connection: %s", error)
 
     def _cut(self) -> None:
-        """Make kazoo's socket thread give up what it waits for."""
+        """Shut the socket, so that kazoo's thread stops waiting."""
         connected = self._client._connection._socket  # noqa: SLF001
         if connected is not None:
             with contextlib.suppress(OSError):
@@ -196,11 +200,11 @@ class ZooKeeperSession:
         return future
 
     def _to_loop(self, callback: Callable[[], None]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits for this
             self._loop.call_soon_threadsafe(callback)
 
     def watcher(self, callback: Callable[[], None]) -> Callable[[Any], None]:
-        """Return a function for kazoo's `watch=` that calls back on the loop, but not for a lost
+        """Return a function for kazoo's `watch=` that calls back on the loop, except for a lost
         connection.
         """
 
@@ -211,16 +215,18 @@ class ZooKeeperSession:
         return told
 
     def _state_changed(self, state: str) -> None:
-        """Run on kazoo's socket thread: hand over and return."""
+        """Pass a state change to the loop; runs on kazoo's socket thread."""
         news: LinkNews
         if state == KazooState.CONNECTED:
-            # `_connect`, below, announces it when it knows the session's timeout
+            # `connect`, below, reports it when it knows the session's timeout
             return
         news = LinkDown() if state == KazooState.SUSPENDED else SessionLost()
         self._to_loop(lambda: self._on_news(news))
 
     def _wrap_connection(self, connection: Any) -> None:
-        """Bound each try, order the servers, and learn what kazoo keeps to itself."""
+        """Limit the time of each attempt, order the servers, and read values that kazoo does not
+        expose.
+        """
         plain_connect = connection._connect  # noqa: SLF001
         plain_invoke = connection._invoke  # noqa: SLF001
         plain_expand = connection._expand_client_hosts  # noqa: SLF001
@@ -229,7 +235,9 @@ class ZooKeeperSession:
             self._last_tried = (host, address, port)
             contacted_s = self._loop.time()
             timeouts = plain_connect(host, address, port)
-            negotiated_s = timeouts[0] / 1000 * 1.5  # kazoo reads for two thirds of a session
+            negotiated_s = (
+                timeouts[0] / 1000 * 1.5
+            )  # kazoo's read timeout is two thirds of a session
             session_id = self._client._session_id  # noqa: SLF001
             news = LinkUp(session_id, negotiated_s, contacted_s)
             self._to_loop(lambda: self._on_news(news))

@@ -1,12 +1,12 @@
-"""Keeps watches armed at a ZooKeeper server that forgets them: each fires once, and all are lost
-with the connection.
+"""Table of watches, kept armed at a ZooKeeper server: each server watch fires once, and all are
+lost with the connection.
 
-Leaves talking to the server to the `arm` function that it is given.
+Leaves setting the server watch to the given `arm` function.
 
-Invariants: after a change that was not read yet, a callback always follows; one server watch is
-shared by all callbacks of a path; arming is limited to ARMS_PER_S; a fired watch is armed again
-only after REARM_DELAY_S, so that one that has served its purpose (a closed ledger's) is cancelled
-before and leaves nothing at the server.
+Invariants: a callback always follows a change that was not read yet; all callbacks of a path share
+one server watch; arming is limited to ARMS_PER_S; a fired watch is armed again only after
+REARM_DELAY_S, so that a watch that is no longer needed (of a closed ledger) can be cancelled first
+and leaves nothing at the server.
 
 Source: metadata.md, Watches.
 """
@@ -27,7 +27,7 @@ RETRY_DELAY_S: Final = 0.2
 
 
 class WatchKind(Enum):
-    """What of a node is watched."""
+    """Watched aspect of a node."""
 
     VALUE = "value"
     CHILDREN = "children"
@@ -35,8 +35,8 @@ class WatchKind(Enum):
 
 @dataclass(slots=True)
 class WatchEntry:
-    """One watched path. `told` is the state found when its callbacks were last called after arming:
-    what others of this client read of it meanwhile says nothing of what they know.
+    """One watched path. `told` is the state found when arming last called the callbacks. Reads by
+    other parts of this client do not change it: they do not show what the callbacks know.
     """
 
     path: str
@@ -55,8 +55,8 @@ class WatchTable:
     """All watches of one store.
 
     `arm` sets a server watch that calls `entry.fire`, and returns a number for the state that it
-    found. It raises OSError when it could not: it is called again after the next `rearm_all`, or a
-    while later.
+    found. It raises OSError if it cannot; it is then called again after the next `rearm_all` or
+    after RETRY_DELAY_S.
     """
 
     def __init__(self, arm: Arm) -> None:
@@ -77,7 +77,7 @@ class WatchTable:
             self._entries[key] = entry
             self._enqueue(entry)
         elif entry.told is not None:
-            # It may have read before the last news.
+            # The new caller may have read before the last change.
             asyncio.get_running_loop().call_soon(self._call_late, entry, self._last_number + 1)
         self._last_number += 1
         number = self._last_number
@@ -85,13 +85,11 @@ class WatchTable:
         return lambda: self._remove(key, number)
 
     def disconnected(self) -> None:
-        """Know that the server has forgotten every watch."""
+        """Note that the server has dropped every watch."""
         self._is_connected = False
 
     def rearm_all(self) -> None:
-        """Arm every watch anew and call each back, for changes may have been
-        missed.
-        """
+        """Arm every watch again and call each callback, because changes may have been missed."""
         self._is_connected = True
         for entry in self._entries.values():
             entry.told = None
@@ -99,7 +97,7 @@ class WatchTable:
         self._wake.set()
 
     async def aclose(self) -> None:
-        """Forget every watch."""
+        """Remove every watch."""
         self._entries.clear()
         self._queue.clear()
         self._task.cancel()

@@ -1,1 +1,1 @@
-"""Topics, partitions and what brokers report of them."""
+"""Topics, partitions and the brokers' reports about them."""

@@ -1,13 +1,13 @@
-"""Holds what a broker reports of the replicas of the partitions that it leads, and its bytes.
+"""Report of the replicas of the partitions that a broker leads, and its bytes.
 
 Leaves writing and following the reports to `in_sync_reports.py`.
 
 Format: a msgpack array [1, [[replica number int]], [[topic id bin of 16 bytes, [[partition int,
-leader epoch int, replicas int, in sync int]]]]]. Lists of replica numbers are stored once, in the
-order of first mention, and named by their index.
+leader epoch int, replicas int, in sync int]]]]]. Each list of replica numbers is stored once, in
+the order of first mention, and referred to by its index.
 
-Invariants: a stored form stays below REPORT_BYTES_MAX; it is a report, and nothing is decided by
-it.
+Invariants: a stored form stays below REPORT_BYTES_MAX; the report is informative only, no decision
+depends on it.
 
 Source: topics design, "The mapping" (replicas, ISR).
 """
@@ -52,7 +52,7 @@ _PARTITION_BYTES: Final = 1 + 3 + 5 + 3 + 3
 
 @dataclass(frozen=True, slots=True)
 class InSync:
-    """Which replicas a partition has, and which are in sync, by their numbers."""
+    """Numbers of a partition's replicas, and of those that are in sync."""
 
     leader_epoch: int
     replicas: tuple[int, ...]
@@ -60,7 +60,7 @@ class InSync:
 
 
 def pack_reports(what: str, reports: Mapping[PartitionKey, InSync]) -> tuple[bytes, int]:
-    """Return the stored form, and how many partitions found no room in it."""
+    """Return the stored form, and the number of partitions that did not fit."""
     lists: dict[tuple[int, ...], int] = {}
     topics: dict[TopicId, list[Packed]] = {}
     size, count = _HEAD_BYTES, 0

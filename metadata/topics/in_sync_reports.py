@@ -1,11 +1,10 @@
-"""Tells all brokers which replicas of each partition are in sync, as the partition's leader sees
-it.
+"""Reports of the in-sync replicas of each partition, from its leader to all brokers.
 
-Leaves the bytes to `in_sync.py`, and what is in sync to the leader's ledgers.
+Leaves the bytes to `in_sync.py`, and the in-sync set itself to the leader's ledgers.
 
-Invariants: a broker's reports are one value, written at most once in `interval_s`, by
-compare-and-set; they outlive their broker until it writes others; of several brokers' reports of a
-partition, the one of the newest leader epoch counts.
+Invariants: a broker's reports are one value, written by compare-and-set at most once per
+`interval_s`; they stay after their broker ends, until it writes new ones; if several brokers report
+a partition, the report with the newest leader epoch counts.
 
 Source: topics design, "The mapping" (replicas, ISR); metadata.md, Storms; protocol rule 1.2.
 """
@@ -36,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class InSyncReporter:
-    """Writes what one broker reports, from `start` to `aclose`."""
+    """Writes the reports of one broker, from `start` to `aclose`."""
 
     def __init__(
         self,
@@ -56,23 +55,25 @@ class InSyncReporter:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Write from now on; what an earlier process of this broker wrote stays until then."""
+        """Start writing; the reports of an earlier process of this broker stay until the first
+        write.
+        """
         assert self._task is None, "started once"
         self._task = asyncio.get_running_loop().create_task(self._keep_writing())
 
     def report(self, key: PartitionKey, in_sync: InSync) -> None:
-        """Report the replicas of a partition, soon."""
+        """Report the replicas of a partition with the next write."""
         if self._reports.get(key) != in_sync:
             self._reports[key] = in_sync
             self._wake.set()
 
     def withdraw(self, key: PartitionKey) -> None:
-        """Report a partition no more: it is led by another broker, or gone."""
+        """Stop reporting a partition that is gone or led by another broker."""
         if self._reports.pop(key, None) is not None:
             self._wake.set()
 
     async def aclose(self) -> None:
-        """Stop writing; what was written last stays."""
+        """Stop writing; the last written reports stay."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -87,7 +88,7 @@ class InSyncReporter:
             except MetadataError as error:
                 if self._store.session_state is SessionState.CLOSED:
                     return
-                _log.debug("the report of replicas is late: %s", error)
+                _log.debug("cannot write the report of replicas, trying again: %s", error)
                 self._version = None
                 self._wake.set()
                 await asyncio.sleep(pauses.next_s())
@@ -98,7 +99,7 @@ class InSyncReporter:
     async def _write(self) -> None:
         value, left_out = pack_reports(self._path, self._reports)
         if left_out:
-            _log.warning("the replicas of %d partitions find no room in the report", left_out)
+            _log.warning("the replicas of %d partitions do not fit into the report", left_out)
         if self._version is None:
             try:
                 self._version = (await self._store.get(self._path, fresh=True)).version
@@ -109,7 +110,7 @@ class InSyncReporter:
 
 
 class InSyncView:
-    """What all brokers report, followed until `aclose`."""
+    """Reports of all brokers, kept up to date until `aclose`."""
 
     def __init__(self, store: MetadataStore, rng: Random) -> None:
         self._reports: dict[str, dict[PartitionKey, InSync]] = {}
@@ -117,7 +118,7 @@ class InSyncView:
         self._values = ChildValues(store, IN_SYNC, rng, on_value=self._put, on_gone=self._drop)
 
     def find(self, key: PartitionKey) -> InSync | None:
-        """Return the newest leader's report of a partition; None if nobody ever reported it."""
+        """Return the newest leader's report of a partition, or None if there is no report."""
         found: InSync | None = None
         for reports in self._reports.values():
             report = reports.get(key)
@@ -126,18 +127,18 @@ class InSyncView:
         return found
 
     def on_change(self, callback: Callable[[], None]) -> Cancel:
-        """Call back when some broker reported something else."""
+        """Call back when a broker changes its reports."""
         return self._callbacks.add(callback)
 
     async def start(self) -> None:
-        """Read every report, and follow them from then on.
+        """Read every report, and keep them up to date from then on.
 
         Raises StoreUnavailableError when the store does not answer.
         """
         await self._values.start()
 
     async def aclose(self) -> None:
-        """Stop following; `find` goes on to tell what was last known."""
+        """Stop following; `find` keeps returning the last known reports."""
         await self._values.aclose()
 
     def _put(self, name: str, value: bytes) -> None:

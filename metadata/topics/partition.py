@@ -1,13 +1,12 @@
-"""Holds the list of ledgers that one partition consists of as an immutable value, with the changes
-that are allowed, and its bytes.
+"""Immutable list of a partition's ledgers, the allowed changes, and its bytes.
 
-Leaves storing it, by compare-and-set, to `metadata.topics.partition_store`, and who leads the
-partition to `metadata.topics.topic`.
+Leaves storing it, by compare-and-set, to `metadata.topics.partition_store`, and the partition's
+leader to `metadata.topics.topic`.
 
-A segment is one ledger of the partition. Offsets of a segment are `base_offset` to below
+A segment is one ledger of the partition. A segment's offsets run from `base_offset` to below
 `end_offset`, with gaps where nothing was written. The newest segments are in the record; older ones
-are in chunks, numbered from 0, of which the record lists those from `first_chunk` to below
-`next_chunk`; the first `skipped` segments of the first chunk are no part of the partition any more.
+are in chunks, numbered from 0. The record's chunks are `first_chunk` to below `next_chunk`. The
+first `skipped` segments of the first chunk no longer belong to the partition.
 
 Format, versioned msgpack arrays:
 
@@ -17,8 +16,8 @@ Format, versioned msgpack arrays:
     segment  [ledger id int, base offset int, epoch int, created int in ms, end offset int or nil,
              bytes int or nil, max timestamp int in ms or nil]
 
-Invariants: the leader epoch, the epochs and the base offsets only grow along the list; what is in
-chunks is older than what is in the record, and has ended; the stored form stays below 200 KB.
+Invariants: the leader epoch, the epochs and the base offsets only grow along the list; segments in
+chunks have ended and are older than those in the record; the stored form stays below 200 KB.
 
 Source: topics design, "The mapping"; Kafka's KIP-101 and KIP-320; protocol rule 11.6.
 """
@@ -43,10 +42,10 @@ from metadata.topics.topic import LEADER_EPOCH_MAX, NO_EPOCH, NO_TOKEN, TopicId,
 SEGMENTS_IN_RECORD_MAX: Final = 1_000
 SEGMENTS_PER_CHUNK: Final = 500
 EPOCHS_MAX: Final = 5_000
-"""Leader epochs that are remembered; beyond it the oldest are forgotten."""
+"""Maximum number of leader epochs in the record; above it, the oldest are dropped."""
 CHUNK_NUMBER_MAX: Final = 10**7 - 1
 NO_TIMESTAMP: Final = -1
-"""The time of a record that carries none."""
+"""Timestamp of a record without one."""
 
 _FORMAT_VERSION: Final = 1
 _FIELD_COUNT: Final = 9
@@ -58,7 +57,7 @@ _INT64_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, order=True)
 class PartitionKey:
-    """Names one partition for ever."""
+    """Permanent name of one partition."""
 
     topic_id: TopicId
     partition: int
@@ -66,7 +65,7 @@ class PartitionKey:
 
 @dataclass(frozen=True, slots=True)
 class EpochStart:
-    """The offset that the first record of a leader epoch has, or would have had."""
+    """Offset of the first record of a leader epoch, or of the next record if the epoch has none."""
 
     epoch: int
     start_offset: int
@@ -74,8 +73,8 @@ class EpochStart:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One ledger of a partition; the end, the bytes and the largest timestamp of one that is open
-    are not known.
+    """One ledger of a partition. End, bytes and largest timestamp of an open segment are
+    unknown.
     """
 
     ledger_id: LedgerId
@@ -88,22 +87,22 @@ class Segment:
 
     @property
     def is_open(self) -> bool:
-        """Whether its end is not known."""
+        """Whether the segment's end is unknown."""
         return self.end_offset is None
 
     def is_below(self, offset: int) -> bool:
-        """Tell whether it has ended and holds nothing at or above an offset."""
+        """Return whether the segment has ended and contains nothing at or above an offset."""
         return self.end_offset is not None and self.end_offset <= offset
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
-    """One partition's list of ledgers as the cluster agreed on it. Change it through the methods,
-    never by hand.
+    """One partition's list of ledgers, as the cluster agreed on it. Change it only through its
+    methods.
     """
 
     leader_epoch: int = NO_EPOCH
-    """The epoch of the last leader that claimed the partition; NO_EPOCH: none ever did."""
+    """Epoch of the last leader that claimed the partition; NO_EPOCH if none has."""
     log_start_offset: int = 0
     epochs: tuple[EpochStart, ...] = ()
     segments: tuple[Segment, ...] = ()
@@ -123,13 +122,17 @@ class PartitionRecord:
         return self.segments[-1] if self.segments else None
 
     def claimed(self, epoch: int) -> "PartitionRecord":
-        """Take the partition over. Raises StaleLeaderEpochError unless the epoch is a new one."""
+        """Claim the partition for an epoch. Raises StaleLeaderEpochError unless the epoch is above
+        the last one.
+        """
         if epoch <= self.leader_epoch:
             raise StaleLeaderEpochError(epoch, self.leader_epoch)
         return replace(self, leader_epoch=epoch)
 
     def with_epoch_start(self, epoch: int, offset: int) -> "PartitionRecord":
-        """Say at which offset a leader epoch begins; the oldest are forgotten beyond EPOCHS_MAX."""
+        """Record the offset at which a leader epoch begins; above EPOCHS_MAX, drop the oldest
+        epochs.
+        """
         if self.epochs:
             assert epoch > self.epochs[-1].epoch, "epochs grow along the list"
             assert offset >= self.epochs[-1].start_offset, "offsets grow along the list"
@@ -137,7 +140,7 @@ class PartitionRecord:
         return replace(self, epochs=epochs)
 
     def with_segment(self, segment: Segment) -> "PartitionRecord":
-        """Add the ledger that the leader writes next."""
+        """Add the ledger to which the leader writes next."""
         last = self.last_segment
         if last is not None:
             assert segment.epoch >= last.epoch, "epochs grow along the list"
@@ -152,7 +155,7 @@ class PartitionRecord:
         size_bytes: int,
         max_timestamp_ms: int | None,
     ) -> "PartitionRecord":
-        """Say where a segment ends, once its ledger is closed."""
+        """Record the end of a segment whose ledger is closed."""
         return self._with_changed(
             ledger_id, lambda segment: _ended(segment, end_offset, size_bytes, max_timestamp_ms)
         )
@@ -164,10 +167,11 @@ class PartitionRecord:
         size_bytes: int,
         max_timestamp_ms: int | None,
     ) -> "PartitionRecord":
-        """Say where the last segment ends after an unclean recovery, which may be below what was
-        committed before (rule 11.6): epochs and the log's start beyond the end move back to it.
+        """Record the end of the last segment after an unclean recovery. The end may be below
+        offsets that were committed before (rule 11.6); epoch starts and the log start beyond it
+        move back to it.
         """
-        assert self.segments, "an unclean recovery has a ledger"
+        assert self.segments, "an unclean recovery needs a ledger"
         assert self.segments[-1].ledger_id == ledger_id, "only the last ledger is recovered"
         ended = _ended(self.segments[-1], end_offset, size_bytes, max_timestamp_ms)
         return replace(
@@ -180,13 +184,13 @@ class PartitionRecord:
         )
 
     def without_segment(self, ledger_id: LedgerId) -> "PartitionRecord":
-        """Leave out a segment that turned out to be empty."""
+        """Remove a segment that proved to be empty."""
         left = tuple(each for each in self.segments if each.ledger_id != ledger_id)
         assert len(left) < len(self.segments), "it is in the record"
         return replace(self, segments=left)
 
     def with_log_start(self, offset: int) -> "PartitionRecord":
-        """Move the log's start up, never down; forget the epochs that end at or below it."""
+        """Move the log's start up, never down; drop the epochs that end at or below it."""
         start = max(self.log_start_offset, offset)
         ended = sum(1 for each in self.epochs if each.start_offset <= start)
         return replace(self, log_start_offset=start, epochs=self.epochs[max(0, ended - 1) :])
@@ -194,9 +198,9 @@ class PartitionRecord:
     def without_segments_below(
         self, log_start: int
     ) -> tuple["PartitionRecord", tuple[Segment, ...]]:
-        """Leave out the ended segments that lie below an offset; return them too. While there are
-        chunks, nothing: `without_chunked_below` comes first. The newest segment always stays: its
-        ledger holds the state that the next leader begins with.
+        """Remove the ended segments below an offset; return them too. Removes nothing while there
+        are chunks: call `without_chunked_below` first. The newest segment always stays: the next
+        leader starts from the state in its ledger.
         """
         count = 0 if self.has_chunks else _count_below(self.segments[:-1], log_start)
         return replace(self, segments=self.segments[count:]), self.segments[:count]
@@ -204,10 +208,10 @@ class PartitionRecord:
     def without_chunked_below(
         self, first: Sequence[Segment], log_start: int
     ) -> tuple["PartitionRecord", tuple[Segment, ...]]:
-        """Leave out the segments of the first chunk, `first`, that lie below an offset; return them
-        too. Once none is left, the next chunk is the first.
+        """Remove the segments of the first chunk, `first`, that are below an offset; return them
+        too. If none is left, the next chunk becomes the first.
         """
-        assert self.has_chunks, "there is a first chunk"
+        assert self.has_chunks, "the record has a first chunk"
         left = first[self.skipped :]
         count = _count_below(left, log_start)
         if count == len(left):
@@ -215,20 +219,20 @@ class PartitionRecord:
         return replace(self, skipped=self.skipped + count), tuple(left[:count])
 
     def spilled(self) -> tuple["PartitionRecord", tuple[Segment, ...]]:
-        """Move the oldest segments into the next chunk if there are more than the record may hold;
-        return that chunk too, empty if there is none.
+        """Move the oldest segments into the next chunk if the record has too many; return that
+        chunk too, or an empty one.
         """
         if len(self.segments) <= SEGMENTS_IN_RECORD_MAX:
             return self, ()
         chunk = self.segments[:SEGMENTS_PER_CHUNK]
-        assert not any(each.is_open for each in chunk), "what is in chunks has ended"
+        assert not any(each.is_open for each in chunk), "segments in chunks have ended"
         left = self.segments[SEGMENTS_PER_CHUNK:]
         return replace(self, segments=left, next_chunk=self.next_chunk + 1), chunk
 
     def _with_changed(
         self, ledger_id: LedgerId, change: Callable[[Segment], Segment]
     ) -> "PartitionRecord":
-        # looked for from the end: it is the last one or the one before
+        # search from the end: it is the last segment or the one before
         for index in range(len(self.segments) - 1, -1, -1):
             if self.segments[index].ledger_id == ledger_id:
                 before, after = self.segments[:index], self.segments[index + 1 :]
@@ -291,14 +295,14 @@ def unpack_chunk(what: str, value: bytes) -> tuple[Segment, ...]:
 def _ended(
     segment: Segment, end_offset: int, size_bytes: int, max_timestamp_ms: int | None
 ) -> Segment:
-    assert end_offset >= segment.base_offset, "a segment ends behind its begin"
+    assert end_offset >= segment.base_offset, "a segment ends at or after its start"
     return replace(
         segment, end_offset=end_offset, bytes=size_bytes, max_timestamp_ms=max_timestamp_ms
     )
 
 
 def _count_below(segments: Sequence[Segment], offset: int) -> int:
-    """Count the segments, from the first on, that lie below an offset."""
+    """Return how many of the first segments are below an offset."""
     for count, segment in enumerate(segments):
         if not segment.is_below(offset):
             return count

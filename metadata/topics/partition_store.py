@@ -1,10 +1,10 @@
-"""Keeps the lists of ledgers that partitions consist of: one value each, changed by compare-and-set
-alone, and chunks for what is old.
+"""Store of the partitions' lists of ledgers: one value per partition, changed by compare-and-set
+alone, and chunks for older segments.
 
-Leaves what to change to the partition's leader, and the ledgers to `metadata.ledgers.ledger_store`.
+Leaves the changes to the partition's leader, and the ledgers to `metadata.ledgers.ledger_store`.
 
 Invariants: segments move into a chunk in one multi with the record that names the chunk; a chunk
-never changes; a change whose outcome is unknown is decided by its token and by nothing else.
+never changes; only its token decides a change whose outcome is unknown.
 
 Source: topics design, "The mapping"; protocol rules 1.2-1.3.
 """
@@ -42,7 +42,7 @@ __all__ = ["PartitionKey", "PartitionStore"]
 
 
 class PartitionStore:
-    """The partitions of a cluster, over a `MetadataStore` that it does not own."""
+    """Partitions of a cluster, over a `MetadataStore` that it does not own."""
 
     def __init__(self, store: MetadataStore, rng: Random) -> None:
         self._store = store
@@ -51,9 +51,9 @@ class PartitionStore:
         self._making_parents = asyncio.Lock()
 
     async def get_or_create(self, key: PartitionKey) -> tuple[PartitionRecord, Version]:
-        """Read a partition as of now; make an empty one if there is none.
+        """Read a partition with a fresh read; create an empty one if there is none.
 
-        Goes on until there is one. Raises StoreUnavailableError.
+        Repeats until there is one. Raises StoreUnavailableError.
         """
         pauses = Pauses(self._rng)
         while True:
@@ -64,12 +64,12 @@ class PartitionStore:
             try:
                 return await self._create(key)
             except (NodeExistsError, NodeNotFoundError):
-                continue  # made, or all partitions of the topic deleted, just now
+                continue  # created, or all partitions of the topic deleted, concurrently
             except OutcomeUnknownError:
                 await asyncio.sleep(pauses.next_s())
 
     async def get(self, key: PartitionKey) -> tuple[PartitionRecord, Version]:
-        """Read a partition as of now. Raises NodeNotFoundError."""
+        """Read a partition with a fresh read. Raises NodeNotFoundError."""
         path = partition_path(key)
         stored = await self._store.get(path, fresh=True)
         return unpack_partition(path, stored.value), stored.version
@@ -82,14 +82,14 @@ class PartitionStore:
         *,
         also: Sequence[Operation] = (),
     ) -> tuple[PartitionRecord, Version]:
-        """Store a change made to what was read at `expected`; return the record as stored, with
-        older segments moved to a chunk where there are many, and its version.
+        """Store a change of the record that was read at `expected`. Return the record as stored and
+        its version; if the record had too many segments, older ones are now in a chunk.
 
-        With `also`, only if these operations apply in the same step; raises their errors. While
-        neither outcome is certain it goes on asking, for as long as the caller lets it: a cancelled
-        call may have been applied, or may yet be. Raises VersionConflictError when something else
-        was stored, NodeNotFoundError when the partition is deleted, StoreUnavailableError when
-        nothing was written.
+        With `also`, stores it only if these operations apply in the same step; raises their errors.
+        Repeats until the outcome is certain or the call is cancelled; a cancelled call may have
+        been applied, or may still be. Raises VersionConflictError when another value was stored,
+        NodeNotFoundError when the partition is deleted, StoreUnavailableError when nothing was
+        written.
         """
         record, operations = self._operations(key, record, expected)
         operations += also
@@ -109,18 +109,18 @@ class PartitionStore:
             version = await self._applied_version(key, record, expected, pauses)
             if version is not None:
                 return record, version
-            await asyncio.sleep(pauses.next_s())  # the old version decides nothing: repeat
+            await asyncio.sleep(pauses.next_s())  # the old version proves nothing: repeat
 
     async def chunk(self, key: PartitionKey, number: int) -> tuple[Segment, ...]:
-        """Read a chunk of older segments, with those that were skipped since. Raises
-        NodeNotFoundError for one that was dropped.
+        """Read a chunk of older segments, including segments skipped since. Raises
+        NodeNotFoundError if the chunk was dropped.
         """
         path = partition_chunk_path(key, number)
         return unpack_chunk(path, (await self._store.get(path)).value)
 
     async def segments(self, key: PartitionKey, record: PartitionRecord) -> tuple[Segment, ...]:
-        """Return all segments of a record, those in chunks too, oldest first. Raises
-        NodeNotFoundError when a chunk was dropped since the record was read.
+        """Return all segments of a record, including those in chunks, oldest first. Raises
+        NodeNotFoundError when a chunk was dropped after the record was read.
         """
         found: list[Segment] = []
         for number in range(record.first_chunk, record.next_chunk):
@@ -131,8 +131,8 @@ class PartitionStore:
     async def without_segments_below(
         self, key: PartitionKey, record: PartitionRecord, log_start: int
     ) -> tuple[PartitionRecord, tuple[Segment, ...]]:
-        """Leave the ended segments below an offset out of a record, in chunks too; return them as
-        well. Nothing is written: `compare_and_set` is next, then `drop_chunks`.
+        """Remove the ended segments below an offset from a record, including those in chunks;
+        return them too. Writes nothing: call `compare_and_set` next, then `drop_chunks`.
         """
         dropped: list[Segment] = []
         while record.has_chunks:
@@ -146,14 +146,14 @@ class PartitionStore:
         return record, (*dropped, *rest)
 
     async def drop_chunks(self, key: PartitionKey, record: PartitionRecord) -> None:
-        """Delete the chunks that a stored record names no more."""
+        """Delete the chunks that the stored record no longer names."""
         for name in await self._store.children(partition_path(key), fresh=True):
             if int(name) >= record.first_chunk:
                 return
             await drop(self._store, partition_chunk_path(key, int(name)), self._rng)
 
     async def delete(self, key: PartitionKey) -> None:
-        """Delete a partition, and none of its ledgers; again, if a deletion was cut off."""
+        """Delete a partition but not its ledgers; complete an interrupted deletion."""
         await drop_tree(self._store, partition_path(key), self._rng)
         above = topic_partitions_path(key.topic_id)
         if await drop(self._store, above, self._rng):
@@ -170,7 +170,7 @@ class PartitionStore:
         return record, await self._store.create(path, value, make_parents=False)
 
     async def _make_parents(self, key: PartitionKey) -> None:
-        """Make the node above a topic's partitions, once for the many that are missing it."""
+        """Create the node above a topic's partitions, once for all callers that miss it."""
         path = topic_partitions_path(key.topic_id)
         async with self._making_parents:
             try:
@@ -182,7 +182,9 @@ class PartitionStore:
     def _operations(
         self, key: PartitionKey, record: PartitionRecord, expected: Version
     ) -> tuple[PartitionRecord, list[Operation]]:
-        """Return the record to be stored, and the operations that store it, its own first."""
+        """Return the record to store, and the operations that store it; the record's own operation
+        is first.
+        """
         path = partition_path(key)
         number = record.next_chunk
         spilled, chunk = replace(record, token=self._token()).spilled()
@@ -202,7 +204,9 @@ class PartitionStore:
     async def _applied_version(
         self, key: PartitionKey, record: PartitionRecord, expected: Version, pauses: Pauses
     ) -> Version | None:
-        """Return the version of our change if it applied, None while the old one is still there."""
+        """Return the version of our change if it was applied, None while the old version is still
+        there.
+        """
         stored, version = await self._read_back(key, pauses)
         if version == expected:
             return None

@@ -1,11 +1,11 @@
-"""Gives every bookie a number, under which clients of topics see it as a replica.
+"""Numbers of bookies, under which clients of topics see them as replicas.
 
-Leaves giving out the numbers to `number_blocks.py`.
+Leaves allocating the numbers to `number_blocks.py`.
 
 Format: the value of `/replicas/<bookie id>` is a msgpack array [1, number int].
 
-Invariants: a bookie has one number for ever, and no two have the same; all are int32 and above
-every broker's id.
+Invariants: a bookie keeps one number permanently, and no two bookies have the same; all numbers are
+int32 and above every broker's id.
 
 Source: topics design, "The mapping" (replicas, ISR).
 """
@@ -35,7 +35,7 @@ _FORMAT_VERSION: Final = 1
 
 
 class ReplicaNumbers:
-    """The numbers of bookies, read or given at need and remembered."""
+    """Numbers of bookies, read or allocated on demand and cached."""
 
     def __init__(self, store: MetadataStore, rng: Random) -> None:
         self._store = store
@@ -47,17 +47,18 @@ class ReplicaNumbers:
         self._bookies: dict[int, BookieId] = {}
 
     def known_number(self, bookie_id: BookieId) -> int | None:
-        """Return a bookie's number if it was asked for before."""
+        """Return a bookie's number if it is cached."""
         return self._numbers.get(bookie_id)
 
     def known_bookie(self, number: int) -> BookieId | None:
-        """Return the bookie of a number if it was asked for before."""
+        """Return the bookie with a number if it is cached."""
         return self._bookies.get(number)
 
     async def number_of(self, bookie_id: BookieId) -> int:
-        """Return a bookie's number; it is given one if it has none.
+        """Return a bookie's number; allocate one if it has none.
 
-        Raises StoreUnavailableError and the like.
+        Raises MetadataError, for example StoreUnavailableError, when the number cannot be read or
+        allocated.
         """
         known = self._numbers.get(bookie_id)
         if known is None:
@@ -82,7 +83,7 @@ class ReplicaNumbers:
                 await self._store.create(path, pack(path, [_FORMAT_VERSION, number]))
                 return number
             except (NodeExistsError, OutcomeUnknownError):
-                await asyncio.sleep(pauses.next_s())  # what is there then decides
+                await asyncio.sleep(pauses.next_s())  # the stored number decides
 
 
 def _number_of(path: str, stored: Stored) -> int:

@@ -1,7 +1,7 @@
-"""Holds a topic as an immutable value, with the changes that are allowed, and its bytes.
+"""A topic as an immutable value, the allowed changes, and its bytes.
 
-Leaves storing it, by compare-and-set, to `metadata.topics.topic_store`, and where a partition's
-records are to `metadata.topics.partition`.
+Leaves storing it, by compare-and-set, to `metadata.topics.topic_store`, and the location of a
+partition's records to `metadata.topics.partition`.
 
 Format: a msgpack array
 
@@ -17,8 +17,8 @@ Format: a msgpack array
     8      epoch floor     int, -1 for none
     9      token           bin of 16 bytes
 
-Invariants: leader epochs of a name only grow, also from a deleted topic to the next one of its
-name; partitions are never taken away from a topic that is not deleted; a topic's stored form stays
+Invariants: leader epochs of a name only grow, even from a deleted topic to the next one with its
+name; partitions are never removed from a topic that is not deleted; a topic's stored form stays
 below 300 KB.
 
 Source: topics design, "The mapping"; Kafka's KIP-101, KIP-320 and KIP-516.
@@ -52,19 +52,19 @@ from metadata.msgpack_fields import (
 )
 
 TopicId = NewType("TopicId", bytes)
-"""16 random bytes that name a topic for ever, also when its name is given to another one."""
+"""16 random bytes that identify a topic permanently, even after another topic gets its name."""
 
 NAME_CHARACTERS_MAX: Final = 249
 PARTITIONS_MAX: Final = ITEMS_MAX
 CONFIG_BYTES_MAX: Final = 64 * 1024
-"""Bytes of all names and values of a topic's configs."""
+"""Maximum total size of the names and values of a topic's configs, in bytes."""
 BROKER_ID_MAX: Final = 999_999
 LEADER_EPOCH_MAX: Final = 2**31 - 1
 TOPIC_ID_BYTES: Final = 16
 NO_LEADER: Final = -1
 NO_EPOCH: Final = -1
 NO_TOKEN: Final = UpdateToken(bytes(UPDATE_TOKEN_BYTES))
-"""The token of a value that was never stored."""
+"""Token of a value that was never stored."""
 
 _FORMAT_VERSION: Final = 1
 _FIELD_COUNT: Final = 10
@@ -75,20 +75,20 @@ _NAME_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "._-"
 
 @dataclass(frozen=True, slots=True)
 class PartitionLeadership:
-    """Which broker leads a partition (NO_LEADER: none), since when, and which one should."""
+    """Leader of a partition (or NO_LEADER), its leader epoch, and the preferred leader."""
 
     preferred: int
     leader: int
     leader_epoch: int
 
     def with_leader(self, leader: int) -> "PartitionLeadership":
-        """Name a leader, the same one too, in a new epoch."""
+        """Name a leader in a new epoch, even if it is the same broker."""
         return replace(self, leader=leader, leader_epoch=self.leader_epoch + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """One topic as the cluster agreed on it. Change it through the methods, never by hand."""
+    """One topic, as the cluster agreed on it. Change it only through its methods."""
 
     name: str
     topic_id: TopicId
@@ -97,23 +97,23 @@ class TopicRecord:
     configs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     is_internal: bool = False
     is_deleted: bool = False
-    """It counts as not there for clients: its ledgers are being deleted, or are gone."""
+    """Whether the topic is deleted for clients; its ledgers are being deleted or are gone."""
     epoch_floor: int = NO_EPOCH
-    """The last leader epoch of the name's earlier topics: first epochs are above it."""
+    """Last leader epoch of earlier topics with this name; the first epochs are above it."""
     token: UpdateToken = NO_TOKEN
 
     @property
     def first_epoch(self) -> int:
-        """The leader epoch with which each partition begins."""
+        """Leader epoch with which each partition begins."""
         return self.epoch_floor + 1
 
     @property
     def is_tombstone(self) -> bool:
-        """Whether only the epoch floor is left of it: its ledgers are gone."""
+        """Whether only the epoch floor is left; the topic's ledgers are gone."""
         return self.is_deleted and not self.partitions
 
     def with_leader(self, partition: int, leader: int) -> "TopicRecord":
-        """Name the leader of a partition, the same one too, in a new epoch."""
+        """Name the leader of a partition in a new epoch, even if it is the same broker."""
         return self.with_leaders({partition: leader})
 
     def with_leaders(self, leaders: Mapping[int, int]) -> "TopicRecord":
@@ -125,7 +125,7 @@ class TopicRecord:
         return replace(self, partitions=tuple(changed))
 
     def with_preferred(self, preferred: Mapping[int, int]) -> "TopicRecord":
-        """Say which brokers should lead some partitions; who leads them stays as it is."""
+        """Set the preferred leaders of some partitions; the current leaders stay."""
         changed = list(self.partitions)
         for partition, broker_id in preferred.items():
             assert 0 <= partition < len(changed), partition
@@ -133,7 +133,7 @@ class TopicRecord:
         return replace(self, partitions=tuple(changed))
 
     def with_partitions(self, leaders: Sequence[int]) -> "TopicRecord":
-        """Add one partition for each of the given brokers, preferred and led by it. Raises
+        """Add one partition per given broker, which leads it and is its preferred leader. Raises
         TooManyPartitionsError.
         """
         count = len(self.partitions) + len(leaders)
@@ -143,7 +143,7 @@ class TopicRecord:
         return replace(self, partitions=self.partitions + more)
 
     def with_configs(self, configs: Mapping[str, str]) -> "TopicRecord":
-        """Replace all configs by the given ones."""
+        """Replace all configs with the given ones."""
         return replace(self, configs=MappingProxyType(dict(configs)))
 
     def with_deletion(self) -> "TopicRecord":
@@ -151,7 +151,7 @@ class TopicRecord:
         return replace(self, is_deleted=True)
 
     def as_tombstone(self) -> "TopicRecord":
-        """Keep nothing but the name and the last leader epoch of a deleted topic."""
+        """Keep only the name and the last leader epoch of a deleted topic."""
         assert self.is_deleted, self.name
         epochs = [each.leader_epoch for each in self.partitions]
         return replace(
@@ -162,7 +162,7 @@ class TopicRecord:
         )
 
     def above(self, epoch_floor: int) -> "TopicRecord":
-        """Lift all leader epochs above those of an earlier topic of this name."""
+        """Raise all leader epochs above those of an earlier topic with this name."""
         lift = epoch_floor - self.epoch_floor
         if lift <= 0:
             return self
@@ -181,7 +181,8 @@ def new_topic(
     *,
     is_internal: bool = False,
 ) -> TopicRecord:
-    """Return a topic with one partition for each of the given brokers, preferred and led by it.
+    """Return a topic with one partition per given broker, which leads it and is its preferred
+    leader.
 
     Raises InvalidTopicNameError, TooManyPartitionsError.
     """
@@ -190,8 +191,8 @@ def new_topic(
 
 
 def check_topic_name(name: str) -> str:
-    """Return the name. Raises InvalidTopicNameError unless it has 1 to 249 characters out of
-    letters, digits, `.`, `_` and `-`, and is neither `.` nor `..`.
+    """Return the name. Raises InvalidTopicNameError unless it has 1 to 249 letters, digits, `.`,
+    `_` and `-`, and is neither `.` nor `..`.
     """
     well = 0 < len(name) <= NAME_CHARACTERS_MAX and name not in (".", "..")
     if not well or not _NAME_CHARACTERS.issuperset(name):
@@ -245,7 +246,7 @@ def unpack_topic(what: str, value: bytes) -> TopicRecord:
 
 
 def topic_id_of(field_value: Packed) -> TopicId:
-    """Return a topic id, or raise FieldError."""
+    """Return a topic id. Raises FieldError."""
     topic_id = bytes_of(field_value)
     if len(topic_id) != TOPIC_ID_BYTES:
         raise FieldError(f"a topic id has {TOPIC_ID_BYTES} bytes, not {len(topic_id)}")
@@ -253,7 +254,7 @@ def topic_id_of(field_value: Packed) -> TopicId:
 
 
 def token_of(field_value: Packed) -> UpdateToken:
-    """Return the token of a change, or raise FieldError."""
+    """Return the token of a change. Raises FieldError."""
     token = bytes_of(field_value)
     if len(token) != UPDATE_TOKEN_BYTES:
         raise FieldError(f"a token has {UPDATE_TOKEN_BYTES} bytes, not {len(token)}")

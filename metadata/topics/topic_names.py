@@ -1,13 +1,15 @@
-"""Keeps the names of topics apart that differ in `.` and `_` alone: metrics could not tell them.
+"""Check that no two topics have equivalent names. Names that differ only in `.` and `_` are
+equivalent, because metrics cannot distinguish them.
 
-Leaves making the topics to `metadata.topics.topic_store`, in one multi with what is said here.
+Leaves creating the topics to `metadata.topics.topic_store`, in one multi with the operations from
+here.
 
 Format: the value of `/topic-names/<name with _ for .>` is a msgpack array [1, name str]: the topic
-that holds all names which are alike. Names without either character need none.
+that holds all equivalent names. Names without either character need no node.
 
-Invariants: of topics with names that are alike, one at most is there; who makes one changes the
-node, so that of two at once one fails; a name is held by a deleted topic until another one takes
-it. A topic that was made before there were such nodes has none: brokers that see it refuse others.
+Invariants: at most one topic with equivalent names exists; creating a topic changes the node, so
+that one of two concurrent creations fails; a deleted topic holds its name until another topic takes
+it. A topic from before these nodes existed has none: brokers that see it refuse equivalent names.
 
 Source: Kafka's rule for names that collide in metrics.
 """
@@ -25,15 +27,15 @@ _FIELD_COUNT: Final = 2
 
 
 class TopicNames:
-    """The holders of names that are alike; `is_there` tells whether there is a topic now."""
+    """Holders of equivalent names; `is_there` returns whether a topic currently exists."""
 
     def __init__(self, store: MetadataStore, is_there: Callable[[str], Awaitable[bool]]) -> None:
         self._store = store
         self._is_there = is_there
 
     async def taking(self, name: str) -> list[Operation]:
-        """Return what is to be done together with the making of a topic; nothing for a name that
-        no other is like. Raises TopicNameHeldError while there is a topic with one.
+        """Return the operations to apply together with the creation of a topic; none if no other
+        name is equivalent. Raises TopicNameHeldError while a topic with an equivalent name exists.
         """
         if "_" not in alike(name):
             return []
@@ -50,7 +52,7 @@ class TopicNames:
 
 
 def alike(name: str) -> str:
-    """Return what a topic is called in metrics: the same for all names that are alike."""
+    """Return a topic's name in metrics, which is the same for all equivalent names."""
     return name.replace(".", "_")
 
 

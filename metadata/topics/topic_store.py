@@ -1,11 +1,11 @@
-"""Keeps the topics of a cluster: one value each, changed by compare-and-set alone.
+"""Store of a cluster's topics: one value per topic, changed by compare-and-set alone.
 
-Leaves what to change to the controller, and the ledgers of partitions to
+Leaves the changes to the controller, and the ledgers of partitions to
 `metadata.topics.partition_store`.
 
-Invariants: a change whose outcome is unknown is decided by its token, a creation by the topic's id;
-the node of a deleted topic stays, so that the leader epochs of its name never come again; no two
-topics have names that are alike (`metadata.topics.topic_names`).
+Invariants: the token decides a change whose outcome is unknown, the topic's id a creation; the node
+of a deleted topic stays, so that leader epochs of its name are never used again; no two topics have
+equivalent names (`metadata.topics.topic_names`).
 
 Source: topics design, "The mapping", "What a takeover does"; protocol rules 1.2-1.3.
 """
@@ -50,16 +50,18 @@ from metadata.topics.topic_names import TopicNames
 
 CHANGES_AT_ONCE_MAX: Final = 1_000
 ATTEMPTS_MAX: Final = 1_000
-"""Attempts at one change, most of them lost to other writers of the same topic."""
+"""Maximum number of attempts at one change; most attempts fail because another writer changed the
+same topic.
+"""
 
 TopicChange = Callable[[TopicRecord], TopicRecord | None]
-"""Returns the record that is wanted, or None when the given one is well as it is. It is asked again
-when another change came first: it must depend on the record, and say what shall be.
+"""Function that returns the wanted record, or None if the given one needs no change. It is called
+again after a conflicting change, so its result must depend on the given record.
 """
 
 
 class TopicStore:
-    """The topics of a cluster, over a `MetadataStore` that it does not own."""
+    """Topics of a cluster, over a `MetadataStore` that it does not own."""
 
     def __init__(self, store: MetadataStore, rng: Random) -> None:
         self._store = store
@@ -68,12 +70,12 @@ class TopicStore:
         self._names = TopicNames(store, self._is_there)
 
     async def create(self, record: TopicRecord) -> TopicRecord:
-        """Store a new topic; return it as stored, with its leader epochs above those of earlier
-        topics of its name.
+        """Store a new topic. Return it as stored, with its leader epochs above those of earlier
+        topics with its name.
 
-        Goes on until the outcome is certain, for as long as the caller lets it. Raises
-        TopicExistsError, also while an earlier one of the name is being deleted;
-        TopicNameHeldError; StoreUnavailableError when nothing was written.
+        Repeats until the outcome is certain or the call is cancelled. Raises TopicExistsError, also
+        while an earlier topic with the name is being deleted; TopicNameHeldError;
+        StoreUnavailableError when nothing was written.
         """
         path = topic_path(check_topic_name(record.name))
         record = replace(record, token=self._token())
@@ -92,13 +94,13 @@ class TopicStore:
                 if not is_unknown:
                     raise
             except (NodeNotFoundError, TopicNotFoundError, VersionConflictError):
-                pass  # another change, or a name that is alike, came first: look again
+                pass  # another change, or an equivalent name, came first: read again
             await asyncio.sleep(pauses.next_s())
         raise MetadataError(f"topic {record.name!r} did not stand still in {ATTEMPTS_MAX} attempts")
 
     async def get(self, name: str, *, fresh: bool = False) -> tuple[TopicRecord, Version]:
-        """Read a topic, also one that is being deleted; `fresh` sees every change that ended
-        before. Raises TopicNotFoundError.
+        """Read a topic, including one that is being deleted. With `fresh`, the result includes
+        every change that ended before the call. Raises TopicNotFoundError.
         """
         record, version = await self._read(name, fresh=fresh)
         if record.is_tombstone:
@@ -106,9 +108,10 @@ class TopicStore:
         return record, version
 
     async def change(self, name: str, change: TopicChange) -> TopicRecord:
-        """Change a topic by compare-and-set, whatever it is, until that is certain; return it then.
+        """Change a topic by compare-and-set, whatever its version, until the outcome is certain;
+        return the new record.
 
-        Cancelled, it may have been applied or may yet be. Raises TopicNotFoundError,
+        A cancelled call may have been applied, or may still be. Raises TopicNotFoundError,
         ValueTooLargeError, and StoreUnavailableError when nothing was written.
         """
         path, token, pauses = topic_path(name), self._token(), Pauses(self._rng)
@@ -125,7 +128,7 @@ class TopicStore:
                     return wanted
                 if is_fresh:
                     return record
-                is_fresh = True  # what was read may be old: nothing is left undone for that
+                is_fresh = True  # the record may be old: read it again before skipping the change
                 continue
             except StoreUnavailableError:
                 if not is_unknown:
@@ -142,10 +145,11 @@ class TopicStore:
         raise MetadataError(f"topic {name!r} did not stand still in {ATTEMPTS_MAX} attempts")
 
     async def change_many(self, changes: Mapping[str, TopicChange]) -> dict[str, TopicRecord]:
-        """Change many topics, each as `change` does, with many in one write; return them, without
-        those that are not there.
+        """Change many topics, each as `change` does, with many changes in one write. Return the new
+        records, without topics that do not exist.
 
-        Raises the first other failure once all have ended: the rest may have been changed.
+        After all changes have ended, raises the first other failure; the remaining topics may have
+        been changed.
         """
         found: dict[str, TopicRecord] = {}
         failures: list[BaseException] = []
@@ -165,8 +169,8 @@ class TopicStore:
         return found
 
     async def finish_deletion(self, name: str, topic_id: TopicId) -> None:
-        """Leave nothing but a tombstone of a deleted topic whose ledgers are gone; nothing happens
-        if it is there already, or the name is another topic's now.
+        """Replace a deleted topic whose ledgers are gone with a tombstone. Does nothing if the
+        tombstone exists already, or if the name belongs to another topic now.
         """
 
         def bury(record: TopicRecord) -> TopicRecord | None:
@@ -179,9 +183,7 @@ class TopicStore:
             return
 
     async def names(self, *, fresh: bool = True) -> list[str]:
-        """Return the names of all topics, sorted; deleted ones, and those that left no more than a
-        tombstone, are among them.
-        """
+        """Return the names of all topics, sorted, including deleted topics and tombstones."""
         return await self._store.children(TOPICS, fresh=fresh)
 
     def watch_names(self, callback: WatchCallback) -> Cancel:
@@ -193,8 +195,8 @@ class TopicStore:
         return self._store.watch_value(topic_path(check_topic_name(name)), callback)
 
     async def _create_first(self, path: str, value: bytes, name: str) -> None:
-        """Make a topic's node. Raises NodeExistsError if it is there, or its name is just being
-        taken.
+        """Create a topic's node. Raises NodeExistsError if it exists, or if its name is being taken
+        concurrently.
         """
         taking = await self._names.taking(name)
         if not taking:
@@ -203,10 +205,10 @@ class TopicStore:
         await self._write([Create(path, value), *taking])
 
     async def _create_again(self, record: TopicRecord) -> TopicRecord:
-        """Take the place of a tombstone, or find that the topic is there already."""
+        """Replace a tombstone with the topic, or return the topic if it exists already."""
         found, version = await self._read(record.name, fresh=True)
         if found.topic_id == record.topic_id and not found.is_deleted:
-            return found  # an attempt of ours whose answer was lost
+            return found  # an earlier attempt of this call, whose answer was lost
         if not found.is_tombstone or found.topic_id == record.topic_id:
             raise TopicExistsError(record.name, is_being_deleted=found.is_deleted)
         path, lifted = topic_path(record.name), record.above(found.epoch_floor)
@@ -215,8 +217,8 @@ class TopicStore:
         return lifted
 
     async def _write(self, operations: list[Operation]) -> None:
-        """Make a topic. The parents of a multi's nodes must be there: an older cluster, which has
-        topics, may have none for their names.
+        """Create a topic. Creates missing parents of the multi's nodes: an older cluster with
+        topics may have no node for their names.
         """
         try:
             await self._store.multi(operations)

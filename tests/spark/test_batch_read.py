@@ -158,7 +158,7 @@ def test_ledgers_can_be_an_sql_view(
         ({"ledger": "1", "splitBytes": "-1"}, "not a whole number of at least 1"),
         ({"ledger": "1", "includeValue": "perhaps"}, "neither true nor false"),
         ({"ledger": "1", "client.read_timeout": "3"}, "did you mean client.read_timeout_s"),
-        ({"chain": "a/b"}, "is no name of a chain"),
+        ({"chain": "a/b"}, "is not a valid chain name"),
         ({"ledger": "1", "startingOffsets": "now"}, "neither 'earliest' nor offsets"),
         ({"ledger": "99999999"}, "ledger 99999999: it does not exist"),
         ({"chain": "no-such-chain"}, "there is no chain 'no-such-chain'"),

@@ -119,7 +119,7 @@ async def test_wrong_calls_are_told(client: LedgerClient) -> None:
             await chain.publish([], **wrong)
     with pytest.raises(ValueError, match="negative"):
         await chain.collect(-1)
-    with pytest.raises(ValueError, match="is no name of a chain"):
+    with pytest.raises(ValueError, match="is not a valid chain name"):
         client.chain("a/b")
 
 

@@ -47,8 +47,8 @@ NO_GUARD_OF_OLDER_FRAGMENTS = Edit(
     "metadata/ledgers/ledger_metadata.py",
     "            if start < self.last_fragment.first_entry_id:\n"
     "                raise InvalidTransitionError(\n"
-    '                    self.ledger_id, "recovery may change nothing below the last'
-    ' fragment"\n'
+    '                    self.ledger_id, "recovery may not change a fragment before the'
+    ' last one"\n'
     "                )\n",
     "",
 )

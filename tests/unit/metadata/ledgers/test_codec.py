@@ -135,5 +135,5 @@ def test_an_ensemble_of_another_size_than_the_quorum_says_is_refused() -> None:
     for ensemble in ((A, B), (A, B, C, D)):
         assert len(ensemble) != good.quorum.ensemble_size
         bad = replace(good, fragments=(Fragment(EntryId(0), ensemble),))
-        with pytest.raises(MetadataFormatError, match="the quorum wants"):
+        with pytest.raises(MetadataFormatError, match="the quorum needs"):
             decode_ledger_metadata(encode_ledger_metadata(bad))

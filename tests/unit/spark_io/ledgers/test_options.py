@@ -88,7 +88,7 @@ def test_wrong_options_of_a_read(options: dict[str, str], said: str) -> None:
     ("options", "said"),
     [
         ({"chain": ""}, "missing"),
-        ({"chain": "../x"}, "no name of a chain"),
+        ({"chain": "../x"}, "is not a valid chain name"),
         ({"txnVersion": "1"}, "needs txnAppId"),
         ({"txnAppId": "a" * 1001}, "over 1000 characters"),
         ({"digest": "md5"}, "neither crc32c nor"),
