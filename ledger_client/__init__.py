@@ -1,6 +1,6 @@
 """The replication protocol: writers, readers and recovery over bookies that only store.
 
-What is named here is the public face; `ledger_client.sync` offers the same without `async`.
+This module lists the public names; `ledger_client.sync` offers the same without `async`.
 """
 
 import ledger_client.own_packages  # noqa: F401 - refuses to go on where our packages are hidden

@@ -1,6 +1,6 @@
-"""Lets one call be awaited or entered: `await client.open_ledger(7)`, `async with ...`.
+"""Result of a call that can be awaited or entered: `await client.open_ledger(7)`, `async with ...`.
 
-Leaves the work to the coroutine that it is given, which starts only then.
+Leaves the work to the given coroutine, which starts only then.
 """
 
 from collections.abc import Callable, Coroutine, Generator
@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 
 class Handle(Protocol):
-    """What can be entered: readers and writers."""
+    """Handle that can be entered: a reader or a writer."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -25,18 +25,18 @@ HandleT = TypeVar("HandleT", bound=Handle)
 
 
 class Opening(Generic[HandleT]):
-    """A handle about to be opened."""
+    """A handle that is about to be opened."""
 
     def __init__(self, open_handle: Callable[[], Coroutine[Any, Any, HandleT]]) -> None:
         self._open = open_handle
         self._handle: HandleT | None = None
 
     def __await__(self) -> Generator[Any, None, HandleT]:
-        """Open the handle; closing it is then the caller's."""
+        """Open the handle; the caller must close it."""
         return self._open().__await__()
 
     async def __aenter__(self) -> HandleT:
-        """Open the handle for the length of a block."""
+        """Open the handle for the duration of a block."""
         assert self._handle is None, "one block per call"
         self._handle = await self._open()
         return await self._handle.__aenter__()
@@ -47,7 +47,7 @@ class Opening(Generic[HandleT]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close the handle in its own manner."""
+        """Close the handle as it defines."""
         handle, self._handle = self._handle, None
         assert handle is not None, "entered before"
         await handle.__aexit__(kind, error, traceback)

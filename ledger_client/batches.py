@@ -1,6 +1,6 @@
-"""Hands entries to the user: a batch as it arrived, with each entry made only when asked for.
+"""Entries for the user: a batch as it arrived, whose entries are created on access.
 
-Leaves checking the bytes to whoever received them: what is wrapped here was verified.
+Leaves checking the bytes to the receiver: wrapped bytes are verified.
 
 Source: api, "Client"; protocol rule 8.3.
 """
@@ -14,7 +14,7 @@ from metadata.ids import EntryId
 
 
 class Entry(NamedTuple):
-    """One entry. A tuple, because a reader may make millions of them a second."""
+    """One entry. A tuple, because a reader may create millions per second."""
 
     id: EntryId
     data: bytes
@@ -26,7 +26,7 @@ class EntryBatch:
     __slots__ = ("_count", "_offsets", "_skip", "_view", "first_entry_id")
 
     def __init__(self, view: BatchView, first_entry_id: EntryId, last_entry_id: EntryId) -> None:
-        """Show the entries first..last of a batch, which must hold them."""
+        """Show the entries first..last of a batch, which must contain them."""
         header = view.header
         assert header.first_entry_id <= first_entry_id
         assert first_entry_id <= last_entry_id <= header.last_entry_id
@@ -43,14 +43,14 @@ class EntryBatch:
 
     @property
     def payload_bytes(self) -> int:
-        """Bytes of all entries together."""
+        """Size of all payloads, in bytes."""
         if self._count == self._view.header.count:
             return self._view.header.payload_bytes
         offsets = self._known_offsets()
         return offsets[-1] - offsets[0]
 
     def clipped(self, first_entry_id: EntryId, last_entry_id: EntryId) -> "EntryBatch | None":
-        """Return the part within first..last, None if there is none."""
+        """Return the part within first..last, or None if it is empty."""
         low = max(self.first_entry_id, first_entry_id)
         high = min(self.last_entry_id, last_entry_id)
         if low > high:
@@ -60,8 +60,8 @@ class EntryBatch:
         return EntryBatch(self._view, low, high)
 
     def buffers(self) -> tuple[memoryview, list[int]]:
-        """Return all payloads back to back, and the n + 1 offsets where each starts and the last
-        one stops. The only call that aliases: the view keeps what was received in memory.
+        """Return all payloads back to back, and n + 1 offsets: where each payload starts, and where
+        the last one ends. The returned view shares memory: it keeps the received bytes alive.
         """
         offsets = self._known_offsets()
         start = offsets[0]
@@ -90,7 +90,9 @@ class EntryBatch:
             start = stop
 
     def _known_offsets(self) -> list[int]:
-        """Return where each shown entry starts in the batch's payload, and where the last stops."""
+        """Return where each shown entry starts in the batch's payload, and where the last
+        one ends.
+        """
         if self._offsets is None:
             offsets = list(accumulate(self._view.lengths, initial=0))
             self._offsets = offsets[self._skip : self._skip + self._count + 1]

@@ -1,11 +1,11 @@
-"""Publishes ledgers in an ordered list that all can read: a chain.
+"""Chains: ordered, shared lists of published ledgers.
 
 Leaves the list itself to `metadata.ledgers.chain_store`.
 
-A job writes ledgers of its own, closes them, and publishes them together in one step; what was
-never published is collected later. `batch` of an `application` is published at most once.
+A job writes its ledgers, closes them, and publishes them together in one step; ledgers that are
+never published are collected later. Each `batch` of an `application` is published at most once.
 
-Invariants: nothing is deleted that a chain links or may yet link; a chain never goes back.
+Invariants: no ledger is deleted that a chain links or may still link; a chain never goes back.
 
 Source: issue 6, points 1 and 2; Spark design, "Writing: exactly once".
 """
@@ -34,16 +34,20 @@ from metadata.ledgers.chain import (
 from metadata.ledgers.chain_store import Publication, Published
 
 CHAIN_NAME: Final = "quire.chain"
-"""Custom metadata of a ledger that was written to be linked in a chain: the chain's name."""
+"""Custom metadata key of a ledger that is to be linked in a chain; the value is the
+chain's name.
+"""
 WITHDRAWALS_MAX: Final = 1_000
-"""Attempts to delete one ledger, most of them lost to other writers of the chain."""
+"""Maximum number of attempts to delete one ledger; most attempts fail because another writer
+changed the chain.
+"""
 LINKS_PER_STEP: Final = 1_000
-"""Links that one step of reading a chain takes."""
+"""Number of links read in one step."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChainInfo:
-    """Which links a chain has at one moment: first_index to next_index - 1."""
+    """Head of a chain at one moment: its links are first_index to next_index - 1."""
 
     name: str
     first_index: int
@@ -51,12 +55,14 @@ class ChainInfo:
 
     @classmethod
     def of(cls, name: str, head: ChainHead) -> "ChainInfo":
-        """Return what is shown of a head."""
+        """Return the public view of a head."""
         return cls(name, head.first_index, head.next_index)
 
 
 class Chain:
-    """One chain, by name; made by `LedgerClient.chain`. Every call takes `timeout`, in seconds."""
+    """One chain, by name; created by `LedgerClient.chain`. Every call takes `timeout`, in
+    seconds.
+    """
 
     def __init__(self, name: str, session: ClientSession) -> None:
         self.name = check_chain_name(name)
@@ -64,11 +70,13 @@ class Chain:
 
     @property
     def custom_metadata(self) -> dict[str, str]:
-        """What a ledger is to be created with so that it is collected if it is never published."""
+        """Custom metadata for a ledger to be published in this chain: the ledger is collected if it
+        is never published.
+        """
         return {CHAIN_NAME: self.name}
 
     async def create(self, *, exist_ok: bool = False, timeout: float | None = None) -> None:
-        """Make the chain, empty. Raises ChainExistsError, unless it may be there already."""
+        """Create an empty chain. Raises ChainExistsError if it exists, unless `exist_ok`."""
         services = await self._session.services()
         try:
             async with self._call(services, timeout):
@@ -78,7 +86,7 @@ class Chain:
                 raise
 
     async def info(self, *, timeout: float | None = None) -> ChainInfo:
-        """Return which links there are now. Raises ChainNotFoundError."""
+        """Return the current head of the chain. Raises ChainNotFoundError."""
         services = await self._session.services()
         async with self._call(services, timeout):
             head, _ = await services.chains.head(self.name)
@@ -87,8 +95,8 @@ class Chain:
     async def links(
         self, first_index: int, end_index: int, *, timeout: float | None = None
     ) -> AsyncIterator[tuple[int, ChainLink | None]]:
-        """Stream the links first..end-1 with their numbers; None for one that was collected.
-        `timeout` bounds each step.
+        """Stream the links `first_index`..`end_index` - 1 with their indices; None for a link that
+        was collected. `timeout` limits each step.
         """
         services = await self._session.services()
         for start in range(first_index, end_index, LINKS_PER_STEP):
@@ -109,14 +117,14 @@ class Chain:
     ) -> Published:
         """Link ledgers, in order, as one link at the end of the chain: all of them, or none.
 
-        A batch that is not above the last one of its application was published before: nothing
-        happens then. With `replaces`, what the chain held leaves it in the same step. When the
-        time is up the outcome may be unknown; a repetition with the same application and batch is
+        A batch that is not above the last one of its application was published before: then nothing
+        happens. With `replaces`, all earlier links are removed in the same step. When the time is
+        up, the outcome may be unknown; repeating the call with the same application and batch is
         safe. Raises ValueError, ChainNotFoundError, LedgersCollectedError, MetadataTooLargeError.
         """
         linked = tuple(_linked(each) for each in ledgers)
         if (batch is None) != (not application):
-            raise ValueError("an application and its batch go together")
+            raise ValueError("give both an application and a batch, or neither")
         if batch is not None and batch < 0:
             raise ValueError(f"batch {batch} is negative")
         if len(linked) > LEDGERS_PER_LINK_MAX:
@@ -127,7 +135,7 @@ class Chain:
             return await services.chains.publish(self.name, wanted)
 
     async def last_batch(self, application: str, *, timeout: float | None = None) -> int | None:
-        """Return the last batch of an application that was published, None if none was."""
+        """Return the last published batch of an application, or None."""
         services = await self._session.services()
         async with self._call(services, timeout):
             applied = await services.chains.applied(self.name, application)
@@ -136,11 +144,11 @@ class Chain:
     async def withdraw(
         self, ledger_ids: Iterable[int], *, since_index: int, timeout: float | None = None
     ) -> list[LedgerId]:
-        """Delete ledgers that are not linked, and see to it that no call under way links them;
-        return those that were deleted.
+        """Delete ledgers that are not linked, and make sure that no running call links them; return
+        the deleted ones.
 
         `since_index` is a `next_index` of the chain from before they could have been linked.
-        `timeout` bounds each step.
+        `timeout` limits each step.
         """
         services = await self._session.services()
         deleted: list[LedgerId] = []
@@ -157,11 +165,11 @@ class Chain:
                             deleted.append(ledger_id)
                     break
                 except MetadataConflictError:
-                    continue  # something was published: look again
+                    continue  # something was published: read again
         return deleted
 
     async def trim(self, first_index: int, *, timeout: float | None = None) -> ChainInfo:
-        """Leave the links below `first_index` out of the chain; `collect` deletes their ledgers."""
+        """Remove the links below `first_index` from the chain; `collect` deletes their ledgers."""
         services = await self._session.services()
         async with self._call(services, timeout):
             return ChainInfo.of(self.name, await services.chains.trim(self.name, first_index))
@@ -173,11 +181,11 @@ class Chain:
         on_deleted: Callable[[LedgerId], None] | None = None,
         timeout: float | None = None,
     ) -> int:
-        """Delete the ledgers that were written for this chain more than `grace_s` ago and are not
-        linked in it; return how many. Reads the metadata of every ledger of the cluster.
+        """Delete the ledgers that were written for this chain more than `grace_s` seconds ago and
+        are not linked in it; return how many. Reads the metadata of every ledger of the cluster.
 
-        Nothing so old is linked any more after that, so a grace period longer than any job takes
-        keeps every job's ledgers. `timeout` bounds each step. Raises ValueError,
+        Older ledgers can no longer be linked afterwards, so a grace period longer than any job
+        takes keeps every job's ledgers. `timeout` limits each step. Raises ValueError,
         ChainNotFoundError.
         """
         if grace_s < 0:
@@ -201,8 +209,8 @@ class Chain:
         return count
 
     async def wait_changed(self, known: ChainInfo, *, timeout: float) -> ChainInfo:
-        """Return once the chain is no longer as known, or the time is up. Raises
-        ChainNotFoundError, MetadataUnavailableError.
+        """Return once the chain differs from `known`, or the time is up. Raises ChainNotFoundError,
+        MetadataUnavailableError.
         """
         services = await self._session.services()
         changed = asyncio.Event()
@@ -224,14 +232,14 @@ class Chain:
             cancel()
 
     async def delete(self, *, timeout: float | None = None) -> None:
-        """Delete the chain, and none of its ledgers: nothing is published in it any more from the
-        first moment on. Raises ChainNotFoundError.
+        """Delete the chain but not its ledgers: nothing can be published in it from the start of
+        the call on. Raises ChainNotFoundError.
         """
         services = await self._session.services()
         async with self._call(services, timeout):
             await services.chains.delete(self.name)
 
-    # Inside
+    # Internals
 
     async def _linked_ids(
         self, first_index: int, end_index: int, timeout: float | None

@@ -1,10 +1,10 @@
-"""The client as users hold it: opens ledgers for writing and reading, recovers, lists, deletes.
+"""Client for users: opens ledgers for writing and reading, recovers, lists and deletes ledgers.
 
 Leaves writing to `writer`, reading to `reader`, the other calls to `ledger_calls`, and starting and
 ending to `client_session`.
 
-Invariants: a client belongs to one loop and one process; every call ends within its timeout; no
-error of the metadata service leaves here untranslated.
+Invariants: a client belongs to one loop and one process; every call ends within its timeout; every
+error of the metadata service is translated into a `LedgerError`.
 
 Source: api, "Client".
 """
@@ -40,7 +40,7 @@ from metadata.store.zookeeper import open_store
 
 
 class LedgerClient:
-    """Opens ledgers of one cluster. Connects at its first use, or on entering its block."""
+    """Opens ledgers of one cluster. Connects at its first use, or when its block is entered."""
 
     def __init__(
         self,
@@ -52,15 +52,15 @@ class LedgerClient:
         on_event: EventCallback | None = None,
         policy: PlacementPolicy | None = None,
     ) -> None:
-        """Take note of where the cluster is: `zk://host:port[,host:port]/path`.
+        """Create a client for the cluster at `zk://host:port[,host:port]/path`.
 
-        With `ssl`, bookies are spoken to by TLS alone. `policy` chooses bookies, by default
-        `SpreadPolicy()`. `on_event` is called, on the loop, with each
-        `ClientEvent`. Raises ValueError for a malformed URI.
+        With `ssl`, bookies are contacted only over TLS. `policy` chooses bookies; the default is
+        `SpreadPolicy()`. `on_event` is called, on the loop, with each `ClientEvent`. Raises
+        ValueError for a malformed URI.
         """
         where = parse_metadata_uri(uri)
         config = config or ClientConfig()
-        rng = Random()  # tokens are to differ, not to be secret
+        rng = Random()  # tokens must differ, they need not be secret
         self._session = ClientSession(
             ClientSettings(
                 open_store=partial(_open_store, uri, config, rng),
@@ -88,13 +88,15 @@ class LedgerClient:
         credentials: bytes = b"",
         on_event: EventCallback | None = None,
     ) -> Self:
-        """Make a client on a given store, which it closes at its end: for tests and simulation."""
+        """Create a client on a given store, which it closes at its end: for tests and
+        simulation.
+        """
 
         async def given() -> MetadataStore:
             return store
 
         client = cls.__new__(cls)
-        client._session = ClientSession(  # noqa: SLF001 - of this class
+        client._session = ClientSession(  # noqa: SLF001 - same class
             ClientSettings(
                 open_store=given,
                 address=store.address,
@@ -133,8 +135,8 @@ class LedgerClient:
     def open_ledger(
         self, ledger_id: int, *, password: bytes = b"", timeout: float | None = None
     ) -> Opening[LedgerReader]:
-        """Open a ledger for reading, also while it is being written: never fences. Await the
-        result, or enter it. Raises LedgerNotFoundError, UnauthorizedError and
+        """Open a ledger for reading, even while it is being written; never fences. Await the
+        result, or enter it. Raises LedgerNotFoundError, UnauthorizedError,
         MetadataUnavailableError.
         """
         return Opening(partial(self._session.open, _checked(ledger_id), password, timeout))
@@ -142,9 +144,10 @@ class LedgerClient:
     async def recover_ledger(
         self, ledger_id: int, *, password: bytes = b"", timeout: float | None = None
     ) -> LedgerInfo:
-        """Fence a ledger's writer, recover what it confirmed, and close it; return what it is then.
+        """Fence a ledger's writer, recover the confirmed entries, and close the ledger; return its
+        new info.
 
-        A closed ledger is left as it is. Raises LedgerNotFoundError, RecoveryUndecidedError,
+        Does not change a closed ledger. Raises LedgerNotFoundError, RecoveryUndecidedError,
         UnauthorizedError, NotEnoughBookiesError, MetadataUnavailableError.
         """
         services = await self._session.services()
@@ -159,14 +162,14 @@ class LedgerClient:
         timeout: float | None = None,
         gives_up_all: bool = False,
     ) -> LedgerInfo:
-        """Recover a ledger in in-sync mode of which no member can answer, giving up acknowledged
+        """Recover a ledger in in-sync mode of which no member can answer, with loss of acknowledged
         entries: it is closed at the end of the last fragment that some replica can still return.
 
-        A clean recovery is tried first, and where it succeeds nothing is given up. What is, is in
-        `given_up` of the result, for ever: the fragments as they were, with their bookies. Raises
+        A clean recovery is tried first; if it succeeds, nothing is lost. Otherwise `given_up` of
+        the result permanently records the lost fragments with their bookies. Raises
         RecoveryUndecidedError when no earlier fragment can be read either, unless `gives_up_all`:
-        then the ledger is closed without entries; LedgerNotFoundError, UnauthorizedError,
-        MetadataUnavailableError, and LedgerError for a ledger in quorum mode.
+        then the ledger is closed without entries. Also raises LedgerNotFoundError,
+        UnauthorizedError, MetadataUnavailableError, and LedgerError for a ledger in quorum mode.
         """
         services = await self._session.services()
         limit = self._session.limit(timeout)
@@ -175,7 +178,7 @@ class LedgerClient:
         )
 
     async def ledger_info(self, ledger_id: int, *, timeout: float | None = None) -> LedgerInfo:
-        """Return a ledger as it is stored now. Raises LedgerNotFoundError."""
+        """Return a ledger as currently stored. Raises LedgerNotFoundError."""
         services = await self._session.services()
         limit = self._session.limit(timeout)
         metadata, _, _ = await LedgerCalls(services).find(_checked(ledger_id), b"", limit)
@@ -184,8 +187,8 @@ class LedgerClient:
     async def ledger_infos(
         self, ledger_ids: Iterable[int], *, timeout: float | None = None
     ) -> AsyncIterator[LedgerInfo | None]:
-        """Stream many ledgers as they are stored, in the order given and read many at a time; None
-        for one that does not exist. `timeout` bounds each step.
+        """Stream many ledgers as currently stored, in the given order; many are read at a time.
+        None for a ledger that does not exist. `timeout` limits each step.
         """
         wanted = [_checked(each) for each in ledger_ids]
         services = await self._session.services()
@@ -195,8 +198,8 @@ class LedgerClient:
     async def list_ledgers(
         self, *, start: int = 0, timeout: float | None = None
     ) -> AsyncIterator[LedgerInfo]:
-        """Stream every ledger from id `start` on, in order of ids; those created or deleted
-        meanwhile may or may not be among them. `timeout` bounds each step.
+        """Stream every ledger from id `start` on, in order of ids. The stream may or may not
+        include ledgers that are created or deleted at the same time. `timeout` limits each step.
         """
         services = await self._session.services()
         async for info in LedgerCalls(services).list_infos(
@@ -212,8 +215,8 @@ class LedgerClient:
     # -- chains of ledgers -----------------------------------------------------------------------
 
     def chain(self, name: str) -> Chain:
-        """Return a handle of the chain of this name, which need not exist yet. Raises ValueError
-        for what can be no name.
+        """Return a handle of the chain with this name, which need not exist yet. Raises ValueError
+        for an invalid name.
         """
         return Chain(name, self._session)
 
@@ -231,7 +234,7 @@ class LedgerClient:
         return self._session.stats()
 
     async def aclose(self) -> None:
-        """Close every open handle (writers at their LAC) and end the client. Again: does
+        """Close every open handle (writers at their LAC) and end the client. Another call does
         nothing.
         """
         await self._session.aclose()
@@ -253,12 +256,12 @@ class LedgerClient:
 
 def _checked(ledger_id: int) -> LedgerId:
     if not is_ledger_id(ledger_id):
-        raise ValueError(f"{ledger_id} is no ledger id: 0 to 2^63 - 1")
+        raise ValueError(f"{ledger_id} is not a ledger id: use 0 to 2^63 - 1")
     return LedgerId(ledger_id)
 
 
 def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000  # noqa: TID251 - the process's edge
+    return time.time_ns() // 1_000_000  # noqa: TID251 - the edge of the process
 
 
 def _open_store(uri: str, config: ClientConfig, rng: Random) -> Awaitable[MetadataStore]:

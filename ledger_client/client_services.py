@@ -1,4 +1,4 @@
-"""Builds, starts and ends what all handles of one client share.
+"""Objects shared by all handles of one client: created, started and ended here.
 
 Leaves the calls that users make to `ledger_client.client`.
 
@@ -56,7 +56,7 @@ COUNTED_FAILURES = (
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """What a client is made from: the doors to the world, and how it is to behave."""
+    """Inputs of a client: its access to network, store and randomness, and its configuration."""
 
     open_store: Callable[[], Awaitable[MetadataStore]]
     address: str
@@ -70,7 +70,9 @@ class ClientSettings:
 
 
 class DirectoryAddresses:
-    """Looks bookies up in the directory, and in the store where that may be behind."""
+    """Lookup of bookies in the directory, and in the store when the directory may be out
+    of date.
+    """
 
     def __init__(self, directory: BookieDirectory, store: MetadataStore) -> None:
         self._directory = directory
@@ -93,7 +95,7 @@ class DirectoryAddresses:
 
 
 class ClientServices:
-    """The shared parts of one client, from `start` to `aclose`."""
+    """Shared objects of one client, from `start` to `aclose`."""
 
     def __init__(self, settings: ClientSettings, store: MetadataStore) -> None:
         config, rng = settings.config, settings.rng
@@ -138,7 +140,8 @@ class ClientServices:
         ]
 
     async def start(self, on_spare: Callable[[], None]) -> None:
-        """Read who is up and register; `on_spare` is told of bookies that could replace others.
+        """Read the live bookies and register; `on_spare` is called for bookies that could replace
+        others.
 
         Raises MetadataError.
         """
@@ -160,7 +163,7 @@ class ClientServices:
         await self.registration.aclose()
         await self.store.aclose()
 
-    # Inside
+    # Internals
 
     def _follow_directory(self, change: Change) -> None:
         match change:
@@ -172,13 +175,13 @@ class ClientServices:
                 self._on_spare()
                 self._remind_of_departed()
             case BookieChanged(registration):
-                # A bookie that came back took over its own registration: it never left.
+                # A bookie that came back took over its registration, so it is reported as changed.
                 self.quarantine.release(registration.bookie_id)
                 if registration.writable:
                     self._on_spare()
 
     def _remind_of_departed(self) -> None:
-        """Tell once more who left: there may have been no spare then (rule 5.6)."""
+        """Report departed bookies once more: there may have been no spare at first (rule 5.6)."""
         for bookie_id in self.pool.bookie_ids:
             if bookie_id not in self.directory.bookies:
                 self.pool.note_departed(bookie_id)
@@ -191,7 +194,7 @@ class ClientServices:
             self._avoid(bookie_id, f"{failure.value}: {reason}")
 
     def _note_refused(self, bookie_id: BookieId, status: Status) -> None:
-        """Avoid a bookie once for all the adds that it refuses meanwhile."""
+        """Quarantine a bookie once for all adds that it refuses at the same time."""
         if self.quarantine.reason(bookie_id, asyncio.get_running_loop().time()) is None:
             self._avoid(bookie_id, f"answered {status.name}")
 

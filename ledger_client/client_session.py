@@ -1,10 +1,10 @@
-"""Keeps one client's start, its open handles and its end.
+"""Start, open handles and end of one client.
 
 Leaves the calls that users make to `ledger_client.client`, and the shared parts to
 `client_services`.
 
-Invariants: a client belongs to one loop and one process; one start at a time, and a failed one may
-be tried again; handles are closed before what they use.
+Invariants: a client belongs to one loop and one process; one start runs at a time, and a failed one
+can be repeated; handles are closed before the objects that they use.
 
 Source: api, "Client".
 """
@@ -28,7 +28,9 @@ from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerState
 
 START_MARGIN_S: Final = 1.0
-"""What a start may take beyond the store's own timeout, whose message says more."""
+"""Extra time of a start beyond the store's timeout, in seconds: the store's error message says
+more.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +51,7 @@ class ClientSession:
         self._last_stats = Observer().snapshot()
 
     async def services(self) -> ClientServices:
-        """Return the shared parts, connecting first if that is not done. Raises ClientClosedError,
+        """Return the shared objects; connect first if necessary. Raises ClientClosedError,
         MetadataUnavailableError.
         """
         self._require_usable()
@@ -91,7 +93,7 @@ class ClientSession:
         services = await self.services()
         calls = LedgerCalls(services)
         metadata, version, keys = await calls.find(ledger_id, password, self.limit(timeout))
-        if metadata.state is LedgerState.CLOSED:  # of an open one, the reader asks for the LAC
+        if metadata.state is LedgerState.CLOSED:  # for an open ledger, the reader requests the LAC
             await calls.check_password(metadata, keys)
         reader = LedgerReader(
             metadata=metadata,
@@ -115,7 +117,7 @@ class ClientSession:
         return reader
 
     def stats(self) -> ClientStats:
-        """Return a snapshot of the counters; once closed, the last one."""
+        """Return a snapshot of the counters; after closing, the last one."""
         services = self._services
         if services is None:
             return self._last_stats
@@ -126,27 +128,31 @@ class ClientSession:
         )
 
     def limit(self, timeout: float | None) -> float:
-        """Return how long a call may take, in seconds."""
+        """Return the time limit of a call, in seconds."""
         return self._settings.config.call_timeout_s if timeout is None else timeout
 
     async def aclose(self) -> None:
-        """Close every open handle, writers at their LAC, and then what they share."""
+        """Close every open handle, writers at their LAC, and then the shared objects."""
         if self._process_id != os.getpid():
-            return  # a forked child: the connections are its parent's
+            return  # in a forked child, the connections belong to the parent
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._close())
         await asyncio.shield(self._closing)
 
-    # Inside
+    # Internals
 
     def _require_usable(self) -> None:
         loop = asyncio.get_running_loop()
         if self._process_id != os.getpid():
-            raise ClientClosedError("the client was made before a fork: make one in this process")
+            raise ClientClosedError(
+                "the client was created before a fork: create one in this process"
+            )
         if self._closing is not None:
-            raise ClientClosedError("the client is closed: make another")
+            raise ClientClosedError("the client is closed: create a new one")
         if self._loop is not None and self._loop is not loop:
-            raise ClientClosedError("the client belongs to another event loop: make one in this")
+            raise ClientClosedError(
+                "the client belongs to another event loop: create one in this loop"
+            )
         self._loop = loop
 
     async def _start(self) -> ClientServices:

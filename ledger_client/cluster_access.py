@@ -1,6 +1,6 @@
-"""Opens what commands need of a cluster below the client: its metadata and who is up.
+"""Access of commands to a cluster below the client: its metadata and its live bookies.
 
-Leaves the meaning of what is read to the commands.
+Leaves the meaning of the data to the commands.
 """
 
 import os
@@ -39,7 +39,9 @@ class Cluster:
 
 @asynccontextmanager
 async def open_cluster(address: str) -> AsyncIterator[Cluster]:
-    """Connect, read who is up, and disconnect at the end of the block. Raises MetadataError."""
+    """Connect, read the live bookies, and disconnect at the end of the block. Raises
+    MetadataError.
+    """
     rng = Random(os.urandom(16))
     store = await open_store(address, rng=rng)
     try:
@@ -55,17 +57,17 @@ async def open_cluster(address: str) -> AsyncIterator[Cluster]:
 
 
 async def read_ledger(cluster: Cluster, ledger_id: LedgerId) -> tuple[LedgerMetadata, Version]:
-    """Read a ledger's metadata as of now. Raises LedgerNotFoundError."""
+    """Read a ledger's metadata with a fresh read. Raises LedgerNotFoundError."""
     try:
         return await cluster.ledgers.get(ledger_id, fresh=True)
     except NodeNotFoundError as error:
-        text = "there is no such ledger: see `quire ledger list`"
+        text = "it does not exist: `quire ledger list` shows the existing ones"
         raise LedgerNotFoundError(text, ledger_id=ledger_id) from error
 
 
 @asynccontextmanager
 async def open_pool(cluster: Cluster, keys: LedgerKeys) -> AsyncIterator[BookiePool]:
-    """Open connections to single bookies that present one ledger's key, until the block's end."""
+    """Open connections to single bookies that send one ledger's key, until the block's end."""
     addresses = DirectoryAddresses(cluster.directory, cluster.store)
     pool = BookiePool(addresses, config=ClientConfig(), rng=cluster.rng)
     pool.attach(keys.ledger_id, keys.master_key)

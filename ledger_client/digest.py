@@ -1,11 +1,12 @@
-"""Derives a ledger's seed and keys from its identity and password, and checks batches with them.
+"""Seed and keys of a ledger, derived from its identity and password, and batch verification with
+them.
 
-Leaves the bytes to `bookie.wire.batch`, and what to do about a bad batch (ask the next replica) to
-the readers.
+Leaves the bytes to `bookie.wire.batch`, and the reaction to a bad batch (read from the next
+replica) to the readers.
 
-Invariants: the password itself is never sent nor kept; a MAC key and a master key are derived under
-different labels, so that a bookie, which is told the master key, cannot forge a MAC. The creation
-token salts both: equal passwords of two ledgers give different keys.
+Invariants: the password itself is never sent or kept; the MAC key and the master key are derived
+under different labels, so that a bookie, which receives the master key, cannot forge a MAC. The
+creation token salts both: equal passwords of two ledgers give different keys.
 
 Source: protocol rules 4.2 and 8.2; storage design, "The batch".
 """
@@ -29,15 +30,15 @@ _MAC_KEY_LABEL: Final = b"quire mac key\0"
 
 @dataclass(frozen=True, slots=True)
 class LedgerKeys:
-    """What is needed to write, check and present one ledger."""
+    """Keys for writing, verifying and accessing one ledger."""
 
     ledger_id: LedgerId
     seed: int
-    """Where the entry digests start: binds ledger id and creation token."""
+    """Start value of the entry digests: binds ledger id and creation token."""
     mac_key: bytes | None = field(repr=False)
-    """The key of the MACs; None for a ledger without."""
+    """Key of the MACs; None for a ledger without MACs."""
     master_key: bytes = field(repr=False)
-    """What bookies compare before they serve the ledger."""
+    """Key that bookies check before they serve the ledger."""
 
     @classmethod
     def derive(
@@ -59,16 +60,16 @@ class LedgerKeys:
 
 
 def verify(batch: BatchView, keys: LedgerKeys) -> None:
-    """Check that a batch is of this ledger and undamaged. Raises BatchError.
+    """Check that a batch belongs to this ledger and is undamaged. Raises BatchError.
 
-    A whole batch is checked by its one CRC, a slice also by its writer's entry digests, a keyed one
-    also by its MAC. That it holds the entries that were asked for is the caller's to check.
+    A complete batch is checked by its one CRC, a slice also by its writer's entry digests, a keyed
+    batch also by its MAC. The caller must check that the batch contains the requested entries.
     """
     header = batch.header
     if header.ledger_id != keys.ledger_id:
-        raise BatchError(f"{batch.describe()}: a batch of another ledger than {keys.ledger_id}")
+        raise BatchError(f"{batch.describe()}: it does not belong to ledger {keys.ledger_id}")
     if header.is_keyed and keys.mac_key is None:
-        raise BatchError(f"{batch.describe()}: a batch with a MAC, in a ledger without")
+        raise BatchError(f"{batch.describe()}: it has a MAC, but the ledger uses none")
     batch.verify_crc()
     if keys.mac_key is not None:
         batch.verify_mac(keys.mac_key)

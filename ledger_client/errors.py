@@ -1,8 +1,8 @@
-"""States how a call of the ledger client can fail, one class per fact.
+"""Errors of the ledger client, one class per fact.
 
-Leaves recovery from it to the caller: each error says whether the same call may be repeated
-(`retriable`), what is known of the entries that it was to write (`outcome`), and in its text what
-was needed, what was seen and what to do.
+Leaves the reaction to the caller. Each error says whether the same call may be repeated
+(`retriable`) and what is known of the entries to write (`outcome`). Its text says what was needed,
+what was seen and what to do.
 
 Source: api, "Errors".
 """
@@ -16,11 +16,11 @@ Outcome = Literal["not_written", "unknown"]
 
 
 class LedgerError(Exception):
-    """The root of every failure of the client.
+    """Root of all errors of the client.
 
-    `ledger_id` is None where no one ledger is concerned. `entry_id`, on a failed append that had
-    been given its id, is that id. A failed `append_many` also fills `first_entry_id`,
-    `admitted_count` and `confirmed_count`.
+    `ledger_id` is None if no single ledger is concerned. `entry_id` is the id of a failed append,
+    if one was assigned. A failed `append_many` also sets `first_entry_id`, `admitted_count` and
+    `confirmed_count`.
     """
 
     retriable: ClassVar[bool] = False
@@ -44,7 +44,7 @@ class LedgerError(Exception):
         self.confirmed_count = 0
 
     def for_entry(self, entry_id: EntryId, outcome: Outcome) -> "LedgerError":
-        """Return this failure as it concerns one entry: a new object of the same class and text."""
+        """Return this error for one entry: a new object with the same class and text."""
         copy = self.__class__.__new__(self.__class__)
         copy.__dict__.update(self.__dict__)
         copy.args = self.args
@@ -55,8 +55,8 @@ class LedgerError(Exception):
 
 
 class LedgerFencedError(LedgerError):
-    """Another client fenced the ledger: this writer is at its end. What was pending may or may not
-    be in the ledger.
+    """Another client fenced the ledger: this writer has ended. Pending entries may or may not be in
+    the ledger.
     """
 
     default_outcome = "unknown"
@@ -67,18 +67,18 @@ class LedgerClosedError(LedgerError):
 
 
 class LedgerNotFoundError(LedgerError):
-    """No such ledger: it never existed or was deleted."""
+    """The ledger never existed or was deleted."""
 
 
 class EntryNotFoundError(LedgerError):
-    """Every replica said that the entry does not exist, or it lies beyond what the reader may
-    see.
+    """Every replica answered that the entry does not exist, or it is beyond the last readable
+    entry.
     """
 
 
 class NotEnoughBookiesError(LedgerError):
-    """The placement found fewer bookies than the ensemble needs; `needed`, `seen` and `excluded`
-    (id -> why) tell more.
+    """Placement found fewer bookies than the ensemble needs; see `needed`, `seen` and `excluded`
+    (id -> reason).
     """
 
     retriable = True
@@ -101,7 +101,7 @@ class NotEnoughBookiesError(LedgerError):
 
 
 class NotEnoughInSyncReplicasError(LedgerError):
-    """Fewer members are in sync than the ledger demands (protocol rule 11.4)."""
+    """Fewer members are in sync than the ledger requires (protocol rule 11.4)."""
 
     retriable = True
 
@@ -114,7 +114,7 @@ class QuorumTimeoutError(LedgerError, TimeoutError):
 
 
 class RecoveryUndecidedError(LedgerError):
-    """Too many replicas cannot be asked to tell where the ledger ends; `missing` names them (rule
+    """Too many replicas are unreachable to decide where the ledger ends; `missing` lists them (rule
     7.3). Nothing is lost: the ledger stays in recovery until they answer.
     """
 
@@ -137,11 +137,11 @@ class DigestMismatchError(LedgerError):
 
 
 class MetadataConflictError(LedgerError):
-    """The stored metadata changed in a way that this call cannot go on from."""
+    """The stored metadata changed in a way that stops this call."""
 
 
 class MetadataUnavailableError(LedgerError):
-    """The metadata service did not answer within the bound."""
+    """The metadata service did not answer in time."""
 
     retriable = True
 
@@ -159,23 +159,23 @@ class LedgerExistsError(LedgerError):
 
 
 class EntryConflictError(LedgerError):
-    """A bookie holds other bytes at an id of this writer's: two writers used one ledger."""
+    """A bookie stores other bytes under an id of this writer: two writers used one ledger."""
 
     default_outcome = "unknown"
 
 
 class UnauthorizedError(LedgerError):
-    """The password, or the credentials, were refused."""
+    """The password or the credentials were refused."""
 
 
 class BackpressureError(LedgerError):
-    """The window of pending appends is full; wait for some to be confirmed."""
+    """The window of pending appends is full; wait until some are confirmed."""
 
     retriable = True
 
 
 class EntryTooLargeError(LedgerError):
-    """The entry is over the limit of bytes; `size` and `limit` tell."""
+    """The entry exceeds the size limit; see `size` and `limit`."""
 
     def __init__(self, *, size: int, limit: int, ledger_id: LedgerId | None = None) -> None:
         super().__init__(
@@ -190,23 +190,23 @@ class ChainNotFoundError(LedgerError):
 
 
 class ChainExistsError(LedgerError):
-    """A chain was to be made under a name that is taken."""
+    """A chain with this name exists already."""
 
 
 class LedgersCollectedError(LedgerError):
-    """A ledger was to be published that is so old that collecting may have deleted it."""
+    """A ledger to publish is so old that garbage collection may have deleted it."""
 
 
 class ClientClosedError(LedgerError):
-    """The client was closed, or is used in another loop or a forked process."""
+    """The client is closed, or is used in another loop or a forked process."""
 
 
 def append_timed_out(
     ledger_id: LedgerId, entry_id: EntryId | None, timeout_s: float | None
 ) -> QuorumTimeoutError:
-    """Return what an append raises when its caller's time is up; it may have no id yet."""
+    """Return the error of an append whose time is up; the append may have no id yet."""
     if entry_id is None:
         text = f"the window had no room within {timeout_s} s: nothing was sent"
         return QuorumTimeoutError(text, ledger_id=ledger_id, outcome="not_written")
-    text = f"entry {entry_id} was not confirmed within {timeout_s} s: it may yet be"
+    text = f"entry {entry_id} was not confirmed within {timeout_s} s: it may still be"
     return QuorumTimeoutError(text, ledger_id=ledger_id, entry_id=entry_id)

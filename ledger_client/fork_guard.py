@@ -1,4 +1,5 @@
-"""Keeps a handle to the process that made it: after a fork, its connections are the parent's.
+"""Check that a handle is used only in the process that created it: after a fork, its connections
+belong to the parent.
 
 Source: api, "Client".
 """
@@ -10,7 +11,7 @@ from metadata.ids import LedgerId
 
 
 class OwnProcess:
-    """The process in which a handle was made."""
+    """Process in which a handle was created."""
 
     __slots__ = ("_ledger_id", "_process_id", "_what")
 
@@ -22,5 +23,5 @@ class OwnProcess:
     def require(self) -> None:
         """Raise ClientClosedError in any other process."""
         if self._process_id != os.getpid():
-            text = f"this {self._what} was made before a fork: make a client in this process"
+            text = f"this {self._what} was created before a fork: create a client in this process"
             raise ClientClosedError(text, ledger_id=self._ledger_id)

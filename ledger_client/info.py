@@ -1,4 +1,4 @@
-"""Shows a ledger as it is stored, to users.
+"""Public view of a stored ledger.
 
 Leaves the stored value itself, and its changes, to `metadata.ledgers.ledger_metadata`.
 """
@@ -26,22 +26,25 @@ class LedgerInfo:
     fragments: tuple[Fragment, ...]
     digest: DigestType
     metadata: Mapping[str, str | bytes]
-    """What its creator gave along."""
+    """Custom metadata given at creation."""
     created_ms: int
-    """By the creator's clock, since 1970."""
+    """Creation time by the creator's clock, in milliseconds since 1970."""
     last_entry_id: EntryId | None
     """None until the ledger is closed; -1 if it was closed without an entry."""
     length: int | None
     """Payload bytes; None until the ledger is closed."""
     in_sync: tuple[BookieId, ...] = ()
-    """In in-sync mode, the members that hold every entry, as stored; whether they are alive, their
-    writer knows (`LedgerWriter.in_sync`)."""
+    """In in-sync mode, the stored members that hold every entry. Only the writer knows whether they
+    are alive (`LedgerWriter.in_sync`).
+    """
     given_up: tuple[Fragment, ...] = ()
-    """What an unclean recovery cut off: the entries from the first one's first entry on."""
+    """Fragments that an unclean recovery cut off: the entries from the first one's first
+    entry on.
+    """
 
     @classmethod
     def of(cls, metadata: LedgerMetadata) -> "LedgerInfo":
-        """Return what is shown of stored metadata."""
+        """Return the public view of stored metadata."""
         return cls(
             id=metadata.ledger_id,
             state=metadata.state,
@@ -63,10 +66,10 @@ class LedgerInfo:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing will be appended any more."""
+        """Whether the ledger is closed: nothing can be appended."""
         return self.state is LedgerState.CLOSED
 
     @property
     def bookies(self) -> tuple[BookieId, ...]:
-        """Every bookie that holds a part of the ledger, each once, in order of appearance."""
+        """Every bookie that holds a part of the ledger, each once, in order of first mention."""
         return tuple(dict.fromkeys(each for part in self.fragments for each in part.ensemble))

@@ -1,6 +1,6 @@
-"""Carries out what a client does to ledgers as a whole: create, find, recover, list, delete.
+"""Operations of a client on complete ledgers: create, find, recover, list, delete.
 
-Leaves the handles that come of it to `ledger_client.client`, and the rules of recovery to
+Leaves the resulting handles to `ledger_client.client_session`, and the rules of recovery to
 `recoverer`.
 
 Source: api, "Client"; protocol rules 1.1-1.3, 7 and 10.1.
@@ -48,11 +48,11 @@ from metadata.paths import chosen_id_path
 LIST_READS_AT_ONCE: Final = 32
 INFO_READS_AT_ONCE: Final = 256
 ID_IS_USED_UP: Final = (
-    "a ledger with this id existed and was deleted; an id that was chosen is never used again: "
-    "choose another id, or leave the choice to the client"
+    "a ledger with this id existed and was deleted, and a chosen id is never used again: choose "
+    "another id, or let the client choose"
 )
 ID_ATTEMPTS_MAX: Final = 100
-"""Ids that others chose by hand may lie in our block; so many are skipped."""
+"""Maximum number of allocated ids to skip because users chose them for their ledgers."""
 PASSWORD_ASKED_MAX: Final = 3
 PASSWORD_TIMEOUT_S: Final = 1.0
 
@@ -61,7 +61,7 @@ Found = tuple[LedgerMetadata, Version, LedgerKeys]
 
 @dataclass(frozen=True, slots=True)
 class NewLedger:
-    """What a ledger is to be created with."""
+    """Properties of a ledger to create."""
 
     ledger_id: LedgerId | None
     quorum: QuorumSpec
@@ -78,13 +78,15 @@ class NewLedger:
         password: bytes,
         metadata: Mapping[str, str | bytes] | None,
     ) -> "NewLedger":
-        """Check what the user gave. Raises ValueError, TypeError; LedgerError for in-sync mode."""
+        """Check the user's arguments. Raises ValueError, TypeError; LedgerError for
+        in-sync mode.
+        """
         if ledger_id is not None and not is_ledger_id(ledger_id):
-            raise ValueError(f"{ledger_id} is no ledger id: 0 to 2^63 - 1")
+            raise ValueError(f"{ledger_id} is not a ledger id: use 0 to 2^63 - 1")
         custom = dict(metadata or {})
         for key, value in custom.items():
             if not isinstance(key, str) or not isinstance(value, str | bytes):
-                raise TypeError(f"metadata maps text to text or bytes; {key!r} does not")
+                raise TypeError(f"metadata must map text to text or bytes: {key!r} does not")
         return cls(
             None if ledger_id is None else LedgerId(ledger_id),
             quorum.spec,
@@ -95,7 +97,7 @@ class NewLedger:
 
 
 class LedgerCalls:
-    """The calls of one client; none of them keeps anything."""
+    """Operations of one client; stateless."""
 
     def __init__(self, services: ClientServices) -> None:
         self._services = services
@@ -109,7 +111,7 @@ class LedgerCalls:
         if wanted.quorum.is_in_sync and lag_s >= deadline_s:
             raise ValueError(
                 f"replica_lag_time_max ({lag_s} s) must be below append_deadline_s ({deadline_s}): "
-                "a member that lags is to leave before an append that waits for it gives up"
+                "a lagging member must leave before an append that waits for it fails"
             )
         async with self._metadata("create_ledger", timeout_s, wanted.ledger_id, unknown=True):
             for _ in range(ID_ATTEMPTS_MAX):
@@ -131,14 +133,16 @@ class LedgerCalls:
         raise LedgerError(f"{ID_ATTEMPTS_MAX} ledger ids in a row are taken")
 
     async def find(self, ledger_id: LedgerId, password: bytes, timeout_s: float) -> Found:
-        """Read a ledger's metadata. Raises LedgerNotFoundError and the like."""
+        """Read a ledger's metadata. Raises LedgerNotFoundError and the errors of the metadata
+        service.
+        """
         async with self._metadata("reading a ledger's metadata", timeout_s, ledger_id):
             metadata, version = await self._services.ledgers.get(ledger_id, fresh=True)
         return metadata, version, LedgerKeys.of(metadata, password)
 
     async def check_password(self, metadata: LedgerMetadata, keys: LedgerKeys) -> None:
-        """Ask bookies whether they accept the ledger's key. Raises UnauthorizedError if one that
-        knows the ledger does not; says nothing where none can be asked.
+        """Check that bookies accept the ledger's key. Raises UnauthorizedError if a bookie that
+        knows the ledger refuses it; does nothing if no bookie can be reached.
         """
         pool, ledger_id = self._services.pool, metadata.ledger_id
         ends = (metadata.fragments[-1], metadata.fragments[0])
@@ -162,7 +166,7 @@ class LedgerCalls:
             pool.detach(ledger_id)
 
     async def recover(self, ledger_id: LedgerId, password: bytes, timeout_s: float) -> LedgerInfo:
-        """Fence, recover and close a ledger (rules 7.*); return what it is then."""
+        """Fence, recover and close a ledger (rules 7.*); return its new info."""
         services = self._services
         metadata, version, keys = await self.find(ledger_id, password, timeout_s)
         if metadata.state is LedgerState.CLOSED:
@@ -193,12 +197,12 @@ class LedgerCalls:
         *,
         gives_up_all: bool = False,
     ) -> LedgerInfo:
-        """Recover; where that cannot be, give up what no replica can return (rule 11.6)."""
+        """Recover a ledger; if that fails, give up what no replica can return (rule 11.6)."""
         services = self._services
         metadata, _, keys = await self.find(ledger_id, password, timeout_s)
         if not metadata.quorum.is_in_sync:
             raise LedgerError(
-                "only a ledger in in-sync mode is recovered uncleanly: use recover_ledger()",
+                "only a ledger in in-sync mode can be recovered uncleanly: use recover_ledger()",
                 ledger_id=ledger_id,
             )
         try:
@@ -222,7 +226,7 @@ class LedgerCalls:
         return LedgerInfo.of(closed)
 
     async def list_infos(self, start: LedgerId, timeout_s: float) -> AsyncIterator[LedgerInfo]:
-        """Stream every ledger from `start` on, in order of ids; `timeout_s` bounds each step."""
+        """Stream every ledger from `start` on, in order of ids; `timeout_s` limits each step."""
         ids = self._services.ledgers.list_ledger_ids(start)
         while True:
             chunk: list[LedgerId] = []
@@ -242,8 +246,8 @@ class LedgerCalls:
     async def infos(
         self, ledger_ids: Sequence[LedgerId], timeout_s: float
     ) -> AsyncIterator[LedgerInfo | None]:
-        """Stream these ledgers in the order given, None for one that there is not; `timeout_s`
-        bounds each step.
+        """Stream these ledgers in the given order, None for one that does not exist; `timeout_s`
+        limits each step.
         """
         for start in range(0, len(ledger_ids), INFO_READS_AT_ONCE):
             chunk = ledger_ids[start : start + INFO_READS_AT_ONCE]
@@ -253,14 +257,16 @@ class LedgerCalls:
                 yield info
 
     async def delete(self, ledger_id: LedgerId, timeout_s: float) -> None:
-        """Remove a ledger's metadata; bookies collect the rest. Raises LedgerNotFoundError."""
+        """Remove a ledger's metadata; bookies remove its entries later. Raises
+        LedgerNotFoundError.
+        """
         async with self._metadata("delete_ledger", timeout_s, ledger_id, unknown=True):
             was_there = await self._services.ledgers.delete(ledger_id)
         if not was_there:
             text = "it does not exist: it was never created, or was deleted"
             raise LedgerNotFoundError(text, ledger_id=ledger_id)
 
-    # Inside
+    # Internals
 
     def _metadata(
         self,
@@ -311,7 +317,7 @@ def not_enough_bookies(short: Shortage, ledger_id: LedgerId) -> NotEnoughBookies
         f"{short.needed} writable bookies are needed and {short.seen} can be used"
         + (f" ({reasons})" if reasons else "")
         + (f", which cannot satisfy: {short.rule}" if short.rule else "")
-        + ": start more bookies, or ask for a smaller ensemble; `quire cluster health` shows why a "
+        + ": start more bookies, or use a smaller ensemble; `quire cluster health` shows why a "
         "bookie is read-only"
     )
     return NotEnoughBookiesError(

@@ -1,6 +1,6 @@
-"""Translates failures of the metadata service into the client's, at the client's edge.
+"""Translation of the metadata service's errors into the client's, at the client's edge.
 
-Leaves what they mean for a ledger being written to the writer's shell.
+Leaves their meaning for a ledger being written to the writer's shell.
 """
 
 import asyncio
@@ -36,18 +36,18 @@ from metadata.ids import LedgerId
 
 
 def translate(error: MetadataError, ledger_id: LedgerId | None) -> LedgerError:
-    """Return the client's error for one of the metadata service."""
+    """Return the client's error for an error of the metadata service."""
     match error:
         case NodeNotFoundError():
             return LedgerNotFoundError(
                 "it does not exist: it was never created, or was deleted", ledger_id=ledger_id
             )
         case NodeExistsError():
-            text = "it exists already: choose another id, or leave the choice to the client"
+            text = "it exists already: choose another id, or let the client choose"
             return LedgerExistsError(text, ledger_id=ledger_id)
         case ValueTooLargeError(size=size, limit=limit):
-            text = f"its metadata would have {size} bytes, over the limit of {limit}"
-            return MetadataTooLargeError(f"{text}: store less beside it", ledger_id=ledger_id)
+            text = f"its metadata would have {size} bytes, more than the {limit} allowed"
+            return MetadataTooLargeError(f"{text}: store less custom metadata", ledger_id=ledger_id)
         case metadata_errors.ChainNotFoundError():
             return ChainNotFoundError(str(error))
         case metadata_errors.ChainExistsError():
@@ -57,7 +57,7 @@ def translate(error: MetadataError, ledger_id: LedgerId | None) -> LedgerError:
         case VersionConflictError() | InvalidTransitionError() | MetadataFormatError():
             return MetadataConflictError(str(error), ledger_id=ledger_id)
         case StoreClosedError():
-            return ClientClosedError("the client is closed: open another", ledger_id=ledger_id)
+            return ClientClosedError("the client is closed: create a new one", ledger_id=ledger_id)
         case _:
             outcome: Outcome = (
                 "unknown" if isinstance(error, OutcomeUnknownError) else "not_written"
@@ -74,9 +74,9 @@ async def metadata_call(
     ledger_id: LedgerId | None = None,
     outcome: Outcome = "not_written",
 ) -> AsyncIterator[None]:
-    """Bound what is done inside in time, and translate its MetadataErrors.
+    """Limit the time of the block, and translate its MetadataErrors.
 
-    `outcome` is what is known when the time is up. Raises MetadataUnavailableError then.
+    `outcome` is what is known when the time is up; MetadataUnavailableError is raised then.
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -88,6 +88,6 @@ async def metadata_call(
     except TimeoutError as error:
         text = (
             f"{what} did not end within {timeout_s:g} s: check that the metadata service at "
-            f"{address} runs and can be reached from here"
+            f"{address} is running and reachable from this machine"
         )
         raise MetadataUnavailableError(text, ledger_id=ledger_id, outcome=outcome) from error

@@ -1,10 +1,10 @@
-"""Calls in the loop's next turn what was asked for in this one, all of it by one handle.
+"""Calls for the next loop iteration, all made by one handle.
 
-Leaves what is called to whoever asks: a handle for each of a thousand ledgers would cost the loop
-as much as sending their batches.
+Leaves the calls to its users. A handle per ledger would, for a thousand ledgers, cost the loop as
+much as sending their batches.
 
-Invariants: whatever is asked for is called once, in the order of asking; an error of one is
-reported to the loop, and keeps none of the others waiting.
+Invariants: each requested call is made once, in the order of the requests; an error of one call is
+reported to the loop, and the others are still made.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 
 class TurnCalls:
-    """What a client's writers want to do in the next turn of their loop."""
+    """Calls that a client's writers want to make in the next loop iteration."""
 
     __slots__ = ("_calls",)
 
@@ -20,7 +20,7 @@ class TurnCalls:
         self._calls: list[Callable[[], None]] = []
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Call in the next turn."""
+        """Call in the next loop iteration."""
         if not self._calls:
             asyncio.get_running_loop().call_soon(self._run)
         self._calls.append(call)

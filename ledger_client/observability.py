@@ -1,8 +1,9 @@
-"""Lists what a client tells of itself while it runs: typed events, and counters.
+"""Typed events and counters of a running client.
 
-Leaves the meaning of each to the module that reports it, and exporting them to the application.
+Leaves the meaning of each event to the module that reports it, and exporting to the application.
 
-Invariants: an application's callback that raises is reported to the loop and disturbs nothing.
+Invariants: a callback of the application that raises is reported to the loop and has no other
+effect.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from metadata.ids import BookieId, EntryId, LedgerId
 
 @dataclass(frozen=True, slots=True)
 class BookieConnected:
-    """A connection to a bookie was made, at first or again."""
+    """A connection to a bookie was made, for the first time or again."""
 
     bookie_id: BookieId
     is_again: bool
@@ -22,7 +23,7 @@ class BookieConnected:
 
 @dataclass(frozen=True, slots=True)
 class BookieUnreachable:
-    """A connection was lost, or could not be made."""
+    """A connection was lost or could not be made."""
 
     bookie_id: BookieId
     reason: str
@@ -46,31 +47,31 @@ class BookieSuspected:
 
 @dataclass(frozen=True, slots=True)
 class BookieQuarantined:
-    """A bookie failed often and is avoided for a while."""
+    """A bookie failed repeatedly and is avoided for a while."""
 
     bookie_id: BookieId
     until_s: float
-    """The loop's time at which it is considered again."""
+    """Loop time at which the quarantine ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnsembleChanged:
-    """Other bookies hold a ledger from an entry on: failed ones were replaced (protocol rule 5.1),
-    or in in-sync mode left or came back (11.3).
+    """Other bookies store a ledger from an entry on: failed ones were replaced (protocol rule 5.1),
+    or, in in-sync mode, members left or came back (11.3).
     """
 
     ledger_id: LedgerId
     first_entry_id: EntryId
     ensemble: tuple[BookieId, ...]
     replaced: tuple[BookieId, ...]
-    """Those that left, also without anybody in their place."""
+    """Bookies that left, whether replaced or not."""
     joined: tuple[BookieId, ...] = ()
-    """Those that are new."""
+    """Bookies that joined."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerFenced:
-    """Another client took a ledger over: its writer here is at its end."""
+    """Another client took a ledger over: its writer here has ended."""
 
     ledger_id: LedgerId
 
@@ -85,14 +86,16 @@ class LedgerRecovered:
 
 @dataclass(frozen=True, slots=True)
 class MetadataSessionChanged:
-    """The session with the metadata service is in another state."""
+    """The session with the metadata service changed its state."""
 
     state: str
 
 
 @dataclass(frozen=True, slots=True)
 class MemberCopied:
-    """In-sync mode: a member that catches up got more of one fragment (protocol rule 11.2)."""
+    """In-sync mode: more of one fragment was copied to a member that catches up (protocol rule
+    11.2).
+    """
 
     ledger_id: LedgerId
     bookie_id: BookieId
@@ -103,8 +106,8 @@ class MemberCopied:
 
 @dataclass(frozen=True, slots=True)
 class MemberCopyFailed:
-    """In-sync mode: a fragment could not be copied to a member that catches up; it is tried again
-    after a pause that grows (protocol rule 9.3).
+    """In-sync mode: a fragment could not be copied to a member that catches up. The copy is tried
+    again after a growing pause (protocol rule 9.3).
     """
 
     ledger_id: LedgerId
@@ -115,7 +118,7 @@ class MemberCopyFailed:
 
 @dataclass(frozen=True, slots=True)
 class MemberCaughtUp:
-    """In-sync mode: a member holds every earlier entry, and is in sync from now on."""
+    """In-sync mode: a member now holds every earlier entry and is in sync."""
 
     ledger_id: LedgerId
     bookie_id: BookieId
@@ -123,7 +126,7 @@ class MemberCaughtUp:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDamaged:
-    """A bookie returned bytes of an entry that fail their digest; another replica was asked."""
+    """A bookie returned an entry whose bytes fail their digest; another replica was read."""
 
     ledger_id: LedgerId
     bookie_id: BookieId
@@ -150,16 +153,16 @@ EventCallback = Callable[[ClientEvent], None]
 
 @dataclass(frozen=True, slots=True)
 class ClientStats:
-    """A snapshot of a client's counters since it was opened."""
+    """Snapshot of a client's counters since it was opened."""
 
     adds_sent: int
-    """Batches sent, each bookie counted."""
+    """Number of sent batches, counted per bookie."""
     add_bytes_sent: int
     calls_sent: int
-    """Reads, long polls and other requests to bookies."""
+    """Number of reads, long polls and other requests to bookies."""
     connections_made: int
     connections_failed: int
-    """Lost, or not made."""
+    """Number of connections that were lost or could not be made."""
     ensemble_changes: int
     suspicions: int
     ledgers_fenced: int
@@ -171,7 +174,9 @@ class ClientStats:
 
 
 class Observer:
-    """Counts, and tells the application. One per client; made with no callback, it only counts."""
+    """Counters, and reports to the application. One per client; without a callback, it
+    only counts.
+    """
 
     def __init__(self, on_event: EventCallback | None = None) -> None:
         self.adds_sent = 0
@@ -185,7 +190,7 @@ class Observer:
         self._connected: dict[BookieId, int] = {}
 
     def emit(self, event: ClientEvent) -> None:
-        """Count an event and hand it to the application."""
+        """Count an event and pass it to the application."""
         kind = type(event)
         self._counts[kind] = self._counts.get(kind, 0) + 1
         if self._on_event is None:
@@ -197,11 +202,11 @@ class Observer:
             asyncio.get_running_loop().call_exception_handler(context)
 
     def count(self, kind: type[ClientEvent]) -> int:
-        """Return how many events of a kind there were."""
+        """Return the number of events of a kind."""
         return self._counts.get(kind, 0)
 
     def snapshot(self, *, writers_open: int = 0, unanswered_bytes: int = 0) -> ClientStats:
-        """Return the counters as they are now, with what the client itself counts."""
+        """Return the current counters, together with the client's numbers."""
         return ClientStats(
             adds_sent=self.adds_sent,
             add_bytes_sent=self.add_bytes_sent,
@@ -219,12 +224,12 @@ class Observer:
         )
 
     def note_connected(self, bookie_id: BookieId) -> None:
-        """Take note of a connection made."""
+        """Report a new connection."""
         times = self._connected.get(bookie_id, 0)
         self._connected[bookie_id] = times + 1
         self.emit(BookieConnected(bookie_id, is_again=times > 0))
 
     def note_connection_lost(self, bookie_id: BookieId, reason: str) -> None:
-        """Take note of a connection lost or not made."""
+        """Report a connection that was lost or could not be made."""
         self.connections_failed += 1
         self.emit(BookieUnreachable(bookie_id, reason))

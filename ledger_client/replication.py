@@ -1,4 +1,4 @@
-"""Names the ways to replicate a ledger, as users say them.
+"""Replication modes of a ledger, as users name them.
 
 Leaves their meaning to the protocols, and their stored form to `metadata.ledgers.ledger_metadata`.
 
@@ -16,7 +16,8 @@ REPLICA_LAG_TIME_LIMIT_S: Final = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """Each entry goes to `write` of the `ensemble` bookies, and is acknowledged by `ack` of them.
+    """Replication of a ledger: each entry goes to `write` of the `ensemble` bookies and is
+    acknowledged by `ack` of them.
 
     Needs ensemble >= write >= ack >= 1; anything else raises ValueError.
     """
@@ -25,11 +26,11 @@ class Quorum:
     write: int
     ack: int
     stripe_entries: int = STRIPE_ENTRIES_DEFAULT
-    """Consecutive entries with one write set; of no consequence where ensemble = write."""
+    """Number of consecutive entries with one write set; has no effect if ensemble = write."""
     mode: QuorumMode = QuorumMode.QUORUM
     min_in_sync: int = 1
     replica_lag_time_max: float = REPLICA_LAG_TIME_MAX_S
-    """Seconds; only of meaning with `in_sync`."""
+    """Lag after which a member leaves, in seconds; only used with `in_sync`."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_in_sync <= max(1, self.ensemble):
@@ -39,16 +40,16 @@ class Quorum:
                 f"replica_lag_time_max must be above 0 and below {REPLICA_LAG_TIME_LIMIT_S:g} s, "
                 f"got {self.replica_lag_time_max}"
             )
-        _ = self.spec  # refuses sizes that make no quorum
+        _ = self.spec  # raises for sizes that form no quorum
 
     @classmethod
     def all(cls, count: int) -> "Quorum":
-        """Return: `count` replicas, all of which acknowledge."""
+        """Return a quorum of `count` replicas, all of which acknowledge."""
         return cls(count, count, count)
 
     @classmethod
     def majority(cls, count: int) -> "Quorum":
-        """Return: `count` replicas, more than half of which acknowledge."""
+        """Return a quorum of `count` replicas, more than half of which acknowledge."""
         return cls(count, count, count // 2 + 1)
 
     @classmethod
@@ -59,9 +60,7 @@ class Quorum:
         *,
         replica_lag_time_max: float = REPLICA_LAG_TIME_MAX_S,
     ) -> "Quorum":
-        """Return: Kafka's rule; all replicas in sync acknowledge, at least `min_in_sync` of
-        them.
-        """
+        """Return Kafka's rule: all replicas in sync acknowledge, at least `min_in_sync` of them."""
         return cls(
             replicas,
             replicas,
@@ -73,7 +72,7 @@ class Quorum:
 
     @property
     def spec(self) -> QuorumSpec:
-        """The same as it is stored."""
+        """The stored form."""
         return QuorumSpec(
             self.ensemble,
             self.write,

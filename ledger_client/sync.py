@@ -1,10 +1,10 @@
-"""The same client without `async`: every call blocks until it is done. May be used from any thread.
+"""Blocking client, without `async`: every call blocks until it is done. Usable from any thread.
 
-Leaves all of the work to the asynchronous client, which runs on one loop in one background thread
+Leaves all work to the asynchronous client, which runs on one loop in one background thread
 (`sync_loop`), and handles of ledgers to `sync_handles`.
 
-Invariants: an object of the asynchronous client is touched on its loop alone; after a fork every
-call of the child raises ClientClosedError.
+Invariants: an object of the asynchronous client is used only on its loop; after a fork every call
+of the child raises ClientClosedError.
 
 Source: api, "Client".
 """
@@ -31,7 +31,7 @@ __all__ = ["Chain", "LedgerClient", "LedgerReader", "LedgerWriter", "Quorum"]
 
 
 class LedgerClient:
-    """Opens ledgers of one cluster; as `ledger_client.LedgerClient`, for threads."""
+    """Opens ledgers of one cluster: `ledger_client.LedgerClient` for threads."""
 
     def __init__(
         self,
@@ -43,7 +43,9 @@ class LedgerClient:
         on_event: EventCallback | None = None,
         policy: PlacementPolicy | None = None,
     ) -> None:
-        """As the asynchronous client's; `on_event` is called in the background thread."""
+        """Create a client as the asynchronous one does; `on_event` is called in the background
+        thread.
+        """
         self._begin(
             asynchronous.LedgerClient(
                 uri,
@@ -57,9 +59,11 @@ class LedgerClient:
 
     @classmethod
     def over(cls, make: Callable[[], asynchronous.LedgerClient]) -> Self:
-        """Wrap the asynchronous client that `make` returns, called on the background loop."""
+        """Wrap the asynchronous client that `make` returns; `make` is called on the background
+        loop.
+        """
         client = cls.__new__(cls)
-        client._background = BackgroundLoop()  # noqa: SLF001 - of this class
+        client._background = BackgroundLoop()  # noqa: SLF001 - same class
 
         async def made() -> asynchronous.LedgerClient:
             return make()
@@ -106,7 +110,7 @@ class LedgerClient:
     def recover_ledger(
         self, ledger_id: int, *, password: bytes = b"", timeout: float | None = None
     ) -> LedgerInfo:
-        """Fence a ledger's writer, recover what it confirmed, and close it."""
+        """Fence a ledger's writer, recover the confirmed entries, and close the ledger."""
         work = self._client.recover_ledger(ledger_id, password=password, timeout=timeout)
         return self._background.run(work)
 
@@ -118,13 +122,13 @@ class LedgerClient:
         return self._background.run(work)
 
     def ledger_info(self, ledger_id: int, *, timeout: float | None = None) -> LedgerInfo:
-        """Return a ledger as it is stored now."""
+        """Return a ledger as currently stored."""
         return self._background.run(self._client.ledger_info(ledger_id, timeout=timeout))
 
     def ledger_infos(
         self, ledger_ids: Iterable[int], *, timeout: float | None = None
     ) -> Iterator[LedgerInfo | None]:
-        """Yield many ledgers as they are stored, in the order given; None for an unknown one."""
+        """Yield many ledgers as currently stored, in the given order; None for an unknown one."""
         return iterate(self._background, self._client.ledger_infos(ledger_ids, timeout=timeout))
 
     def list_ledgers(self, *, start: int = 0, timeout: float | None = None) -> Iterator[LedgerInfo]:
@@ -137,7 +141,7 @@ class LedgerClient:
         self._background.run(self._client.delete_ledger(ledger_id, timeout=timeout))
 
     def chain(self, name: str) -> Chain:
-        """Return a handle of the chain of this name, which need not exist yet."""
+        """Return a handle of the chain with this name, which need not exist yet."""
         return Chain(self._background, self._client.chain(name))
 
     def list_chains(self, *, timeout: float | None = None) -> list[str]:
@@ -149,7 +153,7 @@ class LedgerClient:
         return self._client.stats()
 
     def close(self) -> None:
-        """Close every open handle and end the client and its thread. Again: does nothing."""
+        """Close every open handle and end the client and its thread. Another call does nothing."""
         try:
             self._background.run(self._client.aclose())
         except ClientClosedError:

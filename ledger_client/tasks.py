@@ -1,4 +1,4 @@
-"""Keeps background tasks alive until they end, and ends them together.
+"""Background tasks of one object, kept alive until they end and cancelled together.
 
 Leaves their errors to the loop's exception handler: a task that fails is a bug, not a condition.
 """
@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 
 
 class BackgroundTasks:
-    """The tasks that belong to one object."""
+    """Background tasks that belong to one object."""
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -20,7 +20,7 @@ class BackgroundTasks:
         task.add_done_callback(self._ended)
 
     async def aclose(self) -> None:
-        """Cancel what still runs and wait for it."""
+        """Cancel the running tasks and wait for them."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

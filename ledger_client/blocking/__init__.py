@@ -1,1 +1,1 @@
-"""Handles that block, for callers without an event loop."""
+"""Blocking handles, for callers without an event loop."""

@@ -1,6 +1,6 @@
-"""The blocking handle of one chain, of `ledger_client.sync`.
+"""Blocking handle of one chain, for `ledger_client.sync`.
 
-Leaves the work to the asynchronous handle, and the thread that it lives in to `sync_loop`.
+Leaves the work to the asynchronous handle, and the thread in which it runs to `sync_loop`.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ UNSEEN_MAX_S: Final = 60.0
 
 
 class Chain:
-    """One chain, by name; as `ledger_client.Chain`, for threads."""
+    """One chain, by name: `ledger_client.Chain` for threads."""
 
     def __init__(self, background: BackgroundLoop, chain: chains.Chain) -> None:
         self._background = background
@@ -35,21 +35,25 @@ class Chain:
 
     @property
     def custom_metadata(self) -> dict[str, str]:
-        """What a ledger is to be created with so that it is collected if it is never published."""
+        """Custom metadata for a ledger to be published in this chain: the ledger is collected if it
+        is never published.
+        """
         return self._chain.custom_metadata
 
     def create(self, *, exist_ok: bool = False, timeout: float | None = None) -> None:
-        """Make the chain, empty."""
+        """Create an empty chain."""
         self._background.run(self._chain.create(exist_ok=exist_ok, timeout=timeout))
 
     def info(self, *, timeout: float | None = None) -> ChainInfo:
-        """Return which links there are now."""
+        """Return the current head of the chain."""
         return self._background.run(self._chain.info(timeout=timeout))
 
     def links(
         self, first_index: int, end_index: int, *, timeout: float | None = None
     ) -> Iterator[tuple[int, ChainLink | None]]:
-        """Yield the links first..end-1 with their numbers; None for one that was collected."""
+        """Yield the links `first_index`..`end_index` - 1 with their indices; None for a link that
+        was collected.
+        """
         items = self._chain.links(first_index, end_index, timeout=timeout)
         return iterate(self._background, items)
 
@@ -69,18 +73,18 @@ class Chain:
         return self._background.run(work)
 
     def last_batch(self, application: str, *, timeout: float | None = None) -> int | None:
-        """Return the last batch of an application that was published, None if none was."""
+        """Return the last published batch of an application, or None."""
         return self._background.run(self._chain.last_batch(application, timeout=timeout))
 
     def withdraw(
         self, ledger_ids: Iterable[int], *, since_index: int, timeout: float | None = None
     ) -> list[LedgerId]:
-        """Delete ledgers that are not linked; return those that were deleted."""
+        """Delete ledgers that are not linked; return the deleted ones."""
         work = self._chain.withdraw(ledger_ids, since_index=since_index, timeout=timeout)
         return self._background.run(work)
 
     def trim(self, first_index: int, *, timeout: float | None = None) -> ChainInfo:
-        """Leave the links below `first_index` out of the chain."""
+        """Remove the links below `first_index` from the chain."""
         return self._background.run(self._chain.trim(first_index, timeout=timeout))
 
     def collect(
@@ -95,22 +99,24 @@ class Chain:
         return self._background.run(work)
 
     def wait_changed(self, known: ChainInfo, *, timeout: float) -> ChainInfo:
-        """Return once the chain is no longer as known, or the time is up."""
+        """Return once the chain differs from `known`, or the time is up."""
         return self._background.run(self._chain.wait_changed(known, timeout=timeout))
 
     def follow(self) -> "FollowedChain":
-        """Read the chain now, and keep what is known of it current in the background. Raises
+        """Read the chain now, and keep its head up to date in the background. Raises
         ChainNotFoundError.
         """
         return FollowedChain(self._background, self._chain, self.info())
 
     def delete(self, *, timeout: float | None = None) -> None:
-        """Delete the chain, and none of its ledgers."""
+        """Delete the chain but not its ledgers."""
         self._background.run(self._chain.delete(timeout=timeout))
 
 
 class FollowedChain:
-    """Which links a chain has, as of a moment ago, without asking. Close it."""
+    """Head of a chain, kept up to date in the background so that reading it sends no request. Must
+    be closed.
+    """
 
     def __init__(self, background: BackgroundLoop, chain: chains.Chain, info: ChainInfo) -> None:
         self._chain = chain
@@ -120,8 +126,8 @@ class FollowedChain:
 
     @property
     def info(self) -> ChainInfo:
-        """The chain as last seen. Raises ChainNotFoundError once it is deleted, and MetadataUn-
-        availableError once the metadata service has not answered for `UNSEEN_MAX_S`.
+        """The chain as last seen. Raises ChainNotFoundError once it is deleted, and
+        MetadataUnavailableError once the metadata service has not answered for `UNSEEN_MAX_S`.
         """
         if self._failure is not None:
             raise self._failure

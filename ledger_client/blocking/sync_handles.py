@@ -1,9 +1,9 @@
 """Blocking handles of one ledger: the writer and the reader of `ledger_client.sync`.
 
-Leaves the work to the asynchronous handles, and the thread that they live in to `sync_loop`.
+Leaves the work to the asynchronous handles, and the thread in which they run to `sync_loop`.
 
-Invariants: an asynchronous handle is touched on its loop alone; what is asked of one writer is
-admitted in the order of the calls; no call crosses threads once per entry except `append` itself.
+Invariants: an asynchronous handle is used only on its loop; one writer admits entries in the order
+of the calls; only `append` crosses threads once per entry.
 
 Source: api, "Client".
 """
@@ -30,11 +30,13 @@ CHUNK_ENTRIES_MAX: Final = 65_536
 CHUNK_ENTRIES_FIRST: Final = 4_096
 FOLLOW_STEP_S: Final = 60.0
 CHUNK_BYTES_MAX: Final = 16 * 1024 * 1024
-"""An iterable is handed over in chunks of about so much, two of them at a time."""
+"""Approximate size of the chunks in which an iterable is handed over, in bytes. Two chunks are
+under way at a time.
+"""
 
 
 class LedgerWriter:
-    """Appends to one open ledger. Entering its block and leaving it closes the ledger."""
+    """Appends to one open ledger. Leaving its block closes the ledger."""
 
     def __init__(self, background: BackgroundLoop, writer: AsyncWriter) -> None:
         self._background = background
@@ -48,7 +50,7 @@ class LedgerWriter:
 
     @property
     def ledger_id(self) -> int:
-        """The same, spelled out."""
+        """The same as `id`."""
         return self._writer.ledger_id
 
     @property
@@ -58,12 +60,14 @@ class LedgerWriter:
 
     @property
     def under_replicated(self) -> tuple[tuple[EntryId, EntryId], ...]:
-        """Ranges (first, last) of confirmed entries that are short of their write quorum."""
+        """Ranges (first, last) of confirmed entries that are not on their complete write quorum."""
         return self._writer.under_replicated
 
     @property
     def fully_replicated_to(self) -> EntryId:
-        """Up to this entry all are on their write quorum, except those `under_replicated` names."""
+        """All entries up to this one are on their write quorum, except those in
+        `under_replicated`.
+        """
         return self._writer.fully_replicated_to
 
     @property
@@ -73,7 +77,7 @@ class LedgerWriter:
 
     @property
     def last_pushed(self) -> int:
-        """The last entry id given; -1 before the first."""
+        """The last assigned entry id; -1 before the first."""
         return self._writer.last_pushed
 
     @property
@@ -90,7 +94,7 @@ class LedgerWriter:
     def append_nowait(self, data: EntryLike) -> Future[int]:
         """Append one entry and return the future of its id. Raises BackpressureError."""
         confirmed: Future[int] = Future()
-        confirmed.set_running_or_notify_cancel()  # an append cannot be taken back
+        confirmed.set_running_or_notify_cancel()  # an append cannot be cancelled
 
         async def admit() -> None:
             handle = self._writer.append_nowait(data)
@@ -101,14 +105,14 @@ class LedgerWriter:
         return confirmed
 
     def append_many(self, entries: Iterable[EntryLike], *, timeout: float | None = None) -> range:
-        """Append all entries, pipelined; return their ids, which are one range, once all are
-        confirmed. `timeout` bounds each chunk of about CHUNK_BYTES_MAX.
+        """Append all entries, pipelined; return their ids, which form one range, once all are
+        confirmed. `timeout` limits each chunk of about CHUNK_BYTES_MAX.
         """
         first, count = -1, 0
         pending: list[Future[range]] = []
         whole = _Parts(self._writer)
         try:
-            with self._order:  # other calls of this handle come before or after the whole range
+            with self._order:  # other calls of this handle come before or after the complete range
                 for chunk in _chunks(entries):
                     pending.append(self._background.start(whole.append(chunk, timeout)))
                     if len(pending) > 1:
@@ -119,7 +123,7 @@ class LedgerWriter:
                 first, count = (ids.start if first < 0 else first), count + len(ids)
         except LedgerError as error:
             for later in pending:
-                failure = later.exception()  # most often it fails with the part before it
+                failure = later.exception()  # it usually fails together with the part before it
                 if isinstance(failure, LedgerError):
                     error.admitted_count += failure.admitted_count
                 elif failure is None:
@@ -132,11 +136,11 @@ class LedgerWriter:
         return range(max(first, 0), max(first, 0) + count)
 
     def wait_fully_replicated(self, entry_id: int, *, timeout: float | None = None) -> None:
-        """Return once an entry is on all of its write quorum."""
+        """Return once an entry is on its complete write quorum."""
         self._background.run(self._writer.wait_fully_replicated(entry_id, timeout=timeout))
 
     def close(self, *, timeout: float | None = None) -> None:
-        """Wait for what is pending and close the ledger at its LAC."""
+        """Wait for pending appends and close the ledger at its LAC."""
         self._background.run(self._writer.aclose(timeout=timeout))
 
     def abort(self, *, timeout: float | None = None) -> None:
@@ -172,7 +176,7 @@ class LedgerReader:
 
     @property
     def info(self) -> LedgerInfo:
-        """The ledger as its metadata last was."""
+        """The ledger's metadata as last read."""
         return self._reader.info
 
     @property
@@ -182,11 +186,11 @@ class LedgerReader:
 
     @property
     def last_confirmed(self) -> int:
-        """The last entry that may be read; -1 if there is none."""
+        """The last readable entry; -1 if there is none."""
         return self._reader.last_confirmed
 
     def refresh_last_confirmed(self, *, timeout: float | None = None) -> int:
-        """Ask how far the ledger is confirmed; return it."""
+        """Request the LAC from bookies; return it."""
         return self._background.run(self._reader.refresh_last_confirmed(timeout=timeout))
 
     def read(
@@ -198,7 +202,7 @@ class LedgerReader:
     def read_unconfirmed(
         self, first: int, last: int, *, timeout: float | None = None
     ) -> Iterator[EntryBatch]:
-        """As `read`, also beyond the LAC."""
+        """Yield batches as `read` does, also beyond the LAC."""
         items = self._reader.read_unconfirmed(first, last, timeout=timeout)
         return iterate(self._background, items)
 
@@ -207,7 +211,7 @@ class LedgerReader:
         return self._background.run(self._reader.read_entry(entry_id, timeout=timeout))
 
     def tail(self, start: int = 0, *, timeout: float | None = None) -> Iterator[EntryBatch]:
-        """Yield batches as entries are confirmed; end when the ledger is closed and read."""
+        """Yield batches as entries are confirmed; end when the ledger is closed and fully read."""
         return iterate(self._background, self._reader.tail(start, timeout=timeout))
 
     def wait_confirmed(self, beyond: int, *, timeout: float) -> int:
@@ -215,13 +219,15 @@ class LedgerReader:
         return self._background.run(self._reader.wait_confirmed(beyond, timeout=timeout))
 
     def follow(self) -> None:
-        """Keep `last_confirmed` current in the background, until the ledger or this is closed."""
+        """Keep `last_confirmed` up to date in the background, until the ledger or this handle is
+        closed.
+        """
         self._following = self._background.start(self._follow())
 
     @property
     def follow_failure(self) -> LedgerError | None:
-        """Why `follow` ended, if not because the ledger or this was closed: it was deleted, or the
-        password is not accepted any more.
+        """Why `follow` ended other than by closing the ledger or this handle: the ledger was
+        deleted, or the password is no longer accepted.
         """
         following = self._following
         if following is None or not following.done() or following.cancelled():
@@ -253,14 +259,14 @@ class LedgerReader:
 
 
 class _Parts:
-    """The parts of one range: none is admitted behind one that was not admitted whole."""
+    """Parts of one range. A part is admitted only if the part before it was admitted completely."""
 
     def __init__(self, writer: AsyncWriter) -> None:
         self._writer = writer
         self._has_failed = False
 
     async def append(self, chunk: list[EntryLike], timeout: float | None) -> range:
-        """Append one part, in its turn."""
+        """Append one part when it is next in order."""
         try:
             return await self._writer.append_many(_Part(self, chunk), timeout=timeout)
         except BaseException:
@@ -276,7 +282,7 @@ class _Parts:
 
 
 class _Part:
-    """The entries of one part, once it is their turn."""
+    """Entries of one part, once it is next in order."""
 
     def __init__(self, whole: _Parts, chunk: list[EntryLike]) -> None:
         self._whole = whole
@@ -288,7 +294,7 @@ class _Part:
 
 
 def _chunks(entries: Iterable[EntryLike]) -> Iterator[list[EntryLike]]:
-    """Cut an iterable into lists to hand over, each of about CHUNK_BYTES_MAX."""
+    """Split an iterable into lists of about CHUNK_BYTES_MAX."""
     items = iter(entries)
     count = min(CHUNK_ENTRIES_FIRST, CHUNK_ENTRIES_MAX)
     while chunk := list(islice(items, count)):

@@ -1,9 +1,9 @@
-"""Runs one event loop in one background thread, for callers that block.
+"""Event loop in a background thread, for blocking callers.
 
-Leaves what runs there to `sync` and `sync_handles`.
+Leaves the work that runs there to `sync` and `sync_handles`.
 
-Invariants: work handed over by one thread begins in that order; after a fork the child is refused,
-never left waiting for a thread that it does not have.
+Invariants: work started by one thread begins in that order; in a forked child, calls fail instead
+of waiting for a thread that does not exist there.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class BackgroundLoop:
         self._thread: threading.Thread | None = None
 
     def start(self, work: Coroutine[Any, Any, ResultT]) -> Future[ResultT]:
-        """Begin `work` on the loop; work handed over by one thread begins in order."""
+        """Start `work` on the loop; work started by one thread begins in order."""
         try:
             loop = self._running()
         except BaseException:
@@ -40,7 +40,7 @@ class BackgroundLoop:
         return asyncio.run_coroutine_threadsafe(work, loop)
 
     def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """Return the outcome of `work`; interrupted, cancel it."""
+        """Return the outcome of `work`; cancel it if the wait is interrupted."""
         return wait(self.start(work))
 
     def stop(self) -> None:
@@ -57,10 +57,12 @@ class BackgroundLoop:
 
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._process_id != os.getpid():
-            raise ClientClosedError("the client was made before a fork: make one in this process")
+            raise ClientClosedError(
+                "the client was created before a fork: create one in this process"
+            )
         with self._lock:
             if self._is_closed:
-                raise ClientClosedError("the client is closed: make another")
+                raise ClientClosedError("the client is closed: create a new one")
             if threading.current_thread() is self._thread:
                 raise LedgerError("a blocking call from `on_event` would wait for itself")
             if self._loop is None:
@@ -86,7 +88,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def wait(outcome: Future[ResultT]) -> ResultT:
-    """Return what a future comes to; if the waiting is interrupted, cancel it."""
+    """Return the outcome of a future; cancel it if the wait is interrupted."""
     try:
         return outcome.result()
     except BaseException:
@@ -95,7 +97,7 @@ def wait(outcome: Future[ResultT]) -> ResultT:
 
 
 def iterate(background: BackgroundLoop, items: AsyncIterator[ResultT]) -> Iterator[ResultT]:
-    """Yield what an asynchronous iterator yields; close it at the end."""
+    """Yield the items of an asynchronous iterator; close it at the end."""
     end = object()
 
     async def following() -> ResultT | object:

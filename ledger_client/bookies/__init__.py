@@ -1,1 +1,1 @@
-"""Connections to bookies and the choice of bookies."""
+"""Connections to bookies, and placement of ensembles."""

@@ -1,12 +1,12 @@
-"""Carries one client's requests to one bookie over one connection, many at a time.
+"""One connection from one client to one bookie, with many requests at a time.
 
-Leaves making and renewing connections to `ledger_client.bookies.pool_link`, and the bytes to
+Leaves opening and renewing connections to `ledger_client.bookies.pool_link`, and the bytes to
 `bookie.wire`.
 
 Invariants: every add and every call ends exactly once: by its answer, its deadline, or the end of
-the connection; the frames of one tick of the loop leave in one write, but for the first to a bookie
-that owes no answer; an answer of another form than its request's ends the connection; one on which
-nothing arrives is tried with a ping and then given up, so that a half-open one is noticed.
+the connection; the frames of one loop iteration are sent in one write, except the first frame to a
+bookie that owes no answer; an answer of the wrong type ends the connection; a silent connection is
+tested with a ping and then closed, so that a half-open connection is detected.
 
 Source: protocol rules 2.3, 4.2, 4.6; storage design, "Limits and refusals".
 """
@@ -48,18 +48,19 @@ from metadata.ids import BookieId, LedgerId
 
 SWEEP_PERIOD_S: Final = 0.25
 HELD_UP_PATIENCE: Final = 2
-"""How many timeouts an add is given when the loop itself came late to look."""
+"""Number of timeouts that an add is given when the loop itself was late to check."""
 PING_AFTER_S: Final = 2.5
-"""Silence, with something unanswered, after which a ping is sent."""
+"""Silence, with unanswered requests, after which a ping is sent."""
 PING_IDLE_S: Final = 20.0
-"""The same with nothing unanswered."""
+"""Silence, without unanswered requests, after which a ping is sent."""
 PING_TIMEOUT_S: Final = 2.5
 CALLS_MAX: Final = 10_000
 ANSWER_BYTES_TRUSTED_MAX: Final = 4 * 1024 * 1024 + 64 * 1024
-"""A bookie that sent a large answer is given as much at once for the next: what a read asks for
-with the default limits."""
+"""Maximum size of the buffer provided at once for the next answer of a bookie that sent a large
+one: the size that a read requests with the default limits.
+"""
 
-_ADD: Final = FrameKind.ADD  # a look-up in the enumeration costs as much as the header
+_ADD: Final = FrameKind.ADD  # a lookup in the enumeration costs as much as the header
 
 Answer = Reply | Entries
 LostCallback = Callable[["BookieConnection", CallFailure, str], None]
@@ -68,11 +69,11 @@ LostCallback = Callable[["BookieConnection", CallFailure, str], None]
 @dataclass(slots=True)
 class _Call:
     expects: type[object]
-    reply: "asyncio.Future[Answer] | None"  # None: a ping that nobody waits for
+    reply: "asyncio.Future[Answer] | None"  # None: a ping for which nothing waits
 
 
 class BookieConnection(asyncio.BufferedProtocol):
-    """One connection, from its hello to its end. Made by `loop.create_connection`."""
+    """One connection, from its hello to its end. Created by `loop.create_connection`."""
 
     def __init__(
         self,
@@ -84,9 +85,9 @@ class BookieConnection(asyncio.BufferedProtocol):
         on_latency: Callable[[float, float, int], None],
         bodies: BodyPool | None = None,
     ) -> None:
-        """Answers are received into buffers of `bodies`, if it is given."""
+        """Create a connection. Answers are received into buffers of `bodies`, if given."""
         self.bookie_id = bookie_id
-        self.unanswered = [0, 0]  # bytes of adds: of writers, and of recoveries
+        self.unanswered = [0, 0]  # bytes of unanswered adds: of writers, and of recoveries
         self.attached: dict[LedgerId, None] = {}
         self.frame_bytes_max = FRAME_BYTES_MAX
         self.is_open = False  # the hello was accepted and the connection has not ended
@@ -102,7 +103,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._assembler = FrameAssembler(bodies=bodies, trusted_bytes_max=ANSWER_BYTES_TRUSTED_MAX)
         self._writes = ConnectionWrites(loop)
-        self._adds: dict[int, tuple[PendingAdd, float]] = {}  # with the loop's time of sending
+        self._adds: dict[int, tuple[PendingAdd, float]] = {}  # with the loop time of sending
         self._calls: dict[int, _Call] = {}
         self._last_request_id = 0
         self._last_received_at = 0.0
@@ -111,18 +112,20 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._sweep_due_at = 0.0
         self._loss: tuple[CallFailure, str] | None = None
 
-    # What the pool asks for
+    # Requests of the pool
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes held for this bookie: writers' unanswered adds, or what the socket did not take."""
+        """Bytes held for this bookie: writers' unanswered adds, or bytes that the socket did not
+        accept.
+        """
         if not self._writes.is_paused:
-            return self.unanswered[0]  # the socket takes whatever it is given
+            return self.unanswered[0]  # the socket accepts everything
         return max(self.unanswered[0], self._writes.waiting_bytes - self.unanswered[1])
 
     @property
     def oldest_add_sent_at(self) -> float | None:
-        """The loop's time at which the oldest unanswered add was sent."""
+        """Loop time at which the oldest unanswered add was sent."""
         for _, sent_at in self._adds.values():
             return sent_at
         return None
@@ -138,8 +141,8 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._writes.send(frame_header(_ADD, request_id, size, flags), add.batch, at_once=is_idle)
 
     async def call(self, request: Request, expects: type[object]) -> Answer:
-        """Send a request and return its answer. Raises BookieCallError, also for a refusal; its
-        deadline is the caller's.
+        """Send a request and return its answer. Raises BookieCallError, also for a refusal. The
+        caller must limit the time.
         """
         if self._loss is not None:
             raise self._error(*self._loss)
@@ -153,21 +156,21 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._calls.pop(request_id, None)
 
     def attach(self, ledger_id: LedgerId, master_key: bytes) -> None:
-        """Present a ledger's key before what follows."""
+        """Send a ledger's key before later requests for that ledger."""
         self.attached[ledger_id] = None
         self._send_request(AttachLedger(ledger_id, master_key), None)
 
     def tell(self, request: Request) -> None:
-        """Send what is not answered."""
+        """Send a request that has no answer."""
         self._send_request(request, None)
 
     def detach(self, ledger_id: LedgerId) -> None:
-        """Let the bookie forget a ledger's key."""
+        """Make the bookie drop a ledger's key."""
         if self.attached.pop(ledger_id, ledger_id) is None and self.is_open:
             self._send_request(DetachLedger(ledger_id), None)
 
     def close(self, failure: CallFailure, reason: str) -> None:
-        """End the connection at once; everything under way fails for this reason."""
+        """End the connection at once; everything under way fails with this reason."""
         if self._loss is not None:
             return
         self._loss, self.is_open = (failure, reason), False
@@ -181,13 +184,13 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._on_lost(self, failure, reason)
         self._fail_all(failure, reason)
 
-    # What the transport reports
+    # Calls from the transport
 
     # (`typing.override` needs Python 3.12.)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:  # type: ignore[explicit-override]
-        """Introduce ourselves."""
-        # Event loops other than asyncio's own bring transports that do not inherit from Transport.
+        """Send the hello."""
+        # Transports of event loops other than asyncio's do not inherit from Transport.
         self._transport = cast("asyncio.Transport", transport)
         if self._loss is not None:
             self._transport.abort()
@@ -205,19 +208,19 @@ class BookieConnection(asyncio.BufferedProtocol):
         self.close(CallFailure.LOST, str(exc) if exc is not None else "the bookie closed it")
 
     def pause_writing(self) -> None:  # type: ignore[explicit-override]
-        """Hold back what is to be sent."""
+        """Stop sending."""
         self._writes.pause()
 
     def resume_writing(self) -> None:  # type: ignore[explicit-override]
-        """Go on sending."""
+        """Continue sending."""
         self._writes.resume()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # type: ignore[explicit-override]
-        """Return where bytes are to be received."""
+        """Return the buffer for the next bytes."""
         return self._assembler.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:  # type: ignore[explicit-override]
-        """Take the frames that are whole now."""
+        """Process the frames that are complete now."""
         self._last_received_at = self._loop.time()
         self._pinged_at = None
         try:
@@ -242,12 +245,12 @@ class BookieConnection(asyncio.BufferedProtocol):
                 self.close(CallFailure.PROTOCOL, f"a bookie sent a frame of kind {frame.kind.name}")
 
     def _take_acks(self, acks: Sequence[tuple[int, Status]]) -> None:
-        sent: dict[float, int] = {}  # how many of them were sent at what time
+        sent: dict[float, int] = {}  # number of adds by their time of sending
         for request_id, status in acks:
             if request_id in self._calls:
-                self.close(CallFailure.PROTOCOL, "it acknowledged a request that is not an add")
+                self.close(CallFailure.PROTOCOL, "it sent an ack for a request that is not an add")
             if request_id not in self._adds:
-                continue  # late: its deadline passed
+                continue  # late: its deadline has passed
             add, sent_at = self._adds.pop(request_id)
             self.unanswered[add.recovery] -= len(add.batch)
             sent[sent_at] = sent.get(sent_at, 0) + 1
@@ -267,8 +270,10 @@ class BookieConnection(asyncio.BufferedProtocol):
         call = self._calls.pop(request_id, None)
         if call is None:
             if request_id in self._adds:
-                self.close(CallFailure.PROTOCOL, f"{type(answer).__name__} answers an add")
-            return  # late: nobody waits for it any more
+                self.close(
+                    CallFailure.PROTOCOL, f"it sent {type(answer).__name__} as the answer to an add"
+                )
+            return  # late: nothing waits for it any more
         if isinstance(answer, Refused):
             if call.reply is not None and not call.reply.done():
                 call.reply.set_exception(
@@ -276,24 +281,30 @@ class BookieConnection(asyncio.BufferedProtocol):
                 )
         elif not isinstance(answer, call.expects):
             self._calls[request_id] = call
-            what = f"{type(answer).__name__} answers what needs {call.expects.__name__}"
+            what = f"it sent {type(answer).__name__} instead of {call.expects.__name__}"
             self.close(CallFailure.PROTOCOL, what)
         elif call.reply is not None and not call.reply.done():
             call.reply.set_result(answer)
 
     def _take_hello(self, reply: Reply) -> None:
         if self.opened.done() or not isinstance(reply, HelloReply | Refused):
-            self.close(CallFailure.PROTOCOL, f"{type(reply).__name__} where no hello was due")
+            self.close(
+                CallFailure.PROTOCOL, f"it sent {type(reply).__name__} where no hello was due"
+            )
         elif reply.status is not Status.OK or isinstance(reply, Refused):
             why = BookieCallError(self.bookie_id, reply.reason, status=reply.status)
             self.opened.set_exception(why)
-            self.close(CallFailure.REFUSED, f"its hello: {reply.status.name}: {reply.reason}")
+            self.close(
+                CallFailure.REFUSED, f"it refused the hello: {reply.status.name}: {reply.reason}"
+            )
         elif reply.bookie_id != self.bookie_id:
-            self.close(CallFailure.PROTOCOL, f"it accepted a hello and is {reply.bookie_id}")
+            self.close(
+                CallFailure.PROTOCOL, f"another bookie accepted the hello: {reply.bookie_id}"
+            )
         elif not self._hello.wire_version_min <= reply.wire_version <= self._hello.wire_version_max:
             self.close(CallFailure.PROTOCOL, f"it chose wire version {reply.wire_version}")
         else:
-            self._calls.clear()  # the hello's own
+            self._calls.clear()  # the hello's entry
             self.frame_bytes_max = min(reply.frame_bytes_max, FRAME_BYTES_MAX)
             self._assembler.allow(FRAME_BYTES_MAX)
             self.is_open = True
@@ -301,7 +312,7 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     def _send_request(self, request: Request, call: _Call | None) -> int:
         request_id = self._next_request_id()
-        # Where nothing is unanswered, what is sent waits for nothing to go with it.
+        # If nothing is unanswered, a frame is sent at once, without waiting for others.
         is_idle = not self._adds and not self._calls
         if call is not None:
             self._calls[request_id] = call
@@ -322,14 +333,14 @@ class BookieConnection(asyncio.BufferedProtocol):
         now = self._loop.time()
         was_held_up = now - self._sweep_due_at > SWEEP_PERIOD_S
         self._arm_sweep()
-        # Where this process was held up, answers that came meanwhile lie unread.
+        # If this process was held up, answers may have arrived that are not read yet.
         self._fail_late_adds(now, self._add_timeout_s * (HELD_UP_PATIENCE if was_held_up else 1))
         if self._loss is not None or was_held_up:
             return
         if self._pinged_at is not None:
             if now - self._pinged_at >= PING_TIMEOUT_S:
                 silence = now - self._last_received_at
-                self.close(CallFailure.LOST, f"nothing came for {silence:.1f} s")
+                self.close(CallFailure.LOST, f"nothing was received for {silence:.1f} s")
         elif now - self._last_received_at >= self._ping_after_s() and self.opened.done():
             self._pinged_at = now
             self._send_request(Ping(), _Call(Pong, None))
@@ -342,7 +353,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         return PING_AFTER_S if self._adds or self._calls else PING_IDLE_S
 
     def _fail_late_adds(self, now: float, timeout_s: float) -> None:
-        # Adds have one timeout, so the dict's order is also the order of their deadlines.
+        # All adds have the same timeout, so the dict's order is the order of their deadlines.
         late: list[int] = []
         for request_id, (_, sent_at) in self._adds.items():
             if now - sent_at < timeout_s:
@@ -367,7 +378,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._fail_add(add, failure, reason)
 
     def _fail_add(self, add: PendingAdd, failure: CallFailure, reason: str) -> None:
-        # By the loop: an error of one sink is reported there and keeps none of the others waiting.
+        # Called by the loop: it reports an error of one sink, and the others still run.
         self._loop.call_soon(
             add.sink.on_add_failed, self.bookie_id, add.first_entry_id, failure, reason
         )

@@ -1,7 +1,7 @@
-"""Names what is asked of one bookie and how it can end, for those who make requests.
+"""Outcomes of requests to one bookie, for the modules that make requests.
 
-Leaves making them to `ledger_client.bookies.connection` and `ledger_client.bookies.pool`. Nothing
-here reaches a user: writers, readers and recovery translate it into a `LedgerError`.
+Leaves making them to `ledger_client.bookies.connection` and `ledger_client.bookies.pool`. Users see
+none of these: writers, readers and recovery translate them into a `LedgerError`.
 """
 
 from enum import StrEnum
@@ -13,21 +13,21 @@ from metadata.ids import BookieId, EntryId, LedgerId
 
 
 class CallFailure(StrEnum):
-    """Why a bookie gave no answer. None of these is a negative (rule 3.2)."""
+    """Reason why a bookie gave no answer. None of these is a negative (rule 3.2)."""
 
     NOT_REGISTERED = "not registered"
-    """It is not among the bookies that are up."""
+    """The bookie is not registered as up."""
     REFUSED = "connection refused"
     """No connection could be made, or its hello was refused."""
     LOST = "connection lost"
-    """The connection broke while the request was under way."""
+    """The connection was lost while the request was under way."""
     TIMEOUT = "no answer in time"
     PROTOCOL = "protocol violation"
-    """It answered in a form that it should not have; the connection was closed."""
+    """The bookie violated the protocol; the connection was closed."""
     CLOSED = "closed"
     """The client is being closed."""
     OVERFLOW = "too much unanswered"
-    """The bound of bytes or requests that wait for this bookie is reached (rule 4.6)."""
+    """The limit of bytes or requests that wait for this bookie is reached (rule 4.6)."""
 
 
 class BookieCallError(Exception):
@@ -50,23 +50,25 @@ class BookieCallError(Exception):
 
 
 class AddSink(Protocol):
-    """Takes the outcomes of adds: exactly one call for each, on the loop, never from inside the
-    call that sent it.
+    """Receiver of add outcomes: exactly one call per add, on the loop, never from inside the call
+    that sent it.
     """
 
     def on_add_answered(self, bookie_id: BookieId, first_entry_id: EntryId, status: Status) -> None:
-        """Take a bookie's answer."""
+        """Receive a bookie's answer."""
         ...
 
     def on_add_failed(
         self, bookie_id: BookieId, first_entry_id: EntryId, failure: CallFailure, reason: str
     ) -> None:
-        """Take note that no answer will come; the batch may or may not have been stored."""
+        """Receive the report that no answer will come; the batch may or may not have been
+        stored.
+        """
         ...
 
 
 class PendingAdd(NamedTuple):
-    """One batch for one or several bookies, and who hears of each outcome."""
+    """One batch for one or several bookies, and the sink of its outcomes."""
 
     ledger_id: LedgerId
     batch: Buffer

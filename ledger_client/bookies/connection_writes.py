@@ -1,9 +1,10 @@
-"""Hands frames to a transport: those of one tick of the loop together, large ones piece by piece.
+"""Queue of frames for a transport: frames of one loop iteration are joined, large ones are sent in
+pieces.
 
-Leaves what the frames are to `ledger_client.bookies.connection`.
+Leaves the content of the frames to `ledger_client.bookies.connection`.
 
-Invariants: bytes leave in the order of the calls; a transport is given little more than its socket
-takes, because it would copy the rest; a frame's buffer is kept, never copied whole.
+Invariants: bytes leave in the order of the calls; a transport receives little more than its socket
+accepts, because it would copy the rest; a frame's buffer is kept, never copied as one.
 
 Source: storage design, "The batch".
 """
@@ -16,13 +17,15 @@ from bookie.wire.batch import Buffer
 
 PIECE_BYTES: Final = 256 * 1024
 JOINED_BYTES_MAX: Final = 32 * 1024
-"""Parts up to this size are joined with their neighbours: a copy is cheaper than a call."""
+"""Maximum size of parts that are joined with their neighbours: below it, a copy is cheaper than a
+call.
+"""
 TRANSPORT_BYTES_HIGH: Final = 256 * 1024
 TRANSPORT_BYTES_LOW: Final = 64 * 1024
 
 
 class ConnectionWrites:
-    """The bytes that wait to be sent over one connection."""
+    """Bytes that wait to be sent over one connection."""
 
     __slots__ = (
         "_are_all_small",
@@ -42,23 +45,23 @@ class ConnectionWrites:
         self._are_all_small = True
         self._is_flush_due = False
         self.is_paused = False
-        """Whether the socket does not take what it is given."""
+        """Whether the socket accepts no bytes."""
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that the socket has not taken yet."""
+        """Bytes that the socket has not accepted yet."""
         if self._transport is None:
             return self._size
         return self._size + self._transport.get_write_buffer_size()
 
     def attach(self, transport: asyncio.Transport) -> None:
-        """Send by this transport from now on."""
+        """Send through this transport from now on."""
         transport.set_write_buffer_limits(TRANSPORT_BYTES_HIGH, TRANSPORT_BYTES_LOW)
         self._transport = transport
 
     def send(self, header: bytes, body: Buffer, *, at_once: bool) -> None:
-        """Send a frame, now or with all others of this tick. Its body must not be changed
-        afterwards.
+        """Send a frame, at once or with all others of this loop iteration. Its body must not be
+        changed afterwards.
         """
         size = len(body)
         self._parts += (header, body)
@@ -72,16 +75,16 @@ class ConnectionWrites:
             self._loop.call_soon(self._flush_due)
 
     def pause(self) -> None:
-        """Give the transport nothing more for now."""
+        """Stop writing to the transport."""
         self.is_paused = True
 
     def resume(self) -> None:
-        """Go on."""
+        """Continue writing to the transport."""
         self.is_paused = False
         self._flush()
 
     def stop(self) -> None:
-        """Drop everything; nothing is sent any more."""
+        """Drop everything; send nothing any more."""
         self._parts.clear()
         self._size = 0
         self._transport = None
@@ -99,7 +102,7 @@ class ConnectionWrites:
         self._are_all_small = self._are_all_small or not self._parts
 
     def _next_piece(self) -> Buffer:
-        """Take small parts joined, or one piece of a large part."""
+        """Return small parts joined, or one piece of a large part."""
         parts = self._parts
         if self._are_all_small and self._size <= PIECE_BYTES:
             whole = b"".join(parts)

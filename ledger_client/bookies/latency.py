@@ -1,9 +1,9 @@
-"""Remembers how long answers took lately, and tells how long an answer may reasonably take.
+"""Recent latencies of answers, and the longest latency to expect.
 
-Leaves what to do about a slow one to suspicion (rule 5.7) and to speculative reads (rule 8.2).
+Leaves the reaction to a slow bookie to suspicion (rule 5.7) and to speculative reads (rule 8.2).
 
-Invariants: pure, of fixed size; recording costs a few operations; older latencies count for less
-and less, so that a change shows within `REMEMBERED_COUNT` answers.
+Invariants: pure, of fixed size; recording costs a few operations; older latencies lose weight, so
+that a change shows within `REMEMBERED_COUNT` answers.
 """
 
 import math
@@ -15,17 +15,17 @@ BUCKETS_PER_DOUBLING: Final = 4
 BUCKET_COUNT: Final = 96
 """Up to 10 us * 2^(96 / 4): 168 s."""
 REMEMBERED_COUNT: Final = 512
-"""After so many answers all counts are halved."""
+"""Number of answers after which all counts are halved."""
 
 _UPPER_BOUNDS_S: Final[tuple[float, ...]] = tuple(
     LOWEST_S * 2.0 ** (bucket / BUCKETS_PER_DOUBLING) for bucket in range(BUCKET_COUNT)
 )
 _INNER_BOUNDS_S: Final = _UPPER_BOUNDS_S[:-1]
-"""The last bucket takes all that is longer."""
+"""The last bucket counts all longer latencies."""
 
 
 class RecentLatency:
-    """The recent latencies of one bookie, or of several together."""
+    """Recent latencies of one bookie, or of several together."""
 
     __slots__ = ("_counts", "_since_halved", "_total")
 
@@ -35,7 +35,7 @@ class RecentLatency:
         self._since_halved = 0
 
     def record(self, latency_s: float, count: int = 1) -> None:
-        """Take note of one answer, or of several that took as long."""
+        """Record one answer, or `count` answers with the same latency."""
         self._counts[bisect_left(_INNER_BOUNDS_S, latency_s)] += count
         self._total += count
         self._since_halved += count
@@ -45,8 +45,8 @@ class RecentLatency:
             self._since_halved = 0
 
     def quantile(self, part: float) -> float | None:
-        """Return an upper bound, at most a fifth too large, of the latency that `part` of the
-        recent answers kept to; None if there were none.
+        """Return an upper bound, at most a fifth too large, for the latency of the fraction `part`
+        of the recent answers; None if there were none.
         """
         assert 0 < part <= 1
         if not self._total:
@@ -61,8 +61,8 @@ class RecentLatency:
     def patience_s(
         self, *, part: float, multiple: float, at_least_s: float, at_most_s: float
     ) -> float:
-        """Return `multiple` times a quantile, within bounds; the upper bound while nothing is
-        known.
+        """Return `multiple` times a quantile, within bounds; the upper bound while there are no
+        answers.
         """
         tail = self.quantile(part)
         return at_most_s if tail is None else min(max(multiple * tail, at_least_s), at_most_s)

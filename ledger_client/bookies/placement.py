@@ -1,8 +1,8 @@
-"""Chooses bookies among those that are up now, and avoids those that failed lately.
+"""Placement among the bookies that are up, avoiding those that failed recently.
 
 Leaves the choice itself to `ledger_client.bookies.placement_policy`.
 
-Invariants: a bookie in quarantine is chosen only where the choice would otherwise be a shortage.
+Invariants: a bookie in quarantine is chosen only if there would be a shortage otherwise.
 
 Source: protocol rules 5.1 and 5.7.
 """
@@ -26,20 +26,20 @@ NONE_EXCLUDED: Mapping[BookieId, str] = {}
 
 
 class BookiesUp(Protocol):
-    """Shows which bookies are registered (`metadata.registry.registry.BookieDirectory`)."""
+    """Directory of registered bookies (`metadata.registry.registry.BookieDirectory`)."""
 
     @property
     def bookies(self) -> Mapping[BookieId, BookieRegistration]:
-        """The live bookies, also those that are not writable."""
+        """The live bookies, including those that are not writable."""
         ...
 
     async def refresh(self) -> None:
-        """Read anew who is up. Raises MetadataError."""
+        """Read the registrations again. Raises MetadataError."""
         ...
 
 
 class Placement:
-    """The choices of one client."""
+    """Placement of one client."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class Placement:
         self._rng = rng
 
     async def look_again(self) -> None:
-        """Read anew, for a bounded time, who is up: a bookie that just joined is known only after
-        a while, and must not be missed by who would give up otherwise.
+        """Read the registrations again, for a limited time. A bookie that has just joined becomes
+        known with a delay, and a caller that would otherwise fail must not miss it.
         """
         try:
             async with asyncio.timeout(LOOK_AGAIN_S):
@@ -99,7 +99,7 @@ class Placement:
         positions: tuple[int, ...],
         excluded: Mapping[BookieId, str] = NONE_EXCLUDED,
     ) -> Mapping[int, BookieId] | Shortage:
-        """Replace all of the failed positions, or as many as there are bookies for."""
+        """Replace all failed positions, or as many as there are bookies for."""
         chosen = self.replacements(quorum, ensemble, frozenset(positions), excluded)
         while isinstance(chosen, Shortage) and len(positions) > 1:
             positions = positions[:-1]
@@ -112,7 +112,7 @@ class Placement:
         ensemble: tuple[BookieId, ...],
         excluded: Mapping[BookieId, str] = NONE_EXCLUDED,
     ) -> bool:
-        """Tell whether a good bookie is up that could replace a member: a suspicion needs one."""
+        """Return whether a good bookie is up that could replace a member; a suspicion needs one."""
         avoided = self._avoided(excluded)
         return any(
             each.writable and bookie_id not in ensemble and bookie_id not in avoided

@@ -1,11 +1,11 @@
-"""Chooses the bookies of an ensemble, and those that replace failed ones.
+"""Choice of the bookies of an ensemble, and of replacements for failed ones.
 
-Leaves which bookies are up, and which are avoided, to `ledger_client.bookies.placement`, and the
-search for bookies on different racks and hosts to `ledger_client.bookies.placement_search`.
+Leaves the list of live and avoided bookies to `ledger_client.bookies.placement`, and the search for
+bookies on different racks and hosts to `ledger_client.bookies.placement_search`.
 
-Invariants: pure but for the given `rng`; the bookies chosen are distinct, writable and not
+Invariants: pure except for the given `rng`; the chosen bookies are distinct, writable and not
 excluded; every write set spans as many racks as possible, then as many hosts as possible (the soft
-rules), and never fewer racks than the hard rule demands; the same inputs and the same `rng` give
+rules), and never fewer racks than the hard rule requires; the same inputs and the same `rng` give
 the same choice.
 
 Source: protocol rules 3.1, 3.3, 5.1 and 5.5.
@@ -24,32 +24,33 @@ from metadata.ledgers.ledger_metadata import QuorumSpec
 from metadata.registry.registration import BookieRegistration
 
 FREE_MULTIPLE_MAX: Final = 3.0
-"""An empty disk among full ones gets at most so many times the load of the median."""
+"""Maximum load of an empty disk among full ones, as a multiple of the median's load."""
 WEIGHT_MIN: Final = 1e-6
 SEARCH_STEPS_MAX: Final = 4_000
-"""Steps for all searches of one choice: each search gets half of those that are left. The last
-search, for the hard rule alone, gets as many as the first one. So a choice takes some 60 ms at
-most."""
+"""Maximum number of steps of all searches of one choice. Each search gets half of the remaining
+steps. The last search, for the hard rule alone, gets as many as the first one. A choice takes about
+60 ms at most.
+"""
 
 Candidates = Mapping[BookieId, BookieRegistration]
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Why no ensemble could be made."""
+    """Reason why no ensemble could be formed."""
 
     needed: int
-    """Bookies to be found."""
+    """Number of bookies to find."""
     seen: int
-    """Bookies that could have been taken."""
+    """Number of bookies that could be chosen."""
     excluded: Mapping[BookieId, str]
-    """Those that could not, each with its reason."""
+    """Bookies that could not be chosen, each with its reason."""
     rule: str = ""
-    """The rule that the seen ones cannot satisfy; empty if they are just too few."""
+    """The rule that the seen bookies cannot satisfy; empty if there are just too few."""
 
 
 class PlacementPolicy(Protocol):
-    """Decides who stores what."""
+    """Policy that decides which bookies store which entries."""
 
     def new_ensemble(
         self,
@@ -76,7 +77,9 @@ class PlacementPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SpreadPolicy:
-    """Spreads write sets over racks and hosts, and load over bookies by weight and free disk."""
+    """Policy that spreads write sets over racks and hosts, and load over bookies by weight and free
+    disk.
+    """
 
     by_racks: bool = True
     by_free_disk: bool = True
@@ -136,8 +139,8 @@ class SpreadPolicy:
         return [next(chosen) if each is None else each for each in ensemble]
 
     def _search(self, search: SpreadSearch) -> list[BookieId] | None:
-        """Ask for ever less spread until a choice is found: first for fewer hosts, then for fewer
-        racks.
+        """Search with decreasing spread until a choice is found: first with fewer hosts, then with
+        fewer racks.
         """
         racks_min = max(1, self.min_racks_per_write_quorum)
         if search.least_racks < racks_min:
@@ -158,7 +161,7 @@ class SpreadPolicy:
         return search.run(wanted[-1], SEARCH_STEPS_MAX // 2) if wanted else None
 
     def _in_random_order(self, usable: Sequence[BookieRegistration], rng: Random) -> list[BookieId]:
-        """Draw without replacement, each in proportion to its weight."""
+        """Draw without replacement, in proportion to the weights."""
         room = [float(each.free_bytes) for each in usable]
         typical = median(room)
         keys: list[tuple[float, BookieId]] = []

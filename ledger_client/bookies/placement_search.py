@@ -1,14 +1,13 @@
 """Search for bookies that keep the copies of each write set on different racks and hosts.
 
-Leaves to `placement_policy` which bookies may be chosen, their order, and how much spread to ask
-for.
+Leaves the candidates, their order and the wanted spread to `placement_policy`.
 
-Bookies of one host are alike here, so a search tries one of them per position. It tries the hosts
-first whose racks, and then the hosts that themselves, the position's write sets use least. It keeps
-the states that failed and searches none of them again.
+Bookies of one host are equivalent here, so a search tries one of them per position. It first tries
+the hosts whose racks are least used by the position's write sets; among those, the hosts that are
+least used themselves. It records the states that failed and searches none of them again.
 
 Invariants: pure; the number of steps is bounded; only write sets with an open position are judged;
-a write set whose kept members share a rack or a host must be as spread as it still can be.
+a write set whose kept members share a rack or a host must be spread as far as is still possible.
 
 Source: protocol rules 3.1 and 3.3.
 """
@@ -22,7 +21,7 @@ from metadata.registry.location import Place
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How many racks and hosts each write set spans."""
+    """Number of racks and hosts that each write set spans."""
 
     racks: int
     hosts: int
@@ -31,8 +30,8 @@ class Spread:
 class SpreadSearch:
     """Fills the open positions of one ensemble.
 
-    `order` lists the usable bookies, the preferred ones first. `places` holds the place of every
-    bookie that is up; a kept member that is not in it counts as a rack and a host of its own.
+    `order` lists the usable bookies, preferred ones first. `places` contains the place of every
+    live bookie; a kept member that is not in it counts as a separate rack and host.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class SpreadSearch:
         self._numbers: dict[Place, int] = {}
         """The number of each host, by its place."""
         self._left: list[list[int]] = []
-        """By host: its bookies that are left, as indexes into `order`, the preferred one last."""
+        """By host: its unused bookies, as indexes into `order`, the preferred one last."""
         for index in range(len(order) - 1, -1, -1):
             self._left[self._number(places[order[index]])].append(index)
         self._filled = [
@@ -69,19 +68,19 @@ class SpreadSearch:
 
     @property
     def most(self) -> Spread:
-        """How many racks and hosts there are, those of the kept members included."""
+        """Return the number of racks and hosts, including those of the kept members."""
         return Spread(len(dict.fromkeys(self._racks)), len(self._racks))
 
     @property
     def least_racks(self) -> int:
-        """How many racks the write set can reach whose kept members share most of them."""
+        """Return how many racks the write set can reach whose kept members share the most racks."""
         reached = [self._reach(each).racks for each in self._write_sets if self._is_open(each)]
         return min(reached, default=self.write_quorum)
 
     def run(self, wanted: Spread, steps_max: int) -> list[BookieId] | None:
         """Return a bookie for each open position, so that each write set with an open position is
-        as spread as wanted, or as its kept members allow. Returns None if there is no such choice,
-        or if none is found in `steps_max` steps; a step takes some 10 microseconds.
+        spread as wanted, or as far as its kept members allow. Returns None if there is no such
+        choice, or if none is found in `steps_max` steps; a step takes about 10 microseconds.
         """
         self.steps, self._steps_max = 0, steps_max
         self._failed.clear()
@@ -105,7 +104,9 @@ class SpreadSearch:
         return any(self._filled[p] is None for p in write_set)
 
     def _reach(self, write_set: tuple[int, ...]) -> Spread:
-        """Return the most racks and hosts that a write set can span beside what fills it now."""
+        """Return the most racks and hosts that a write set can span, given the bookies that fill it
+        now.
+        """
         hosts = [host for p in write_set if (host := self._filled[p]) is not None]
         room = len(write_set) - len(hosts)
         racks = len(dict.fromkeys(self._racks[host] for host in hosts))
@@ -136,7 +137,7 @@ class SpreadSearch:
         return False
 
     def _may_reach(self, wanted: Spread) -> bool:
-        """Tell whether the numbers of bookies per rack and host allow what is wanted."""
+        """Return whether the numbers of bookies per rack and host allow the wanted spread."""
         hosts = [len(indexes) for indexes in self._left]
         for host in self._filled:
             if host is not None:
@@ -156,8 +157,8 @@ class SpreadSearch:
         self._left[host].append(self._chosen.pop())
 
     def _by_clashes(self, position: int) -> list[int]:
-        """Return the hosts that have bookies left: first those that the other members of the
-        position's write sets use least, and among equals the one whose bookie is preferred.
+        """Return the hosts with unused bookies, ordered by how little the other members of the
+        position's write sets use them, then by the preference of the bookie.
         """
         hosts: dict[int, int] = {}
         racks: dict[int, int] = {}
@@ -176,7 +177,9 @@ class SpreadSearch:
         return [host for *_, host in keyed]
 
     def _is_spread(self, position: int) -> bool:
-        """Tell whether the write sets that hold a position can still reach what is wanted."""
+        """Return whether the write sets that contain a position can still reach the
+        wanted spread.
+        """
         for write_set, target in zip(self._write_sets, self._targets, strict=True):
             if position in write_set:
                 reach = self._reach(write_set)
@@ -185,8 +188,8 @@ class SpreadSearch:
         return True
 
     def _state(self, depth: int) -> object:
-        """Return all that decides whether the positions from `depth` on can be filled. Hosts and
-        racks are named by their order here, so that states that differ in names alone are equal.
+        """Return everything that decides whether the positions from `depth` on can be filled. Hosts
+        and racks are numbered in order here, so that states that differ only in names are equal.
         """
         racks: dict[int, int] = {}
         hosts: dict[int, int] = {}
@@ -208,18 +211,18 @@ class SpreadSearch:
 
 
 def _write_sets(size: int, width: int) -> list[tuple[int, ...]]:
-    """Return the positions of every write set: one set where it is the whole ensemble."""
+    """Return the positions of every write set; a single set if it is the complete ensemble."""
     if width >= size:
         return [tuple(range(size))]
     return [tuple((start + i) % size for i in range(width)) for start in range(size)]
 
 
 def _most_groups(counts: Sequence[int], size: int, width: int) -> int:
-    """Return how many groups every write set can hold members of at most; `counts` has the number
-    of members of each group.
+    """Return the maximum number of groups of which every write set can have members; `counts` is
+    the number of members of each group.
 
     A member is in `width` of the `size` write sets. Members of one group that are far enough apart
-    are in different write sets; once there are size / width of them, more members add little.
+    are in different write sets; beyond size / width of them, more members add little.
     """
     if size == width:
         return min(width, sum(each > 0 for each in counts))

@@ -1,9 +1,11 @@
-"""Reaches every bookie for a whole client: one shared connection each, found by its id.
+"""Connections of one client to all bookies: one shared connection each, found by bookie id.
 
-Leaves connections to `ledger_client.bookies.pool_link`, and what the answers mean to the protocols.
+Leaves connections to `ledger_client.bookies.pool_link`, and the meaning of the answers to the
+protocols.
 
-Invariants: `add` never raises, and its sink hears exactly once, later; calls raise BookieCallError
-and nothing else; a ledger's key is kept while any handle of that ledger is attached.
+Invariants: `add` never raises, and its sink is called exactly once, later; calls raise
+BookieCallError and nothing else; a ledger's key is kept while any handle of that ledger is
+attached.
 
 Source: protocol rules 2.1, 2.3, 4.6; storage design, "The batch".
 """
@@ -43,7 +45,7 @@ from ledger_client.observability import Observer
 from metadata.ids import BookieId, EntryId, LedgerId
 
 BODIES_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Buffers of large answers that are kept to be used again."""
+"""Maximum total size of the buffers of large answers that are kept for reuse."""
 
 Cancel = Callable[[], None]
 AnswerT = TypeVar("AnswerT", bound=Answer)
@@ -53,7 +55,7 @@ __all__ = ["AddSink", "BookieCallError", "BookiePool", "CallFailure", "Cancel", 
 
 
 class BookiePool:
-    """The connections of one client, shared by all of its ledgers. Belongs to one loop."""
+    """Connections of one client, shared by all of its ledgers. Belongs to one loop."""
 
     def __init__(
         self,
@@ -97,8 +99,8 @@ class BookiePool:
     def add_to(self, bookie_ids: Sequence[BookieId], add: PendingAdd) -> None:
         """Send one batch to several bookies.
 
-        Never raises; exactly one of the sink's methods is called for each of them later, on the
-        loop. The batch must not be changed afterwards. All that is sent in one tick of the loop
+        Never raises; one of the sink's methods is called exactly once for each of them later, on
+        the loop. The batch must not be changed afterwards. Everything sent in one loop iteration
         leaves in one write per bookie.
         """
         self._observer.adds_sent += len(bookie_ids)
@@ -121,38 +123,41 @@ class BookiePool:
     async def read_lac(
         self, bookie_id: BookieId, request: ReadLac, *, timeout_s: float
     ) -> LacReply:
-        """Ask for the LAC, perhaps fencing; a status is in the reply. Raises BookieCallError."""
+        """Request the LAC, optionally fencing; the reply contains a status. Raises
+        BookieCallError.
+        """
         return await self._call(bookie_id, request, LacReply, request.ledger_id, timeout_s)
 
     async def write_lac(
         self, bookie_id: BookieId, request: WriteLac, *, timeout_s: float
     ) -> LacReply:
-        """Store an explicit LAC; a status is in the reply. Raises BookieCallError."""
+        """Store an explicit LAC; the reply contains a status. Raises BookieCallError."""
         return await self._call(bookie_id, request, LacReply, request.ledger_id, timeout_s)
 
     def tell_lac(self, bookie_id: BookieId, ledger_id: LedgerId, lac: EntryId) -> None:
-        """Tell a LAC, unanswered; nothing is sent where there is no connection."""
+        """Send a LAC without waiting for an answer; sends nothing if there is no connection."""
         if not self._is_closed:
             self._link(bookie_id).tell(TellLac(ledger_id, lac), ledger_id)
 
     async def wait_lac(self, bookie_id: BookieId, request: WaitLac, *, timeout_s: float) -> Entries:
-        """Wait for the LAC to move. Raises BookieCallError."""
+        """Wait until the LAC moves. Raises BookieCallError."""
         return await self._call(bookie_id, request, Entries, request.ledger_id, timeout_s)
 
     async def list_entries(
         self, bookie_id: BookieId, request: ListEntries, *, timeout_s: float
     ) -> EntryRanges:
-        """Ask which entries are held. Raises BookieCallError."""
+        """Request the ranges of stored entries. Raises BookieCallError."""
         return await self._call(bookie_id, request, EntryRanges, request.ledger_id, timeout_s)
 
     async def ping(self, bookie_id: BookieId, *, timeout_s: float) -> Pong:
-        """Ask whether the bookie lives and accepts adds. Raises BookieCallError."""
+        """Check that the bookie lives and accepts adds. Raises BookieCallError."""
         return await self._call(bookie_id, Ping(), Pong, None, timeout_s)
 
     def attach(self, ledger_id: LedgerId, master_key: bytes) -> None:
-        """Present this key wherever the ledger is used, until as many `detach`.
+        """Send this key to every bookie where the ledger is used, until `detach` was called as
+        often.
 
-        Raises UnauthorizedError if another handle of this client presents another key.
+        Raises UnauthorizedError if another handle of this client uses another key.
         """
         known = self._keys.setdefault(ledger_id, master_key)
         if known != master_key:
@@ -163,7 +168,7 @@ class BookiePool:
         self._attach_counts[ledger_id] = self._attach_counts.get(ledger_id, 0) + 1
 
     def detach(self, ledger_id: LedgerId) -> None:
-        """Take back one `attach`."""
+        """Undo one `attach`."""
         count = self._attach_counts[ledger_id] - 1
         if count:
             self._attach_counts[ledger_id] = count
@@ -173,8 +178,8 @@ class BookiePool:
             link.detach(ledger_id)
 
     def oldest_unanswered_since(self, bookie_id: BookieId) -> float | None:
-        """Return the loop's time since which the oldest add waits for this bookie: since it was
-        sent, or, while there is no connection, since one is being made.
+        """Return the loop time since which the oldest add waits for this bookie: since it was sent,
+        or, without a connection, since the connection attempt began.
         """
         link = self._links.get(bookie_id)
         return link.oldest_unanswered_since if link is not None else None
@@ -185,17 +190,17 @@ class BookiePool:
         return link.unanswered_bytes if link is not None else 0
 
     def add_latency(self, bookie_id: BookieId) -> RecentLatency:
-        """Return how long this bookie's adds took lately."""
+        """Return the recent latencies of this bookie's adds."""
         return self._link(bookie_id).add_latency
 
     def add_answered_at(self, bookie_id: BookieId) -> float | None:
-        """Return the loop's time of the last answer to an add, None if there was none."""
+        """Return the loop time of the last answer to an add, or None."""
         link = self._links.get(bookie_id)
         return link.add_answered_at if link is not None else None
 
     @property
     def bookie_ids(self) -> tuple[BookieId, ...]:
-        """The bookies that something was asked of."""
+        """Bookies that received a request."""
         return tuple(self._links)
 
     def on_unavailable(self, callback: UnavailableCallback) -> Cancel:
@@ -210,7 +215,7 @@ class BookiePool:
         return cancel
 
     def note_departed(self, bookie_id: BookieId) -> None:
-        """Take note that a bookie's registration is gone (rule 5.6)."""
+        """Record that a bookie's registration is gone (rule 5.6)."""
         self._tell(bookie_id, CallFailure.NOT_REGISTERED, "its registration is gone")
 
     async def aclose(self) -> None:
@@ -219,7 +224,7 @@ class BookiePool:
         links = list(self._links.values())
         await asyncio.gather(*[link.aclose() for link in links])
 
-    # Inside
+    # Internals
 
     async def _call(
         self,

@@ -1,11 +1,11 @@
-"""Keeps the client connected to one bookie: makes the connection on demand and renews it.
+"""Link from the client to one bookie: connects on demand and reconnects.
 
-Leaves what goes over it to `ledger_client.bookies.connection`, and whether the bookie should be
-replaced to the writers.
+Leaves the traffic to `ledger_client.bookies.connection`, and the decision to replace the bookie to
+the writers.
 
-Invariants: at most one connection and one attempt at a time; what is asked while an attempt is made
-waits for its outcome, bounded in bytes; between attempts everything fails at once with the last
-failure; a ledger's key goes out on a connection before anything else of that ledger.
+Invariants: at most one connection and one attempt at a time; requests during an attempt wait for
+its outcome, limited in bytes; between attempts everything fails at once with the last failure; a
+ledger's key is the first thing sent for that ledger on a connection.
 
 Source: protocol rules 2.1, 2.3 and 4.6.
 """
@@ -28,17 +28,19 @@ from metadata.ids import BookieId, LedgerId
 
 RECONNECT_DELAY_MIN_S: Final = 0.05
 SETTLED_AFTER_S: Final = 5.0
-"""A connection that lasted so long is renewed without delay."""
+"""Lifetime after which a lost connection is renewed without delay, in seconds."""
 BACK_OFF_DOUBLINGS_MAX: Final = 16
 HELLO_ATTEMPTS: Final = 2
 QUEUED_ADDS_MAX: Final = 100_000
 RECOVERIES_BYTES_MAX: Final = 1024 * 1024 * 1024
-"""What all recoveries of a client together may have unanswered at one bookie."""
+"""Maximum number of bytes that all recoveries of a client together may have unanswered at one
+bookie.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class BookieAddress:
-    """Where a bookie listens now."""
+    """Address at which a bookie listens now."""
 
     host: str
     port: int
@@ -46,30 +48,30 @@ class BookieAddress:
 
 
 class Addresses(Protocol):
-    """Looks up where bookies are."""
+    """Lookup of bookie addresses."""
 
     async def address_of(self, bookie_id: BookieId, *, fresh: bool) -> BookieAddress | None:
-        """Return a bookie's address, None if it is not registered; `fresh` reads it anew. Raises
-        MetadataError.
+        """Return a bookie's address, or None if it is not registered; `fresh` forces a new read.
+        Raises MetadataError.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """What all links of a client have in common."""
+    """Settings shared by all links of a client."""
 
     config: ClientConfig
     addresses: Addresses
     keys: Mapping[LedgerId, bytes]
-    """The attached ledgers' master keys, kept by the pool."""
+    """Master keys of the attached ledgers, kept by the pool."""
     ssl: SSLContext | None
     hello: Hello
     rng: Random
     on_connected: Callable[[BookieId], None]
     on_unavailable: Callable[[BookieId, CallFailure, str], None]
     bodies: BodyPool
-    """Where large answers are received into."""
+    """Buffers into which large answers are received."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +82,15 @@ class _Unreachable:
 
 
 class BookieLink:
-    """The way to one bookie, whether or not it is connected at the moment."""
+    """Link to one bookie, connected or not."""
 
     def __init__(self, bookie_id: BookieId, settings: LinkSettings) -> None:
         self.bookie_id = bookie_id
         self.add_latency = RecentLatency()
-        self.add_answered_at: float | None = None  # the loop's time of the last answer to an add
+        self.add_answered_at: float | None = None  # loop time of the last answer to an add
         self._settings = settings
-        # Recoveries, each of which bounds itself, leave the writers their room, and have their own.
+        # Recoveries limit themselves. They have a separate limit, so that they do not use the
+        # writers'.
         writers_max = settings.config.unanswered_bytes_max
         self._bytes_max = (writers_max, max(writers_max, RECOVERIES_BYTES_MAX))
         self._loop = asyncio.get_running_loop()
@@ -104,7 +107,7 @@ class BookieLink:
         self._is_closed = False
 
     def add(self, add: PendingAdd) -> None:
-        """Send an add, or queue it while a connection is made; its sink learns the outcome."""
+        """Send an add, or queue it during a connection attempt; its sink receives the outcome."""
         connection, size = self._connection, len(add.batch)
         bound = self._bytes_max[add.recovery]
         if connection is None:
@@ -139,25 +142,25 @@ class BookieLink:
             raise BookieCallError(self.bookie_id, why, failure=CallFailure.TIMEOUT) from None
 
     def tell(self, request: Request, ledger_id: LedgerId) -> None:
-        """Send what is not answered, if there is a connection."""
+        """Send a request that has no answer, if there is a connection."""
         if self._connection is not None:
             self._attach(self._connection, ledger_id)
             self._connection.tell(request)
 
     def detach(self, ledger_id: LedgerId) -> None:
-        """Let the bookie forget a ledger's key, if it was told."""
+        """Make the bookie drop a ledger's key, if it was sent."""
         if self._connection is not None:
             self._connection.detach(ledger_id)
 
     @property
     def unanswered_bytes(self) -> int:
-        """Bytes of adds that were asked for and have no outcome yet."""
+        """Bytes of requested adds that have no outcome yet."""
         sent = sum(self._connection.unanswered) if self._connection is not None else 0
         return self._queued_bytes + sent
 
     @property
     def oldest_unanswered_since(self) -> float | None:
-        """The loop's time since which the oldest add waits: for its answer, or for a connection."""
+        """Loop time since which the oldest add waits for its answer or for a connection."""
         if self._queued:
             return self._attempt_began_at
         return self._connection.oldest_add_sent_at if self._connection is not None else None
@@ -174,7 +177,7 @@ class BookieLink:
             connection.close(CallFailure.CLOSED, "the client is closed")
             await connection.ended
 
-    # Inside
+    # Internals
 
     def _on_latency(self, sent_at: float, answered_at: float, count: int) -> None:
         self.add_latency.record(answered_at - sent_at, count)
@@ -201,7 +204,7 @@ class BookieLink:
             return self._connection
         if self._is_closed or self._is_backing_off():
             raise self._error(self._last)
-        found = await asyncio.shield(self._connect())  # others wait for the same attempt
+        found = await asyncio.shield(self._connect())  # other callers wait for the same attempt
         if isinstance(found, _Unreachable):
             raise self._error(found)
         return found
@@ -244,7 +247,9 @@ class BookieLink:
             self._outcome.set_result(found)
 
     async def _find_and_open(self) -> BookieConnection:
-        """Connect to where the bookie is registered; look once more if another one is there."""
+        """Connect to the bookie's registered address. If another bookie answers there, look the
+        address up again and retry.
+        """
         for attempt in range(HELLO_ATTEMPTS):
             address = await self._settings.addresses.address_of(self.bookie_id, fresh=attempt > 0)
             if address is None:
@@ -263,7 +268,7 @@ class BookieLink:
             has, wants = ("TLS", "none") if address.is_tls else ("no TLS", "some")
             raise BookieCallError(
                 self.bookie_id,
-                f"it listens with {has} and this client was given {wants}: see `ssl`",
+                f"it listens with {has} and this client uses {wants}: check the option `ssl`",
                 failure=CallFailure.REFUSED,
             )
         connection = BookieConnection(

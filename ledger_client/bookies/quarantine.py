@@ -1,10 +1,10 @@
-"""Remembers which bookies failed lately, so that new ensembles avoid them for a while.
+"""Record of bookies that failed recently, so that new ensembles avoid them for a while.
 
-Leaves counting what as a failure to the client, and choosing bookies to
+Leaves the definition of a failure to the client, and the choice of bookies to
 `ledger_client.bookies.placement`.
 
-Invariants: pure, time is passed in; each failure within the memory doubles the stay, up to the
-longest; every stay ends by itself; of no more than `BOOKIES_MAX` bookies anything is remembered.
+Invariants: pure, time is an argument; each failure within the memory doubles the quarantine, up to
+a maximum; every quarantine ends by itself; at most `BOOKIES_MAX` bookies are recorded.
 
 Source: issue "quarantine of misbehaving bookies"; protocol rule 5.1.
 """
@@ -17,7 +17,7 @@ from metadata.ids import BookieId
 BOOKIES_MAX: Final = 10_000
 SHORTEST_S: Final = 5.0
 MEMORY_FACTOR: Final = 2.0
-"""Failures are forgotten after so many times the longest stay without another."""
+"""A failure is dropped after this multiple of the longest quarantine without another failure."""
 _DOUBLINGS_MAX: Final = 16
 
 
@@ -30,7 +30,7 @@ class _Record:
 
 
 class Quarantine:
-    """Who is avoided, since when and why."""
+    """Avoided bookies, with start and reason."""
 
     def __init__(self, longest_s: float, *, shortest_s: float = SHORTEST_S) -> None:
         self._longest_s = longest_s
@@ -38,8 +38,10 @@ class Quarantine:
         self._records: dict[BookieId, _Record] = {}
 
     def record_failure(self, bookie_id: BookieId, reason: str, now: float) -> float:
-        """Take note of a failure; return the time until which the bookie is avoided."""
-        record = self._records.pop(bookie_id, None)  # to the end: the oldest failure stays first
+        """Record a failure; return the time until which the bookie is avoided."""
+        record = self._records.pop(
+            bookie_id, None
+        )  # moved to the end: the oldest failure stays first
         count = 1
         if record is not None and now - record.last_failure_at < MEMORY_FACTOR * self._longest_s:
             count = record.failure_count + 1
@@ -51,12 +53,12 @@ class Quarantine:
         return until
 
     def reason(self, bookie_id: BookieId, now: float) -> str | None:
-        """Return why a bookie is avoided now; None if it is not."""
+        """Return why a bookie is avoided now, or None."""
         record = self._records.get(bookie_id)
         if record is None or now >= record.until:
             return None
         return f"in quarantine for another {record.until - now:.0f} s: {record.reason}"
 
     def release(self, bookie_id: BookieId) -> None:
-        """Forget what a bookie did: another process now answers for it."""
+        """Drop a bookie's failures: another process answers for it now."""
         self._records.pop(bookie_id, None)
