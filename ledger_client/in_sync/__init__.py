@@ -1,1 +1,1 @@
-"""Members of an in-sync ledger that leave, return, or get copies."""
+"""Members of an in-sync ledger that leave, return or receive copies."""

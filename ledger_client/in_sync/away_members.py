@@ -1,9 +1,10 @@
-"""Remembers which members of an in-sync ledger are away, since when, and when to ask them again.
+"""Absent members of an in-sync ledger: since when, and when to contact them again.
 
-Leaves asking, and taking spares, to `in_sync_members`. Sees no clock: `now` is the loop's time.
+Leaves contacting them, and choosing spares, to `in_sync_members`. Sees no clock: `now` is the loop
+time.
 
-A member that comes back and leaves again is asked more and more seldom, and counts as away since it
-first left, so that one that answers pings and stores nothing gives way to a spare at last.
+A member that comes back and leaves again is contacted less and less often, and counts as away since
+it first left. So a member that answers pings but stores nothing is finally replaced by a spare.
 
 Source: protocol rule 11.3.
 """
@@ -17,7 +18,7 @@ from metadata.ids import BookieId
 ASK_PAUSE_MIN_S: Final = 1.0
 ASK_PAUSE_MAX_S: Final = 60.0
 STAYED_S: Final = 30.0
-"""A member that came back and stayed so long is as good as one that never left."""
+"""Time after which a member that came back is treated as one that never left."""
 
 
 @dataclass(slots=True)
@@ -29,13 +30,13 @@ class _Absence:
 
 
 class AwayMembers:
-    """The absences of one ledger's members."""
+    """Absences of one ledger's members."""
 
     def __init__(self) -> None:
         self._absences: dict[BookieId, _Absence] = {}
 
     def note(self, absent: Sequence[BookieId], members: Collection[BookieId], now: float) -> None:
-        """Take note of who is absent now; `members` may name some of them."""
+        """Record which bookies are absent now; `members` may contain some of them."""
         for bookie_id in absent:
             known = self._absences.setdefault(bookie_id, _Absence(now, now))
             if known.back_at is not None:
@@ -51,16 +52,16 @@ class AwayMembers:
 
     @property
     def bookie_ids(self) -> list[BookieId]:
-        """Those that are away now, the one that left first in front."""
+        """Bookies that are away now, the one that left first at the front."""
         return [b for b, known in self._absences.items() if known.back_at is None]
 
     def due(self, now: float) -> list[BookieId]:
-        """Return those to be asked now, each once a pause."""
+        """Return the bookies to contact now, each at most once per pause."""
         due = [b for b in self.bookie_ids if self._absences[b].ask_at <= now]
         for bookie_id in due:
             self._absences[bookie_id].ask_at = now + self._absences[bookie_id].pause_s
         return due
 
     def longest_s(self, now: float) -> float:
-        """Return for how long one has been away at most."""
+        """Return the longest current absence, in seconds."""
         return max((now - self._absences[b].since for b in self.bookie_ids), default=0.0)

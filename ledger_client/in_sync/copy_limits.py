@@ -1,8 +1,8 @@
-"""Says how much of a client and its bookies copying may take, and how far a copy has come.
+"""Limits and progress of copying.
 
-Leaves copying to `copying.py`, which tells the time.
+Leaves copying to `copying.py`, which provides the time.
 
-Invariant: over any time, at most one request more is let through than the rate allows.
+Invariant: over any period, at most one request more than the rate allows is admitted.
 
 Source: protocol rules 9.3, 11.2.
 """
@@ -14,13 +14,16 @@ from metadata.ids import BookieId, EntryId, LedgerId
 
 @dataclass(frozen=True, slots=True)
 class CopyLimits:
-    """What one copy may take; of memory `2 * request_bytes_max * (requests_at_once + 1)`."""
+    """Limits of one copy. It uses up to `2 * request_bytes_max * (requests_at_once + 1)` bytes of
+    memory.
+    """
 
     bytes_per_s: float | None = 32 * 1024 * 1024
-    """Bytes stored on targets; each is also read twice, from its source and back from its target.
-    None: as fast as they go."""
+    """Maximum rate of bytes stored on targets; each is also read twice, from its source and back
+    from its target. None for no limit.
+    """
     request_bytes_max: int = 1024 * 1024
-    """About what one request holds; one of the source's batches always comes whole."""
+    """Approximate size of one request; a batch of the source always comes complete."""
     requests_at_once: int = 4
 
     def __post_init__(self) -> None:
@@ -32,9 +35,9 @@ class CopyLimits:
 
 @dataclass(frozen=True, slots=True)
 class CopyProgress:
-    """How far one copy has come: what is counted was read back from the target.
+    """Progress of one copy; only entries read back from the target count.
 
-    It starts again from nothing in the rare case that all must be copied again.
+    It starts again from zero in the rare case that everything must be copied again.
     """
 
     ledger_id: LedgerId
@@ -43,18 +46,18 @@ class CopyProgress:
     copied_entries: int
     total_entries: int
     copied_bytes: int
-    """Of payload."""
+    """Payload bytes."""
 
 
 class CopyThrottle:
-    """Spaces requests so that they take no more than so many bytes a second."""
+    """Spaces requests so that they stay below a rate in bytes per second."""
 
     def __init__(self, bytes_per_s: float | None) -> None:
         self._bytes_per_s = bytes_per_s
         self._free_at = float("-inf")
 
     def take(self, size: int, now: float) -> float:
-        """Take so many bytes; return the seconds to wait before they are used."""
+        """Count `size` bytes; return the seconds to wait before they are used."""
         if self._bytes_per_s is None:
             return 0.0
         start = max(now, self._free_at)

@@ -1,12 +1,13 @@
-"""Copies closed fragments of a ledger to one more bookie, and names it once it holds all of them.
+"""Copy of a ledger's closed fragments to one more bookie, which becomes a member once it holds them
+completely.
 
-Leaves what is stored before and after to `protocol/copy.py`, and choosing targets to its callers: a
-writer whose member catches up (rule 11.2), and repair (rule 9.1).
+Leaves the metadata changes before and after to `protocol/copy.py`, and the choice of targets to its
+callers: a writer whose member catches up (rule 11.2), and repair (rule 9.1).
 
-Invariants: the target is stored as a member only after every entry was written to it and read back
-from it, with valid digests and the source's bytes, by this very call and under a mark that stood
-all the time; what an earlier attempt left behind shortens nothing. Every wait has an end; nothing
-is left running when `copy_fragment` returns, and no mark if the metadata service answers.
+Invariants: the target is stored as a member only after this call wrote every entry to it and read
+it back, with valid digests and the source's bytes, while the mark stood without a break; entries
+left by an earlier attempt do not shorten the copy. Every wait has a limit; nothing is left running
+when `copy_fragment` returns, and no mark if the metadata service answers.
 
 Source: protocol rules 9.1, 9.3, 11.2.
 """
@@ -52,7 +53,7 @@ from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore
 
 COPIES_MAX: Final = 3
-"""How often all is copied anew because the mark may have been off meanwhile."""
+"""Maximum number of complete copies made because the mark may have been removed during the copy."""
 
 Stored = tuple[LedgerMetadata, Version]
 Change = Callable[[LedgerMetadata, Version], LedgerMetadata | None]
@@ -89,17 +90,17 @@ class FragmentCopier:
         target: BookieId,
         replaces: BookieId | None = None,
     ) -> Stored:
-        """Copy the fragment that starts at an entry, store the target as its member, and return
-        what is then stored; a target that is one already is left as it is.
+        """Copy the fragment that starts at an entry, store the target as its member, and return the
+        stored metadata. Does nothing if the target is a member already.
 
-        Raises, with the mark taken off and the members as they were: EntryNotFoundError,
-        DigestMismatchError or QuorumTimeoutError when an entry cannot be read at any source, the
-        first two also when the target does not return what it stored; NotEnoughBookiesError when
-        the target fails or refuses (try another); EntryConflictError when it holds other bytes;
-        MetadataConflictError when the fragment cannot be copied so, or others changed it;
-        UnauthorizedError, LedgerNotFoundError, and MetadataUnavailableError (outcome "unknown":
-        the target may be a member; call again). Cancelled, it takes the mark off, within
-        `close_timeout_s`.
+        Raises the following errors, after removing the mark and with the members unchanged:
+        EntryNotFoundError, DigestMismatchError or QuorumTimeoutError when an entry cannot be read
+        at any source, the first two also when the target does not return what it stored;
+        NotEnoughBookiesError when the target fails or refuses (try another); EntryConflictError
+        when it stores other bytes; MetadataConflictError when the fragment cannot be copied in this
+        way, or was changed concurrently; UnauthorizedError, LedgerNotFoundError, and
+        MetadataUnavailableError (outcome "unknown": the target may be a member; call again). When
+        cancelled, it removes the mark within `close_timeout_s`.
         """
         assert ledger_id == self._ledger_id, "a copier has the keys of one ledger"
         async with self._metadata_call("reading the metadata"):
@@ -119,14 +120,14 @@ class FragmentCopier:
             self._pool.detach(ledger_id)
 
     async def remove_stray(self, mark: Mark) -> Stored:
-        """Take off a mark that an earlier copy left, unless its target is a member again; return
-        what is then stored. Raises LedgerNotFoundError and MetadataUnavailableError.
+        """Remove a mark that an earlier copy left, unless its target is a member again; return the
+        stored metadata. Raises LedgerNotFoundError and MetadataUnavailableError.
         """
 
         def remove(now: LedgerMetadata, _version: Version) -> LedgerMetadata | None:
             return mark.removed(now, self._token()) if mark.is_stray(now) else None
 
-        async with self._metadata_call("taking the mark of an incoming bookie off"):
+        async with self._metadata_call("removing the mark of an incoming bookie"):
             return await self._change(await self._stored_now(), remove)
 
     # -- the steps ---------------------------------------------------------------------------------
@@ -135,17 +136,19 @@ class FragmentCopier:
         stored = await self._mark(plan, stored)
         for _ in range(COPIES_MAX):
             if plan.standing(stored[0]) is Standing.NAMED:
-                return stored  # by another copier, who had the same to keep to
+                return stored  # another copier, under the same rules, made it a member
             progress = await self._copy(plan, stored)
             stored = await self._name(plan, stored)
             if plan.standing(stored[0]) is Standing.NAMED:
                 self._on_progress(progress)
                 return stored
-        text = f"others changed it, closed as it is, during each of {COPIES_MAX} copies: try later"
+        text = (
+            f"it was changed, although closed, during each of {COPIES_MAX} copies: try again later"
+        )
         raise MetadataConflictError(text, ledger_id=self._ledger_id)
 
     async def _mark(self, plan: CopyPlan, stored: Stored) -> Stored:
-        """Store the target as incoming, unless it is."""
+        """Store the target as incoming, unless it is already."""
 
         def mark(now: LedgerMetadata, _version: Version) -> LedgerMetadata | None:
             if self._standing(plan, now) is not Standing.UNMARKED:
@@ -156,7 +159,7 @@ class FragmentCopier:
             return await self._change(stored, mark)
 
     async def _copy(self, plan: CopyPlan, stored: Stored) -> CopyProgress:
-        """Copy all of the fragment; return the last progress."""
+        """Copy the complete fragment; return the last progress."""
         ledger = FollowedLedger(*stored, self._ledgers, self._rng)
         limits, config = self._limits, self._config
         config = replace(config, read_bytes_max=limits.request_bytes_max)
@@ -184,18 +187,18 @@ class FragmentCopier:
             for task in under_way:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
-        assert counts.copied_entries == counts.total_entries, "all that it is to hold"
+        assert counts.copied_entries == counts.total_entries, "the copy is complete"
         return counts
 
     async def _name(self, plan: CopyPlan, stored: Stored) -> Stored:
-        """Make the target a member, unless all must be copied again."""
+        """Make the target a member, unless everything must be copied again."""
         unbroken = stored[1]
 
         def name(now: LedgerMetadata, version: Version) -> LedgerMetadata | None:
             nonlocal unbroken
             standing = self._standing(plan, now)
             if standing is Standing.UNMARKED:
-                text = f"another copier took the mark of {plan.target} off: copy it again"
+                text = f"another copier removed the mark of {plan.target}: copy it again"
                 raise MetadataConflictError(text, ledger_id=self._ledger_id)
             if standing is Standing.NAMED or not is_mark_unbroken(unbroken, now, version):
                 return None
@@ -206,8 +209,8 @@ class FragmentCopier:
             return await self._change(stored, name)
 
     async def _unmark(self, plan: CopyPlan) -> None:
-        """Take the mark off. Where that fails, the next attempt takes it over, or `remove_stray`
-        takes it off.
+        """Remove the mark. If that fails, the next attempt continues under it, or `remove_stray`
+        removes it.
         """
         try:
             async with asyncio.timeout(self._config.close_timeout_s):
@@ -229,21 +232,23 @@ class FragmentCopier:
     # -- metadata ----------------------------------------------------------------------------------
 
     def _standing(self, plan: CopyPlan, now: LedgerMetadata) -> Standing:
-        """Tell how the fragment stands; raise if there is no going on."""
+        """Return the fragment's standing; raise if the copy cannot continue."""
         match standing := plan.standing(now):
             case Standing.GONE:
                 raise LedgerNotFoundError("it was deleted", ledger_id=self._ledger_id)
             case Standing.CHANGED:
                 raise MetadataConflictError(
-                    f"the fragment at entry {plan.first_entry_id} was changed by others while it "
-                    f"was copied to {plan.target}: see whether it still needs to be",
+                    f"the fragment at entry {plan.first_entry_id} was changed by another process "
+                    f"while it was copied to {plan.target}: check whether it still needs a copy",
                     ledger_id=self._ledger_id,
                 )
             case _:
                 return standing
 
     async def _change(self, stored: Stored, change: Change) -> Stored:
-        """Store what `change` makes of what is stored now, and return that; None leaves it."""
+        """Store the result of `change` for the current metadata, and return it; None means no
+        change.
+        """
         while (changed := change(*stored)) is not None:
             try:
                 return changed, await self._ledgers.compare_and_set(changed, stored[1])
@@ -252,7 +257,7 @@ class FragmentCopier:
         return stored
 
     async def _stored_now(self) -> Stored:
-        """Read the metadata, for as long as it takes."""
+        """Read the metadata; repeat until it is answered."""
         pauses = Pauses(self._rng)
         while True:
             try:
@@ -269,7 +274,7 @@ class FragmentCopier:
         except MetadataError as error:
             raise translate(error, self._ledger_id) from error
         except TimeoutError as error:
-            text = f"{what} did not end within {limit_s:g} s: call again, it goes on from there"
+            text = f"{what} did not end within {limit_s:g} s: call again to continue from there"
             raise MetadataUnavailableError(
                 text, ledger_id=self._ledger_id, outcome="unknown"
             ) from error
@@ -279,7 +284,7 @@ class FragmentCopier:
 
 
 class _Source:
-    """Reads the fragment in order, from whichever member can return it."""
+    """Reads the fragment in order, from any member that can return it."""
 
     def __init__(
         self, ranges: RangeReader, plan: CopyPlan, keys: LedgerKeys, config: ClientConfig
@@ -292,7 +297,7 @@ class _Source:
         self._length = 0  # the ledger's bytes before the next entry
 
     async def read(self, first: EntryId, last: EntryId) -> Piece:
-        """Return entries from the first on, at most up to the last."""
+        """Return entries from `first` on, at most up to `last`."""
         try:
             answer = await self._ranges.read_verified(first, last, self._config.read_timeout_s)
             length = await self._length_before(first, answer.batches[0])
@@ -305,7 +310,9 @@ class _Source:
         return piece
 
     async def _length_before(self, first: EntryId, batch: BatchView) -> int:
-        """Return the ledger's bytes before an entry, as a recovery may come to ask the target."""
+        """Return the ledger's bytes before an entry: a recovery may later request it from the
+        target.
+        """
         told = length_told(batch, first)
         if told is not None:
             return told
@@ -315,7 +322,7 @@ class _Source:
 
 
 class _Target:
-    """Stores pieces on the target, and believes only what it then returns."""
+    """Stores pieces on the target; only entries that it then returns count."""
 
     def __init__(
         self, bookie_id: BookieId, keys: LedgerKeys, pool: BookiePool, config: ClientConfig
@@ -342,7 +349,7 @@ class _Target:
         return piece
 
     async def _check(self, piece: Piece, first: EntryId) -> EntryId:
-        """Read back from an entry on and compare; return the entry behind what is right."""
+        """Read back from an entry on and compare; return the entry after the correct ones."""
         config, keys = self._config, self._keys
         last = EntryId(piece.next_entry_id - 1)
         request = ReadEntries(keys.ledger_id, first, last, config.read_bytes_max, fence=False)
@@ -363,7 +370,7 @@ class _Target:
 
 
 class _Answers:
-    """Collects the outcomes of a piece's adds. An `AddSink` of the pool."""
+    """Outcomes of a piece's adds. An `AddSink` of the pool."""
 
     def __init__(self, first_entry_ids: list[EntryId]) -> None:
         loop = asyncio.get_running_loop()
@@ -372,21 +379,21 @@ class _Answers:
         }
 
     async def wait(self) -> list[tuple[EntryId, Status | None, str]]:
-        """Return (first entry id, status, reason) of each; the pool sees to it that all come."""
+        """Return (first entry id, status, reason) of each; the pool guarantees that all come."""
         return await asyncio.gather(*self._outcomes.values())
 
     def on_add_answered(
         self, _bookie_id: BookieId, first_entry_id: EntryId, status: Status
     ) -> None:
-        """Take the target's answer."""
+        """Receive the target's answer."""
         self._settle(first_entry_id, status, "it refused")
 
     def on_add_failed(
         self, _bookie_id: BookieId, first_entry_id: EntryId, failure: CallFailure, reason: str
     ) -> None:
-        """Take note that no answer will come."""
+        """Receive the report that no answer will come."""
         self._settle(first_entry_id, None, f"{failure.value}: {reason}")
 
     def _settle(self, first: EntryId, status: Status | None, reason: str) -> None:
-        if not self._outcomes[first].done():  # else nobody waits any more
+        if not self._outcomes[first].done():  # otherwise nothing waits any more
             self._outcomes[first].set_result((first, status, reason))

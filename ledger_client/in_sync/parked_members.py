@@ -1,6 +1,6 @@
-"""Tries the members that a writer had to set aside, until they answer again.
+"""Probes of members that a writer set aside, until they answer again.
 
-Leaves taking them back to the append protocol. Failures are ignored: the next period tries again.
+Leaves putting them back to the append protocol. Failures are ignored: the next period tries again.
 
 Source: protocol rules 4.6 and 5.5.
 """
@@ -15,11 +15,11 @@ from metadata.ids import BookieId
 
 PROBE_PERIOD_S: Final = 1.0
 RETURN_BYTES: Final = 1024 * 1024
-"""A member set aside for its backlog is tried once it owes less than this."""
+"""Maximum unanswered bytes with which a member set aside for its backlog is probed."""
 
 
 class ParkedMembers:
-    """Asks set-aside members of one ensemble whether they accept adds again."""
+    """Checks whether set-aside members of one ensemble accept adds again."""
 
     def __init__(
         self, pool: BookiePool, timeout_s: float, on_returned: Callable[[BookieId], None]
@@ -31,7 +31,7 @@ class ParkedMembers:
         self._tasks = BackgroundTasks()
 
     def probe(self, parked: Sequence[BookieId], now: float) -> None:
-        """Ask those that are set aside, at most once a period."""
+        """Probe the members that are set aside, at most once per period."""
         if not parked or now - self._probed_at < PROBE_PERIOD_S:
             return
         self._probed_at = now
@@ -40,7 +40,7 @@ class ParkedMembers:
                 self._tasks.start(self._ask(bookie_id))
 
     async def aclose(self) -> None:
-        """Give up what is under way."""
+        """Cancel running probes."""
         await self._tasks.aclose()
 
     async def _ask(self, bookie_id: BookieId) -> None:

@@ -1,1 +1,1 @@
-"""The protocol's decisions: synchronous, pure, driven by events, performed by the shells above."""
+"""Protocol decisions: synchronous, pure, driven by events. The shells above perform them."""

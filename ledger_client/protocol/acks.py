@@ -1,8 +1,9 @@
-"""Knows, for every batch of an open ledger that is not settled, which of its write set stored it.
+"""Acknowledgements of an open ledger's unsettled batches: which bookies of the write set stored
+each.
 
 Leaves all consequences to `append.AppendProtocol`. Work is per batch, never per entry.
 
-Invariants: batches are contiguous and in order; the confirmed ones come first; a batch is
+Invariants: batches are contiguous and in order; confirmed batches come first; a batch is
 *confirmed* when it and all before it are stored on an ack quorum of their write sets (derived from
 the answers each time: rule 4.5); *settled* when no answer that could still come matters.
 
@@ -19,10 +20,10 @@ from metadata.ids import NO_ENTRY, EntryId
 from metadata.ledgers.ledger_metadata import QuorumSpec
 
 BATCH_COST_BYTES: Final = 512
-"""What one unanswered batch costs beside its payload, in the bound of rule 4.6."""
+"""Cost of one unanswered batch in addition to its payload, for the limit of rule 4.6."""
 
 POSITION_MASKS_MAX: Final = 1024
-"""Masks of positions that are remembered taken apart; a client's ledgers use a few."""
+"""Maximum number of cached position masks; a client's ledgers use a few."""
 
 
 class PendingBatch:
@@ -60,7 +61,7 @@ class PendingBatch:
 
 
 class PendingBatches:
-    """The unsettled batches of one ledger, and the LAC that follows from their answers."""
+    """Unsettled batches of one ledger, and the LAC that follows from their answers."""
 
     def __init__(self, quorum: QuorumSpec) -> None:
         self.lac = NO_ENTRY
@@ -74,16 +75,16 @@ class PendingBatches:
         self._unanswered_bytes = [0] * quorum.ensemble_size
         self._stripe = -1
         self._stripe_mask = 0
-        """The write set of `_stripe`, which most batches share with the one before."""
+        """Write set of `_stripe`; most batches have the same stripe as the one before."""
 
     @property
     def unconfirmed(self) -> Iterable[PendingBatch]:
-        """The batches beyond the LAC, in order."""
+        """Batches beyond the LAC, in order."""
         return self._unconfirmed
 
     def add(self, first_entry_id: EntryId, count: int, payload_bytes: int) -> PendingBatch:
-        """Take in the next batch."""
-        assert first_entry_id == self.lap + 1, "ids are given in order, without gaps"
+        """Add the next batch."""
+        assert first_entry_id == self.lap + 1, "ids are assigned in order, without gaps"
         self._pushed_length += payload_bytes
         mask = self._write_set(first_entry_id)
         batch = PendingBatch(first_entry_id, count, payload_bytes, self._pushed_length, mask)
@@ -93,21 +94,22 @@ class PendingBatches:
         return batch
 
     def note_sent(self, batch: PendingBatch, positions: int) -> None:
-        """Remember that a batch is on its way to the bookies at some positions, a mask."""
+        """Record that a batch was sent to the bookies at the positions in a mask."""
         batch.sent |= positions
         cost = batch.payload_bytes + BATCH_COST_BYTES
         for position in _positions_in(positions):
             self._unanswered_bytes[position] += cost
 
     def backlogged(self, positions: int, bytes_max: int) -> Sequence[int]:
-        """Return those of some positions, a mask, that have not answered more bytes than that."""
+        """Return the positions in a mask whose unanswered bytes exceed `bytes_max`."""
         if max(self._unanswered_bytes) <= bytes_max:
             return ()
         return [p for p in _positions_in(positions) if self._unanswered_bytes[p] > bytes_max]
 
     def take_missing(self, out: int) -> list[tuple[EntryId, int]]:
-        """Return, with its first entry id, the positions that each unconfirmed batch is not on its
-        way to, and note that it now is. Both they and `out`, what nothing is sent to, are masks.
+        """Return, with its first entry id, the positions to which each unconfirmed batch was not
+        sent yet, and record it as sent there. Positions are masks; nothing is sent to those in
+        `out`.
         """
         taken: list[tuple[EntryId, int]] = []
         for batch in self._unconfirmed:
@@ -118,7 +120,7 @@ class PendingBatches:
         return taken
 
     def record(self, first_entry_id: EntryId, position: int) -> bool:
-        """Count an answer; late and repeated ones change nothing. Tell whether it was news."""
+        """Count an answer; return whether it was new. Late and repeated answers change nothing."""
         batch = self._by_first.get(first_entry_id)
         bit = 1 << position
         if batch is None or not batch.write_set & ~batch.stored & ~batch.lost & bit:
@@ -129,25 +131,27 @@ class PendingBatches:
         return True
 
     def unanswered_bytes(self, position: int) -> int:
-        """Return the bytes sent to a position that it has not answered (rule 4.6)."""
+        """Return the bytes sent to a position and not answered (rule 4.6)."""
         return self._unanswered_bytes[position]
 
     def is_late(self, position: int) -> bool:
-        """Tell whether the oldest batch beyond the LAC is on its way to a position."""
+        """Return whether a position has not answered the oldest batch beyond the LAC."""
         if not self._unconfirmed:
             return False
         oldest = self._unconfirmed[0]
         return bool(oldest.sent & ~oldest.stored & (1 << position))
 
     def lag_entries(self, position: int) -> int:
-        """Count the unconfirmed entries that a position has not stored, if it is late."""
+        """Return the number of unconfirmed entries that a late position has not stored; 0 if it is
+        not late.
+        """
         if not self.is_late(position):
             return 0
         bit = 1 << position
         return sum(batch.count for batch in self._unconfirmed if not batch.stored & bit)
 
     def confirm(self) -> bool:
-        """Move the LAC over every batch that now is acknowledged; tell whether it moved."""
+        """Move the LAC over every batch that is now acknowledged; return whether it moved."""
         needed = self._quorum.ack_quorum
         moved = False
         while self._unconfirmed and self._unconfirmed[0].stored.bit_count() >= needed:
@@ -157,11 +161,11 @@ class PendingBatches:
         return moved
 
     def settle(self, given_up: int) -> tuple[EntryId | None, list[tuple[EntryId, EntryId]]]:
-        """Drop the leading confirmed batches for which no awaited answer is left.
+        """Drop the leading confirmed batches for which no answer is awaited any more.
 
-        `given_up` masks the positions from which none is awaited any more; nor is one where a batch
-        was not sent, for a confirmed one is not sent again. Returns the last settled
-        entry id, if any, and the stretches (first, last) that are short of their write quorum.
+        No answer is awaited from the positions in the mask `given_up`, nor from a position to which
+        a confirmed batch was not sent, because it is not sent again. Returns the last settled entry
+        id, if any, and the stretches (first, last) that are short of their write quorum.
         """
         if not self._confirmed:
             return None, []
@@ -181,8 +185,8 @@ class PendingBatches:
         return settled, merge_adjacent(short)
 
     def reassign(self, sources: Sequence[int | None], quorum: QuorumSpec) -> None:
-        """Put another ensemble in charge (5.2). `sources[p]` is the position that the bookie now at
-        `p` held before, None for one that is new; answers of those that left do not count.
+        """Switch to another ensemble (5.2). `sources[p]` is the position that the bookie now at `p`
+        had before, or None for a new bookie; answers of bookies that left do not count.
         """
         for position, source in enumerate(sources):
             if source is None and position < len(self._unanswered_bytes):
@@ -196,10 +200,10 @@ class PendingBatches:
             batch.write_set = self._write_set(batch.first_entry_id)
 
     def resume_position(self, position: int) -> None:
-        """Forget what was sent to a position in vain: its bookie lost it.
+        """Treat batches sent to a position as not sent: its bookie lost them.
 
-        Confirmed batches stay without that copy: they belong to the fragment before, or are not
-        kept to be sent again.
+        Confirmed batches stay without that copy: they belong to the fragment before, or their bytes
+        are no longer kept.
         """
         bit = 1 << position
         self._unanswered_bytes[position] = 0
@@ -209,7 +213,7 @@ class PendingBatches:
                 batch.sent &= ~bit
 
     def _lose_confirmed(self, position: int) -> None:
-        """Await no more copies of confirmed batches from a position."""
+        """Stop waiting for copies of confirmed batches from a position."""
         bit = 1 << position
         for batch in self._confirmed:
             batch.lost |= batch.write_set & ~batch.stored & bit
@@ -234,7 +238,7 @@ def _positions_in(mask: int) -> tuple[int, ...]:
 
 
 def _moved(mask: int, sources: Sequence[int | None]) -> int:
-    """Return a mask of positions in terms of another ensemble's."""
+    """Return a position mask translated to another ensemble."""
     return sum(1 << p for p, s in enumerate(sources) if s is not None and mask & (1 << s))
 
 

@@ -1,10 +1,11 @@
-"""Decides what the writer of one open ledger does next.
+"""Append protocol: decisions of the writer of one open ledger.
 
-Leaves performing it to `ledger_client.writing.writer`, counting answers to `acks`, and the steps of
-an ensemble change to `ensemble`.
+Leaves performing the actions to `ledger_client.writing.append_shell`, counting answers to `acks`,
+and the state of failed members to `ensemble`.
 
 Invariants: nothing is confirmed while a change of the ensemble is under way (5.2); at most one
-compare-and-set is under way, and none is abandoned (1.3); the LAC never moves once closing began.
+compare-and-set is under way, and none is abandoned (1.3); the LAC never moves once closing has
+begun.
 
 Source: protocol sections 4-6 and rules 1.3-1.5.
 """
@@ -46,11 +47,11 @@ class _Phase(StrEnum):
     ENDED = "ended"
 
 
-_OPEN, _CLOSING, _ENDED = _Phase  # a look-up in the enumeration costs more than the comparison
+_OPEN, _CLOSING, _ENDED = _Phase  # a lookup in the enumeration costs more than the comparison
 
 
 class AppendProtocol:
-    """The decisions of one ledger's only writer (protocol sections 4-6). Performs nothing."""
+    """Decisions of one ledger's only writer (protocol sections 4-6). Performs nothing."""
 
     def __init__(self, metadata: LedgerMetadata, version: Version, options: AppendOptions) -> None:
         assert metadata.state is LedgerState.OPEN, "only an open ledger has a writer"
@@ -61,8 +62,12 @@ class AppendProtocol:
         self._health = EnsembleHealth(metadata.quorum)
         self._membership = membership_of(metadata.quorum, options)
         self._phase = _OPEN
-        self._close_token: UpdateToken | None = None  # set: close at the LAC once nothing is stored
-        self._base: LedgerMetadata | None = None  # set: a compare-and-set on top of it is under way
+        self._close_token: UpdateToken | None = (
+            None  # if set, close at the LAC once no compare-and-set is under way
+        )
+        self._base: LedgerMetadata | None = (
+            None  # if set, a compare-and-set on top of it is under way
+        )
         self._choosing = False
         self._refused_batches = RefusedBatches()
 
@@ -78,35 +83,41 @@ class AppendProtocol:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the writer is at its end: closed, fenced, or refused for good."""
+        """Whether the writer has ended: closed, fenced, or permanently refused."""
         return self._phase is _ENDED
 
     @property
     def parked(self) -> Sequence[BookieId]:
-        """The failed members that nobody replaces: there is no spare, or it is delayed (5.4)."""
+        """Failed members without a replacement: there is no spare, or the change is
+        delayed (5.4).
+        """
         return self._health.out if self._is_steady else self._health.parked
 
     @property
     def in_sync(self) -> tuple[BookieId, ...]:
-        """The members that hold every entry, are alive and do not lag (rule 11.4)."""
+        """Members that hold every entry, are alive and do not lag (rule 11.4)."""
         if self._health.is_whole:
             return self._in_sync_members
         return tuple(b for b in self._in_sync_members if not self._health.is_out(b))
 
     @property
     def lacks_in_sync(self) -> bool:
-        """Whether new appends are to be refused: fewer in-sync members than the least wanted."""
+        """Whether new appends must be refused because fewer than `min_in_sync` members
+        are in sync.
+        """
         return self._least_in_sync > 0 and len(self.in_sync) < self._least_in_sync
 
     def lag_entries(self, bookie_id: BookieId) -> int:
-        """Count the entries that a member lacks; 0 for one that has the oldest, or is out."""
+        """Return the number of entries that a member lacks; 0 if it stored the oldest unconfirmed
+        one, or is out.
+        """
         position = self._position(bookie_id)
         if position is None or self._health.is_out(bookie_id):
             return 0
         return self._pending.lag_entries(position)
 
     def may_suspect(self, bookie_id: BookieId, *, has_spare: bool) -> bool:
-        """Tell whether a silent member could be done without (rule 5.7)."""
+        """Return whether the ledger can do without a silent member (rule 5.7)."""
         may_change = self._is_steady and self._position(bookie_id) is not None
         membership = self._membership
         return may_change and membership.may_suspect(bookie_id, self.in_sync, has_spare=has_spare)
@@ -125,7 +136,7 @@ class AppendProtocol:
         if self._phase is _ENDED:
             return []
         match event:
-            case e.BatchStored():  # captures would cost six times as much
+            case e.BatchStored():  # capture patterns would cost six times as much
                 return self._stored(event.first_entry_id, event.bookie_id)
             case e.BatchAppended():
                 return self._appended(event.first_entry_id, event.count, event.payload_bytes)
@@ -161,14 +172,14 @@ class AppendProtocol:
     def _stored(self, first: EntryId, bookie_id: BookieId) -> list[AppendAction]:
         position = self._position(bookie_id)
         if position is None or not self._pending.record(first, position):
-            return []  # rule 4.4: it no longer holds the position, or has answered before
+            return []  # rule 4.4: it no longer has the position, or has answered before
         if self._health.is_lagging(bookie_id) and not self._pending.is_late(position):
             self._health.forgive(bookie_id)
             return self._again()
         return self._advance()
 
     def _refused(self, first: EntryId, bookie_id: BookieId, status: Status) -> list[AppendAction]:
-        """Judge a refusal: some end the writer (4.7), the others fail the bookie."""
+        """Handle a refusal: some end the writer (4.7), the others fail the bookie."""
         if self._position(bookie_id) is None:
             return []
         error = final_refusal(self._metadata, bookie_id, first, status)
@@ -251,12 +262,12 @@ class AppendProtocol:
                 return self._put_in_charge(changed, token)
             case e.MembersProposed(token):
                 decision = self._decide() if self._health.has_failed else None
-                if isinstance(decision, Shrink):  # others may have failed since: rule 11.4
+                if isinstance(decision, Shrink):  # other members may have failed since: rule 11.4
                     return self._put_in_charge(decision.ensemble, token)
                 return self._again()
 
     def _take_in(self, bookie_id: BookieId, token: UpdateToken) -> list[AppendAction]:
-        """Take a bookie in as a member that catches up (rule 11.3), unless a change is due."""
+        """Add a bookie as a member that catches up (rule 11.3), unless a change is due."""
         members = members_with(bookie_id, self._metadata, self._health.parked, self.in_sync)
         if not self._is_steady or members is None:
             return []
@@ -306,7 +317,7 @@ class AppendProtocol:
         return self._adopt(base, stored)
 
     def _seen(self, metadata: LedgerMetadata, version: Version) -> list[AppendAction]:
-        """Go on with older fragments as they are stored now."""
+        """Continue with older fragments as they are stored now."""
         if self._base is not None:
             self._seen_meanwhile = metadata, version
         if self._base is not None or self._phase is not _OPEN or version <= self._version:
@@ -324,13 +335,13 @@ class AppendProtocol:
         self._in_sync_members = metadata.in_sync_members if self._least_in_sync else ()
 
     def _again(self) -> list[AppendAction]:
-        """Decide anew about members that could not be done without so far."""
+        """Decide again about members that could not be spared before."""
         if self._metadata.quorum.is_in_sync:
             self._health.unpark_all()
         return self._begin_change() or [*self._send_missing(), *self._advance()]
 
     def _adopt(self, base: LedgerMetadata, stored: LedgerMetadata) -> list[AppendAction]:
-        """Put the stored ensemble in charge, by rule 5.2: clear, resend, and only then confirm."""
+        """Switch to the stored ensemble by rule 5.2: clear, resend, and only then confirm."""
         before, after = base.last_fragment.ensemble, stored.last_fragment.ensemble
         sources = [before.index(b) if b in before else None for b in after]
         self._pending.reassign(sources, stored.quorum_of(stored.last_fragment))
@@ -345,7 +356,9 @@ class AppendProtocol:
         return actions + self._begin_change()
 
     def _send_missing(self) -> list[AppendAction]:
-        """Send every unconfirmed batch to those of its write set that it is not on its way to."""
+        """Send every unconfirmed batch to the bookies of its write set to which it was not sent
+        yet.
+        """
         if self._phase is not _OPEN:
             return []
         missing = self._pending.take_missing(self._out_mask)
@@ -369,7 +382,7 @@ class AppendProtocol:
         return self._store_close()
 
     def _fail(self, error: LedgerError) -> list[AppendAction]:
-        """Confirm nothing more; the shell asks for the close, at the LAC, with a fresh token."""
+        """Stop confirming; the shell requests the close, at the LAC, with a new token."""
         self._phase = _CLOSING
         return [e.FailWriter(error)]
 
@@ -386,7 +399,7 @@ class AppendProtocol:
         return [*actions, e.FailWriter(error)]
 
     def _give_up_unsettled(self) -> list[AppendAction]:
-        """Hand to repair what is short of its write quorum (6.3)."""
+        """Leave to repair what is short of its write quorum (6.3)."""
         _, short = self._pending.settle(given_up=-1)
         return [e.RecordStretch(first, last) for first, last in short]
 

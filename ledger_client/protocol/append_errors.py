@@ -1,6 +1,6 @@
-"""Builds the errors that end a writer, each with what was needed, what was seen and what to do.
+"""Errors that end a writer, each with what was needed, what was seen and what to do.
 
-Leaves deciding that it ends to `append.AppendProtocol`.
+Leaves the decision to end to `append.AppendProtocol`.
 
 Source: protocol rules 4.7, 5.5, 6.2 and 11.4.
 """
@@ -23,20 +23,24 @@ from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import FRAGMENTS_MAX, LedgerMetadata
 
 REFUSING_BOOKIES_MAX: Final = 2
-"""So many bookies that refuse the same batch end the writer: it would be refused everywhere."""
+"""Number of bookies whose refusal of the same batch ends the writer: every bookie would
+refuse it.
+"""
 
 
 def fenced(metadata: LedgerMetadata) -> LedgerFencedError:
-    """Return the error of a writer that was taken over; what is pending may be in the ledger."""
-    text = "another client fenced it and recovers or recovered it: open it to see how it ended"
+    """Return the error of a writer whose ledger was taken over; pending entries may be in the
+    ledger.
+    """
+    text = "another client fenced it to recover it: open the ledger to see where it ended"
     return LedgerFencedError(text, ledger_id=metadata.ledger_id)
 
 
 def final_refusal(
     metadata: LedgerMetadata, bookie_id: BookieId, first: EntryId, status: Status
 ) -> LedgerError | None:
-    """Return what a bookie's refusal means where it ends the writer; None where it says something
-    of the bookie alone.
+    """Return the error for a refusal that ends the writer; None if the refusal concerns only the
+    bookie.
     """
     ledger_id = metadata.ledger_id
     match status:
@@ -49,31 +53,33 @@ def final_refusal(
             text = f"bookie {bookie_id} refused the password of this writer"
             return UnauthorizedError(text, ledger_id=ledger_id, outcome="unknown")
         case Status.CONFLICT:
-            text = f"bookie {bookie_id} holds other bytes at entry {first}: recover the ledger"
+            text = f"bookie {bookie_id} stores other bytes at entry {first}: recover the ledger"
             return EntryConflictError(text, ledger_id=ledger_id, entry_id=first)
         case _:
             return None
 
 
 def refused_by_many(metadata: LedgerMetadata, first: EntryId) -> LedgerError:
-    """Return the error of a batch that several bookies cannot take."""
+    """Return the error for a batch that several bookies refuse."""
     text = (
-        f"{REFUSING_BOOKIES_MAX} bookies cannot take the batch at entry {first}: "
-        "compare `entry_bytes_max` of this client with theirs"
+        f"{REFUSING_BOOKIES_MAX} bookies cannot store the batch at entry {first}: compare "
+        "`entry_bytes_max` of this client with theirs"
     )
     return LedgerError(text, ledger_id=metadata.ledger_id, outcome="unknown")
 
 
 def too_many_fragments(metadata: LedgerMetadata) -> TooManyFragmentsError:
-    """Return the error of a ledger whose bookies changed too often."""
-    text = f"it has {FRAGMENTS_MAX} fragments, the most allowed: go on in a new ledger"
+    """Return the error of a ledger whose ensemble changed too often."""
+    text = f"it has {FRAGMENTS_MAX} fragments, the maximum: continue in a new ledger"
     return TooManyFragmentsError(text, ledger_id=metadata.ledger_id, outcome="unknown")
 
 
 def no_replacement(
     metadata: LedgerMetadata, gone: list[BookieId], event: NoReplacement
 ) -> NotEnoughBookiesError:
-    """Return the error of a writer whose bookies are gone and that finds no others (rule 5.5)."""
+    """Return the error of a writer whose bookies are gone and for which placement finds no others
+    (rule 5.5).
+    """
     excluded = ", ".join(f"{each}: {why}" for each, why in event.excluded.items())
     text = (
         f"no replacement for {', '.join(gone)}: {event.needed} more needed, {event.seen} bookies "
@@ -98,15 +104,15 @@ def not_enough_in_sync(
     needed = metadata.quorum.min_in_sync
     members = ", ".join(metadata.last_fragment.ensemble)
     text = (
-        f"{needed} members must be in sync and {len(in_sync)} are, of {members}: nothing was "
-        "written; append again once they are back, or have been replaced and have caught up"
+        f"{needed} members must be in sync and {len(in_sync)} of {members} are: nothing was "
+        "written; append again once members are back, or their replacements have caught up"
     )
     return NotEnoughInSyncReplicasError(text, ledger_id=metadata.ledger_id)
 
 
 class RefusedBatches:
-    """Counts who refused the same batch: one bookie may have got damaged bytes; what several
-    refuse, no other will take.
+    """Counter of the bookies that refused the same batch. One bookie may have received damaged
+    bytes; if several refuse, every other one will too.
     """
 
     def __init__(self) -> None:
@@ -114,7 +120,7 @@ class RefusedBatches:
         self._refusing: list[BookieId] = []
 
     def count(self, first: EntryId, bookie_id: BookieId) -> bool:
-        """Note a refusal; tell whether it is one too many."""
+        """Count a refusal; return whether the limit is reached."""
         if self._first != first:
             self._first, self._refusing = first, []
         if bookie_id not in self._refusing:

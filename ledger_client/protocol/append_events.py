@@ -1,10 +1,10 @@
-"""Lists what can happen to the writer of an open ledger, and what it may decide to do.
+"""Events of the writer of an open ledger, and the actions that it may decide.
 
-Leaves the decisions to `append.AppendProtocol` and their performance to
-`ledger_client.writing.writer`.
+Leaves the decisions to `append.AppendProtocol` and performing the actions to
+`ledger_client.writing.append_shell`.
 
-Invariant: none is changed once it is made. Those that come with every batch and every answer are
-not frozen for all that: freezing makes making one take three times as long.
+Invariant: none is changed after its creation. The classes used for every batch and every answer are
+nevertheless not frozen: a frozen object takes three times as long to create.
 
 Source: protocol sections 4-6.
 """
@@ -20,21 +20,23 @@ from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
 
 
 class FailureKind(StrEnum):
-    """Why a member of the ensemble is to be replaced."""
+    """Reason why a member of the ensemble must be replaced."""
 
     GONE = "gone"
-    """It cannot or will not store: refused, lost, timed out, unregistered, read-only."""
+    """It cannot or will not store entries: refused, lost, timed out, unregistered, read-only."""
     SUSPECTED = "suspected"
-    """It is silent while others answer (rule 5.7): forgiven when there is no spare."""
+    """It is silent while others answer (rule 5.7). Cleared when there is no spare."""
     BACKLOG = "backlog"
-    """Too many bytes are unanswered (rule 4.6): its copies are dropped when there is no spare."""
+    """It has too many unanswered bytes (rule 4.6). Its copies are dropped when there is
+    no spare.
+    """
     LAGGING = "lagging"
-    """It answers, and too late (rule 11.3): forgiven once it has stored what it owed."""
+    """It answers too late (rule 11.3). Cleared once it has stored what it owed."""
 
 
 @dataclass(slots=True)
 class BatchAppended:
-    """The caller appended entries; the shell holds their bytes under the first id."""
+    """The caller appended entries; the shell keeps their bytes under the first id."""
 
     first_entry_id: EntryId
     count: int
@@ -60,7 +62,7 @@ class StoreRefused:
 
 @dataclass(frozen=True, slots=True)
 class BookieFailed:
-    """A bookie cannot be relied on any more, whatever it was asked."""
+    """A bookie has failed, whatever the request was."""
 
     bookie_id: BookieId
     kind: FailureKind
@@ -69,26 +71,26 @@ class BookieFailed:
 
 @dataclass(frozen=True, slots=True)
 class BookieReturned:
-    """A member that had failed and could not be replaced answers again."""
+    """A failed member that could not be replaced answers again."""
 
     bookie_id: BookieId
 
 
 @dataclass(frozen=True, slots=True)
 class SpareJoined:
-    """A bookie that may serve as a replacement appeared."""
+    """A bookie that may serve as a replacement has joined."""
 
 
 @dataclass(frozen=True, slots=True)
 class MembersProposed:
-    """The answer to ProposeMembers: a token to store the change under."""
+    """Answer to ProposeMembers: a token for storing the change."""
 
     token: UpdateToken
 
 
 @dataclass(frozen=True, slots=True)
 class MemberReady:
-    """In-sync mode: a bookie that is no member can become one, as catching up (rule 11.3)."""
+    """In-sync mode: a bookie that is not a member can become one that catches up (rule 11.3)."""
 
     bookie_id: BookieId
     token: UpdateToken
@@ -96,7 +98,9 @@ class MemberReady:
 
 @dataclass(frozen=True, slots=True)
 class MetadataSeen:
-    """The ledger is stored with other older fragments, such as after a copy (rules 9.1, 11.2)."""
+    """The older fragments of the stored ledger have changed, for example after a copy (rules 9.1,
+    11.2).
+    """
 
     metadata: LedgerMetadata
     version: Version
@@ -104,7 +108,7 @@ class MetadataSeen:
 
 @dataclass(frozen=True, slots=True)
 class ReplacementsChosen:
-    """The placement's answer to ChooseReplacements: at least one position got a bookie."""
+    """Placement's answer to ChooseReplacements: at least one position has a bookie."""
 
     replacements: Mapping[int, BookieId]
     token: UpdateToken
@@ -112,7 +116,7 @@ class ReplacementsChosen:
 
 @dataclass(frozen=True, slots=True)
 class NoReplacement:
-    """The placement's other answer: not one position can be filled (rule 5.5)."""
+    """Placement's other answer to ChooseReplacements: no position can be filled (rule 5.5)."""
 
     needed: int
     seen: int
@@ -121,7 +125,7 @@ class NoReplacement:
 
 @dataclass(frozen=True, slots=True)
 class MetadataStored:
-    """The compare-and-set asked for was applied."""
+    """The requested compare-and-set was applied."""
 
     metadata: LedgerMetadata
     version: Version
@@ -129,7 +133,9 @@ class MetadataStored:
 
 @dataclass(frozen=True, slots=True)
 class MetadataConflicted:
-    """The compare-and-set was certainly not applied: this is what is stored now (rule 1.4)."""
+    """The requested compare-and-set was certainly not applied; this is the stored metadata (rule
+    1.4).
+    """
 
     metadata: LedgerMetadata
     version: Version
@@ -137,21 +143,23 @@ class MetadataConflicted:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRefused:
-    """The metadata can never be stored: the ledger was deleted, or its value would be too large."""
+    """The metadata can never be stored: the ledger was deleted, or the value would be too large."""
 
     error: LedgerError
 
 
 @dataclass(frozen=True, slots=True)
 class CloseRequested:
-    """The caller closes, or gives up on, what is pending: the ledger ends at its LAC (rule 6.1)."""
+    """The caller closes the ledger or abandons pending appends: the ledger ends at its LAC (rule
+    6.1).
+    """
 
     token: UpdateToken
 
 
 @dataclass(frozen=True, slots=True)
 class WriterFailed:
-    """Something outside the protocol ended the writer, such as the deadline of an append."""
+    """A cause outside the protocol ended the writer, such as the deadline of an append."""
 
     error: LedgerError
 
@@ -178,7 +186,7 @@ AppendEvent = (
 
 @dataclass(slots=True)
 class SendBatch:
-    """Send a batch, the same bytes always, to these bookies."""
+    """Send a batch, always with the same bytes, to these bookies."""
 
     first_entry_id: EntryId
     bookie_ids: tuple[BookieId, ...]
@@ -186,7 +194,9 @@ class SendBatch:
 
 @dataclass(slots=True)
 class Confirm:
-    """Resolve, in order, every append up to the new LAC; `length` is the ledger's up to there."""
+    """Resolve, in order, every append up to the new LAC; `length` is the ledger's length up to
+    there.
+    """
 
     lac: EntryId
     length: int
@@ -194,15 +204,15 @@ class Confirm:
 
 @dataclass(slots=True)
 class Settle:
-    """Every copy that will ever be stored of the entries up to here has been answered for."""
+    """No further copy of the entries up to here will be stored."""
 
     entry_id: EntryId
 
 
 @dataclass(frozen=True, slots=True)
 class RecordStretch:
-    """These entries are confirmed but not on all of their write set: repair is to see to it
-    (6.3).
+    """These entries are confirmed but not on their complete write set: repair must copy
+    them (6.3).
     """
 
     first_entry_id: EntryId
@@ -211,7 +221,7 @@ class RecordStretch:
 
 @dataclass(frozen=True, slots=True)
 class ChooseReplacements:
-    """Ask the placement for bookies in place of these positions."""
+    """Request bookies from the placement for these positions."""
 
     ensemble: tuple[BookieId, ...]
     positions: tuple[int, ...]
@@ -220,14 +230,14 @@ class ChooseReplacements:
 
 @dataclass(frozen=True, slots=True)
 class ProposeMembers:
-    """Ask for a token with which to put these members, some fewer than before, in charge."""
+    """Request a token for switching to these members, which may be fewer than before."""
 
     ensemble: tuple[BookieId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StoreMetadata:
-    """Store by compare-and-set, deciding an unknown outcome by the token (rules 1.2-1.3)."""
+    """Store by compare-and-set; the token decides an unknown outcome (rules 1.2-1.3)."""
 
     metadata: LedgerMetadata
     expected: Version
@@ -235,32 +245,32 @@ class StoreMetadata:
 
 @dataclass(frozen=True, slots=True)
 class EnsembleChanged:
-    """A fragment is stored and in charge, in place of the ensemble before it."""
+    """A fragment is stored and has replaced the ensemble before it."""
 
     fragment: Fragment
     before: tuple[BookieId, ...]
 
     @property
     def replaced(self) -> tuple[BookieId, ...]:
-        """Those that left, also without anybody in their place (11.3)."""
+        """Bookies that left, whether replaced or not (11.3)."""
         return tuple(b for b in self.before if b not in self.fragment.ensemble)
 
     @property
     def joined(self) -> tuple[BookieId, ...]:
-        """Those that are new."""
+        """Bookies that joined."""
         return tuple(b for b in self.fragment.ensemble if b not in self.before)
 
 
 @dataclass(frozen=True, slots=True)
 class FailWriter:
-    """Fail everything pending with this error; nothing is confirmed afterwards."""
+    """Fail all pending appends with this error; nothing is confirmed afterwards."""
 
     error: LedgerError
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The ledger is closed at this metadata, by us or, equally, by another."""
+    """The ledger is closed with this metadata, by this writer or by another client."""
 
     metadata: LedgerMetadata
 

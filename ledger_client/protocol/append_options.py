@@ -1,14 +1,14 @@
-"""Holds what a user may choose of the append protocol's behaviour."""
+"""User options of the append protocol."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class AppendOptions:
-    """How one writer keeps its ensemble, and how much a bookie may owe it."""
+    """How one writer keeps its ensemble, and how many unanswered bytes a bookie may have."""
 
     delay_ensemble_change: bool = False
     run_degraded: bool = False
     unanswered_bytes_max: int = 256 * 1024 * 1024
     fixed_membership: bool = False
-    """Never change the ensemble: wait for its members. For comparison, not for use."""
+    """Never change the ensemble: wait for its members. Only for comparison, not for use."""

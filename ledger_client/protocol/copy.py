@@ -1,13 +1,14 @@
-"""Decides how a closed fragment gets one more bookie: what is stored before, and after, its copy.
+"""Metadata decisions of a copy: how a closed fragment gets one more bookie.
 
 Leaves copying, and storing by compare-and-set, to `ledger_client/in_sync/copying.py`.
 
-The target is first stored as *incoming*, so that it keeps what it is sent (a bookie drops the
-entries of a closed ledger that does not name it), and only after the copy as a member. What is
-stored may change meanwhile, so each step is decided anew on what is stored now.
+The target is first stored as *incoming*, so that it keeps the entries sent to it (a bookie drops
+the entries of a closed ledger that does not name it). It becomes a member only after the copy. The
+stored metadata may change in between, so each step is decided again on the current metadata.
 
-Invariants: a copy is named only in the fragment it was made for, with the members and the entries
-that it had then; and only if the mark stood without a break since before the first entry was sent.
+Invariants: a target becomes a member only of the fragment for which the copy was made, with the
+same members and entries as then, and only if the mark stood without a break since before the first
+entry was sent.
 
 Source: protocol rules 3.1, 9.1, 10.1, 11.1, 11.2.
 """
@@ -22,23 +23,23 @@ from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerSta
 
 
 class Standing(Enum):
-    """How a fragment stands that is being copied."""
+    """State of a fragment that is being copied."""
 
     UNMARKED = auto()
-    """As it was, and nothing says that the target is incoming."""
+    """Unchanged; the target is not stored as incoming."""
     MARKED = auto()
-    """As it was, with the target incoming."""
+    """Unchanged; the target is stored as incoming."""
     NAMED = auto()
     """The target is a member, as planned."""
     CHANGED = auto()
-    """Others changed it: the copy is not of what is there now."""
+    """Changed by another process: the copy does not match the current fragment."""
     GONE = auto()
     """The ledger was deleted, and another has its id."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyRefused:
-    """There is nothing that could be copied so."""
+    """Reason why the requested copy is not possible."""
 
     reason: str
 
@@ -48,12 +49,12 @@ class Mark:
     """One bookie that is stored as incoming for one fragment of a ledger."""
 
     creation_token: UpdateToken
-    """The ledger's."""
+    """The ledger's creation token."""
     first_entry_id: EntryId
     target: BookieId
 
     def removed(self, now: LedgerMetadata, token: UpdateToken) -> LedgerMetadata | None:
-        """Return the metadata without the mark; None if it is not there."""
+        """Return the metadata without the mark; None if the mark is not there."""
         index = _index_of(now, self.first_entry_id)
         if now.creation_token != self.creation_token or index is None:
             return None
@@ -64,36 +65,38 @@ class Mark:
         return now.with_fragment(index, replace(fragment, incoming=others), token)
 
     def is_stray(self, now: LedgerMetadata) -> bool:
-        """Tell whether no copy of the writer will take the mark over: its target is no member."""
+        """Return whether no copy of the writer will use the mark again: its target is not
+        a member.
+        """
         is_open = now.state is LedgerState.OPEN
         return is_open and self.target not in now.last_fragment.ensemble
 
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """One copy to one bookie, of one fragment as it was when the copy began."""
+    """One copy of one fragment, as it was when the copy began, to one bookie."""
 
     ledger_id: LedgerId
     creation_token: UpdateToken
     quorum: QuorumSpec
-    """The fragment's, with the members that it had."""
+    """The fragment's quorum, with its members at the time."""
     first_entry_id: EntryId
     last_entry_id: EntryId
     """Below the first one if the fragment is empty."""
     ensemble: tuple[BookieId, ...]
     target: BookieId
     position: int | None
-    """The position that the target takes over; None: it joins behind the last one."""
+    """Position that the target takes over; None if it is added after the last member."""
 
     @property
     def ensemble_after(self) -> tuple[BookieId, ...]:
-        """The members with the target among them."""
+        """Members including the target."""
         if self.position is None:
             return (*self.ensemble, self.target)
         return tuple(self.target if p == self.position else b for p, b in enumerate(self.ensemble))
 
     def standing(self, now: LedgerMetadata) -> Standing:
-        """Tell how the fragment stands in what is stored now."""
+        """Return the fragment's standing in the current metadata."""
         if now.creation_token != self.creation_token:
             return Standing.GONE
         index = _index_of(now, self.first_entry_id)
@@ -107,8 +110,8 @@ class CopyPlan:
         return Standing.MARKED if self.target in fragment.incoming else Standing.UNMARKED
 
     def _takes_out_a_member(self, now: LedgerMetadata) -> bool:
-        """Tell whether whom the target is to replace has become a member again: it holds what the
-        fragment holds, and may be the last one that is in sync (rule 11.2); or the target left.
+        """Return whether the bookie to be replaced has become a member again, or the target left.
+        Such a bookie holds the fragment's entries and may be the last one in sync (rule 11.2).
         """
         if not now.quorum.is_in_sync or now.state is LedgerState.CLOSED:
             return False
@@ -123,17 +126,17 @@ class CopyPlan:
         return self._with(now, replace(fragment, incoming=(*fragment.incoming, self.target)), token)
 
     def named(self, now: LedgerMetadata, token: UpdateToken) -> LedgerMetadata:
-        """Make the target a member and take its mark off; other marks stay."""
+        """Make the target a member and remove its mark; other marks stay."""
         assert self.standing(now) is Standing.MARKED
         fragment = Fragment(self.first_entry_id, self.ensemble_after, self._other_marks(now))
         return self._with(now, fragment, token)
 
     def unmarked(self, now: LedgerMetadata, token: UpdateToken) -> LedgerMetadata | None:
-        """Take the mark off, whatever else became of the fragment; None if there is none."""
+        """Remove the mark, whatever else changed in the fragment; None if there is none."""
         return Mark(self.creation_token, self.first_entry_id, self.target).removed(now, token)
 
     def ranges(self) -> Iterator[tuple[EntryId, EntryId]]:
-        """Yield the ranges (first, last) that the target is to hold, ascending."""
+        """Yield the ranges (first, last) that the target must hold, ascending."""
         position, first = self.position, self.first_entry_id
         if position is None or self.quorum.write_quorum == self.quorum.ensemble_size:
             if first <= self.last_entry_id:
@@ -147,11 +150,13 @@ class CopyPlan:
 
     @property
     def entry_count(self) -> int:
-        """How many entries the target is to hold."""
+        """Number of entries that the target must hold."""
         return self._held_before(self.last_entry_id + 1) - self._held_before(self.first_entry_id)
 
     def _held_before(self, entry_id: int) -> int:
-        """Count the entries below one whose write set has the position: full turns, and a rest."""
+        """Return the number of entries below `entry_id` whose write set contains the position:
+        those of full cycles, and the rest.
+        """
         quorum = self.quorum
         if self.position is None or quorum.write_quorum == quorum.ensemble_size:
             return entry_id
@@ -176,8 +181,8 @@ def plan_copy(
 ) -> CopyPlan | CopyRefused | None:
     """Plan the copy of the fragment that starts at an entry; None if the target is a member.
 
-    In in-sync mode the target joins the members while there are fewer than the ledger wants (rule
-    11.2); otherwise, and always in quorum mode, it takes the place of `replaces`.
+    In in-sync mode the target is added while there are fewer members than the ledger wants (rule
+    11.2). Otherwise, and always in quorum mode, it takes the place of `replaces`.
     """
     index = _index_of(now, first_entry_id)
     if index is None:
@@ -214,7 +219,7 @@ def plan_copy(
 
 
 def stray_marks(now: LedgerMetadata) -> list[Mark]:
-    """Return the marks of an open in-sync ledger whose targets are no members.
+    """Return the marks of an open in-sync ledger whose targets are not members.
 
     Each was left by a copy that failed while the metadata service did not answer.
     """
@@ -227,11 +232,11 @@ def stray_marks(now: LedgerMetadata) -> list[Mark]:
 
 
 def is_mark_unbroken(version: Version, now: LedgerMetadata, version_now: Version) -> bool:
-    """Tell whether a mark that stood at `version` and stands now stood all the time between.
+    """Return whether a mark that stood at `version` and stands now stood all the time in between.
 
-    Else the target may have dropped, unnamed, what was copied to it before. It drops nothing of a
-    ledger that is not closed (rule 10.1), and closed is final; and one change cannot have taken the
-    mark off and set it again.
+    If not, the target may have dropped entries that were copied to it. It drops nothing of a ledger
+    that is not closed (rule 10.1), and closed is final; and one change cannot both have removed the
+    mark and set it again.
     """
     return now.state is not LedgerState.CLOSED or version_now - version <= 1
 
@@ -242,7 +247,7 @@ def _index_of(metadata: LedgerMetadata, first_entry_id: EntryId) -> int | None:
 
 
 def _last_entry_of(metadata: LedgerMetadata, index: int) -> EntryId | None:
-    """Return the last entry that a fragment holds; None while that is open."""
+    """Return the last entry of a fragment; None while the fragment is open."""
     if index + 1 < len(metadata.fragments):
         return EntryId(metadata.fragments[index + 1].first_entry_id - 1)
     return metadata.last_entry_id

@@ -1,9 +1,10 @@
-"""Tells what the source and the target of a copy have said: entries to send on, stored, or refused.
+"""Answers of the source and the target of a copy: entries to send on, stored, or refused.
 
-Leaves asking them to `ledger_client/in_sync/copying.py`, and what is stored of it to `copy.py`.
+Leaves the requests to `ledger_client/in_sync/copying.py`, and the metadata changes to `copy.py`.
 
-Invariants: entries keep their bytes and digests, whatever batches they come and go in; what the
-target returns is right only if its digests are and its bytes are those that the source returned.
+Invariants: entries keep their bytes and digests, even if they are sent in other batches than they
+came in; an answer of the target is correct only if its digests are valid and its bytes equal those
+of the source.
 
 Source: protocol rules 4.2, 4.3, 9.1.
 """
@@ -32,12 +33,12 @@ from metadata.ledgers.ledger_metadata import QuorumSpec
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Consecutive entries as they were read, and the batches that they are stored in."""
+    """Consecutive entries as read, and the batches in which they are stored."""
 
     first_entry_id: EntryId
     payloads: list[bytes]
     batches: list[tuple[EntryId, Buffer]]
-    """With their first entry ids."""
+    """The batches with their first entry ids."""
 
     @classmethod
     def of(
@@ -49,8 +50,8 @@ class Piece:
         bytes_max: int,
         keys: LedgerKeys,
     ) -> "Piece":
-        """Return what a source returned from an entry on. The batches say that all before them is
-        confirmed: it was when the next fragment began.
+        """Return the entries of a source's answer, from `first_entry_id` on. The batches say that
+        all entries before them are confirmed: they were when the next fragment began.
         """
         payloads = _payloads(answer, first_entry_id)
         batches: list[tuple[EntryId, Buffer]] = []
@@ -68,23 +69,23 @@ class Piece:
 
     @property
     def next_entry_id(self) -> EntryId:
-        """The entry behind the last one."""
+        """The entry after the last one."""
         return EntryId(self.first_entry_id + len(self.payloads))
 
     @property
     def payload_bytes(self) -> int:
-        """Bytes of all entries together."""
+        """Size of all payloads, in bytes."""
         return sum(map(len, self.payloads))
 
     @property
     def batch_bytes(self) -> int:
-        """Bytes that are sent to the target."""
+        """Bytes sent to the target."""
         return sum(len(batch) for _, batch in self.batches)
 
 
 def length_told(batch: BatchView, entry_id: EntryId) -> int | None:
-    """Return the ledger's bytes before an entry as its batch tells; None if that is a slice, whose
-    word on it is not the writer's.
+    """Return the ledger's bytes before an entry according to its batch; None if the batch is a
+    slice, whose header is not the writer's.
     """
     header = batch.header
     if header.is_slice:
@@ -95,12 +96,12 @@ def length_told(batch: BatchView, entry_id: EntryId) -> int | None:
 def copy_error(
     target: BookieId, piece: Piece, entry_id: EntryId, good: VerifiedEntries, keys: LedgerKeys
 ) -> LedgerError | None:
-    """Return what is wrong with what the target returned of a piece, from an entry on; None if it
-    is right up to `good.next_entry_id`, and there is some.
+    """Return the error in the target's answer for a piece, from an entry on; None if the answer is
+    correct up to `good.next_entry_id` and not empty.
     """
     if good.next_entry_id == entry_id and not good.is_damaged:
         return EntryNotFoundError(
-            f"bookie {target} stored entry {entry_id} and does not return it ({good.reason}): it "
+            f"bookie {target} stored entry {entry_id} but does not return it ({good.reason}): it "
             "is not made a member; copy to another",
             ledger_id=keys.ledger_id,
             entry_id=entry_id,
@@ -111,7 +112,7 @@ def copy_error(
     if why is None:
         return None
     return DigestMismatchError(
-        f"bookie {target} returns entry {entry_id}, or one behind it, damaged right after storing "
+        f"bookie {target} returned entry {entry_id}, or a later one, damaged right after storing "
         f"it ({why}): it is not made a member; check its disk, and copy to another",
         ledger_id=keys.ledger_id,
         entry_id=entry_id,
@@ -121,20 +122,20 @@ def copy_error(
 def refusal_error(
     ledger_id: LedgerId, target: BookieId, entry_id: EntryId, status: Status | None, reason: str
 ) -> LedgerError:
-    """Return what it means that the target did not store or return an entry; without a status it
-    did not answer.
+    """Return the error for a target that did not store or return an entry; without a status, it did
+    not answer.
     """
     match status:
         case Status.UNAUTHORIZED:
-            text = f"bookie {target} refused the password: copy with the right one"
+            text = f"bookie {target} refused the password: copy with the correct one"
             return UnauthorizedError(text, ledger_id=ledger_id)
         case Status.DELETED:
             text = f"bookie {target} says that it was deleted"
             return LedgerNotFoundError(text, ledger_id=ledger_id)
         case Status.CONFLICT:
             return EntryConflictError(
-                f"bookie {target} holds other bytes from entry {entry_id} on than were read "
-                "elsewhere, with right digests: it is not made a member; copy to another",
+                f"from entry {entry_id} on, bookie {target} stores other bytes than were read "
+                "elsewhere, with valid digests: it is not made a member; copy to another",
                 ledger_id=ledger_id,
                 entry_id=entry_id,
                 outcome="not_written",
@@ -142,8 +143,8 @@ def refusal_error(
         case _:
             why = reason if status is None else f"answered {status.name}"
             return NotEnoughBookiesError(
-                f"bookie {target} cannot take the copy of entry {entry_id} ({why}): copy to "
-                "another, or to it once it can",
+                f"bookie {target} cannot store the copy of entry {entry_id} ({why}): copy to "
+                "another bookie, or try again later",
                 needed=1,
                 seen=0,
                 excluded={str(target): why},
@@ -155,7 +156,7 @@ def refusal_error(
 def _difference(
     piece: Piece, first: EntryId, good: VerifiedEntries, keys: LedgerKeys
 ) -> str | None:
-    """Compare with what was read at the source, and each digest with what it is of."""
+    """Compare the answer with the bytes read at the source, and each digest with its entry."""
     try:
         for batch in good.batches:
             batch.verify_digests(keys.seed)
@@ -164,11 +165,13 @@ def _difference(
     found = _payloads(good, first)
     skip = first - piece.first_entry_id
     is_same = found == piece.payloads[skip : skip + len(found)]
-    return None if is_same else "other bytes than its source has"
+    return None if is_same else "other bytes than its source stores"
 
 
 def _payloads(answer: VerifiedEntries, first: EntryId) -> list[bytes]:
-    """Return the entries from the first on, in order; keyed batches come whole and hold others."""
+    """Return the entries from `first` on, in order; keyed batches come complete and contain other
+    entries too.
+    """
     last = EntryId(answer.next_entry_id - 1)
     return [
         entry.data

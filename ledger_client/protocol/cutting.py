@@ -1,6 +1,6 @@
-"""Cuts consecutive entries into the batches that a recovery or a copy sends them in.
+"""Division of consecutive entries into batches, for a recovery or a copy.
 
-Leaves building and sending the batches to their callers; what a writer appends is cut by `batcher`.
+Leaves building and sending the batches to their callers. `batcher` divides the entries of a writer.
 
 Source: protocol rule 3.1; storage design, "The batch".
 """
@@ -16,8 +16,8 @@ from metadata.ledgers.ledger_metadata import QuorumSpec
 def cut_batches(
     quorum: QuorumSpec, first_entry_id: EntryId, lengths: Sequence[int], bytes_max: int
 ) -> Iterator[tuple[EntryId, int]]:
-    """Yield (first entry id, count) of the batches to send consecutive entries in: none crosses a
-    stripe or holds more than a batch may, nor more bytes unless it is a single entry.
+    """Yield (first entry id, count) of the batches in which to send consecutive entries. No batch
+    crosses a stripe or exceeds the entry limit, nor the byte limit unless it is a single entry.
     """
     begin = 0
     while begin < len(lengths):

@@ -1,4 +1,4 @@
-"""Knows which members of a writer's ensemble failed, and whether it can go on without them.
+"""Failed members of a writer's ensemble, and whether it can continue without them.
 
 Leaves the choice of replacements to the placement, and the change itself to `append`.
 
@@ -18,14 +18,14 @@ from metadata.ledgers.ledger_metadata import QuorumSpec
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a member failed."""
+    """Reason of a member's failure."""
 
     kind: FailureKind
     reason: str
 
 
 class EnsembleHealth:
-    """The failed and the parked members of one ensemble."""
+    """Failed and parked members of one ensemble."""
 
     def __init__(self, quorum: QuorumSpec) -> None:
         self._quorum = quorum
@@ -34,64 +34,66 @@ class EnsembleHealth:
 
     @property
     def has_failed(self) -> bool:
-        """Whether some member wants a replacement."""
+        """Whether some member needs a replacement."""
         return bool(self.failed)
 
     @property
     def is_whole(self) -> bool:
-        """Whether every member is being sent to."""
+        """Whether entries are sent to every member."""
         return not self.failed and not self._parked
 
     @property
     def parked(self) -> list[BookieId]:
-        """The members that nothing is sent to until they return or a spare joins."""
+        """Members to which nothing is sent until they return or a spare joins."""
         return list(self._parked)
 
     @property
     def out(self) -> list[BookieId]:
-        """The members that nothing is sent to."""
+        """Members to which nothing is sent."""
         return [*self.failed, *self._parked]
 
     def is_out(self, bookie_id: BookieId) -> bool:
-        """Tell whether nothing is to be sent to a member."""
+        """Return whether nothing is sent to a member."""
         return bookie_id in self.failed or bookie_id in self._parked
 
     def fail(self, bookie_id: BookieId, kind: FailureKind, reason: str) -> None:
-        """Note a failure; the graver kind of several stays."""
+        """Record a failure; the more severe kind is kept."""
         known = self.failed.get(bookie_id) or self._parked.get(bookie_id)
         if known is None or (kind is FailureKind.GONE and known.kind is not FailureKind.GONE):
             self._parked.pop(bookie_id, None)
             self.failed[bookie_id] = Failure(kind, reason)
 
     def forgive(self, bookie_id: BookieId) -> bool:
-        """Take a member back; tell whether it was out."""
+        """Clear a member's failure; return whether it was out."""
         was_failed = self.failed.pop(bookie_id, None) is not None
         return (self._parked.pop(bookie_id, None) is not None) or was_failed
 
     def keep_only(self, ensemble: tuple[BookieId, ...]) -> None:
-        """Forget those that have left the ensemble."""
+        """Drop the failures of bookies that have left the ensemble."""
         self.failed = {b: f for b, f in self.failed.items() if b in ensemble}
         self._parked = {b: f for b, f in self._parked.items() if b in ensemble}
 
     def unpark_all(self) -> None:
-        """Want replacements for parked members again: a spare joined."""
+        """Request replacements for parked members again: a spare joined."""
         self.failed.update(self._parked)
         self._parked.clear()
 
     def set_aside_all(self) -> None:
-        """Replace nobody: wait for the failed members until they return."""
+        """Replace no member: wait until the failed ones return."""
         self._parked.update(self.failed)
         self.failed.clear()
 
     def is_lagging(self, bookie_id: BookieId) -> bool:
-        """Tell whether a member is out because it is late, though it answers."""
+        """Return whether a member is out because it is late although it answers."""
         if self.is_whole:
             return False
         failure = self.failed.get(bookie_id) or self._parked.get(bookie_id)
         return failure is not None and failure.kind is FailureKind.LAGGING
 
     def set_aside(self, ensemble: tuple[BookieId, ...]) -> None:
-        """No spare exists: forgive the suspected, park the others while entries can do without."""
+        """Handle a missing spare: clear the suspected members, and park the others while entries
+        can do without them.
+        """
         may_park = self.can_park(ensemble)
         for bookie_id, failure in self.failed.items():
             if may_park and failure.kind is not FailureKind.SUSPECTED:
@@ -103,11 +105,13 @@ class EnsembleHealth:
         return [b for b, f in self.failed.items() if f.kind is FailureKind.GONE]
 
     def reasons(self) -> dict[BookieId, str]:
-        """Return why each failed or parked member is not to be chosen again."""
+        """Return why each failed or parked member must not be chosen again."""
         return {b: f"{f.kind}: {f.reason}" for b, f in {**self.failed, **self._parked}.items()}
 
     def can_park(self, ensemble: tuple[BookieId, ...]) -> bool:
-        """Tell whether every entry still reaches AQ without those that are out, suspects aside."""
+        """Return whether every entry still reaches AQ without the members that are out; suspected
+        ones count as present.
+        """
         out = [
             b in self._parked
             or (b in self.failed and self.failed[b].kind is not FailureKind.SUSPECTED)
@@ -116,7 +120,9 @@ class EnsembleHealth:
         return self._worst_window(out) <= self._quorum.write_quorum - self._quorum.ack_quorum
 
     def must_replace(self, ensemble: tuple[BookieId, ...]) -> bool:
-        """Tell whether some write set lacks its ack quorum, so that a delay must end (rule 5.4)."""
+        """Return whether some write set lacks its ack quorum, so that a delay must end
+        (rule 5.4).
+        """
         out = [self.is_out(b) for b in ensemble]
         return self._worst_window(out) > self._quorum.write_quorum - self._quorum.ack_quorum
 
@@ -129,14 +135,14 @@ class EnsembleHealth:
 
 
 def positions_mask(ensemble: tuple[BookieId, ...], bookie_ids: Collection[BookieId]) -> int:
-    """Return the bit mask of the positions that some bookies hold."""
+    """Return the bit mask of the positions of some bookies."""
     if not bookie_ids:
         return 0
     return sum(1 << p for p, b in enumerate(ensemble) if b in bookie_ids)
 
 
 def bookies_at(ensemble: tuple[BookieId, ...], positions: int) -> tuple[BookieId, ...]:
-    """Return the bookies that hold some positions, a bit mask."""
+    """Return the bookies at the positions in a bit mask."""
     if positions == (1 << len(ensemble)) - 1:
         return ensemble
     return tuple(b for p, b in enumerate(ensemble) if positions & (1 << p))

@@ -1,14 +1,14 @@
-"""Decides what becomes of an ensemble with failed members: by the ledger's mode, and the user's.
+"""Decision about an ensemble with failed members, by the ledger's mode and the user's options.
 
-Leaves who failed to `ensemble.EnsembleHealth`, choosing spares to the placement, and the change
-itself to `append`.
+Leaves the list of failed members to `ensemble.EnsembleHealth`, the choice of spares to the
+placement, and the change itself to `append`.
 
-Three ways to keep a replica set: *replacing* (quorum mode: failed members give way to spares),
-*in sync* (Kafka's rule: they leave, and come back once they have caught up), and *fixed* (nobody
-ever leaves, as in a replica set of a Raft group; it exists for comparison).
+There are three ways to keep a replica set. *Replacing* (quorum mode): spares replace failed
+members. *In sync* (Kafka's rule): failed members leave, and come back once they have caught up.
+*Fixed*: no member ever leaves, as in a replica set of a Raft group; it exists for comparison.
 
-Invariants of in-sync mode: a change leaves at least `min_in_sync` members that hold every entry and
-have not failed, and so never takes out the last one that is in sync.
+Invariants of in-sync mode: a change keeps at least `min_in_sync` members that hold every entry and
+have not failed, so it never removes the last member that is in sync.
 
 Source: protocol rules 5.1-5.5, 11.1-11.4; KIP-16 for lag by time instead of messages.
 """
@@ -23,19 +23,21 @@ from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import FRAGMENTS_MAX, LedgerMetadata, QuorumSpec
 
 JOIN_FRAGMENTS_MAX: Final = FRAGMENTS_MAX // 2
-"""Nobody joins a ledger of so many fragments: the rest is for members that leave."""
+"""Maximum number of fragments of a ledger that a member may join; the remaining fragments are for
+members that leave.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Put spares in these positions."""
+    """Fill these positions with spares."""
 
     positions: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Shrink:
-    """Go on with these members alone."""
+    """Continue with these members only."""
 
     ensemble: tuple[BookieId, ...]
 
@@ -46,11 +48,11 @@ class SetAside:
 
 
 Decision = Replace | Shrink | SetAside | None
-"""None: leave everything as it is."""
+"""None means that everything stays as it is."""
 
 
 class Membership(Protocol):
-    """One way to keep a replica set."""
+    """Rule for keeping a replica set."""
 
     def decide(
         self,
@@ -58,20 +60,20 @@ class Membership(Protocol):
         in_sync: tuple[BookieId, ...],
         health: EnsembleHealth,
     ) -> Decision:
-        """Say what to do about the members that failed; some did. `in_sync` are those that hold
-        every entry, are alive and do not lag.
+        """Return the decision about the failed members; at least one has failed. `in_sync` are
+        those that hold every entry, are alive and do not lag.
         """
         ...
 
     def may_suspect(
         self, bookie_id: BookieId, in_sync: tuple[BookieId, ...], *, has_spare: bool
     ) -> bool:
-        """Tell whether the ledger could do without a member that is silent (rule 5.7)."""
+        """Return whether the ledger can do without a silent member (rule 5.7)."""
         ...
 
 
 class Replacing:
-    """Quorum mode: the number of replicas stays, their bookies change."""
+    """Quorum mode: the number of replicas stays, the bookies change."""
 
     def __init__(self, *, is_delayed: bool) -> None:
         self._is_delayed = is_delayed
@@ -90,12 +92,12 @@ class Replacing:
     def may_suspect(
         self, bookie_id: BookieId, in_sync: tuple[BookieId, ...], *, has_spare: bool
     ) -> bool:
-        """Suspect only where a spare could take the place."""
+        """Suspect only if a spare could take the place."""
         return has_spare
 
 
 class InSync:
-    """In-sync mode: the number of replicas follows who is alive and not lagging."""
+    """In-sync mode: the number of replicas follows the members that are alive and do not lag."""
 
     def __init__(self, min_in_sync: int) -> None:
         self._min_in_sync = min_in_sync
@@ -106,7 +108,7 @@ class InSync:
         in_sync: tuple[BookieId, ...],
         health: EnsembleHealth,
     ) -> Decision:
-        """Let the failed ones leave, unless too few in-sync members would stay (rule 11.4)."""
+        """Remove the failed members, unless too few in-sync members would stay (rule 11.4)."""
         if len(in_sync) < self._min_in_sync:
             return SetAside()
         return Shrink(tuple(b for b in ensemble if not health.is_out(b)))
@@ -114,12 +116,12 @@ class InSync:
     def may_suspect(
         self, bookie_id: BookieId, in_sync: tuple[BookieId, ...], *, has_spare: bool
     ) -> bool:
-        """Suspect where a member can leave: enough others are in sync."""
+        """Suspect if the member can leave because enough others are in sync."""
         return len([b for b in in_sync if b != bookie_id]) >= self._min_in_sync
 
 
 class Fixed:
-    """Nobody leaves and nobody joins; entries wait for their ack quorum among the members."""
+    """Members neither leave nor join; entries wait for their ack quorum among them."""
 
     def decide(
         self,
@@ -133,7 +135,7 @@ class Fixed:
     def may_suspect(
         self, bookie_id: BookieId, in_sync: tuple[BookieId, ...], *, has_spare: bool
     ) -> bool:
-        """Suspect nobody: nothing would come of it."""
+        """Suspect no member: it would have no effect."""
         return False
 
 
@@ -143,9 +145,10 @@ def members_with(
     parked: Collection[BookieId],
     in_sync: tuple[BookieId, ...],
 ) -> tuple[BookieId, ...] | None:
-    """Return the members of an in-sync ledger once a bookie joined (rule 11.3): beside the others
-    where there is room; else in the place of one that failed and cannot leave, or, while too few
-    are in sync, of one that catches up and lacks more. None where there is no place for it.
+    """Return the members of an in-sync ledger after a bookie has joined (rule 11.3): in addition to
+    the others where there is room; otherwise in the place of a member that failed and cannot leave,
+    or, while too few are in sync, of a member that catches up and lacks more. None if there is no
+    place for it.
     """
     quorum, ensemble = metadata.quorum, metadata.last_fragment.ensemble
     if bookie_id in ensemble or len(metadata.fragments) >= JOIN_FRAGMENTS_MAX:
@@ -169,7 +172,7 @@ def members_with(
 
 
 def membership_of(quorum: QuorumSpec, options: AppendOptions) -> Membership:
-    """Return the way that a ledger's mode, or its writer's user, asks for."""
+    """Return the rule for a ledger's mode and its writer's options."""
     if options.fixed_membership:
         return Fixed()
     if quorum.is_in_sync:

@@ -1,6 +1,6 @@
-"""Tells which bookies hold an entry, and whether a set of answers is enough.
+"""Write sets, and whether a set of answers is sufficient.
 
-Leaves what to do with the answer to the append, read and recovery protocols.
+Leaves the consequences to the append, read and recovery protocols.
 
 Source: protocol rules 3.1 and 3.2.
 """
@@ -23,17 +23,17 @@ def write_set(quorum: QuorumSpec, fragment: Fragment, entry_id: EntryId) -> tupl
 
 
 def stripe_end(quorum: QuorumSpec, entry_id: EntryId) -> EntryId:
-    """Return the last entry id with the same write set as `entry_id` within its stripe: no batch
-    goes beyond it.
+    """Return the last entry id of the stripe of `entry_id`, which has the same write set; no batch
+    extends beyond it.
     """
     size = quorum.stripe_entries
     return EntryId((entry_id // size + 1) * size - 1)
 
 
 def covers(quorum: QuorumSpec, known_positions: Collection[int]) -> bool:
-    """Tell whether answers from `known_positions` cover a fragment (rule 3.2).
+    """Return whether answers from `known_positions` cover a fragment (rule 3.2).
 
-    Every window of WQ consecutive positions must hold fewer than AQ that are unknown: then no ack
+    Every window of WQ consecutive positions must contain fewer than AQ unknown ones: then no ack
     quorum can have formed among bookies that did not answer.
     """
     size = quorum.ensemble_size

@@ -1,4 +1,5 @@
-"""Decides which replica to ask for entries, when to ask another, and what their answers mean.
+"""Read protocol: which replica to read entries from, when to try another, and what their answers
+mean.
 
 Leaves sending, timers and digests to `range_reader.py`, and cutting a long read into ranges to
 `read_ahead.py`.
@@ -22,9 +23,9 @@ PENALTY_MAX: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAnswered:
-    """A replica answered; `found_count` entries, from the first that was asked for, are good.
+    """A replica answered; the first `found_count` requested entries are valid.
 
-    `status` is what it said of the entry behind them; `is_damaged` tells that this entry came, but
+    `status` is its answer for the entry after them; `is_damaged` means that this entry arrived but
     failed its digest.
     """
 
@@ -37,7 +38,7 @@ class ReplicaAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFailed:
-    """A replica could not be asked, or its answer did not come in time."""
+    """A replica could not be reached, or its answer did not come in time."""
 
     bookie_id: BookieId
     reason: str
@@ -45,7 +46,7 @@ class ReplicaFailed:
 
 @dataclass(frozen=True, slots=True)
 class DelayPassed:
-    """Nobody answered within the delay of the last `StartDelay`."""
+    """No replica answered within the delay of the last `StartDelay`."""
 
 
 ReadEvent = ReplicaAnswered | ReplicaFailed | DelayPassed
@@ -72,7 +73,7 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class ReportMissing:
-    """Every replica said that there is no such entry; the read is over."""
+    """Every replica answered that there is no such entry; the read is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class ReportUnreadable:
 
     reasons: Mapping[BookieId, str]
     is_damaged: bool
-    """Every replica that was not negative returned bytes that fail their digest."""
+    """Whether every replica that was not negative returned bytes that fail their digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ ReadAction = (
 
 
 class RangeRead:
-    """One read, at the replicas of its first entry, in the given order."""
+    """One read, from the replicas of its first entry, in the given order."""
 
     __slots__ = ("_answers", "_asked_count", "_is_over", "_replicas")
 
@@ -109,7 +110,7 @@ class RangeRead:
         self._is_over = False
 
     def start(self) -> list[ReadAction]:
-        """Ask the first replica."""
+        """Read from the first replica."""
         return self._ask_next()
 
     def handle(self, event: ReadEvent) -> list[ReadAction]:
@@ -135,7 +136,7 @@ class RangeRead:
         return [asked, StartDelay()] if self._asked_count < len(self._replicas) else [asked]
 
     def _judge(self) -> list[ReadAction]:
-        """Give up once everybody has answered."""
+        """End the read once every replica has answered."""
         if len(self._answers) < len(self._replicas):
             return []
         unsure = [a for b in self._replicas if not _is_negative(a := self._answers[b])]
@@ -151,7 +152,7 @@ class RangeRead:
 
 
 class ReplicaOrder:
-    """Remembers which bookies answered well, for the order of later reads of the same ledger."""
+    """Order of a ledger's replicas for later reads, by how well they answered."""
 
     __slots__ = ("_last_good", "_penalties", "_rotation")
 
@@ -159,23 +160,25 @@ class ReplicaOrder:
         self._last_good: BookieId | None = None
         self._penalties: dict[BookieId, int] = {}
         self._rotation = rotation
-        """Where to start while nothing is known: differs between readers, to spread them."""
+        """Start position while there are no answers: differs between readers, to spread them."""
 
     def order(self, replicas: tuple[BookieId, ...]) -> tuple[BookieId, ...]:
-        """Return the replicas in the order in which to ask them: the last good one first, those
-        that failed lately last.
+        """Return the replicas in the order in which to try them: the last good one first, those
+        that failed recently last.
         """
         start = self._rotation % len(replicas)
         rotated = replicas[start:] + replicas[:start]
         return tuple(sorted(rotated, key=self._rank))
 
     def note_good(self, bookie_id: BookieId) -> None:
-        """Stay with a bookie that returned entries."""
+        """Prefer a bookie that returned entries."""
         self._last_good = bookie_id
         self._penalties.pop(bookie_id, None)
 
     def note_bad(self, bookie_id: BookieId) -> None:
-        """Prefer others to a bookie that failed, was slow, or did not have what it should."""
+        """Prefer others to a bookie that failed, was slow, or lacked an entry that it
+        should have.
+        """
         self._penalties[bookie_id] = min(self._penalties.get(bookie_id, 0) + 1, PENALTY_MAX)
         if self._last_good == bookie_id:
             self._last_good = None

@@ -1,12 +1,12 @@
-"""Decides what the recovery of one ledger does next, from taking it over to closing it.
+"""Recovery protocol: decisions of the recovery of one ledger, from its takeover to its close.
 
-Leaves fencing, reading and writing back to the phases that it joins together (`recovery_fence.py`,
+Leaves fencing, reading and writing back to its three phases (`recovery_fence.py`,
 `recovery_read.py`, `recovery_write.py`), and performing the actions to `recoverer.py`.
 
 Invariants: nothing is read before enough bookies have fenced; reading is against the last fragment
-as it was when recovery started; metadata is stored twice, to begin and to close, each time by
-compare-and-set on what was read; before it gives up, the metadata is read once more, because
-another recovery may have ended.
+as it was when recovery started; metadata is stored twice, at the beginning and at the close, each
+time by compare-and-set on the version read; before it fails, the metadata is read once more,
+because another recovery may have ended.
 
 Source: protocol section 7.
 """
@@ -24,7 +24,7 @@ from metadata.ids import EntryId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 
 PENDING_BYTES_MAX: Final = 32 * 1024 * 1024
-"""No further chunks are opened while this much is being written back."""
+"""Maximum number of bytes being written back with which further chunks are opened."""
 
 
 class _Stage(Enum):
@@ -37,7 +37,7 @@ class _Stage(Enum):
 
 
 class RecoveryProtocol:
-    """Recovers one ledger (rules 7.1-7.6). Performs nothing; the first event is MetadataRead."""
+    """Recovery of one ledger (rules 7.1-7.6). Performs nothing; the first event is MetadataRead."""
 
     __slots__ = (
         "_failure",
@@ -53,12 +53,12 @@ class RecoveryProtocol:
     def __init__(self) -> None:
         self._stage = _Stage.STARTING
         self._metadata: LedgerMetadata | None = None
-        """As recovery started; while starting and closing, as last read."""
+        """The metadata as recovery started; while starting and closing, as last read."""
         self._version = Version(-1)
         self._fencing: FencePhase | None = None
         self._reading: ReadPhase | None = None
         self._writing: WriteBackPhase | None = None
-        """None until the length before the first entry read is known."""
+        """None until the length before the first read entry is known."""
         self._is_length_asked = False
         self._failure: e.RecoveryFailure | None = None
 
@@ -78,7 +78,7 @@ class RecoveryProtocol:
             case _ if self._stage is _Stage.RECOVERING:
                 return self._while_recovering(event)
             case _:
-                return []  # late answers: the end has been found, or will not be
+                return []  # late answers: the end is found, or recovery has failed
 
     @property
     def _reader(self) -> ReadPhase:
@@ -128,7 +128,7 @@ class RecoveryProtocol:
 
     @property
     def would_do_without(self) -> bool:
-        """Whether the fences of those that have answered would do (rule 11.5)."""
+        """Whether the fences received so far are sufficient (rule 11.5)."""
         return self._fencing is not None and self._fencing.would_do
 
     def _begin_fencing(self, metadata: LedgerMetadata, version: Version) -> list[RecoveryAction]:
@@ -140,7 +140,7 @@ class RecoveryProtocol:
 
     def _on_fence(self, event: e.FenceAnswered | e.FenceFailed) -> list[RecoveryAction]:
         if self._stage is not _Stage.FENCING:
-            return []  # the start, and with it the LAC that goes along, is frozen
+            return []  # the start is final, and with it the LAC sent with write-backs
         if isinstance(event, e.FenceAnswered) and event.status is Status.UNAUTHORIZED:
             return self._fail(e.PasswordRefused(event.bookie_id))
         assert self._fencing is not None
@@ -193,7 +193,7 @@ class RecoveryProtocol:
         return actions + self._go_on()
 
     def _go_on(self) -> list[RecoveryAction]:
-        """Take on what was found, read further, and see whether the end is reached."""
+        """Write back found entries, read further, and check whether the end is reached."""
         actions = self._take_found()
         shortage = self._writing.verdict() if self._writing else None
         if shortage:
@@ -234,7 +234,7 @@ class RecoveryProtocol:
         return list(self._reader.requests())
 
     def _close_at(self, last_entry_id: EntryId) -> list[RecoveryAction]:
-        """Close once the entry with enough negatives is the first that is not written back."""
+        """Close once the entry with enough negatives is the first one that is not written back."""
         writing = self._writing
         if writing is None or not writing.is_done:
             return []
@@ -244,7 +244,7 @@ class RecoveryProtocol:
         return self._close_on(self._metadata, self._version)
 
     def _close_on(self, stored: LedgerMetadata, version: Version) -> list[RecoveryAction]:
-        """Close on top of what is stored now; only older fragments may differ (rule 7.5)."""
+        """Close on top of the current metadata; only older fragments may differ (rule 7.5)."""
         started, writing = self._metadata, self._writing
         assert started is not None
         assert writing is not None

@@ -1,6 +1,7 @@
-"""Lists what a recovery can learn (events) and what it can want done (actions).
+"""Events that a recovery receives, and the actions that it decides.
 
-Leaves the decisions to `recovery.py` and its three phases, and performing to `recoverer.py`.
+Leaves the decisions to `recovery.py` and its three phases, and performing the actions to
+`recoverer.py`.
 
 Source: protocol section 7.
 """
@@ -15,7 +16,7 @@ from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
 
 @dataclass(frozen=True, slots=True)
 class MetadataRead:
-    """The metadata as stored now: at the start, after a lost compare-and-set, or when asked for."""
+    """The current metadata: at the start, after a lost compare-and-set, or on request."""
 
     metadata: LedgerMetadata
     version: Version
@@ -23,7 +24,7 @@ class MetadataRead:
 
 @dataclass(frozen=True, slots=True)
 class MetadataStored:
-    """Our compare-and-set was applied."""
+    """This recovery's compare-and-set was applied."""
 
     metadata: LedgerMetadata
     version: Version
@@ -31,7 +32,7 @@ class MetadataStored:
 
 @dataclass(frozen=True, slots=True)
 class LedgerGone:
-    """The metadata does not exist (any more)."""
+    """The metadata does not exist, or no longer exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class FenceAnswered:
 
 @dataclass(frozen=True, slots=True)
 class FenceFailed:
-    """A bookie could not be asked to fence."""
+    """The fence request to a bookie failed."""
 
     bookie_id: BookieId
     reason: str
@@ -54,10 +55,10 @@ class FenceFailed:
 
 @dataclass(frozen=True, slots=True)
 class FoundRun:
-    """Consecutive entries that a bookie returned and whose digests are right.
+    """Consecutive entries that a bookie returned with valid digests.
 
     `length_before` is the ledger's bytes before the first of them; None if they came as a slice,
-    whose word on that is not the writer's.
+    whose header is not the writer's.
     """
 
     first_entry_id: EntryId
@@ -66,7 +67,7 @@ class FoundRun:
 
     @property
     def next_entry_id(self) -> EntryId:
-        """The entry behind the last one."""
+        """The entry after the last one."""
         return EntryId(self.first_entry_id + len(self.lengths))
 
 
@@ -74,8 +75,8 @@ class FoundRun:
 class RangeAnswered:
     """A bookie answered a read from `first_entry_id` on.
 
-    The runs hold every entry from there up to `next_entry_id`; `status` is its answer for that one
-    (OK: it said nothing of it; UNKNOWN also stands for a digest that did not match).
+    The runs contain every entry from there up to `next_entry_id`; `status` is the answer for that
+    entry (OK: none given; UNKNOWN also if its digest did not match).
     """
 
     bookie_id: BookieId
@@ -88,7 +89,7 @@ class RangeAnswered:
 
 @dataclass(frozen=True, slots=True)
 class RangeFailed:
-    """A bookie could not be asked for entries: as good as UNKNOWN."""
+    """A read request to a bookie failed: treated as UNKNOWN."""
 
     bookie_id: BookieId
     first_entry_id: EntryId
@@ -97,14 +98,14 @@ class RangeFailed:
 
 @dataclass(frozen=True, slots=True)
 class LengthFound:
-    """The ledger's bytes before the entry that `FindLength` asked about."""
+    """The ledger's bytes before the entry named in `FindLength`."""
 
     length: int
 
 
 @dataclass(frozen=True, slots=True)
 class LengthMissing:
-    """No replica could tell; `missing` says why, per bookie."""
+    """No replica could return the length; `missing` says why, per bookie."""
 
     missing: Mapping[BookieId, str]
 
@@ -119,7 +120,7 @@ class SpanStored:
 
 @dataclass(frozen=True, slots=True)
 class SpanRefused:
-    """A bookie did not store a written-back span; `status` is None if it could not be asked."""
+    """A bookie did not store a written-back span; `status` is None if it gave no answer."""
 
     bookie_id: BookieId
     first_entry_id: EntryId
@@ -181,7 +182,7 @@ class StoreClosed:
 
 @dataclass(frozen=True, slots=True)
 class ReadMetadata:
-    """Read the metadata afresh, before giving up: another recovery may have ended."""
+    """Read the current metadata before failing: another recovery may have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,14 +203,14 @@ class ReadRange:
 
 @dataclass(frozen=True, slots=True)
 class FindLength:
-    """Learn the ledger's bytes before an entry, from a whole batch at or before it."""
+    """Find the ledger's bytes before an entry, from a complete batch at or before it."""
 
     entry_id: EntryId
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Entries that are written back as one batch."""
+    """Entries to write back as one batch."""
 
     first_entry_id: EntryId
     count: int
@@ -218,13 +219,13 @@ class Span:
 
     @property
     def next_entry_id(self) -> EntryId:
-        """The entry behind the last one."""
+        """The entry after the last one."""
         return EntryId(self.first_entry_id + self.count)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteBack:
-    """Send entries that were found, as one batch, by an add that passes the fence (rule 7.4)."""
+    """Send found entries, as one batch, with an add that passes the fence (rule 7.4)."""
 
     bookie_id: BookieId
     span: Span
@@ -233,7 +234,7 @@ class WriteBack:
 
 @dataclass(frozen=True, slots=True)
 class ChooseReplacements:
-    """Ask the placement for bookies at the failed positions, without those in `failed`."""
+    """Request bookies from the placement for the failed positions, without those in `failed`."""
 
     ensemble: tuple[BookieId, ...]
     positions: tuple[int, ...]
@@ -242,14 +243,16 @@ class ChooseReplacements:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseEntries:
-    """Entries before this one need not be held any longer."""
+    """Entries before this one are no longer needed."""
 
     before: EntryId
 
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """Too few replicas can tell whether an entry exists, or fence (rules 7.2, 7.3)."""
+    """Too few replicas answered to decide whether an entry exists, or too few fenced (rules 7.2,
+    7.3).
+    """
 
     entry_id: EntryId | None
     needed: str
@@ -265,7 +268,7 @@ class PasswordRefused:
 
 @dataclass(frozen=True, slots=True)
 class OtherBytesStored:
-    """A bookie holds other bytes, with a right digest, at an id that was read elsewhere."""
+    """A bookie stores other bytes, with a valid digest, under an id that was read elsewhere."""
 
     bookie_id: BookieId
     entry_id: EntryId
@@ -273,7 +276,7 @@ class OtherBytesStored:
 
 @dataclass(frozen=True, slots=True)
 class NoReplacement:
-    """Some entry cannot reach its ack quorum, and there is no bookie to replace a failed one."""
+    """Some entry cannot reach its ack quorum, and no bookie can replace a failed one."""
 
     needed: int
     seen: int
@@ -282,7 +285,7 @@ class NoReplacement:
 
 @dataclass(frozen=True, slots=True)
 class FragmentsChanged:
-    """The last fragment is not the one that recovery read: no rule allows that."""
+    """The last fragment differs from the one that recovery read: no rule allows that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +300,7 @@ RecoveryFailure = (
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The ledger is CLOSED, by us or by another: recovery is done."""
+    """The ledger is CLOSED, by this recovery or by another client: recovery is done."""
 
     metadata: LedgerMetadata
     version: Version
@@ -305,7 +308,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Recovery cannot go on; the ledger stays as it is stored."""
+    """Recovery failed; the ledger stays as stored."""
 
     failure: RecoveryFailure
 

@@ -1,12 +1,14 @@
-"""Decides when enough bookies of the last fragment have fenced, and where to start reading.
+"""Fence phase of a recovery: when enough bookies of the last fragment have fenced, and where
+reading starts.
 
-Leaves sending to the shell, and what follows to `recovery.py`.
+Leaves sending to the shell, and the next phases to `recovery.py`.
 
-Invariant: a bookie counts only if it said itself that the ledger is fenced; a negative counts as
-well as a LAC, an answer of which the bookie is not sure never does.
+Invariant: a bookie counts only if its answer says that the ledger is fenced; a negative counts as
+well as a LAC; an unsure answer never counts.
 
-In in-sync mode one member would do; all that can be reached are waited for all the same, because
-an entry that one of them holds is better kept than cut off. Each request has its own time limit.
+In in-sync mode one member would be sufficient. Recovery nevertheless waits for all members that can
+be reached, because it is better to keep an entry that one of them holds than to cut it off. Each
+request has a separate time limit.
 
 Source: protocol rules 3.2, 7.2, 7.3, 11.5.
 """
@@ -24,7 +26,7 @@ KNOWN: Final = (Status.OK, Status.NO_SUCH_ENTRY, Status.NO_SUCH_LEDGER)
 
 
 class FencePhase:
-    """Collects the answers to the fencing LAC reads of one fragment."""
+    """Answers to the fencing LAC reads of one fragment."""
 
     __slots__ = ("_fragment", "_lac", "_quorum", "_unknown", "_waiting", "known_positions")
 
@@ -41,7 +43,7 @@ class FencePhase:
         return [Fence(bookie_id) for bookie_id in self._fragment.ensemble]
 
     def answered(self, event: FenceAnswered) -> None:
-        """Count an answer; repeated ones change nothing."""
+        """Count an answer; repeated answers change nothing."""
         if event.bookie_id not in self._waiting:
             return
         if event.status not in KNOWN:
@@ -53,37 +55,39 @@ class FencePhase:
             self._lac = max(self._lac, event.lac)
 
     def failed(self, event: FenceFailed) -> None:
-        """Count a bookie that could not be asked."""
+        """Record a bookie that could not be reached."""
         if event.bookie_id in self._waiting:
             self._miss(event.bookie_id, event.reason)
 
     @property
     def is_covered(self) -> bool:
-        """Tell whether no ack quorum can form any more without a bookie that has fenced."""
+        """Return whether no ack quorum can form any more without a bookie that has fenced."""
         if self._quorum.is_in_sync and self._waiting:
             return False
         return self.would_do
 
     @property
     def would_do(self) -> bool:
-        """Tell whether those that have fenced would do, if nobody else could be reached."""
+        """Return whether the fenced bookies are sufficient if no other could be reached."""
         return covers(self._quorum, self.known_positions)
 
     @property
     def heard(self) -> Fragment:
-        """The fragment with the bookies that have fenced alone: in in-sync mode each of them holds
-        every committed entry, and no other need be read from.
+        """The fragment with only the bookies that have fenced. In in-sync mode each of them holds
+        every committed entry, so recovery needs to read from no other.
         """
         members = tuple(self._fragment.ensemble[p] for p in sorted(self.known_positions))
         return replace(self._fragment, ensemble=members)
 
     @property
     def start_entry_id(self) -> EntryId:
-        """The first entry whose fate is open: everything before was confirmed (rule 7.3)."""
+        """The first undecided entry: everything before it was confirmed (rule 7.3)."""
         return EntryId(self._lac + 1)
 
     def verdict(self) -> Undecided | None:
-        """Return the failure once everybody was heard and it is not enough."""
+        """Return the failure once every bookie has answered or failed and the fences are not
+        sufficient.
+        """
         if self._waiting or self.is_covered:
             return None
         quorum = self._quorum

@@ -1,16 +1,16 @@
-"""Decides which entries beyond the LAC exist, and where the ledger ends.
+"""Read phase of a recovery: which entries beyond the LAC exist, and where the ledger ends.
 
-Leaves digests to the shell (a run that it reports was verified), and writing back what exists to
+Leaves digests to the shell (a reported run is verified), and writing back existing entries to
 `recovery_write.py`.
 
-Every read goes to the whole write set at once. One replica with the others in reserve would move
-fewer bytes, but the end needs WQ - AQ + 1 answers anyway, each read fences the bookie that it
-reaches, a slow replica never delays what another can answer, and writing back moves as many bytes.
-Reads are of ranges (chunks); the number of chunks under way doubles while they turn out to be full.
+Every read goes to the complete write set at once. Reading from one replica first would move fewer
+bytes. But the end needs WQ - AQ + 1 answers anyway, each read fences its bookie, a slow replica
+never delays the answer of another, and writing back moves as many bytes. Reads are of ranges
+(chunks); the number of chunks under way doubles while they prove to be full.
 
 Invariants: entries are decided in order; existence at one replica is existence; a negative counts
-for exactly the entry that it was said of; a replica is asked from the first entry that is not
-known to exist, so nothing is asked twice without progress.
+only for the entry that it names; a request starts at the first entry that is not known to exist, so
+no request is repeated without progress.
 
 Source: protocol rules 7.3, 7.6.
 """
@@ -33,16 +33,16 @@ from metadata.ledgers.ledger_metadata import Fragment, QuorumSpec
 
 CHUNK_ENTRIES: Final = 1024
 CHUNKS_AT_FIRST_ENTRIES: Final = 16
-"""How many entries the first chunks hold at least, together: matters for narrow stripes."""
+"""Minimum number of entries in the first chunks together: matters for narrow stripes."""
 CHUNKS_OPEN_MAX: Final = 8
 CHUNKS_OPEN_ENTRIES: Final = 256
-"""With narrow stripes, more chunks are open: as many as hold this many entries."""
+"""With narrow stripes, more chunks are open: as many as contain this number of entries."""
 NEGATIVES: Final = (Status.NO_SUCH_ENTRY, Status.NO_SUCH_LEDGER)
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Consecutive entries that exist, in order, each with its bytes."""
+    """Consecutive existing entries, in order, each with its bytes."""
 
     first_entry_id: EntryId
     lengths: tuple[int, ...]
@@ -50,14 +50,14 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The ledger ends before this entry: enough replicas said that they never had it."""
+    """The ledger ends before this entry: enough replicas answered that they never had it."""
 
     entry_id: EntryId
 
 
 @dataclass(frozen=True, slots=True)
 class _PointAnswer:
-    """What a replica said of one entry that it did not return."""
+    """A replica's answer for one entry that it did not return."""
 
     entry_id: EntryId
     status: Status
@@ -65,7 +65,7 @@ class _PointAnswer:
 
 
 class _Chunk:
-    """What is known of a few entries with the same replicas."""
+    """A few entries with the same replicas, and the answers for them."""
 
     __slots__ = ("_anchor", "_answers", "_asked", "_lengths", "first", "last", "next", "replicas")
 
@@ -82,11 +82,11 @@ class _Chunk:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether every entry exists."""
+        """Return whether every entry exists."""
         return self.next > self.last
 
     def record(self, bookie_id: BookieId, asked_from: EntryId, answer: _PointAnswer | None) -> bool:
-        """Take note that a replica answered; False if it was not asked that."""
+        """Record a replica's answer; return False if there was no such request."""
         if self._asked.get(bookie_id) != asked_from:
             return False
         del self._asked[bookie_id]
@@ -95,7 +95,7 @@ class _Chunk:
         return True
 
     def found(self, run: FoundRun) -> None:
-        """Take note of entries that exist; parts outside the chunk are left to others."""
+        """Record existing entries; parts outside the chunk belong to other chunks."""
         low = max(run.first_entry_id, self.first)
         high = min(run.next_entry_id, EntryId(self.last + 1))
         if low >= high:
@@ -110,7 +110,9 @@ class _Chunk:
             self.next = EntryId(self.next + 1)
 
     def requests(self) -> list[ReadRange]:
-        """Ask each replica that owes an answer for `next`, and note that."""
+        """Return a read of `next` for each replica without an answer for it, and record the
+        requests.
+        """
         wanted = []
         for bookie_id in self.replicas:
             answer = self._answers.get(bookie_id)
@@ -122,8 +124,9 @@ class _Chunk:
         return wanted
 
     def verdict(self, needed: int, *, prefers_found: bool) -> Ended | Undecided | None:
-        """Judge `next`: None as long as it is known to exist or more answers can come. With
-        `prefers_found`, negatives alone decide nothing while another may yet have it (11.5).
+        """Return the verdict on `next`, or None while it is known to exist or more answers can
+        come. With `prefers_found`, negatives alone decide nothing while another replica may still
+        have it (11.5).
         """
         said = [a for b in self.replicas if (a := self._answers.get(b)) and a.entry_id == self.next]
         negatives = [a for a in said if a.status in NEGATIVES]
@@ -139,17 +142,17 @@ class _Chunk:
             for b in self.replicas
             if self._answers[b].status not in NEGATIVES
         }
-        what = f"the entry from one replica, or {needed} that say they never had it"
+        what = f"the entry from one replica, or {needed} replicas that never had it"
         return Undecided(self.next, what, missing)
 
     def lengths(self, first: EntryId, stop: EntryId) -> tuple[int, ...]:
-        """Return the bytes of entries that exist."""
+        """Return the sizes of existing entries, in bytes."""
         known = self._lengths[first - self.first : stop - self.first]
         return tuple(length for length in known if length is not None)
 
     def length_before_first(self) -> int | None:
-        """Return the ledger's bytes before the chunk, if a whole batch among the first entries
-        tells.
+        """Return the ledger's bytes before the chunk, if one of the first entries came in a
+        complete batch.
         """
         if self._anchor is None or self._anchor[0] > self.next:
             return None
@@ -158,7 +161,7 @@ class _Chunk:
 
 
 class ReadPhase:
-    """Reads forward from where recovery starts, against one fragment as it then was."""
+    """Reads forward from where recovery starts, against one fragment as it was then."""
 
     __slots__ = ("_chunks", "_fragment", "_next_chunk", "_open_max", "_quorum", "_taken", "start")
 
@@ -173,7 +176,7 @@ class ReadPhase:
         self._chunks: list[_Chunk] = []
 
     def requests(self) -> list[ReadRange]:
-        """Open as many chunks as may be under way, and return their reads."""
+        """Open as many chunks as may be under way; return their reads."""
         wanted: list[ReadRange] = []
         while len(self._chunks) < self._open_max and self._next_chunk <= ENTRY_ID_MAX:
             first = self._next_chunk
@@ -185,7 +188,7 @@ class ReadPhase:
         return wanted
 
     def answered(self, event: RangeAnswered) -> list[ReadRange]:
-        """Take note of an answer; return what to ask next for the same entries."""
+        """Record an answer; return the next reads for the same entries."""
         answer = None
         if event.status is not Status.OK:
             answer = _PointAnswer(event.next_entry_id, event.status, event.reason)
@@ -194,12 +197,12 @@ class ReadPhase:
         return self._record(event.bookie_id, event.first_entry_id, answer, event.runs)
 
     def failed(self, event: RangeFailed) -> list[ReadRange]:
-        """Take note that a bookie could not be asked: unknown, never a negative."""
+        """Record that a bookie could not be reached: unknown, never a negative."""
         answer = _PointAnswer(event.first_entry_id, Status.UNKNOWN, event.reason)
         return self._record(event.bookie_id, event.first_entry_id, answer, ())
 
     def take(self) -> list[Stretch]:
-        """Return the entries that turned out to exist since the last call, in order."""
+        """Return the entries found to exist since the last call, in order."""
         stretches = []
         while self._chunks:
             chunk = self._chunks[0]
@@ -213,8 +216,8 @@ class ReadPhase:
         return stretches
 
     def verdict(self) -> Ended | Undecided | None:
-        """Judge the first entry that is not known to exist; what was read beyond it counts for
-        nothing.
+        """Return the verdict on the first entry that is not known to exist; entries read beyond it
+        do not count.
         """
         chunk = next((c for c in self._chunks if not c.is_full), None)
         if chunk is None:
@@ -223,13 +226,13 @@ class ReadPhase:
         return chunk.verdict(negatives_needed(self._quorum), prefers_found=prefers_found)
 
     def has_found_first(self) -> bool:
-        """Tell whether the entry at which recovery started exists."""
+        """Return whether the entry at which recovery started exists."""
         return self._taken > self.start or (
             bool(self._chunks) and self._chunks[0].next > self.start
         )
 
     def length_before_start(self) -> int | None:
-        """Return the ledger's bytes before the start, if a whole batch read here tells."""
+        """Return the ledger's bytes before the start, if it came in a complete batch."""
         if self.start == 0:
             return 0
         untouched = self._chunks and self._chunks[0].first == self.start
@@ -258,8 +261,8 @@ class ReadPhase:
         return max(CHUNKS_OPEN_MAX, CHUNKS_OPEN_ENTRIES // self._chunk_entries())
 
     def _chunk_last(self, first: EntryId) -> EntryId:
-        """End at a stripe's end where that is near, because batches do; within the stripe unless
-        every bookie holds everything.
+        """Return the last entry of a chunk: near a stripe's end, because batches end there; within
+        the stripe unless every bookie holds everything.
         """
         furthest = min(first + CHUNK_ENTRIES - 1, ENTRY_ID_MAX)
         end = stripe_end(self._quorum, first)

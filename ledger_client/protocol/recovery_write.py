@@ -1,17 +1,18 @@
-"""Decides how entries that exist are written back, and on which bookies they then are.
+"""Write-back phase of a recovery: how existing entries are written back, and which bookies then
+hold them.
 
-Leaves finding them to `recovery_read.py`, building batches to the shell, and storing the fragments
-at the close to `recovery.py`.
+Leaves finding the entries to `recovery_read.py`, building batches to the shell, and storing the
+fragments at the close to `recovery.py`.
 
-Where there is nobody to replace a failed bookie, writing back goes on as long as every entry still
-reaches its ack quorum without it.
+If no bookie can replace a failed one, writing back continues while every entry still reaches its
+ack quorum without it.
 
-In in-sync mode those that failed and have no replacement are left out, as long as one bookie is
-left: what is written back is then on every one that stays, and repair is to see to the rest.
+In in-sync mode failed bookies without a replacement are left out while at least one bookie remains.
+Written-back entries are then on every remaining bookie, and repair restores the other copies.
 
 Invariants: an answer counts only while its bookie holds that position in the current recovery
 ensemble; replacements live in memory, in a fragment that opens at the first entry that lacks its
-ack quorum; the LAC that goes along is the one at which recovery started.
+ack quorum; write-backs carry the LAC at which recovery started.
 
 Source: protocol rules 3.1, 7.4, 11.5.
 """
@@ -33,13 +34,13 @@ from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import Fragment, QuorumSpec
 
 SPAN_BYTES_MAX: Final = 1024 * 1024
-"""Payload bytes of one write-back, unless a single entry has more."""
+"""Maximum payload bytes of one write-back, unless a single entry has more."""
 
 WriteAction = WriteBack | ChooseReplacements
 
 
 class WriteBackPhase:
-    """Writes spans to the write sets of an ensemble that may change under way."""
+    """Writes spans to the write sets of an ensemble that may change meanwhile."""
 
     __slots__ = (
         "_failures",
@@ -61,28 +62,28 @@ class WriteBackPhase:
         self._lac = EntryId(start - 1)
         self._next_entry_id = start
         self.length = length_before
-        """The ledger's bytes up to the last entry taken on."""
+        """The ledger's bytes up to the last added entry."""
         self._pending: dict[EntryId, _PendingSpan] = {}
         self._failures = _Failures()
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes taken on that lack their ack quorum, or stand behind one that does."""
+        """Bytes of added entries that lack their ack quorum, or come after one that does."""
         first = next(iter(self._pending.values()), None)
         return self.length - first.span.length_before if first else 0
 
     @property
     def first_pending_entry_id(self) -> EntryId:
-        """The first entry that lacks its ack quorum, or the next one to come."""
+        """The first entry that lacks its ack quorum, or the next one to add."""
         return next(iter(self._pending), self._next_entry_id)
 
     @property
     def is_done(self) -> bool:
-        """Tell whether every entry taken on has its ack quorum."""
+        """Return whether every added entry has its ack quorum."""
         return not self._pending
 
     def add(self, stretch: Stretch) -> list[WriteAction]:
-        """Take on entries that exist; they follow those before without a gap."""
+        """Add existing entries; they follow the earlier ones without a gap."""
         assert stretch.first_entry_id == self._next_entry_id
         actions: list[WriteAction] = []
         lengths, begin = stretch.lengths, 0
@@ -103,7 +104,7 @@ class WriteBackPhase:
         return actions + self._choose()
 
     def stored(self, bookie_id: BookieId, first_entry_id: EntryId) -> None:
-        """Count an answer; drop what has its ack quorum from the front."""
+        """Count an answer; drop leading spans that have their ack quorum."""
         pending = self._pending.get(first_entry_id)
         if pending is None:
             return
@@ -118,14 +119,16 @@ class WriteBackPhase:
             del self._pending[front.span.first_entry_id]
 
     def failed(self, bookie_id: BookieId, reason: str) -> list[WriteAction]:
-        """Take a bookie for failed; one that holds no position any more is ignored (rule 5.3)."""
+        """Treat a bookie as failed; ignore a bookie without a position (rule 5.3)."""
         if bookie_id not in self._ensemble:
             return []
         self._failures.reasons.setdefault(bookie_id, reason)
         return self._choose()
 
     def replaced(self, bookies: Mapping[int, BookieId]) -> list[WriteAction]:
-        """Put the replacements in their positions and resend to them what lacks its ack quorum."""
+        """Put the replacements in their positions and resend to them the spans that lack their ack
+        quorum.
+        """
         self._failures.is_choosing = False
         failed = self._failed_positions()
         chosen = {p: b for p, b in sorted(bookies.items()) if p in failed}
@@ -140,7 +143,7 @@ class WriteBackPhase:
         return resent + self._choose()
 
     def without_replacement(self, event: ReplacementsMissing) -> list[WriteAction]:
-        """Go on with the bookies that are left; a later failure asks for replacements again."""
+        """Continue with the remaining bookies; a later failure requests replacements again."""
         self._failures.is_choosing = False
         self._failures.shortage = NoReplacement(event.needed, event.seen, event.excluded)
         remaining = tuple(b for b in self._ensemble if b not in self._failures.reasons)
@@ -149,7 +152,7 @@ class WriteBackPhase:
         return self._choose()
 
     def _go_on_with(self, ensemble: tuple[BookieId, ...]) -> None:
-        """Put an ensemble in charge of what lacks its ack quorum."""
+        """Switch to an ensemble for the spans that lack their ack quorum."""
         first = self.first_pending_entry_id
         if self._fragments[-1].first_entry_id == first:
             self._fragments.pop()
@@ -171,7 +174,7 @@ class WriteBackPhase:
         return self._failures.shortage
 
     def changed_fragments(self) -> tuple[Fragment, ...]:
-        """Return the fragments that replacements opened, without those that stayed empty."""
+        """Return the fragments that replacements opened, without empty ones."""
         return tuple(
             fragment
             for fragment in self._fragments
@@ -179,7 +182,7 @@ class WriteBackPhase:
         )
 
     def _choose(self) -> list[WriteAction]:
-        """Ask for replacements if a bookie failed, some entry waits and no choice is under way."""
+        """Request replacements if a bookie failed, some entry waits and no choice is under way."""
         positions = self._failed_positions()
         if not positions or not self._pending or not self._failures.begin_choice():
             return []
@@ -199,7 +202,7 @@ class WriteBackPhase:
 
 
 class _PendingSpan:
-    """A span that lacks its ack quorum, and who said that it stored it."""
+    """A span that lacks its ack quorum, and the bookies that stored it."""
 
     __slots__ = ("positions", "span", "stored_at")
 
@@ -209,20 +212,20 @@ class _PendingSpan:
         self.stored_at: list[BookieId] = []
 
     def count_stored(self, ensemble: tuple[BookieId, ...]) -> int:
-        """Count the positions whose present bookie has it."""
+        """Return the number of positions whose current bookie stored the span."""
         return sum(ensemble[p] in self.stored_at for p in self.positions)
 
     def count_reachable(
         self, ensemble: tuple[BookieId, ...], failed: Mapping[BookieId, str]
     ) -> int:
-        """Count the positions that have it, or may yet."""
+        """Return the number of positions that stored the span or may still do so."""
         return sum(
             ensemble[p] in self.stored_at or ensemble[p] not in failed for p in self.positions
         )
 
 
 class _Failures:
-    """Which bookies failed, and how the search for replacements stands."""
+    """Failed bookies, and the state of the search for replacements."""
 
     __slots__ = ("_tried_count", "is_choosing", "reasons", "shortage")
 
@@ -233,7 +236,9 @@ class _Failures:
         self._tried_count = 0
 
     def begin_choice(self) -> bool:
-        """Tell whether to ask now: not twice at once, nor again in vain for the same failures."""
+        """Return whether to request replacements now: not twice at once, nor again for the same
+        failures after a search found none.
+        """
         if self.is_choosing or (self.shortage and self._tried_count == len(self.reasons)):
             return False
         self.is_choosing, self.shortage = True, None

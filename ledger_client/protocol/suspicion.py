@@ -1,10 +1,11 @@
-"""Decides which bookies have been silent for too long to wait for their timeout.
+"""Suspicion: which bookies are silent for so long that their timeout need not be awaited.
 
-Leaves observing them to the watchdog, and acting on it (only with a spare at hand) to the writers.
-Safety never depends on it.
+Leaves observing bookies to the watchdog, and acting on a suspicion (only with a spare) to the
+writers. Safety never depends on it.
 
-Invariants: nobody is suspected while all are silent; at most `per_minute_max` suspicions are acted
-on in any minute; how long is too long follows the recent tail latency of the *other* bookies.
+Invariants: no bookie is suspected while all are silent; writers act on at most `per_minute_max`
+suspicions in any minute; the limit of silence follows the recent tail latency of the *other*
+bookies.
 
 Source: protocol rule 5.7.
 """
@@ -21,7 +22,7 @@ _MINUTE_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class SuspicionLimits:
-    """When silence is suspicious: a multiple of the tail latency, within bounds."""
+    """Limits of silence: a multiple of the tail latency, within bounds."""
 
     after_min_s: float
     after_max_s: float
@@ -31,7 +32,7 @@ class SuspicionLimits:
 
 @dataclass(frozen=True, slots=True)
 class BookieObservation:
-    """What a client has seen of one bookie; times are the loop's."""
+    """What a client has observed of one bookie; times are loop times."""
 
     bookie_id: BookieId
     oldest_unanswered_since: float | None
@@ -40,13 +41,15 @@ class BookieObservation:
 
     @property
     def silent_since(self) -> float | None:
-        """Since when it owes an answer and has given none; None if it owes nothing."""
+        """Time since which the bookie owes an answer and has given none; None if it owes none."""
         oldest, answered = self.oldest_unanswered_since, self.answered_at
         return oldest if oldest is None or answered is None else max(oldest, answered)
 
 
 def suspect_after_s(others: Sequence[BookieObservation], limits: SuspicionLimits) -> float:
-    """Return how long a bookie may be silent, given how the others answered of late."""
+    """Return how long a bookie may be silent, in seconds, given the recent latencies of
+    the others.
+    """
     tail = max((other.tail_latency_s for other in others), default=0.0)
     return min(limits.after_max_s, max(limits.after_min_s, limits.latency_multiple * tail))
 
@@ -70,21 +73,23 @@ def suspects(
 def _is_answering(
     other: BookieObservation, since: float, now: float, limits: SuspicionLimits
 ) -> bool:
-    """Tell whether a bookie answered after another fell silent, and is not silent itself."""
+    """Return whether a bookie answered after another became silent, and is not silent itself."""
     if other.answered_at is None or other.answered_at < since:
         return False
     return other.silent_since is None or now - other.silent_since <= limits.after_min_s / 2
 
 
 class SuspicionBudget:
-    """Bounds how many suspicions one client acts on."""
+    """Limit on the suspicions on which one client acts."""
 
     def __init__(self, per_minute_max: int) -> None:
         self._per_minute_max = per_minute_max
         self._acted_at: deque[float] = deque()
 
     def take(self, now: float) -> bool:
-        """Count one suspicion that is about to be acted on; False when the minute is full."""
+        """Count one suspicion before acting on it; return False if the minute's limit is
+        reached.
+        """
         while self._acted_at and now - self._acted_at[0] > _MINUTE_S:
             self._acted_at.popleft()
         if len(self._acted_at) >= self._per_minute_max:

@@ -160,8 +160,8 @@ def test_a_mark_that_comes_and_goes_without_end_ends_the_copy() -> None:
 @pytest.mark.parametrize(
     ("change", "why", "left"),
     [
-        (mark_off, "took the mark of d off", "abc"),
-        (swap_another, "changed by others", "abf"),
+        (mark_off, "removed the mark of d", "abc"),
+        (swap_another, "changed by another process", "abf"),
     ],
 )
 def test_a_copy_that_is_not_wanted_any_more_is_not_named(
