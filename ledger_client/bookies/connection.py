@@ -116,9 +116,7 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes held for this bookie: writers' unanswered adds, or bytes that the socket did not
-        accept.
-        """
+        """Bytes held for this bookie: writers' unanswered adds, or what the socket rejected."""
         if not self._writes.is_paused:
             return self.unanswered[0]  # the socket accepts everything
         return max(self.unanswered[0], self._writes.waiting_bytes - self.unanswered[1])
@@ -270,9 +268,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         call = self._calls.pop(request_id, None)
         if call is None:
             if request_id in self._adds:
-                self.close(
-                    CallFailure.PROTOCOL, f"it sent {type(answer).__name__} as the answer to an add"
-                )
+                self.close(CallFailure.PROTOCOL, f"{type(answer).__name__} sent for an add")
             return  # late: nothing waits for it any more
         if isinstance(answer, Refused):
             if call.reply is not None and not call.reply.done():
@@ -288,19 +284,13 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     def _take_hello(self, reply: Reply) -> None:
         if self.opened.done() or not isinstance(reply, HelloReply | Refused):
-            self.close(
-                CallFailure.PROTOCOL, f"it sent {type(reply).__name__} where no hello was due"
-            )
+            self.close(CallFailure.PROTOCOL, f"{type(reply).__name__} sent, no hello was due")
         elif reply.status is not Status.OK or isinstance(reply, Refused):
             why = BookieCallError(self.bookie_id, reply.reason, status=reply.status)
             self.opened.set_exception(why)
-            self.close(
-                CallFailure.REFUSED, f"it refused the hello: {reply.status.name}: {reply.reason}"
-            )
+            self.close(CallFailure.REFUSED, f"hello refused: {reply.status.name}: {reply.reason}")
         elif reply.bookie_id != self.bookie_id:
-            self.close(
-                CallFailure.PROTOCOL, f"another bookie accepted the hello: {reply.bookie_id}"
-            )
+            self.close(CallFailure.PROTOCOL, f"the hello reached {reply.bookie_id}")
         elif not self._hello.wire_version_min <= reply.wire_version <= self._hello.wire_version_max:
             self.close(CallFailure.PROTOCOL, f"it chose wire version {reply.wire_version}")
         else:

@@ -4,8 +4,7 @@ Leaves performing the actions to `ledger_client.writing.append_shell`, counting 
 and the state of failed members to `ensemble`.
 
 Invariants: nothing is confirmed while a change of the ensemble is under way (5.2); at most one
-compare-and-set is under way, and none is abandoned (1.3); the LAC never moves once closing has
-begun.
+compare-and-set is under way, and none is abandoned (1.3); the LAC never moves after closing begins.
 
 Source: protocol sections 4-6 and rules 1.3-1.5.
 """
@@ -62,12 +61,8 @@ class AppendProtocol:
         self._health = EnsembleHealth(metadata.quorum)
         self._membership = membership_of(metadata.quorum, options)
         self._phase = _OPEN
-        self._close_token: UpdateToken | None = (
-            None  # if set, close at the LAC once no compare-and-set is under way
-        )
-        self._base: LedgerMetadata | None = (
-            None  # if set, a compare-and-set on top of it is under way
-        )
+        self._close_token: UpdateToken | None = None  # set from the request to close at the LAC on
+        self._base: LedgerMetadata | None = None  # set while a compare-and-set on it is under way
         self._choosing = False
         self._refused_batches = RefusedBatches()
 
@@ -88,9 +83,7 @@ class AppendProtocol:
 
     @property
     def parked(self) -> Sequence[BookieId]:
-        """Failed members without a replacement: there is no spare, or the change is
-        delayed (5.4).
-        """
+        """Failed members without a replacement: no spare, or a delayed change (5.4)."""
         return self._health.out if self._is_steady else self._health.parked
 
     @property
@@ -102,15 +95,11 @@ class AppendProtocol:
 
     @property
     def lacks_in_sync(self) -> bool:
-        """Whether new appends must be refused because fewer than `min_in_sync` members
-        are in sync.
-        """
+        """Whether to refuse new appends: fewer than `min_in_sync` members are in sync."""
         return self._least_in_sync > 0 and len(self.in_sync) < self._least_in_sync
 
     def lag_entries(self, bookie_id: BookieId) -> int:
-        """Return the number of entries that a member lacks; 0 if it stored the oldest unconfirmed
-        one, or is out.
-        """
+        """Return how many entries a member lacks; 0 if it has the oldest one, or is out."""
         position = self._position(bookie_id)
         if position is None or self._health.is_out(bookie_id):
             return 0
@@ -356,9 +345,7 @@ class AppendProtocol:
         return actions + self._begin_change()
 
     def _send_missing(self) -> list[AppendAction]:
-        """Send every unconfirmed batch to the bookies of its write set to which it was not sent
-        yet.
-        """
+        """Send every unconfirmed batch to the bookies of its write set that it was not sent to."""
         if self._phase is not _OPEN:
             return []
         missing = self._pending.take_missing(self._out_mask)

@@ -1,6 +1,6 @@
-"""Computes with ranges of entries: which ones a bookie should hold, and what is left of them.
+"""Arithmetic on ranges of entries: which ones a bookie should hold, and which are missing.
 
-Leaves asking bookies to `ledger_client.reading.verification`. Pure.
+Leaves requests to bookies to `ledger_client.reading.verification`. Pure.
 
 Format: a range is (first, last), inclusive; lists of ranges ascend, and neither touch nor overlap.
 
@@ -17,7 +17,7 @@ Range = tuple[int, int]
 
 
 def expected_ranges(ledger: LedgerMetadata, last_entry_id: int) -> dict[BookieId, list[Range]]:
-    """Return what each bookie of a ledger should hold of its entries up to the last one."""
+    """Return the ranges that each bookie of a ledger should hold, up to the last entry."""
     expected: dict[BookieId, list[Range]] = {}
     for index, fragment in enumerate(ledger.fragments):
         end = last_entry_id
@@ -41,7 +41,7 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
 
 
 def without(ranges: Sequence[Range], removed: Sequence[Range]) -> list[Range]:
-    """Return what of `ranges` is not in `removed`."""
+    """Return the parts of `ranges` that are not in `removed`."""
     left: list[Range] = []
     removals = merged(removed)
     for first, last in ranges:
@@ -58,12 +58,12 @@ def without(ranges: Sequence[Range], removed: Sequence[Range]) -> list[Range]:
 
 
 def entry_count(ranges: Iterable[Range]) -> int:
-    """Count the entries in ranges."""
+    """Return the number of entries in ranges."""
     return sum(last - first + 1 for first, last in ranges)
 
 
 def describe_ranges(ranges: Sequence[Range], shown_max: int = 5) -> str:
-    """Write ranges as people read them: '0-9, 12'."""
+    """Return ranges as text for people: '0-9, 12'."""
     shown = [f"{a}" if a == b else f"{a}-{b}" for a, b in ranges[:shown_max]]
     more = [f"and {len(ranges) - shown_max} more"] if len(ranges) > shown_max else []
     return ", ".join(shown + more)

@@ -1,9 +1,10 @@
-"""Keeps what a reader knows of one ledger current: its metadata, and its LAC.
+"""A reader's view of one ledger, kept up to date: its metadata and its LAC.
 
-Leaves asking bookies for the LAC to `lac_reading.py` and `tailing.py`, which report it here.
+Leaves requests for the LAC to `lac_reading.py` and `tailing.py`, which report it here.
 
-Invariants: neither the metadata's version nor the LAC ever goes back (rule 8.5); one watch while
-the ledger can change, none once it is closed; a lost session costs freshness, never an error.
+Invariants: neither the metadata's version nor the LAC ever goes back (rule 8.5); there is one watch
+while the ledger can change, and none once it is closed; a lost session delays updates but never
+causes an error.
 
 Source: protocol rules 8.1, 8.4, 8.5; metadata design, "Watches".
 """
@@ -24,7 +25,7 @@ from metadata.store.interface import Cancel
 
 
 class FollowedLedger:
-    """One ledger as an open reader sees it."""
+    """One ledger, as seen by an open reader."""
 
     def __init__(
         self, metadata: LedgerMetadata, version: Version, ledgers: LedgerStore, rng: Random
@@ -47,7 +48,7 @@ class FollowedLedger:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the last entry is known for good."""
+        """Whether the last entry is final."""
         return self.metadata.state is LedgerState.CLOSED
 
     def start(self) -> None:
@@ -56,7 +57,7 @@ class FollowedLedger:
             self._cancel_watch = self._ledgers.watch(self.ledger_id, self._on_watch)
 
     def on_change(self, callback: Callable[[], None]) -> Cancel:
-        """Call back whenever the metadata changed or the LAC moved, or the ledger is gone."""
+        """Call back whenever the metadata or the LAC changed, or the ledger is gone."""
         number = max(self._callbacks, default=0) + 1
         self._callbacks[number] = callback
 
@@ -66,7 +67,7 @@ class FollowedLedger:
         return cancel
 
     def advance_lac(self, lac: EntryId) -> None:
-        """Take note that a bookie knows this LAC; an older one changes nothing."""
+        """Record a LAC that a bookie reported; an older one changes nothing."""
         if not self.is_closed and lac > self.last_confirmed:
             self.last_confirmed = lac
             self._tell()
@@ -84,10 +85,8 @@ class FollowedLedger:
             raise translate(error, self.ledger_id) from error
 
     def deleted_error(self) -> LedgerError:
-        """Return what a read of a deleted ledger raises."""
-        return LedgerNotFoundError(
-            "it was deleted, and its entries with it", ledger_id=self.ledger_id
-        )
+        """Return the error for a read of a deleted ledger."""
+        return LedgerNotFoundError("it was deleted with its entries", ledger_id=self.ledger_id)
 
     async def aclose(self) -> None:
         """Stop following."""
@@ -109,7 +108,7 @@ class FollowedLedger:
                 await asyncio.sleep(pauses.next_s())
                 continue
             except LedgerError:
-                break  # the client is closed, or the value cannot be read: a call will say so
+                break  # the client is closed, or the value cannot be read: the next call reports it
             self._rereads_wanted -= wanted
         self._rereads_wanted = 0
 
@@ -138,7 +137,9 @@ class FollowedLedger:
 
 
 def _confirmed_by(metadata: LedgerMetadata) -> EntryId:
-    """Return the LAC that metadata alone proves: a fragment opens behind what was confirmed."""
+    """Return the LAC that the metadata alone proves: a fragment begins after the
+    confirmed entries.
+    """
     if metadata.last_entry_id is not None:
         return metadata.last_entry_id
     return EntryId(metadata.last_fragment.first_entry_id - 1)

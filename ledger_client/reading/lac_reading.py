@@ -1,9 +1,9 @@
-"""Asks the bookies of a ledger's last fragment how far it is confirmed.
+"""Read of the LAC from the bookies of a ledger's last fragment.
 
-Leaves waiting for more to `tailing.py`.
+Leaves waiting for a new LAC to `tailing.py`.
 
-Invariant: any bookie's LAC is true, so none is waited for longer than it takes to be as fresh as
-an ack quorum: until the answers cover (rule 3.2), or all have been heard.
+Invariant: the LAC of any bookie is true. The read ends when the result is as fresh as an ack
+quorum: when the answers cover (rule 3.2), or every bookie has answered or failed.
 
 Source: protocol rules 8.1 and 8.5.
 """
@@ -22,9 +22,9 @@ Heard = tuple[int, Status | None, str]
 
 
 async def read_lac(ledger: FollowedLedger, pool: BookiePool, timeout_s: float) -> None:
-    """Bring the ledger's LAC up to what its bookies know.
+    """Update the ledger's LAC from its bookies.
 
-    Raises UnauthorizedError, and QuorumTimeoutError if nobody answered.
+    Raises UnauthorizedError, and QuorumTimeoutError if no bookie answered.
     """
     fragment = ledger.metadata.last_fragment
     ensemble, quorum = fragment.ensemble, ledger.metadata.quorum_of(fragment)
@@ -40,7 +40,7 @@ async def read_lac(ledger: FollowedLedger, pool: BookiePool, timeout_s: float) -
         for _ in ensemble:
             position, status, reason = await answers.get()
             if status is Status.UNAUTHORIZED:
-                text = f"bookie {ensemble[position]} refused the password: open it with the right"
+                text = f"bookie {ensemble[position]} refused the password: open it with the correct"
                 raise UnauthorizedError(f"{text} one", ledger_id=ledger.ledger_id)
             if status in KNOWN:
                 known.append(position)
@@ -54,7 +54,7 @@ async def read_lac(ledger: FollowedLedger, pool: BookiePool, timeout_s: float) -
         await asyncio.gather(*tasks, return_exceptions=True)
     if not known:
         raise QuorumTimeoutError(
-            f"no bookie of the last fragment told the LAC ({'; '.join(reasons)}): try again",
+            f"no bookie of the last fragment returned the LAC ({'; '.join(reasons)}): try again",
             ledger_id=ledger.ledger_id,
             outcome="not_written",
         )

@@ -1,9 +1,10 @@
-"""Finds how many bytes a ledger holds before an entry, from a whole batch at or before it.
+"""Search for a ledger's length before an entry, in bytes, from a complete batch at or before it.
 
-Leaves reading, from whichever replica can, to `range_reader.py`.
+Leaves reading from the replicas to `range_reader.py`.
 
-Invariant: only whole batches are believed: their header is the writer's and under one CRC with the
-rest; of slices only the entries' own bytes count. The start of the ledger needs no batch.
+Invariant: only headers of complete batches are used, because the writer wrote them and one CRC
+covers them with the rest; of slices only the sizes of the entries are used. The start of the ledger
+needs no batch.
 
 Source: storage design, "The batch"; protocol rule 7.5.
 """
@@ -18,7 +19,9 @@ WIDEN_FACTOR: Final = 32
 
 
 async def find_length_before(ranges: RangeReader, entry_id: EntryId, timeout_s: float) -> int:
-    """Return the ledger's bytes before an entry; all before it must exist. Raises as a read."""
+    """Return the ledger's bytes before an entry; all entries before it must exist. Raises the
+    errors of a read.
+    """
     window = 1
     while True:
         first = EntryId(max(0, entry_id - window))
@@ -31,7 +34,9 @@ async def find_length_before(ranges: RangeReader, entry_id: EntryId, timeout_s: 
 async def _length_from(
     ranges: RangeReader, first: EntryId, stop: EntryId, timeout_s: float
 ) -> int | None:
-    """Add up from the first whole batch at or behind `first`; None if there is none."""
+    """Return the length by adding from the first complete batch at or after `first`; None if there
+    is none.
+    """
     length = 0 if first == 0 else None
     position = first
     while position < stop:

@@ -1,10 +1,11 @@
-"""Reads one range of entries from whichever replica can return it, with a second request in time.
+"""Read of one range of entries from any replica that can return it, with a second request when the
+first is slow.
 
 Leaves the choice of replicas to `protocol/read.py`, and cutting long reads into ranges to
 `read_ahead.py`.
 
-Invariants: what is returned was verified and starts with the first entry asked for; a read ends by
-its deadline; what a failure means is decided only after a look at the metadata of now.
+Invariants: returned entries are verified and start with the first requested one; a read ends by its
+deadline; a failure is interpreted only after the current metadata was read.
 
 Source: protocol rules 8.2 and 8.3.
 """
@@ -39,13 +40,13 @@ from metadata.ids import BookieId, EntryId
 SPECULATIVE_PART: Final = 0.95
 SPECULATIVE_MULTIPLE: Final = 2.0
 LEAST_S: Final = 0.001
-"""What a replica is given that is asked when the time is up."""
+"""Minimum time for a replica that is tried when the time is up."""
 Failure = p.ReportMissing | p.ReportUnreadable | p.ReportUnauthorized
 
 
 @dataclass(frozen=True, slots=True)
 class RangeEntries:
-    """What a read of a range returned: at least its first entry."""
+    """Result of a read of a range: at least its first entry."""
 
     batches: tuple[EntryBatch, ...]
     next_entry_id: EntryId
@@ -64,7 +65,7 @@ class RangeReader:
         *,
         report: EventCallback | None = None,
     ) -> None:
-        """`report` is told of each damaged entry that a bookie returned."""
+        """Create a reader; `report` is called for each damaged entry that a bookie returns."""
         self._ledger = ledger
         self._keys = keys
         self._pool = pool
@@ -75,7 +76,9 @@ class RangeReader:
         self._order = p.ReplicaOrder(rng.randrange(1 << 16))
 
     def range_end(self, first_entry_id: EntryId, last_entry_id: EntryId) -> EntryId:
-        """Return how far a read from `first_entry_id` on has the same replicas."""
+        """Return the last entry up to which a read from `first_entry_id` on has the same
+        replicas.
+        """
         metadata = self._ledger.metadata
         end = last_entry_id
         index = metadata.fragment_index_of(first_entry_id) + 1
@@ -88,7 +91,9 @@ class RangeReader:
     async def read(
         self, first_entry_id: EntryId, last_entry_id: EntryId, timeout_s: float
     ) -> RangeEntries:
-        """Return entries from the first on, at most up to the last. Raises as `read_verified`."""
+        """Return entries from `first_entry_id` on, at most up to `last_entry_id`. Raises the errors
+        of `read_verified`.
+        """
         answer = await self.read_verified(first_entry_id, last_entry_id, timeout_s)
         last = EntryId(answer.next_entry_id - 1)
         shown = [
@@ -101,7 +106,8 @@ class RangeReader:
     async def read_verified(
         self, first_entry_id: EntryId, last_entry_id: EntryId, timeout_s: float
     ) -> VerifiedEntries:
-        """Return the batches as they came, with entries from the first on, at most up to the last.
+        """Return the batches as received, with entries from `first_entry_id` on, at most up to
+        `last_entry_id`.
 
         Raises EntryNotFoundError, DigestMismatchError, QuorumTimeoutError, UnauthorizedError,
         LedgerNotFoundError.
@@ -117,14 +123,14 @@ class RangeReader:
             error = self._error(outcome, first_entry_id)
             await self._look_again()
             if self.replicas(first_entry_id) != replicas:
-                continue  # a repair has moved it
+                continue  # a repair has moved the entry
             now = asyncio.get_running_loop().time()
             if not isinstance(error, QuorumTimeoutError) or now >= deadline:
                 raise error
             await asyncio.sleep(min(pauses.next_s(), deadline - now))
 
     def replicas(self, entry_id: EntryId) -> tuple[BookieId, ...]:
-        """Return the bookies that hold an entry, by the metadata of now."""
+        """Return the bookies that hold an entry, according to the current metadata."""
         metadata = self._ledger.metadata
         fragment = metadata.fragment_of(entry_id)
         return write_set(metadata.quorum_of(fragment), fragment, entry_id)
@@ -225,8 +231,8 @@ class RangeReader:
         )
 
     async def _look_again(self) -> None:
-        """Read the metadata; raise if the ledger is gone. Without an answer, go by what is
-        known.
+        """Read the metadata; raise if the ledger is gone. If the service does not answer, use the
+        last known metadata.
         """
         try:
             await self._ledger.refresh(fresh=True)
@@ -238,21 +244,21 @@ class RangeReader:
         match failure:
             case p.ReportMissing():
                 return EntryNotFoundError(
-                    f"every replica says that it does not have entry {entry_id}",
+                    f"no replica has entry {entry_id}",
                     ledger_id=ledger_id,
                     entry_id=entry_id,
                 )
             case p.ReportUnauthorized(bookie_id):
                 return UnauthorizedError(
-                    f"bookie {bookie_id} refused the password: open it with the right one",
+                    f"bookie {bookie_id} refused the password: open it with the correct one",
                     ledger_id=ledger_id,
                 )
             case p.ReportUnreadable(reasons, is_damaged):
                 why = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in reasons.items())
                 if is_damaged:
-                    text = f"every copy of entry {entry_id} that came is damaged ({why})"
+                    text = f"every returned copy of entry {entry_id} is damaged ({why})"
                     return DigestMismatchError(text, ledger_id=ledger_id, entry_id=entry_id)
-                text = f"no replica returned entry {entry_id} ({why}): try again once they are up"
+                text = f"no replica returned entry {entry_id} ({why}): try again when they are up"
                 return QuorumTimeoutError(
                     text, ledger_id=ledger_id, outcome="not_written", entry_id=entry_id
                 )

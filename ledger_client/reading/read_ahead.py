@@ -1,12 +1,12 @@
-"""Reads a long range in order, with several requests under way.
+"""Prefetch for sequential readers: a long range in order, with several requests under way.
 
 Leaves each request to `range_reader.py`.
 
-Requests are sized by what entries turned out to take, and end where stripes end if that is near:
-batches never cross a stripe, so whole batches come back, which one CRC checks.
+Requests are sized by the sizes of earlier entries, and end where stripes end if that is near.
+Batches never cross a stripe, so complete batches come back, each checked by one CRC.
 
-Invariants: entries come in order, each once; at most `REQUESTS_MAX` answers are held; nothing is
-left running when the iterator is closed.
+Invariants: entries are returned in order, each once; at most `REQUESTS_MAX` answers are held;
+nothing is left running when the iterator is closed.
 
 Source: protocol rule 8.3.
 """
@@ -27,12 +27,12 @@ REQUESTS_MAX: Final = 16
 
 
 class ReadPlan:
-    """Decides how far each request goes, from the sizes seen so far. Pure."""
+    """Decides where each request ends, from the sizes seen so far. Pure."""
 
     def __init__(
         self, quorum: QuorumSpec, config: ClientConfig, entry_bytes: float | None = None
     ) -> None:
-        """`entry_bytes` is what entries took that were read before, if any were."""
+        """Create a plan; `entry_bytes` is the average size of entries read before, or 0."""
         self._quorum = quorum
         self._ahead_count = config.read_ahead_count
         self._target_bytes = config.read_bytes_max // 2
@@ -40,7 +40,7 @@ class ReadPlan:
         self._request_bytes = 0.0 if entry_bytes is None else float(self._target_bytes)
 
     def learn(self, result: RangeEntries) -> None:
-        """Take note of what an answer held."""
+        """Record the sizes in an answer."""
         count = sum(len(batch) for batch in result.batches)
         size = sum(batch.payload_bytes for batch in result.batches)
         if count:
@@ -51,7 +51,7 @@ class ReadPlan:
 
     @property
     def request_count(self) -> int:
-        """How many requests to have under way: one until a size is known, more if answers are
+        """Number of requests to have under way: one until a size is known, more if answers are
         small.
         """
         if self._entry_bytes is None:
@@ -60,7 +60,7 @@ class ReadPlan:
         return max(self._ahead_count, min(REQUESTS_MAX, int(wanted)))
 
     def end(self, first: EntryId, last: EntryId) -> EntryId:
-        """Return where a request from `first` on stops, at most at `last`."""
+        """Return the last entry of a request that starts at `first`; at most `last`."""
         stripe_last = stripe_end(self._quorum, first)
         if self._entry_bytes is None:
             return min(stripe_last, last)
@@ -75,7 +75,7 @@ class ReadPlan:
 async def read_ahead(
     ranges: RangeReader, plan: ReadPlan, first: EntryId, last: EntryId, timeout_s: float
 ) -> AsyncGenerator[EntryBatch, None]:
-    """Yield the batches of first..last in order; `timeout_s` bounds each request."""
+    """Yield the batches of first..last in order; `timeout_s` limits each request."""
     loop = asyncio.get_running_loop()
     under_way: deque[tuple[EntryId, asyncio.Task[RangeEntries]]] = deque()
     next_entry_id = first
@@ -94,7 +94,8 @@ async def read_ahead(
             finally:
                 task.cancel()
             plan.learn(result)
-            is_short = result.next_entry_id <= end  # the size limit, or a replica that had no more
+            # The answer reached the size limit, or the replica had no more.
+            is_short = result.next_entry_id <= end
             if is_short and under_way:
                 rest = ranges.read(result.next_entry_id, end, timeout_s)
                 under_way.appendleft((end, loop.create_task(rest)))

@@ -1,9 +1,9 @@
-"""Reads one ledger, open or closed, without ever disturbing its writer.
+"""Reader of one ledger, open or closed, that never affects its writer.
 
-Leaves requests to `range_reader.py` and `read_ahead.py`, waiting for more to `tailing.py`, and
-knowing the ledger's state to `followed_ledger.py`.
+Leaves requests to `range_reader.py` and `read_ahead.py`, waiting for new entries to `tailing.py`,
+and the ledger's state to `followed_ledger.py`.
 
-Invariants: nothing beyond the LAC is shown, except by `read_unconfirmed`; the LAC never goes back.
+Invariants: only `read_unconfirmed` returns entries beyond the LAC; the LAC never goes back.
 
 Source: protocol section 8; api, "Client".
 """
@@ -40,11 +40,11 @@ from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore
 
 VISIBLE_WAIT_S: Final = 0.5
-"""How long a read of an entry beyond the LAC waits for it: an idle writer sends its LAC sooner."""
+"""Time for which a read waits for an entry beyond the LAC: an idle writer sends its LAC sooner."""
 
 
 class LedgerReader:
-    """A handle to read one ledger; made by `LedgerClient.open_ledger`."""
+    """Handle for reading one ledger; created by `LedgerClient.open_ledger`."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class LedgerReader:
         self._is_closed = False
 
     async def start(self) -> None:
-        """Follow the ledger, and learn how far it is confirmed, as far as bookies answer."""
+        """Follow the ledger, and learn its LAC if bookies answer."""
         self._pool.attach(self._ledger.ledger_id, self._keys.master_key)
         self._is_started = True
         self._ledger.start()
@@ -78,7 +78,7 @@ class LedgerReader:
             try:
                 await read_lac(self._ledger, self._pool, self._config.read_timeout_s)
             except QuorumTimeoutError:
-                return  # what the metadata proves can be read all the same
+                return  # entries that the metadata proves confirmed can be read nevertheless
 
     @property
     def id(self) -> LedgerId:
@@ -87,21 +87,21 @@ class LedgerReader:
 
     @property
     def info(self) -> LedgerInfo:
-        """The ledger as its metadata last was."""
+        """The ledger's metadata as last read."""
         return LedgerInfo.of(self._ledger.metadata)
 
     @property
     def is_closed(self) -> bool:
-        """Whether the ledger is closed: nothing will follow `last_confirmed`."""
+        """Whether the ledger is closed: no entry will follow `last_confirmed`."""
         return self._ledger.is_closed
 
     @property
     def last_confirmed(self) -> EntryId:
-        """The last entry that may be read; -1 if there is none. Never goes back."""
+        """The last readable entry; -1 if there is none. Never goes back."""
         return self._ledger.last_confirmed
 
     async def refresh_last_confirmed(self, *, timeout: float | None = None) -> EntryId:
-        """Ask the metadata and the bookies how far the ledger is confirmed; return it.
+        """Read the LAC from the metadata and the bookies; return it.
 
         Raises LedgerNotFoundError, UnauthorizedError; QuorumTimeoutError if no bookie answered.
         """
@@ -117,7 +117,7 @@ class LedgerReader:
             raise
         except TimeoutError:
             raise QuorumTimeoutError(
-                f"the LAC was not told within {timeout_s} s: try again",
+                f"no bookie returned the LAC within {timeout_s} s: try again",
                 ledger_id=self.id,
                 outcome="not_written",
             ) from None
@@ -128,7 +128,7 @@ class LedgerReader:
     ) -> AsyncGenerator[EntryBatch, None]:
         """Yield the batches of entries first..last, both included; by default up to the LAC.
 
-        `timeout` bounds each request. Raises EntryNotFoundError for entries beyond the LAC, or that
+        `timeout` limits each request. Raises EntryNotFoundError for entries beyond the LAC, or that
         no replica has; DigestMismatchError, QuorumTimeoutError, LedgerNotFoundError.
         """
         self._check_open()
@@ -147,10 +147,10 @@ class LedgerReader:
         timeout: float | None = None,
         entry_bytes: float | None = None,
     ) -> AsyncGenerator[EntryBatch, None]:
-        """As `read`, also beyond the LAC: such entries may yet turn out not to exist.
+        """Yield batches as `read` does, also beyond the LAC: such entries may prove not to exist.
 
-        `entry_bytes` is what an entry takes about, if known: then much is asked for in several
-        requests at once from the start.
+        `entry_bytes` is the approximate size of an entry, if known: then several requests are sent
+        at once from the start.
         """
         self._check_open()
         _check_range(first, last, self.id)
@@ -160,17 +160,17 @@ class LedgerReader:
                 yield batch
 
     async def read_entry(self, entry_id: int, *, timeout: float | None = None) -> Entry:
-        """Return one entry. Raises as `read`."""
+        """Return one entry. Raises the errors of `read`."""
         async with aclosing(self.read(entry_id, entry_id, timeout=timeout)) as batches:
             async for batch in batches:
                 return batch[0]
-        raise AssertionError("a read yields what it was asked for, or raises")
+        raise AssertionError("a read yields the requested entries, or raises")
 
     async def tail(
         self, start: int = 0, *, timeout: float | None = None
     ) -> AsyncGenerator[EntryBatch, None]:
         """Yield batches from `start` on, as entries are confirmed; end when the ledger is closed
-        and all was yielded. `timeout` bounds each request, never the wait for new entries.
+        and all entries were yielded. `timeout` limits each request, never the wait for new entries.
         """
         self._check_open()
         _check_range(start, start, self.id)
@@ -225,7 +225,7 @@ class LedgerReader:
         return self.last_confirmed
 
     async def aclose(self) -> None:
-        """Stop following the ledger. Iterators that are still used end with LedgerClosedError."""
+        """Stop following the ledger. Iterators still in use end with LedgerClosedError."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -263,7 +263,7 @@ class LedgerReader:
                 yield batch
 
     async def _make_visible(self, first: int, last: int) -> None:
-        """See to it that the LAC has reached `last`, or raise."""
+        """Wait until the LAC has reached `last`, or raise."""
         _check_range(first, last, self.id)
         if last > self.last_confirmed and not self.is_closed:
             await self.refresh_last_confirmed()
@@ -273,7 +273,7 @@ class LedgerReader:
             state = "closed" if self.is_closed else "open"
             raise EntryNotFoundError(
                 f"entry {last} is beyond the last confirmed one, {self.last_confirmed}, of the "
-                f"{state} ledger: use tail() to wait for more",
+                f"{state} ledger: use tail() to wait for new entries",
                 ledger_id=self.id,
                 entry_id=EntryId(last),
             )
@@ -299,12 +299,12 @@ class LedgerReader:
     def _check_open(self) -> None:
         self._own_process.require()
         if self._is_closed:
-            raise LedgerClosedError("this reader was closed: open another", ledger_id=self.id)
+            raise LedgerClosedError("this reader is closed: open another one", ledger_id=self.id)
 
 
 def _check_range(first: int, last: int, ledger_id: LedgerId) -> None:
     if first < 0 or last > ENTRY_ID_MAX:
-        text = f"entries {first}..{last}: ids are 0 to {ENTRY_ID_MAX}"
+        text = f"{first}..{last} is not a range of entries: use ids from 0 to {ENTRY_ID_MAX}"
         raise EntryNotFoundError(text, ledger_id=ledger_id)
 
 

@@ -1,7 +1,7 @@
-"""Comparison of what two bookies hold of one ledger, entry by entry, as ranges with one verdict.
+"""Comparison of two bookies' copies of one ledger, entry by entry, as ranges with one verdict.
 
-Leaves reading each bookie to `ledger_client.reading.replica_reading`, and what should be held where
-to the caller.
+Leaves reading each bookie to `ledger_client.reading.replica_reading`, and the expected location of
+entries to the caller.
 
 Invariants: the ranges ascend, do not overlap, and cover every entry that either bookie holds; two
 entries are equal when their writer's digests are; memory is bounded by one answer of each bookie.
@@ -19,7 +19,7 @@ from ledger_client.reading.replica_reading import Outcome, Piece, ReplicaReading
 
 
 class Verdict(StrEnum):
-    """What is true of a range of entries at bookies A and B."""
+    """Verdict on a range of entries at bookies A and B."""
 
     EQUAL = "equal"
     DIFFERENT = "different"
@@ -50,8 +50,8 @@ _OF_OUTCOMES = {
 
 
 async def compare_replicas(a: ReplicaReading, b: ReplicaReading) -> AsyncGenerator[Compared, None]:
-    """Yield the verdict on every entry that A or B holds, joined where it stays the same. Raises
-    BookieCallError.
+    """Yield the verdict on every entry that A or B holds; adjacent ranges with the same verdict are
+    joined. Raises BookieCallError.
     """
     joined: Compared | None = None
     async with aclosing(_parts(a, b)) as parts:
@@ -88,14 +88,14 @@ async def _parts(a: ReplicaReading, b: ReplicaReading) -> AsyncGenerator[Compare
 
 
 async def _behind(held: Range, last: int, more: AsyncIterator[Range]) -> Range | None:
-    """Return what is left of a range behind `last`, or the next range."""
+    """Return the part of a range after `last`, or the next range."""
     return (last + 1, held[1]) if held[1] > last else await anext(more, None)
 
 
 async def _compare_both(
     a: ReplicaReading, b: ReplicaReading, first: int, last: int
 ) -> AsyncGenerator[Compared, None]:
-    """Compare entries that both list, reading both in pieces."""
+    """Compare entries that both bookies list, reading both in pieces."""
     async with aclosing(a.read(first, last)) as pieces_a, aclosing(b.read(first, last)) as pieces_b:
         piece_a, piece_b = await anext(pieces_a), await anext(pieces_b)
         while True:

@@ -1,9 +1,8 @@
 """One entry as one bookie stores it, with the verdict on its digest and the batch around it.
 
-Leaves the connection to `ledger_client.bookies.pool`, and the words for people to the command.
+Leaves the connection to `ledger_client.bookies.pool`, and the text for people to the command.
 
-Invariant: nothing is fenced and nothing is written.
-Source: protocol rules 2.4, 4.2 and 8.2.
+Invariant: nothing is fenced and nothing is written. Source: protocol rules 2.4, 4.2 and 8.2.
 """
 
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId
 
 
 class DigestVerdict(StrEnum):
-    """What is known of the stored bytes."""
+    """Result of checking the stored bytes."""
 
     VALID = "valid"
     INVALID = "invalid"
@@ -36,13 +35,15 @@ class StoredEntry:
     payload: bytes
     verdict: DigestVerdict
     reason: str
-    """Why the digest is invalid; empty when it is not."""
+    """Why the digest is invalid; empty if it is valid."""
     digest: int
     batch_first: int
     batch_last: int
-    """The range of the batch that the bookie stores the entry in."""
+    """Last entry of the batch in which the bookie stores the entry; the first is `batch_first`."""
     batch_lac: int | None
-    """The writer's LAC as it sent the batch; None where the bookie cut the batch."""
+    """The writer's LAC when it sent the batch; None if the bookie returned only a part of the
+    batch.
+    """
 
 
 async def read_stored_entry(
@@ -53,8 +54,8 @@ async def read_stored_entry(
     *,
     has_password: bool,
 ) -> StoredEntry:
-    """Read one entry from one bookie. Raises BookieCallError: with a `status` where the bookie
-    answered that it cannot return the entry, with a `failure` where it gave no answer.
+    """Read one entry from one bookie. Raises BookieCallError: with a `status` if the bookie
+    answered that it cannot return the entry, with a `failure` if it gave no answer.
     """
     reading = _EntryReading(pool, bookie_id, keys)
     answer = await reading.read(entry_id, entry_id)
@@ -85,7 +86,7 @@ def _judge(batch: BatchView, keys: LedgerKeys, *, has_password: bool) -> tuple[D
 
 
 class _EntryReading:
-    """Reads around one entry."""
+    """Reads the batch around one entry."""
 
     def __init__(self, pool: BookiePool, bookie_id: BookieId, keys: LedgerKeys) -> None:
         self._pool = pool
@@ -99,10 +100,10 @@ class _EntryReading:
         return await self._pool.read_entries(self._bookie_id, request, timeout_s=CALL_TIMEOUT_S)
 
     async def find_batch(self, entry_id: int) -> tuple[int, int, int | None]:
-        """Return the first and the last entry of the batch that holds an entry, and its LAC.
+        """Return the first and the last entry of the batch that contains an entry, and its LAC.
 
-        A bookie cuts what it returns to what was asked for. The batch begins at the lowest entry
-        from which one batch reaches as far as this entry: found by halving.
+        A bookie returns only the requested part of a batch. The batch begins at the lowest entry
+        from which one batch reaches as far as this entry; a binary search finds it.
         """
         highest = min(entry_id + BATCH_ENTRIES_MAX - 1, ENTRY_ID_MAX)
         _, last, _ = await self._batch_from(entry_id, highest)
@@ -119,7 +120,7 @@ class _EntryReading:
 
     async def _batch_from(self, first: int, last: int) -> tuple[int, int, int | None]:
         """Return the range of the first batch of first..last that the bookie returns, and its LAC
-        if it is whole; (first, -1, None) when it returns none.
+        if it is complete; (first, -1, None) if it returns none.
         """
         answer = await self.read(first, last, bytes_max=1)
         for batch in answer.batches:

@@ -1,11 +1,10 @@
 """One bookie's copies of a ledger's entries, listed and read directly from that bookie.
 
-Leaves choosing bookies and judging what is missing to `ledger_client.reading.verification` and
+Leaves choosing bookies and judging missing entries to `ledger_client.reading.verification` and
 `ledger_client.reading.replica_comparison`.
 
 Invariants: nothing is fenced and nothing is written; a digest is only returned after it was checked
-against its entry; memory is bounded by one answer.
-Source: protocol rules 3.2 and 9.4.
+against its entry; memory is bounded by one answer. Source: protocol rules 3.2 and 9.4.
 """
 
 from collections.abc import AsyncGenerator
@@ -26,17 +25,19 @@ CALL_TIMEOUT_S: Final = 15.0
 
 
 class Outcome(Enum):
-    """What became of reading entries."""
+    """Outcome of reading entries."""
 
     READ = "read"
     MISSING = "missing"
-    """The bookie says that it does not hold them."""
+    """The bookie answers that it does not hold them."""
     BAD = "bad"
-    """They are damaged, or the bookie cannot tell."""
+    """They are damaged, or the bookie cannot decide whether it holds them."""
 
 
 class Piece(NamedTuple):
-    """Consecutive entries with one outcome; `digests` has one for each entry that was read."""
+    """Consecutive entries with one outcome; `digests` has one digest for each entry that
+    was read.
+    """
 
     first: int
     last: int
@@ -45,7 +46,7 @@ class Piece(NamedTuple):
 
 
 class ReplicaReading:
-    """One bookie's copies of one ledger, whose key the pool presents."""
+    """One bookie's copies of one ledger; the pool sends the ledger's key."""
 
     def __init__(self, pool: BookiePool, bookie_id: BookieId, keys: LedgerKeys) -> None:
         self.bookie_id = bookie_id
@@ -53,7 +54,7 @@ class ReplicaReading:
         self._keys = keys
 
     async def held(self) -> AsyncGenerator[Range, None]:
-        """Yield the ranges that the bookie says it holds, ascending. Raises BookieCallError."""
+        """Yield the ranges that the bookie lists, ascending. Raises BookieCallError."""
         at = 0
         while True:
             request = ListEntries(self._keys.ledger_id, EntryId(at))
@@ -63,7 +64,7 @@ class ReplicaReading:
             if answer.status in (Status.NO_SUCH_LEDGER, Status.NO_SUCH_ENTRY):
                 return
             if answer.status is not Status.OK:
-                why = "it cannot list what it holds"
+                why = "it cannot list its entries"
                 raise BookieCallError(self.bookie_id, why, status=answer.status)
             for found in answer.ranges:
                 yield found
@@ -87,13 +88,13 @@ class ReplicaReading:
             has_moved, at = end > at, max(at, end)
             if has_moved and answer.status is Status.OK:
                 continue
-            if at <= last:  # this one cannot be read; those behind it may be
+            if at <= last:  # this entry cannot be read; later ones may be readable
                 gone = answer.status in (Status.NO_SUCH_ENTRY, Status.NO_SUCH_LEDGER)
                 yield Piece(at, at, Outcome.MISSING if gone else Outcome.BAD, ())
                 at += 1
 
     def _check(self, batches: tuple[BatchView, ...], first: int, end: int) -> list[Piece]:
-        """Check the batches, which are to hold the entries from `first` to below `end`."""
+        """Check the batches, which must contain the entries from `first` to below `end`."""
         pieces: list[Piece] = []
         at = first
         for batch in batches:

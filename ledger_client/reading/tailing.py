@@ -1,13 +1,14 @@
-"""Waits for a ledger's LAC to move, by long polls at its bookies, with entries riding along.
+"""Wait for a ledger's LAC to move, by long polls at its bookies whose answers can carry entries.
 
-Leaves reading what did not ride along to `read_ahead.py`.
+Leaves reading all other entries to `read_ahead.py`.
 
-One bookie is polled, one that holds the next entry. While it is silent a second and a third are
-polled besides, until as many as cannot all have missed an acknowledged entry: so a bookie that
-hangs, or that the writer left, delays nobody for long. A poll that failed moves to the next bookie.
+One bookie that holds the next entry is polled. While it is silent, a second and a third are polled
+too, until the polled bookies cannot all have missed an acknowledged entry. So a bookie that hangs,
+or that the writer replaced, causes only a short delay. After a failed poll, the next bookie is
+polled.
 
-Invariants: polls follow the last fragment of the metadata of now; nothing spins: without progress
-there is a pause.
+Invariants: polls follow the last fragment of the current metadata; without progress there is a
+pause between polls.
 
 Source: protocol rules 8.4 and 8.5.
 """
@@ -31,11 +32,11 @@ from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId, Version
 from metadata.ledgers.ledger_metadata import QuorumSpec
 
 SILENCE_S: Final = 0.5
-"""How long a polled bookie may say nothing before another one is polled besides."""
+"""Time for which a polled bookie may be silent before another one is polled too."""
 QUICK_S: Final = 0.02
 """A poll that ends sooner than this without progress is followed by a pause."""
 POLLS_AT_LEAST: Final = 2
-"""How many bookies are polled in a long silence, if the entry has as many replicas."""
+"""Minimum number of bookies polled in a long silence, if the entry has as many replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,12 @@ class _PollEnded:
     """None if the poll failed."""
     took_s: float
     poll: "asyncio.Task[None] | None"
-    """The task itself: of one given up, the end may still lie in the queue."""
+    """The task itself: the end of a cancelled poll may still be in the queue."""
     is_unauthorized: bool = False
 
 
 class TailPoller:
-    """The long polls of one tailing reader. Close it."""
+    """Long polls of one tailing reader. Must be closed."""
 
     def __init__(
         self,
@@ -73,8 +74,8 @@ class TailPoller:
         self._cancel = ledger.on_change(self._on_change)
 
     async def wait(self) -> tuple[EntryBatch, ...]:
-        """Return once the LAC moved, or the metadata changed, or the ledger is gone; with the
-        entries behind the former LAC that came along, if they did. Raises UnauthorizedError.
+        """Return once the LAC moved, the metadata changed, or the ledger is gone. The result
+        contains the entries after the former LAC that an answer carried. Raises UnauthorizedError.
         """
         before = self._seen()
         while self._seen() == before and not self._is_woken:
@@ -92,7 +93,7 @@ class TailPoller:
         return ()
 
     async def aclose(self) -> None:
-        """Give up the polls."""
+        """Cancel the polls."""
         self._cancel()
         tasks = list(self._polls.values())
         for task in tasks:
@@ -100,7 +101,7 @@ class TailPoller:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def wake(self) -> None:
-        """Let `wait` return, now and from now on."""
+        """Make `wait` return, now and from now on."""
         self._is_woken = True
         self._on_change()
 
@@ -116,7 +117,7 @@ class TailPoller:
             del self._polls[ended.bookie_id]
         if ended.is_unauthorized:
             raise UnauthorizedError(
-                f"bookie {ended.bookie_id} refused the password: open it with the right one",
+                f"bookie {ended.bookie_id} refused the password: open it with the correct one",
                 ledger_id=self._ledger.ledger_id,
             )
         answer = ended.answer
@@ -175,7 +176,9 @@ class TailPoller:
         return ensemble[(position + 1) % len(ensemble)]
 
     async def _poll(self, bookie_id: BookieId, *, is_first: bool) -> None:
-        """Poll once; only the first of several polls asks for entries, the others for the LAC."""
+        """Poll once. Only the first of several polls requests entries, the others request
+        the LAC.
+        """
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         config, lac, began = self._config, self._ledger.last_confirmed, loop.time()
         bytes_max = config.read_bytes_max if is_first else 0

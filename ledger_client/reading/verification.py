@@ -1,11 +1,11 @@
-"""Reads every entry of every replica of a ledger, straight from each bookie, and compares them.
+"""Verification of a ledger: every entry of every replica is read from its bookie, and compared.
 
-Leaves reading one replica to `ledger_client.reading.replica_reading`, and what is done about
-findings to people.
+Leaves reading one replica to `ledger_client.reading.replica_reading`, and the reaction to findings
+to people.
 
-Invariants: nothing is fenced and nothing is written; a bookie that cannot be asked is a finding,
-never taken for a bookie that holds nothing; replicas are compared by the writer's entry digests,
-whatever the boundaries of their batches.
+Invariants: nothing is fenced and nothing is written; an unreachable bookie is a finding, and never
+treated as a bookie without entries; replicas are compared by the writer's entry digests, so that
+the boundaries of batches do not matter.
 
 Source: protocol rules 3.2 and 9.4.
 """
@@ -27,7 +27,7 @@ from metadata.ledgers.ledger_metadata import LedgerMetadata
 
 @dataclass(slots=True)
 class ReplicaReport:
-    """What one bookie holds of what it should."""
+    """Findings at one bookie, for the entries that it should hold."""
 
     bookie_id: BookieId
     expected: list[Range]
@@ -35,14 +35,14 @@ class ReplicaReport:
     missing: list[Range] = field(default_factory=list)
     bad: list[Range] = field(default_factory=list)
     differing: list[Range] = field(default_factory=list)
-    """Stripes whose entries are not those of the other replicas, all with valid digests."""
+    """Stripes whose entries differ from those of the other replicas, all with valid digests."""
     error: str = ""
     digests: dict[int, int] = field(default_factory=dict)
-    """Stripe -> CRC32C over its entries' digests, for stripes that were wholly read."""
+    """Stripe -> CRC32C over its entries' digests, for stripes that were read completely."""
 
     @property
     def is_well(self) -> bool:
-        """Whether every expected entry is there, undamaged, and as on the other replicas."""
+        """Whether every expected entry is present, undamaged, and equal to the other replicas."""
         return not (self.missing or self.bad or self.differing or self.error)
 
 
@@ -53,7 +53,9 @@ async def verify_replicas(
     last_entry_id: int,
     on_verified: Callable[[int], None],
 ) -> list[ReplicaReport]:
-    """Read all copies of entries 0..last, all bookies at the same time; return a report of each."""
+    """Read all copies of entries 0..last from all bookies at the same time; return a report for
+    each.
+    """
     expected = expected_ranges(ledger, last_entry_id)
     reports = [ReplicaReport(bookie_id, ranges) for bookie_id, ranges in expected.items()]
     size = ledger.quorum.stripe_entries
@@ -64,12 +66,12 @@ async def verify_replicas(
 
 
 def expected_count(ledger: LedgerMetadata, last_entry_id: int) -> int:
-    """Return how many copies there should be of entries 0..last."""
+    """Return the expected number of copies of entries 0..last."""
     return sum(entry_count(ranges) for ranges in expected_ranges(ledger, last_entry_id).values())
 
 
 class _ReplicaReader:
-    """Reads what one bookie holds."""
+    """Reads and checks the copies of one bookie."""
 
     def __init__(
         self,
@@ -115,7 +117,7 @@ class _ReplicaReader:
 
 
 def _compare(reports: list[ReplicaReport], stripe_entries: int) -> None:
-    """Mark the stripes that bookies which should hold the same entries of them disagree about."""
+    """Mark the stripes on which bookies disagree although they should hold the same entries."""
     seen: dict[tuple[int, tuple[Range, ...]], dict[int, list[ReplicaReport]]] = {}
     for report in reports:
         unread = [*report.missing, *report.bad]

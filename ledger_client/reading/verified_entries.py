@@ -1,10 +1,10 @@
-"""Checks a bookie's answer to a read: what of it can be believed, and where it stops.
+"""Check of a bookie's answer to a read: its valid entries, and where they end.
 
-Leaves asking another replica to the protocols.
+Leaves trying another replica to the protocols.
 
-Invariants: what is returned holds, in order and without gaps, entries of the right ledger from the
-first asked for on, each verified; a damaged, foreign or misplaced batch ends the answer there, as
-UNKNOWN.
+Invariants: the result contains verified entries of the right ledger, in order and without gaps,
+from the first requested one on; a batch that is damaged, misplaced or of another ledger ends the
+result there, as UNKNOWN.
 
 Source: protocol rules 7.3 and 8.2; `bookie.wire.entries`.
 """
@@ -21,7 +21,7 @@ from metadata.ids import EntryId
 
 @dataclass(frozen=True, slots=True)
 class VerifiedEntries:
-    """The good part of an answer; `status` is what is known of `next_entry_id`."""
+    """The valid part of an answer; `status` is the answer for `next_entry_id`."""
 
     batches: tuple[BatchView, ...]
     next_entry_id: EntryId
@@ -29,7 +29,7 @@ class VerifiedEntries:
     reason: str
     lac: EntryId
     is_damaged: bool = False
-    """The entry came, and failed its digest."""
+    """The entry arrived but failed its digest."""
 
 
 def verify_entries(
@@ -52,7 +52,7 @@ def verify_entries(
     if status is Status.OK and following <= last_entry_id and not good:
         status, reason = Status.UNKNOWN, "answered nothing"
     if status is not Status.OK and following > last_entry_id:
-        status = Status.OK  # it told of an entry that nobody asked for
+        status = Status.OK  # the status is for an entry that was not requested
     if status is not Status.OK and answer.next_entry_id != following:
         status, reason = Status.UNKNOWN, f"answered of entry {answer.next_entry_id} instead"
     return VerifiedEntries(tuple(good), following, status, reason, answer.lac)
@@ -64,4 +64,4 @@ def _check_place(batch: BatchView, expected: EntryId, *, is_first: bool) -> None
         is_first and header.first_entry_id < expected <= header.last_entry_id
     )
     if not starts_well:
-        raise BatchError(f"{batch.describe()}: where entry {expected} was to come")
+        raise BatchError(f"{batch.describe()}: expected entry {expected}")

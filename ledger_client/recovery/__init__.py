@@ -1,1 +1,1 @@
-"""Shells of recovery: fence, read the end, write back, close."""
+"""Shells of recovery: fence, find the end, write back, close."""

@@ -1,9 +1,10 @@
-"""Holds the entries that a recovery read until they are written back, and makes batches of them.
+"""Entries that a recovery has read and not yet written back, and batches made of them.
 
-Leaves which entries, and with which LAC and length, to `protocol/recovery.py`.
+Leaves the choice of entries, with their LAC and length, to `protocol/recovery.py`.
 
-Invariants: only verified entries are held; a batch is built once and sent to every bookie as the
-same bytes; entry digests are of id and payload alone, so that the entries stay the same entries.
+Invariants: only verified entries are kept; a batch is built once and sent to every bookie as the
+same bytes; entry digests depend only on id and payload, so rebuilt batches contain the same
+entries.
 
 Source: protocol rules 4.2, 7.4.
 """
@@ -15,17 +16,17 @@ from metadata.ids import EntryId
 
 
 class RecoveredEntries:
-    """The payloads that one recovery holds."""
+    """Payloads that one recovery holds."""
 
     def __init__(self, keys: LedgerKeys) -> None:
         self._keys = keys
         self._held: dict[EntryId, BatchView] = {}
-        """Each entry, and the first batch that came with it."""
+        """Each entry, and the first batch in which it came."""
         self._built: dict[EntryId, Buffer] = {}
         self._released = EntryId(0)
 
     def hold(self, batch: BatchView) -> FoundRun:
-        """Keep a verified batch; return what it tells."""
+        """Keep a verified batch; return its entries as a run."""
         header = batch.header
         for entry_id in range(max(header.first_entry_id, self._released), header.last_entry_id + 1):
             self._held.setdefault(EntryId(entry_id), batch)
@@ -40,7 +41,7 @@ class RecoveredEntries:
         return built
 
     def release(self, before: EntryId) -> None:
-        """Forget what lies before an entry."""
+        """Drop all entries before one."""
         first = self._released or min(self._held, default=before)
         for entry_id in range(min(first, before), before):
             self._held.pop(EntryId(entry_id), None)

@@ -1,11 +1,11 @@
-"""Performs the recovery of one ledger: sends, stores metadata, and reports what came of it.
+"""Shell of the recovery of one ledger: sends, stores metadata, and reports the outcomes.
 
-Leaves the decisions to `protocol/recovery.py`, payloads to `recovered_entries.py`, and what is
-raised to `recovery_errors.py`.
+Leaves the decisions to `protocol/recovery.py`, payloads to `recovered_entries.py`, and the errors
+to `recovery_errors.py`.
 
 Invariants: events are handled one at a time and their actions performed in the order given; every
-read fences (rule 7.3); a request is repeated within its time while its bookie cannot be reached, so
-that one that restarts is not taken for lost; nothing is left running when `recover` returns.
+read fences (rule 7.3); a request to an unreachable bookie is repeated within its time, so that a
+restart is not treated as a loss; nothing is left running when `recover` returns.
 
 Source: protocol section 7.
 """
@@ -50,15 +50,16 @@ from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore
 
 SPARED_S: Final = 1.0
-"""How long a member that cannot be reached is asked for its fence again where those of others do:
-in in-sync mode each of them holds all that was confirmed."""
+"""In-sync mode: time for which the fence of an unreachable member is requested again when the
+fences of others are sufficient; each of those holds all confirmed entries.
+"""
 
 AnswerT = TypeVar("AnswerT")
 Closed = tuple[LedgerMetadata, Version]
 
 
 class Recoverer:
-    """One recovery of one ledger. An `AddSink` of the pool. Use it once."""
+    """One recovery of one ledger. An `AddSink` of the pool. For one use only."""
 
     def __init__(
         self,
@@ -91,12 +92,12 @@ class Recoverer:
         self._patience: dict[tuple[BookieId, EntryId], asyncio.TimerHandle] = {}
 
     async def recover(self, *, timeout_s: float | None = None) -> Closed:
-        """Fence the ledger, find its end, and close it; return what is then stored.
+        """Fence the ledger, find its end, and close it; return the stored metadata.
 
         Raises RecoveryUndecidedError, NotEnoughBookiesError, LedgerNotFoundError,
         UnauthorizedError, EntryConflictError, MetadataConflictError, MetadataTooLargeError, and
-        QuorumTimeoutError or MetadataUnavailableError at the end of its time. The ledger then stays
-        as it is stored; recovering it again goes on from there.
+        QuorumTimeoutError or MetadataUnavailableError when its time is up. The ledger then stays as
+        stored; a new recovery continues from there.
         """
         limit_s = self._config.call_timeout_s if timeout_s is None else timeout_s
         self._pool.attach(self._ledger_id, self._keys.master_key)
@@ -113,10 +114,10 @@ class Recoverer:
             await self._tasks.aclose()
             self._pool.detach(self._ledger_id)
 
-    # -- what the pool reports -------------------------------------------------------------------
+    # -- reports of the pool -----------------------------------------------------------------------
 
     def on_add_answered(self, bookie_id: BookieId, first_entry_id: EntryId, status: Status) -> None:
-        """Take a bookie's answer to a write-back."""
+        """Receive a bookie's answer to a write-back."""
         self._note_heard(bookie_id, first_entry_id)
         if status is Status.OK:
             self._dispatch(e.SpanStored(bookie_id, first_entry_id))
@@ -127,7 +128,7 @@ class Recoverer:
     def on_add_failed(
         self, bookie_id: BookieId, first_entry_id: EntryId, failure: CallFailure, reason: str
     ) -> None:
-        """Take note that a write-back may or may not be stored."""
+        """Receive the report that a write-back may or may not be stored."""
         self._note_heard(bookie_id, first_entry_id)
         why = f"{failure.value}: {reason}"
         self._dispatch(e.SpanRefused(bookie_id, first_entry_id, None, why))
@@ -135,7 +136,7 @@ class Recoverer:
     # -- events and actions ----------------------------------------------------------------------
 
     def _dispatch(self, event: e.RecoveryEvent) -> None:
-        """Handle an event, and those that performing it brings about."""
+        """Handle an event, and the events that its actions cause."""
         self._events.append(event)
         if self._is_dispatching:
             return
@@ -221,8 +222,8 @@ class Recoverer:
         timeout_s: float,
         is_spared: Callable[[], bool] = lambda: False,
     ) -> AnswerT:
-        """Make a call again while its bookie cannot be reached, as long as there is time; only for
-        SPARED_S where it can be spared.
+        """Repeat a call while its bookie cannot be reached and time is left; for at most SPARED_S
+        if the bookie is not needed.
         """
         loop = asyncio.get_running_loop()
         spared_at = loop.time() + SPARED_S
@@ -254,9 +255,7 @@ class Recoverer:
             timer.cancel()
 
     def _lose_patience(self, bookie_id: BookieId, first: EntryId) -> None:
-        """Take a silent bookie for failed; its answer counts all the same should nobody replace
-        it.
-        """
+        """Treat a silent bookie as failed; its answer still counts if no bookie replaces it."""
         del self._patience[bookie_id, first]
         self._dispatch(e.SpanRefused(bookie_id, first, None, "silent for too long"))
 
@@ -318,7 +317,7 @@ class Recoverer:
             self._dispatch(e.MetadataRead(metadata, version))
 
     async def _metadata_now(self) -> Closed:
-        """Read the metadata, for as long as it takes."""
+        """Read the metadata; repeat until it is answered."""
         pauses = Pauses(self._rng)
         self._metadata_calls += 1
         try:
@@ -333,8 +332,8 @@ class Recoverer:
     def _timeout_error(self, limit_s: float) -> LedgerError:
         if self._metadata_calls:
             return MetadataUnavailableError(
-                f"the metadata service did not answer within the {limit_s} s of this recovery: "
-                "the ledger stays as it is; recover it again",
+                f"the metadata service did not answer within the {limit_s} s of this recovery: the "
+                "ledger was not changed; recover it again",
                 ledger_id=self._ledger_id,
             )
         return QuorumTimeoutError(

@@ -1,4 +1,4 @@
-"""Turns the reasons why a recovery failed into what its caller meets.
+"""Translation of a recovery's failures into the client's errors.
 
 Leaves the reasons themselves to `protocol/recovery.py`.
 
@@ -21,26 +21,26 @@ from metadata.ids import LedgerId
 
 
 def recovery_error(ledger_id: LedgerId, failure: e.RecoveryFailure) -> LedgerError:
-    """Return the error that says so."""
+    """Return the error for a failure."""
     match failure:
         case e.Undecided(entry_id, needed, missing):
             where = "the ledger" if entry_id is None else f"entry {entry_id}"
             who = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in missing.items())
             return RecoveryUndecidedError(
-                f"the end cannot be told: needed for {where} is {needed}; missing are {who or '-'}."
-                " Nothing is lost: the ledger stays in recovery; bring them back and recover it"
-                " again",
+                f"the end of the ledger is undecided: {where} needs {needed}; missing: "
+                f"{who or '-'}. Nothing is lost: the ledger stays in recovery; start these bookies "
+                "and recover it again",
                 ledger_id=ledger_id,
                 missing={str(b): reason for b, reason in missing.items()},
                 entry_id=entry_id,
             )
         case e.PasswordRefused(bookie_id):
-            text = f"bookie {bookie_id} refused the password: recover it with the right one"
+            text = f"bookie {bookie_id} refused the password: recover it with the correct one"
             return UnauthorizedError(text, ledger_id=ledger_id)
         case e.OtherBytesStored(bookie_id, entry_id):
             return EntryConflictError(
-                f"bookie {bookie_id} holds other bytes from entry {entry_id} on than were read "
-                "elsewhere, with right digests: two writers used the ledger; it stays in recovery",
+                f"from entry {entry_id} on, bookie {bookie_id} stores other bytes than were read "
+                "elsewhere, with valid digests: two writers used the ledger; it stays in recovery",
                 ledger_id=ledger_id,
                 entry_id=entry_id,
             )
@@ -48,8 +48,8 @@ def recovery_error(ledger_id: LedgerId, failure: e.RecoveryFailure) -> LedgerErr
             why = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in excluded.items())
             return NotEnoughBookiesError(
                 f"recovered entries cannot reach their ack quorum: {needed} more bookies are "
-                f"needed, {seen} were seen that could serve ({why or 'none excluded'}); start "
-                "some and recover it again",
+                f"needed and {seen} can be used ({why or 'none excluded'}); start bookies and "
+                "recover it again",
                 needed=needed,
                 seen=seen,
                 excluded={str(b): reason for b, reason in excluded.items()},
@@ -57,7 +57,10 @@ def recovery_error(ledger_id: LedgerId, failure: e.RecoveryFailure) -> LedgerErr
                 outcome="unknown",
             )
         case e.FragmentsChanged():
-            text = "the last fragment changed during recovery, which no rule allows"
+            text = (
+                "the last fragment changed during recovery, which no rule allows: the ledger was "
+                "not closed; recover it again"
+            )
             return MetadataConflictError(text, ledger_id=ledger_id)
         case e.Deleted():
             return LedgerNotFoundError("it does not exist, or was deleted", ledger_id=ledger_id)

@@ -1,15 +1,15 @@
-"""Closes an in-sync ledger whose last members are all lost, at the end of what others still hold.
+"""Unclean recovery: close of an in-sync ledger whose last members are all lost, at the end of the
+entries that others still hold.
 
 Leaves the clean recovery, which is tried first, to `recoverer.py`.
 
-Entries that were acknowledged are given up here, knowingly: those of the last fragments, of which
-no replica answers. What is given up is recorded in the metadata, with the bookies that held it, and
-those keep their copies should they come back. A writer that is cut off from here but not from those
-bookies may have confirmed entries until the close was stored.
+This gives up acknowledged entries, knowingly: those of the last fragments of which no replica
+answers. The metadata records the fragments that were given up, with the bookies that held them;
+those bookies keep their copies if they come back. A writer that is cut off from this process but
+not from those bookies may have confirmed entries until the close was stored.
 
-Invariant: only whole fragments are given up, newest first, the first one only where that is asked
-for, and only where no clean recovery was possible just before; the close is by compare-and-set,
-from IN_RECOVERY.
+Invariant: only complete fragments are given up, newest first; the first one only on request; and
+only if a clean recovery has just failed; the close is by compare-and-set, from IN_RECOVERY.
 
 Source: protocol rule 11.6; Kafka's unclean leader election (KIP-106).
 """
@@ -57,7 +57,7 @@ class UncleanRecovery:
         self._gives_up_all = gives_up_all
 
     async def close(self) -> LedgerMetadata:
-        """Close the ledger; return it as it then is, also where another closed it.
+        """Close the ledger; return its new metadata, even if another process closed it.
 
         Raises RecoveryUndecidedError when no earlier fragment can be read to its end either, unless
         all may be given up, and the errors of the metadata service.
@@ -75,7 +75,9 @@ class UncleanRecovery:
             return closed
 
     async def _readable_end(self, metadata: LedgerMetadata, version: Version) -> tuple[int, int]:
-        """Return the index of the first fragment to give up, and the length of what stays."""
+        """Return the index of the first fragment to give up, and the length of the remaining
+        entries.
+        """
         ledger = FollowedLedger(metadata, version, self._ledgers, self._rng)
         ranges = RangeReader(ledger, self._keys, self._pool, self._config, self._rng)
         missing: dict[str, str] = {}
@@ -87,7 +89,7 @@ class UncleanRecovery:
                     timeout_s = self._config.read_timeout_s
                     return index, await find_length_before(ranges, end, timeout_s)
                 except MetadataUnavailableError:
-                    raise  # it tells nothing of the replicas
+                    raise  # the error says nothing about the replicas
                 except LedgerError as error:
                     for bookie_id in metadata.fragments[index - 1].ensemble:
                         missing.setdefault(bookie_id, error.message)

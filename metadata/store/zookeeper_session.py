@@ -235,9 +235,7 @@ class ZooKeeperSession:
             self._last_tried = (host, address, port)
             contacted_s = self._loop.time()
             timeouts = plain_connect(host, address, port)
-            negotiated_s = (
-                timeouts[0] / 1000 * 1.5
-            )  # kazoo's read timeout is two thirds of a session
+            negotiated_s = timeouts[0] / 1000 * 1.5  # kazoo's timeout is 2/3 of a session
             session_id = self._client._session_id  # noqa: SLF001
             news = LinkUp(session_id, negotiated_s, contacted_s)
             self._to_loop(lambda: self._on_news(news))
