@@ -1,1 +1,1 @@
-"""The writer of an open ledger: batches, acknowledgements and ensemble changes."""
+"""Writer of an open ledger: batches, acknowledgements and ensemble changes."""

@@ -1,6 +1,6 @@
-"""Admits any number of entries as one range of ids, batch by batch, as the window allows.
+"""Admission of any number of entries as one range of ids, batch by batch, as the window allows.
 
-Leaves confirming them to the writer that calls it. Per entry it costs what C loops cost.
+Leaves confirming them to the calling writer. The cost per entry is that of C loops.
 
 Source: api, `append_many`.
 """
@@ -18,24 +18,24 @@ from metadata.ledgers.ledger_metadata import QuorumSpec
 
 EntryLike = bytes | bytearray | memoryview
 TICK_BYTES: Final = 256 * 1024
-"""How much of an asynchronous iterable is taken before the loop gets its turn at the latest."""
+"""Maximum bytes taken from an asynchronous iterable before the event loop runs other tasks."""
 
 
 class AppendedRange:
-    """How far an `append_many` came."""
+    """Progress of one `append_many`."""
 
     def __init__(self) -> None:
         self.first = NO_ENTRY
         self.count = 0
 
     def note(self, first: EntryId, count: int) -> None:
-        """Take note of entries that were given ids."""
+        """Record entries that got ids."""
         if not self.count:
             self.first = first
         self.count += count
 
     def describe(self, error: LedgerError, lac: EntryId) -> LedgerError:
-        """Return `error` with what is known of this range."""
+        """Return `error` with the facts about this range."""
         described = error.for_entry(EntryId(self.first), "unknown" if self.count else error.outcome)
         described.first_entry_id = EntryId(self.first)
         described.admitted_count = self.count
@@ -44,26 +44,26 @@ class AppendedRange:
 
 
 class RangeWriter(Protocol):
-    """What admitting a range needs of a writer."""
+    """Interface of a writer for admitting a range."""
 
     @property
     def ledger_id(self) -> LedgerId:
-        """Names the ledger in errors."""
+        """Id of the ledger, for errors."""
         ...
 
     @property
     def limits(self) -> BatchLimits:
-        """How large batches and entries may be."""
+        """Size limits of batches and entries."""
         ...
 
     @property
     def quorum(self) -> QuorumSpec:
-        """Tells where stripes end."""
+        """Quorum of the ledger, which defines where stripes end."""
         ...
 
     @property
     def window(self) -> AppendWindow:
-        """Bounds what is pending."""
+        """Limit of pending appends."""
         ...
 
     @property
@@ -72,11 +72,13 @@ class RangeWriter(Protocol):
         ...
 
     def push_batch(self, payloads: list[bytes], payload_bytes: int) -> EntryId:
-        """Give ids to one batch and send it; return its first id."""
+        """Assign ids to one batch and send it; return its first id."""
         ...
 
     def push_entry(self, payload: bytes, payload_bytes: int) -> EntryId:
-        """Give an id to one entry, to be sent with the others of this tick; return the id."""
+        """Assign an id to one entry, which is sent with the others of this loop iteration; return
+        the id.
+        """
         ...
 
 
@@ -85,8 +87,8 @@ async def append_range(
     entries: Iterable[EntryLike] | AsyncIterable[EntryLike],
     done: AppendedRange,
 ) -> None:
-    """Admit and send all entries; the caller holds the window's turn. `done` tells how far it
-    came.
+    """Admit and send all entries; the caller holds the window's turn. `done` records the
+    progress.
     """
     if isinstance(entries, AsyncIterable):
         await _append_as_they_come(writer, entries, done)
@@ -94,7 +96,7 @@ async def append_range(
     iterator: Iterator[EntryLike] = iter(entries)
     while chunk := list(islice(iterator, _room(writer))):
         await _admit(writer, chunk, done)
-        await asyncio.sleep(0)  # lets the loop send and receive between batches
+        await asyncio.sleep(0)  # let the loop send and receive between batches
 
 
 async def _admit(writer: RangeWriter, chunk: list[EntryLike], done: AppendedRange) -> None:
@@ -108,7 +110,7 @@ async def _admit(writer: RangeWriter, chunk: list[EntryLike], done: AppendedRang
 async def _append_as_they_come(
     writer: RangeWriter, entries: AsyncIterable[EntryLike], done: AppendedRange
 ) -> None:
-    """Append each entry when it comes: those of one tick of the loop are one batch."""
+    """Append each entry when it arrives: those of one loop iteration form one batch."""
     since_tick_bytes = 0
     async for entry in entries:
         (payload,), size = own_bytes((entry,), writer.limits, writer.ledger_id)
@@ -117,7 +119,7 @@ async def _append_as_they_come(
         since_tick_bytes += size + ENTRY_COST_BYTES
         if since_tick_bytes >= TICK_BYTES:
             since_tick_bytes = 0
-            await asyncio.sleep(0)  # a source that never waits must not keep the loop from sending
+            await asyncio.sleep(0)  # a source that never waits must not block the loop
 
 
 def _room(writer: RangeWriter) -> int:

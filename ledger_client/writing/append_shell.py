@@ -1,6 +1,6 @@
-"""Performs the append protocol's actions for one ledger: sends, stores metadata, resolves callers.
+"""Shell of the append protocol for one ledger: sends, stores metadata, resolves callers.
 
-Leaves the decisions to `protocol.append`, and the face that users see to `writer`.
+Leaves the decisions to `protocol.append`, and the public interface to `writer`.
 
 Invariants: events are handled one at a time and their actions performed in the order given; a
 batch's bytes are kept, and resent unchanged, until it is confirmed (rule 4.2).
@@ -51,12 +51,12 @@ REFUSALS_OF_A_BOOKIE: Final = (
     Status.UNKNOWN,
     Status.CLOSING,
 )
-"""They say something about the bookie, not about the ledger: others do better without it."""
+"""Refusals that concern the bookie, not the ledger: other bookies can store the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterServices:
-    """What every writer of one client shares."""
+    """Objects shared by all writers of one client."""
 
     pool: BookiePool
     placement: Placement
@@ -64,18 +64,18 @@ class WriterServices:
     config: ClientConfig
     rng: Random
     on_refused: Callable[[BookieId, Status], None]
-    """Called for each add that a bookie refuses for a reason of its own."""
+    """Called for each add that a bookie refuses for a reason that concerns only that bookie."""
     report: Callable[[ClientEvent], None]
-    """Tells the application what happens between appends."""
+    """Reports events to the application."""
     turn_calls: TurnCalls
 
     def token(self) -> UpdateToken:
-        """Draw the token of one metadata update."""
+        """Return a new token for one metadata update."""
         return UpdateToken(self.rng.randbytes(UPDATE_TOKEN_BYTES))
 
 
 class AppendShell:
-    """One ledger's writing side, below its public face. An `AddSink` of the pool."""
+    """Internal part of one ledger's writer. An `AddSink` of the pool."""
 
     def __init__(
         self,
@@ -107,12 +107,12 @@ class AppendShell:
         self._tasks = BackgroundTasks()
 
     def push(self, payloads: Sequence[bytes], payload_bytes: int, now: float) -> None:
-        """Send entries, which are one batch, to their write set."""
+        """Send entries, which form one batch, to their write set."""
         first = self.outbox.build(payloads, payload_bytes, self.protocol.lac, now)
         self.dispatch(e.BatchAppended(first, len(payloads), payload_bytes))
 
     def dispatch(self, event: e.AppendEvent) -> None:
-        """Handle an event, and those that performing it brings about."""
+        """Handle an event, and the events that its actions cause."""
         if self._is_dispatching:
             self._events.append(event)
             return
@@ -127,13 +127,13 @@ class AppendShell:
             self._is_dispatching = False
 
     async def aclose(self) -> None:
-        """Stop what runs in the background. An update of the metadata may still apply."""
+        """Stop background work. A metadata update under way may still be applied."""
         await self._tasks.aclose()
 
-    # -- what the pool reports -------------------------------------------------------------------
+    # -- reports of the pool -----------------------------------------------------------------------
 
     def on_add_answered(self, bookie_id: BookieId, first_entry_id: EntryId, status: Status) -> None:
-        """Take a bookie's answer."""
+        """Receive a bookie's answer."""
         if status is STORED:
             if self.first_stores.are_expected:
                 self.first_stores.note(first_entry_id, self.outbox.last_entry_of(first_entry_id))
@@ -146,9 +146,9 @@ class AppendShell:
     def on_add_failed(
         self, bookie_id: BookieId, first_entry_id: EntryId, failure: CallFailure, reason: str
     ) -> None:
-        """Take note that a bookie will not answer."""
+        """Receive the report that a bookie will not answer."""
         if failure is CallFailure.CLOSED:
-            return  # the client is being closed: the writer is told by its owner
+            return  # the client is being closed: its session ends the writer
         backlog = failure is CallFailure.OVERFLOW
         kind = e.FailureKind.BACKLOG if backlog else e.FailureKind.GONE
         text = f"{failure.value}: {reason} (entry {first_entry_id})"
@@ -158,7 +158,7 @@ class AppendShell:
 
     def _perform(self, action: e.AppendAction) -> None:
         match action:
-            case e.SendBatch():  # these three without captures, which cost more than the rest
+            case e.SendBatch():  # no capture patterns: they cost more than the rest
                 self._send(action.first_entry_id, action.bookie_ids)
             case e.Confirm():
                 self.window.release(*self.outbox.release(action.lac))
@@ -199,7 +199,9 @@ class AppendShell:
             self.dispatch(e.ReplacementsChosen(chosen, self._services.token()))
 
     async def _look_again(self, action: e.ChooseReplacements) -> None:
-        """Choose once more by a fresh look at who is up; nothing is confirmed meanwhile (5.2)."""
+        """Choose once more after a fresh read of the live bookies; nothing is confirmed meanwhile
+        (5.2).
+        """
         await self._services.placement.look_again()
         chosen = self._replacements(action)
         if isinstance(chosen, Shortage):
@@ -217,14 +219,16 @@ class AppendShell:
             self.failure = error
         self.fail_pending(error)
         if not self.protocol.has_ended:
-            self.dispatch(e.CloseRequested(self._services.token()))  # rule 5.5: closed at its LAC
+            self.dispatch(
+                e.CloseRequested(self._services.token())
+            )  # rule 5.5: the ledger is closed at its LAC
         elif not self.closed.done():
             self.closed.set_exception(error)
-            self.closed.exception()  # an error that nobody awaits logs nothing
+            self.closed.exception()  # an error that is not awaited is not logged
 
     def fail_pending(self, error: LedgerError) -> None:
-        """Fail whoever waits, now or later, for a confirmation, for room, for full replication:
-        with what ended the writer, if it failed before.
+        """Fail everything that waits, now or later, for a confirmation, for room or for full
+        replication. The error is the one that ended the writer, if it failed before.
         """
         error = self.failure or error
         self.confirmations.fail(error)
@@ -234,7 +238,9 @@ class AppendShell:
         self.replication.fail(error)
 
     async def _store(self, metadata: LedgerMetadata, expected: Version) -> None:
-        """Store until the outcome is certain; the ledger store decides unknown ones (rule 1.3)."""
+        """Store until the outcome is certain; the ledger store decides unknown outcomes
+        (rule 1.3).
+        """
         ledgers, ledger_id = self._services.ledgers, metadata.ledger_id
         try:
             version = await ledgers.compare_and_set(metadata, expected)

@@ -1,7 +1,7 @@
-"""Cuts what a caller appends into batches.
+"""Division of appended entries into batches.
 
-Leaves building their bytes to `bookie.wire.batch` and sending them to the writer. Per entry it
-costs only what C loops cost.
+Leaves building their bytes to `bookie.wire.batch` and sending them to the writer. The cost per
+entry is that of C loops.
 
 Invariant: no batch crosses a multiple of the stripe size, the entry limit or, unless it is one
 entry, the byte limit (rule 3.1).
@@ -22,7 +22,7 @@ from metadata.ledgers.ledger_metadata import QuorumSpec
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How large one batch and one entry may be."""
+    """Size limits of one batch and one entry."""
 
     entries_max: int
     bytes_max: int
@@ -31,7 +31,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """One batch to be: its entries and their bytes together."""
+    """One batch to build: its entries and their total size."""
 
     payloads: Sequence[bytes]
     payload_bytes: int
@@ -40,13 +40,13 @@ class Cut:
 def own_bytes(
     items: Sequence[object], limits: BatchLimits, ledger_id: LedgerId
 ) -> tuple[Sequence[bytes], int]:
-    """Return entries as `bytes`, copied if they were mutable, and their bytes together.
+    """Return entries as `bytes`, copied if they were mutable, and their total size.
 
-    Raises TypeError for what is not bytes-like, EntryTooLargeError.
+    Raises TypeError for an entry that is not bytes-like, EntryTooLargeError.
     """
     owned: list[bytes] = []
     if set(map(type, items)) == {bytes}:
-        owned = items  # type: ignore[assignment]  # just seen to be bytes
+        owned = items  # type: ignore[assignment]  # checked above to be bytes
     else:
         owned = [_own(item) for item in items]
     sizes = list(map(len, owned))
@@ -56,7 +56,7 @@ def own_bytes(
 
 
 def own_entry(item: object, limits: BatchLimits, ledger_id: LedgerId) -> bytes:
-    """Return one entry as `bytes`, copied if it was mutable. Raises as `own_bytes`."""
+    """Return one entry as `bytes`, copied if it was mutable. Raises the errors of `own_bytes`."""
     owned = item if type(item) is bytes else _own(item)
     if len(owned) > limits.entry_bytes_max:
         raise EntryTooLargeError(size=len(owned), limit=limits.entry_bytes_max, ledger_id=ledger_id)
@@ -64,7 +64,7 @@ def own_entry(item: object, limits: BatchLimits, ledger_id: LedgerId) -> bytes:
 
 
 def room_in_batch(quorum: QuorumSpec, next_entry_id: EntryId, limits: BatchLimits) -> int:
-    """Return how many entries a batch that starts at `next_entry_id` may hold at most."""
+    """Return the maximum number of entries in a batch that starts at `next_entry_id`."""
     return min(limits.entries_max, stripe_end(quorum, next_entry_id) - next_entry_id + 1)
 
 
@@ -89,4 +89,4 @@ def _own(item: object) -> bytes:
         return item
     if isinstance(item, bytearray | memoryview):
         return bytes(item)
-    raise TypeError(f"an entry is bytes, bytearray or memoryview, not {type(item).__name__}")
+    raise TypeError(f"an entry must be bytes, bytearray or memoryview, not {type(item).__name__}")

@@ -1,10 +1,10 @@
-"""Resolves appends, in entry order, as the LAC passes them, and tells who follows the ledger.
+"""Futures of appends, resolved in entry order as the LAC passes them, and the follower of the LAC.
 
 Leaves the LAC to the append protocol.
 
-Invariants: waiters are resolved in order; a failure that nobody awaits logs nothing; one waiter per
-call, whatever number of entries it appended; who follows is called in a turn of its own, once for
-all that was confirmed in the turn before.
+Invariants: waiters are resolved in order; a failure that is not awaited is not logged; there is one
+waiter per call, for any number of entries; the follower is called in a separate loop iteration,
+once for everything confirmed in the iteration before.
 
 Source: protocol rule 4.5; api, "Cancelling".
 """
@@ -18,7 +18,7 @@ from ledger_client.next_tick import TurnCalls
 from metadata.ids import NO_ENTRY, EntryId
 
 Follower = Callable[[LedgerError | None], None]
-"""Called with None after the LAC has moved, and with the error once what is pending has failed."""
+"""Called with None after the LAC has moved, and with the error once pending entries have failed."""
 
 
 class Confirmations:
@@ -33,15 +33,15 @@ class Confirmations:
         self._failure: LedgerError | None = None
 
     def follow(self, follower: Follower) -> None:
-        """Tell of every move of the LAC, and of the failure, from now on: for who appends much, and
-        would do the same for each future.
+        """Report every move of the LAC, and the failure, from now on: for a caller that appends
+        many entries and would do the same for each future.
         """
         assert self._follower is None, "a ledger has one follower"
         self._follower = follower
 
     def expect(self, entry_id: EntryId) -> asyncio.Future[int]:
-        """Return the future of an entry; expected in ascending order. It is resolved already if the
-        entry is confirmed, or everything failed, by now.
+        """Return the future of an entry; calls must be in ascending order. It is resolved already
+        if the entry is confirmed or everything has failed.
         """
         assert not self._waiting or self._waiting[-1][0] <= entry_id, "expected in order"
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -63,8 +63,8 @@ class Confirmations:
         self._tell_soon()
 
     def fail(self, error: LedgerError) -> None:
-        """Fail everything that waits, now or later, each with its own entry id; what it holds may
-        be stored.
+        """Fail everything that waits, now or later, each with its entry id; the entries may be
+        stored.
         """
         self._failure = error
         while self._waiting:
@@ -80,30 +80,30 @@ class Confirmations:
 
     def _tell(self) -> None:
         self._will_tell = False
-        assert self._follower is not None, "it was there when this was asked for"
+        assert self._follower is not None, "it was set when the call was scheduled"
         self._follower(self._failure)
 
 
 def _fail(future: asyncio.Future[int], error: LedgerError, entry_id: EntryId) -> None:
     future.set_exception(error.for_entry(entry_id, "unknown"))
-    future.exception()  # marks it as seen: an unawaited failure logs nothing
+    future.exception()  # mark it as read: a failure that is not awaited is not logged
 
 
 class OrderedWaiters:
-    """Futures that wait for a monotone entry id, registered in any order."""
+    """Futures that wait for an increasing entry id, registered in any order."""
 
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Future[None], EntryId] = {}
 
     def wait(self, entry_id: EntryId) -> asyncio.Future[None]:
-        """Return a future that `advance` resolves; cancelled ones are forgotten."""
+        """Return a future that `advance` resolves; cancelled futures are dropped."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[future] = entry_id
         future.add_done_callback(lambda done: self._waiting.pop(done, None))
         return future
 
     def advance(self, entry_id: EntryId) -> None:
-        """Resolve whoever waits for an entry up to this one."""
+        """Resolve every future for an entry up to this one."""
         if not self._waiting:
             return
         for future, wanted in list(self._waiting.items()):
@@ -111,7 +111,7 @@ class OrderedWaiters:
                 future.set_result(None)
 
     def fail(self, error: BaseException) -> None:
-        """Fail whoever still waits."""
+        """Fail every future that still waits."""
         for future in list(self._waiting):
             if not future.done():
                 future.set_exception(error)

@@ -1,9 +1,9 @@
-"""Lets callers wait until one bookie, whichever, has an entry.
+"""Waiters for the first bookie that has stored an entry.
 
-Leaves confirmation, which is what makes an entry the ledger's, to `confirmations`.
+Leaves confirmation, which makes an entry part of the ledger, to `confirmations`.
 
-Invariant: an entry that one bookie stored durably may still turn out not to be in the ledger: this
-is no promise beyond that one copy.
+Invariant: an entry that one bookie stored durably may prove not to be in the ledger: only that one
+copy is promised.
 
 Source: topics design, "The mapping" (acks=1).
 """
@@ -15,13 +15,13 @@ from metadata.ids import EntryId
 
 
 class FirstStores:
-    """Who waits for the first copy of which entry."""
+    """Futures for the first copy of entries."""
 
     def __init__(self) -> None:
         self._waiting: dict[EntryId, asyncio.Future[int]] = {}
 
     def expect(self, entry_id: EntryId) -> asyncio.Future[int]:
-        """Return the future of the first copy of an entry that was just given its id."""
+        """Return the future of the first copy of an entry that has just got its id."""
         waiting = self._waiting.get(entry_id)
         if waiting is None:
             waiting = asyncio.get_running_loop().create_future()
@@ -30,20 +30,20 @@ class FirstStores:
 
     @property
     def are_expected(self) -> bool:
-        """Whether anybody waits."""
+        """Whether any future waits."""
         return bool(self._waiting)
 
     def note(self, first_entry_id: EntryId, last_entry_id: EntryId) -> None:
-        """Take note that a bookie stored a batch."""
+        """Record that a bookie stored a batch."""
         for number in range(first_entry_id, last_entry_id + 1):
             waiting = self._waiting.pop(EntryId(number), None)
             if waiting is not None and not waiting.done():
                 waiting.set_result(number)
 
     def fail(self, error: LedgerError) -> None:
-        """Fail whoever waits."""
+        """Fail every future that waits."""
         waiting, self._waiting = self._waiting, {}
         for entry_id, future in waiting.items():
             if not future.done():
                 future.set_exception(error.for_entry(entry_id, "unknown"))
-                future.exception()  # one that nobody awaits logs nothing
+                future.exception()  # a failure that is not awaited is not logged

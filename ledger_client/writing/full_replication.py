@@ -1,6 +1,6 @@
-"""Tells when entries are on all of their write set, and which stretches never got there.
+"""Full replication: when entries are on their complete write set, and which stretches never were.
 
-Leaves copying what is short to repair.
+Leaves copying these stretches to repair.
 
 Source: protocol rules 4.6 and 6.3.
 """
@@ -14,11 +14,13 @@ from ledger_client.writing.confirmations import OrderedWaiters
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 
 STRETCHES_MAX: Final = 10_000
-"""Stretches remembered by one writer; beyond it neighbours are joined over the gap between them."""
+"""Maximum number of stretches recorded by one writer; above it, neighbours are merged with the gap
+between them.
+"""
 
 
 class FullReplication:
-    """What one writer knows of the copies of its confirmed entries."""
+    """What one writer knows about the copies of its confirmed entries."""
 
     def __init__(self, ledger_id: LedgerId) -> None:
         self.settled = NO_ENTRY
@@ -29,11 +31,11 @@ class FullReplication:
 
     @property
     def stretches(self) -> tuple[tuple[EntryId, EntryId], ...]:
-        """Ranges (first, last) of confirmed entries that are short of their write quorum."""
+        """Ranges (first, last) of confirmed entries that are not on their complete write quorum."""
         return tuple(self._stretches)
 
     def record_stretch(self, first: EntryId, last: EntryId) -> None:
-        """Remember a range, reported in ascending order."""
+        """Record a range; ranges are reported in ascending order."""
         stretches = self._stretches
         is_full = len(stretches) >= STRETCHES_MAX
         if stretches and (stretches[-1][1] + 1 >= first or is_full):
@@ -42,13 +44,13 @@ class FullReplication:
             stretches.append((first, last))
 
     def settle(self, entry_id: EntryId) -> None:
-        """Note that no answer for the entries up to here is awaited any more."""
+        """Record that no answer for the entries up to this one is awaited any more."""
         self.settled = max(self.settled, entry_id)
         self._waiters.advance(self.settled)
 
     async def wait(self, entry_id: EntryId) -> None:
-        """Return once an entry is on all of its write set. Raises QuorumTimeoutError when it will
-        not be before a repair.
+        """Return once an entry is on its complete write set. Raises QuorumTimeoutError if only a
+        repair can bring it there.
         """
         if entry_id > self.settled and self._failure is None:
             await self._waiters.wait(entry_id)
@@ -56,8 +58,8 @@ class FullReplication:
         if index >= 0 and self._stretches[index][1] >= entry_id:
             first, last = self._stretches[index]
             raise QuorumTimeoutError(
-                f"entries {first}..{last} are confirmed but short of their write quorum, because a "
-                "bookie failed after they were: a repair will copy them",
+                f"entries {first}..{last} are confirmed but not on their complete write quorum, "
+                "because a bookie failed after the confirmation: a repair will copy them",
                 ledger_id=self.ledger_id,
                 outcome="unknown",
                 entry_id=entry_id,
@@ -66,12 +68,12 @@ class FullReplication:
             raise self._failure.for_entry(entry_id, "unknown")
 
     def fail(self, error: LedgerError) -> None:
-        """Fail whoever waits, now or later: no answer is awaited any more."""
+        """Fail all waiters, now or later: no answer is awaited any more."""
         self._failure = error
         self._waiters.fail(error)
 
     async def wait_settled(self, entry_id: EntryId, at_most_s: float) -> None:
-        """Wait a bounded time until no answer is awaited for the entries up to here."""
+        """Wait for a limited time until no answer for the entries up to this one is awaited."""
         if entry_id <= self.settled or self._failure is not None:
             return
         try:

@@ -1,15 +1,16 @@
-"""Keeps up the members of one in-sync ledger: who lags leaves, who left comes back, spares join.
+"""Maintenance of the members of one in-sync ledger: lagging members leave, absent members return,
+spares join.
 
 Leaves every decision about the stored set to the append protocol, copying to `copying.py`, and
 members that failed and could not leave to `parked_members.py`.
 
-A member that left is asked, each period, whether it takes adds again; once it has been away for
-`spare_after_s` a spare may take its place. Whoever joins is *catching up* until each older fragment
-was copied to it, one after the other, and names it (the metadata then says that it is in sync).
-A copy that failed may have left its mark; the mark of a bookie that is no member is taken off.
+Each period checks whether an absent member accepts adds again. Once it has been away for
+`spare_after_s`, a spare may take its place. A joining bookie is *catching up* until each older
+fragment was copied to it, one after the other, and names it (the metadata then says that it is in
+sync). A failed copy may have left its mark; the mark of a bookie that is not a member is removed.
 
-Invariants: one copy is under way at a time, and no mark is taken off meanwhile; nothing here makes
-a member leave that the protocol would keep.
+Invariants: one copy runs at a time, and no mark is removed meanwhile; nothing here makes a member
+leave that the protocol would keep.
 
 Source: protocol rules 11.2 and 11.3; KIP-16 for lag by time.
 """
@@ -36,15 +37,17 @@ from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
 
 SPARE_WHILE_REFUSING_S: Final = 10.0
-"""While appends are refused, a spare is taken after so long, however patient the client is."""
+"""Time after which a spare is taken while appends are refused, even if `spare_after_s` is
+longer.
+"""
 LOOK_PERIOD_S: Final = 1.0
-"""How often it is looked who is to be asked, and what is to be copied."""
+"""Period of the checks for members to contact and fragments to copy, in seconds."""
 COPY_PAUSE_MIN_S: Final = 1.0
 COPY_PAUSE_MAX_S: Final = 60.0
 
 
 class InSyncMembers:
-    """The members of one ledger in in-sync mode, between its appends."""
+    """Members of one ledger in in-sync mode, between its appends."""
 
     def __init__(
         self,
@@ -59,12 +62,12 @@ class InSyncMembers:
         self._lag_max_s = shell.protocol.metadata.quorum.replica_lag_time_max_ms / 1000
         self._away = AwayMembers()
         self._once_members = dict.fromkeys(shell.protocol.metadata.last_fragment.ensemble)
-        """Whoever was a member, the one that was so last at the end."""
+        """All former and current members, the most recent one last."""
         self._member_since: dict[BookieId, float] = {}
         self._failures = CopyFailures()
         self._looked_at = 0.0
         self._steady: LedgerMetadata | None = None
-        """The metadata of the last look if it found everybody in sync."""
+        """The metadata of the last check if all members were in sync then."""
         self._is_copying = False
         self._is_looking = False
         self._is_closed = False
@@ -80,7 +83,9 @@ class InSyncMembers:
         )
 
     def check(self, now: float) -> bool:
-        """Look at who lags, who is away and who catches up; False once nothing is left to do."""
+        """Check which members lag, are away or catch up. Returns False when nothing is
+        left to do.
+        """
         if self._is_steady():
             self._find_lagging(now)
             return False
@@ -104,8 +109,8 @@ class InSyncMembers:
         return is_busy
 
     def _is_steady(self) -> bool:
-        """Tell whether nothing has changed since a look that found everybody in sync: there are as
-        many looks as ledgers, twenty times a second.
+        """Return whether nothing has changed since a check that found all members in sync. This
+        must be fast: each ledger is checked twenty times a second.
         """
         protocol = self._shell.protocol
         steady = self._steady
@@ -114,14 +119,14 @@ class InSyncMembers:
         return len(protocol.in_sync) == steady.quorum.ensemble_size
 
     async def aclose(self) -> None:
-        """Give up what is under way: a copy takes its mark off."""
+        """Cancel what is under way; a copy removes its mark."""
         self._is_closed = True
         await self._tasks.aclose()
 
     # -- leaving ---------------------------------------------------------------------------------
 
     def _note_members(self, now: float) -> None:
-        """Know since when each member is one."""
+        """Record since when each member has been one."""
         members = self._shell.protocol.metadata.last_fragment.ensemble
         self._member_since = {b: self._member_since.get(b, now) for b in members}
 
@@ -142,16 +147,18 @@ class InSyncMembers:
                 shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.LAGGING, reason))
 
     def _note_away(self, now: float) -> None:
-        """Know since when each member that left, or should have, is away."""
+        """Record since when each member that left, or should have left, is away."""
         protocol = self._shell.protocol
         metadata, parked = protocol.metadata, list(protocol.parked)
         members = metadata.last_fragment.ensemble
         room = metadata.quorum.ensemble_size - len(members)
-        for bookie_id in members:  # the metadata forgets who left before the first entry
+        for (
+            bookie_id
+        ) in members:  # the metadata does not record members that left before the first entry
             self._once_members.pop(bookie_id, None)
             self._once_members[bookie_id] = None
         left = tuple(b for b in reversed(self._once_members) if b not in members)[:room]
-        if not room and protocol.lacks_in_sync:  # one that is back may change places again
+        if not room and protocol.lacks_in_sync:  # a member that is back may change places again
             left = tuple(b for b in metadata.fragments[0].ensemble if b not in members)
         self._away.note([*parked, *left], members, now)
 
@@ -169,7 +176,7 @@ class InSyncMembers:
             self._take_spare()
 
     async def _ask(self, bookie_id: BookieId) -> None:
-        """Take a member back that answers; one that does not is asked again the next time."""
+        """Take a member back if it answers; otherwise it is contacted again later."""
         try:
             answer = await self._services.pool.ping(
                 bookie_id, timeout_s=self._services.config.add_timeout_s
@@ -194,8 +201,8 @@ class InSyncMembers:
     # -- refusing --------------------------------------------------------------------------------
 
     async def _see_stored(self) -> None:
-        """Learn whether another ended the ledger while appends are refused here: no add reaches a
-        bookie then that could tell of its fence (rule 1.4).
+        """Check whether another client ended the ledger while appends are refused here: then no add
+        reaches a bookie that could report its fence (rule 1.4).
         """
         ledger_id = self._shell.protocol.metadata.ledger_id
         try:
@@ -204,7 +211,7 @@ class InSyncMembers:
             text = "it was deleted while its appends were refused"
             self._shell.dispatch(e.WriterFailed(LedgerNotFoundError(text, ledger_id=ledger_id)))
         except MetadataError:
-            return  # it is looked at again
+            return  # it is checked again
         else:
             self._shell.dispatch(e.MetadataSeen(*stored))
         finally:
@@ -229,8 +236,8 @@ class InSyncMembers:
         return self._next_behind(now) is not None or self._next_stray(now) is not None
 
     async def _catch_up(self) -> None:
-        """Copy fragment after fragment, then take stray marks off, until all is done or one of
-        these fails.
+        """Copy fragment after fragment, then remove stray marks, until all is done or one step
+        fails.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -247,7 +254,9 @@ class InSyncMembers:
             self._is_copying = False
 
     async def _copy(self, target: BookieId, fragment: Fragment) -> bool:
-        """Copy one fragment to a member; tell whether the writer knows that it holds it."""
+        """Copy one fragment to a member; return whether the writer's metadata shows that it holds
+        it.
+        """
         protocol = self._shell.protocol
         ledger_id, first = protocol.metadata.ledger_id, fragment.first_entry_id
         replaces = replaced_by(protocol.metadata, fragment)
@@ -265,7 +274,7 @@ class InSyncMembers:
         return target in protocol.metadata.fragment_of(first).ensemble
 
     async def _remove(self, mark: Mark) -> bool:
-        """Take a stray mark off; tell whether the writer knows that it is gone."""
+        """Remove a stray mark; return whether the writer's metadata shows that it is gone."""
         first, target = mark.first_entry_id, mark.target
         try:
             stored = await self._copier.remove_stray(mark)
@@ -303,7 +312,9 @@ def next_behind(
 
 
 def replaced_by(metadata: LedgerMetadata, fragment: Fragment) -> BookieId | None:
-    """Return whose place a copy takes in a full fragment: of one that is no member any more."""
+    """Return the bookie whose place a copy takes in a full fragment: one that is no longer a
+    member.
+    """
     if len(fragment.ensemble) < metadata.quorum.ensemble_size:
         return None
     members = metadata.last_fragment.ensemble
@@ -311,21 +322,21 @@ def replaced_by(metadata: LedgerMetadata, fragment: Fragment) -> BookieId | None
 
 
 class CopyFailures:
-    """When a copy that failed may be tried again: after a pause that grows each time."""
+    """Times at which failed copies may be tried again: after a pause that grows each time."""
 
     def __init__(self) -> None:
         self._pauses: dict[tuple[EntryId, BookieId], tuple[float, float]] = {}
 
     def may_try(self, first: EntryId, target: BookieId, now: float) -> bool:
-        """Tell whether a fragment may be copied to a target now."""
+        """Return whether a fragment may be copied to a target now."""
         return now >= self._pauses.get((first, target), (0.0, now))[1]
 
     def note(self, first: EntryId, target: BookieId, now: float) -> None:
-        """Take note of a failure."""
+        """Record a failure."""
         before, _ = self._pauses.get((first, target), (COPY_PAUSE_MIN_S / 2, now))
         pause_s = min(2 * before, COPY_PAUSE_MAX_S)
         self._pauses[first, target] = pause_s, now + pause_s
 
     def forget(self, first: EntryId, target: BookieId) -> None:
-        """Take note of a success."""
+        """Record a success."""
         self._pauses.pop((first, target), None)

@@ -1,9 +1,9 @@
-"""Keeps the bytes of a writer's batches until they are confirmed.
+"""Bytes of a writer's batches, kept until they are confirmed.
 
 Leaves sending them to `append_shell`.
 
-Invariants: ids are given here and nowhere else, in order; a batch is built once and its bytes never
-change, so that a resend repeats them (rule 4.2).
+Invariants: ids are assigned only here, in order; a batch is built once and its bytes never change,
+so that a resend repeats them (rule 4.2).
 
 Source: protocol rules 4.1 and 4.2.
 """
@@ -28,7 +28,7 @@ class SentBatch:
 
 
 class Outbox:
-    """The unconfirmed batches of one ledger, by first entry id, in order."""
+    """Unconfirmed batches of one ledger, by first entry id, in order."""
 
     def __init__(self, keys: LedgerKeys) -> None:
         self.lap = NO_ENTRY
@@ -43,7 +43,7 @@ class Outbox:
     def build(
         self, payloads: Sequence[bytes], payload_bytes: int, lac: EntryId, now: float
     ) -> EntryId:
-        """Give ids to entries and build their batch; return its first entry id."""
+        """Assign ids to entries and build their batch; return its first entry id."""
         first = EntryId(self.lap + 1)
         keys = self._keys
         data = build_batch(
@@ -61,19 +61,21 @@ class Outbox:
         return self._batches[first_entry_id].data
 
     def last_entry_of(self, first_entry_id: EntryId) -> EntryId:
-        """Return the last entry of an unconfirmed batch; of another one, its first entry."""
+        """Return the last entry of an unconfirmed batch; for any other batch, the given first
+        entry.
+        """
         batch = self._batches.get(first_entry_id)
         return first_entry_id if batch is None else batch.last_entry_id
 
     @property
     def oldest_appended_at(self) -> float | None:
-        """When the oldest unconfirmed batch was appended, by the loop's clock."""
+        """Loop time at which the oldest unconfirmed batch was appended."""
         for batch in self._batches.values():
             return batch.appended_at
         return None
 
     def release(self, lac: EntryId) -> tuple[int, int]:
-        """Drop what is confirmed; return how many payload bytes and entries that were."""
+        """Drop confirmed batches; return their payload bytes and number of entries."""
         payload_bytes = count = 0
         while self._batches:
             first = next(iter(self._batches))
@@ -86,5 +88,5 @@ class Outbox:
         return payload_bytes, count
 
     def clear(self) -> tuple[int, int]:
-        """Drop everything; return how many payload bytes and entries that were."""
+        """Drop everything; return the payload bytes and the number of entries."""
         return self.release(self.lap)

@@ -1,7 +1,7 @@
-"""Looks after all writers of one client at a fixed period: silence, deadlines, members that return.
+"""Periodic check of all writers of one client: silence, deadlines, members that return.
 
 Leaves each decision to `protocol.suspicion` and to the writers' protocols. One timer serves every
-writer, and only those that have something pending are visited.
+writer; only writers with pending work are checked.
 
 Source: protocol rules 4.6, 5.6 and 5.7.
 """
@@ -25,24 +25,26 @@ TAIL_PART: Final = 0.99
 
 
 class Watched(Protocol):
-    """A writer as the watchdog sees it."""
+    """A writer, as seen by the watchdog."""
 
     @property
     def ledger_id(self) -> LedgerId:
-        """Which ledger it writes."""
+        """Id of its ledger."""
         ...
 
     @property
     def look_at(self) -> float:
-        """The loop's time before which there is nothing to see."""
+        """Loop time before which a check would find nothing."""
         ...
 
     def check(self, now: float) -> bool:
-        """Look at deadlines and returned members; False once nothing is left to watch."""
+        """Check deadlines and returned members. Returns False once nothing is left to watch."""
         ...
 
     def may_suspect(self, bookie_id: BookieId) -> bool:
-        """Tell whether it waits for this member of its ensemble and a spare could replace it."""
+        """Return whether the writer waits for this member of its ensemble and a spare could replace
+        it.
+        """
         ...
 
     def suspect(self, bookie_id: BookieId, silent_s: float) -> None:
@@ -51,7 +53,7 @@ class Watched(Protocol):
 
 
 class Watchdog:
-    """The one timer of a client's writers."""
+    """Timer shared by a client's writers."""
 
     def __init__(self, pool: BookiePool, config: ClientConfig, observer: Observer) -> None:
         self._pool = pool
@@ -68,13 +70,13 @@ class Watchdog:
         self._due_at = 0.0
 
     def activate(self, writer: Watched) -> None:
-        """Watch a writer until its `check` says that nothing is left."""
+        """Watch a writer until its `check` returns False."""
         self._active[writer.ledger_id] = writer
         if self._timer is None:
             self._arm()
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching."""
         self._active.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -89,7 +91,9 @@ class Watchdog:
         self._timer = None
         now = asyncio.get_running_loop().time()
         if now - self._due_at < WATCH_PERIOD_S:
-            self._act_on_silence(now)  # else this process was held up: answers may lie unread
+            self._act_on_silence(
+                now
+            )  # otherwise this process was held up: answers may not be read yet
         for writer in [w for w in self._active.values() if w.look_at <= now]:
             if not self._check(writer, now):
                 self._active.pop(writer.ledger_id, None)
@@ -97,10 +101,10 @@ class Watchdog:
             self._arm()
 
     def _check(self, writer: Watched, now: float) -> bool:
-        """Look at one writer; an error of its own keeps nobody else unwatched."""
+        """Check one writer; if it raises, the others are still checked."""
         try:
             return writer.check(now)
-        except Exception as error:  # noqa: BLE001 - it is reported, and the next look tries again
+        except Exception as error:  # noqa: BLE001 - it is reported, and the next check tries again
             what = {"message": f"watching ledger {writer.ledger_id}", "exception": error}
             asyncio.get_running_loop().call_exception_handler(what)
             return True

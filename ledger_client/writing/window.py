@@ -1,4 +1,4 @@
-"""Bounds what one writer has appended and not confirmed, and lets callers wait for room in order.
+"""Limit of a writer's unconfirmed appends, and the queue of callers that wait for room.
 
 Leaves the entries themselves to the writer.
 
@@ -13,11 +13,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
 
 ENTRY_COST_BYTES: Final = 64
-"""What one pending entry costs beside its payload."""
+"""Cost of one pending entry in addition to its payload."""
 
 
 class AppendWindow:
-    """Counts the unconfirmed bytes and entries of one ledger."""
+    """Counts of the unconfirmed bytes and entries of one ledger."""
 
     def __init__(self, bytes_max: int, entries_max: int) -> None:
         self._bytes_max = bytes_max
@@ -32,16 +32,16 @@ class AppendWindow:
 
     @property
     def entries(self) -> int:
-        """Entries that have an id and are not confirmed."""
+        """Number of entries that have an id and are not confirmed."""
         return self._entries
 
     @property
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """A block of the one caller that waits for room or admits a range; others stand in line."""
+        """Context of the one caller that waits for room or admits a range; others wait in line."""
         return self._next_turn()
 
     def has_room(self, payload_bytes: int, count: int = 1) -> bool:
-        """Tell whether so much may be admitted now; anything may when nothing is pending."""
+        """Return whether this much may be admitted now; anything may when nothing is pending."""
         if not self._entries:
             return True
         return (
@@ -50,32 +50,32 @@ class AppendWindow:
         )
 
     def is_free(self, payload_bytes: int) -> bool:
-        """Tell whether an entry may be admitted now and no earlier caller waits."""
+        """Return whether an entry may be admitted now and no earlier caller waits."""
         return not self._in_line and self.has_room(payload_bytes)
 
     def take(self, payload_bytes: int, count: int) -> None:
-        """Count entries that were given ids."""
+        """Count entries that got ids."""
         self._bytes += payload_bytes + count * ENTRY_COST_BYTES
         self._entries += count
 
     def release(self, payload_bytes: int, count: int) -> None:
-        """Count entries that are confirmed or failed, and wake whoever waits for room."""
+        """Count entries that are confirmed or failed, and wake callers that wait for room."""
         self._bytes -= payload_bytes + count * ENTRY_COST_BYTES
         self._entries -= count
         assert self._bytes >= 0, "released more than was taken"
         self._wake()
 
     def fail(self, error: BaseException) -> None:
-        """Let every waiter, for room or in line, now and later, raise `error`."""
+        """Make every caller that waits for room or in line, now or later, raise `error`."""
         self._failure = error
         self._wake()
         for turn in self._line:
             if not turn.done():
                 turn.set_exception(error)
-                turn.exception()  # its waiter may have been cancelled in this tick
+                turn.exception()  # its waiter may have been cancelled in this loop iteration
 
     async def wait_for_room(self, payload_bytes: int, count: int) -> None:
-        """Return once so much may be admitted; the caller holds the turn."""
+        """Return once this much may be admitted; the caller holds the turn."""
         while True:
             if self._failure is not None:
                 raise self._failure
@@ -91,7 +91,7 @@ class AppendWindow:
 
     @asynccontextmanager
     async def _next_turn(self) -> AsyncIterator[None]:
-        # Counted from here on: whoever is given the turn has not run yet, and yet came before.
+        # Counted from here on: a caller that got the turn may not have run yet, but came before.
         self._in_line += 1
         try:
             await self._take_turn()
@@ -114,7 +114,7 @@ class AppendWindow:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
-                self._pass_turn()  # it was given in the tick of the cancellation
+                self._pass_turn()  # it got the turn in the loop iteration of the cancellation
             raise
 
     def _pass_turn(self) -> None:

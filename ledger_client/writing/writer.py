@@ -1,6 +1,6 @@
-"""The handle of a ledger that is being written: what `create_ledger` gives.
+"""Handle of a ledger that is being written: the result of `create_ledger`.
 
-Leaves the protocol and its performance to `append_shell`, batches to `batcher`, bounds to `window`.
+Leaves the protocol and its actions to `append_shell`, batches to `batcher`, and limits to `window`.
 
 Source: api, "Client"; protocol sections 4-6, rule 8.4.
 """
@@ -36,11 +36,11 @@ from metadata.ids import BookieId, EntryId, LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
 
 SETTLE_WAIT_S: Final = 0.5
-"""How long a close waits for the slowest copies of confirmed entries."""
+"""Maximum time for which a close waits for the slowest copies of confirmed entries."""
 
 
 class LedgerWriter:
-    """Appends to one open ledger, as its only writer. Belongs to the loop that made it."""
+    """Appends to one open ledger, as its only writer. Belongs to the loop that created it."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class LedgerWriter:
         self._on_closed = on_closed
         services.pool.attach(metadata.ledger_id, keys.master_key)
 
-    # -- what users see --------------------------------------------------------------------------
+    # -- public interface --------------------------------------------------------------------------
 
     @property
     def id(self) -> LedgerId:
@@ -82,7 +82,7 @@ class LedgerWriter:
 
     @property
     def last_pushed(self) -> EntryId:
-        """The last entry id given; -1 before the first."""
+        """The last assigned entry id; -1 before the first."""
         return EntryId(self._shell.outbox.lap + len(self._gathered))
 
     @property
@@ -92,9 +92,7 @@ class LedgerWriter:
 
     @property
     def in_sync(self) -> tuple[BookieId, ...]:
-        """In in-sync mode, the members that hold every entry, are alive and do not lag (rule
-        11.4); in other modes none.
-        """
+        """Members that hold every entry, are alive and do not lag (11.4); empty in quorum mode."""
         return self._shell.protocol.in_sync
 
     @property
@@ -104,17 +102,17 @@ class LedgerWriter:
 
     @property
     def under_replicated(self) -> tuple[tuple[EntryId, EntryId], ...]:
-        """Ranges (first, last) of confirmed entries that are short of their write quorum (4.6)."""
+        """Ranges (first, last) of confirmed entries not on their complete write quorum (4.6)."""
         return self._shell.replication.stretches
 
     async def append(self, data: EntryLike, *, timeout: float | None = None) -> int:
         """Append one entry; return its id once it is confirmed: durable on an ack quorum, as is
         every entry before it.
 
-        Cancelled or timed out before its id is given, it sends nothing; afterwards the entry keeps
-        its id and may yet be confirmed. Raises EntryTooLargeError, LedgerClosedError,
+        If it is cancelled or times out before the entry gets an id, nothing is sent; afterwards the
+        entry keeps its id and may still be confirmed. Raises EntryTooLargeError, LedgerClosedError,
         LedgerFencedError, NotEnoughBookiesError, QuorumTimeoutError (outcome "unknown" once an id
-        was given: `entry_id`).
+        was assigned: `entry_id`).
         """
         owned = own_entry(data, self._limits, self.ledger_id)
         size = len(owned)
@@ -135,15 +133,13 @@ class LedgerWriter:
             raise append_timed_out(self.ledger_id, entry_id, timeout) from error
 
     def append_nowait(self, data: EntryLike) -> asyncio.Future[int]:
-        """Append one entry and return the future of its id. Raises BackpressureError, having sent
+        """Append one entry and return the future of its id. Raises BackpressureError, and sends
         nothing, when the window is full or earlier callers wait for room.
         """
         return self._shell.confirmations.expect(self.append_followed(data))
 
     def append_followed(self, data: EntryLike) -> EntryId:
-        """Append one entry as `append_nowait` does, and return its id at once: whoever follows the
-        ledger learns what becomes of it.
-        """
+        """Append one entry as `append_nowait`, and return its id; the follower gets the outcome."""
         owned = own_entry(data, self._limits, self.ledger_id)
         size = len(owned)
         if not self._shell.window.is_free(size):
@@ -156,8 +152,8 @@ class LedgerWriter:
         return self.push_entry(owned, size)
 
     def follow(self, follower: Follower) -> None:
-        """Have `follower` called in a turn of the loop of its own: with None whenever the LAC has
-        moved, with the error once all that is not confirmed has failed. There is one at most.
+        """Call `follower` in a separate loop iteration: with None whenever the LAC has moved, with
+        the error once all unconfirmed entries have failed. A ledger has at most one follower.
         """
         self._shell.confirmations.follow(follower)
 
@@ -169,8 +165,8 @@ class LedgerWriter:
     ) -> range:
         """Append all entries, pipelined within the window; return their ids once all are confirmed.
 
-        The ids are one range: other appends wait until the last of these is admitted. Raises as
-        `append`; the error tells `first_entry_id`, `admitted_count` and `confirmed_count`.
+        The ids form one range: other appends wait until its last entry is admitted. Raises the
+        errors of `append`, with `first_entry_id`, `admitted_count` and `confirmed_count`.
         """
         self._require_open()
         done = AppendedRange()
@@ -189,14 +185,14 @@ class LedgerWriter:
         return range(done.first, done.first + done.count)
 
     def expect_stored(self, entry_id: EntryId) -> asyncio.Future[int]:
-        """Return a future that is resolved once one bookie has an entry durably; ask right after it
-        was appended. The entry may still turn out not to be in the ledger.
+        """Return a future that is resolved once one bookie has stored an entry durably; call it
+        right after the append. The entry may still prove not to be in the ledger.
         """
         return self._shell.first_stores.expect(entry_id)
 
     async def wait_fully_replicated(self, entry_id: int, *, timeout: float | None = None) -> None:
-        """Return once an entry is on all of its write quorum. Raises QuorumTimeoutError, also when
-        it will not be before a repair; EntryNotFoundError for an id not given yet.
+        """Return once an entry is on its complete write quorum. Raises QuorumTimeoutError, also if
+        only a repair can bring it there; EntryNotFoundError for an id that is not assigned yet.
         """
         if not 0 <= entry_id <= self.last_pushed:
             text = f"entry {entry_id} has not been appended: the last one is {self.last_pushed}"
@@ -208,23 +204,24 @@ class LedgerWriter:
         except QuorumTimeoutError:
             raise
         except TimeoutError as error:
-            text = f"entry {entry_id} was not on all of its write quorum within {limit} s"
+            text = f"entry {entry_id} was not on its complete write quorum within {limit} s"
             raise QuorumTimeoutError(text, ledger_id=self.ledger_id) from error
 
     async def aclose(self, *, timeout: float | None = None) -> None:
-        """Wait for what is pending and close the ledger at its LAC. Again: the same outcome.
+        """Wait for pending appends and close the ledger at its LAC. Another call has the same
+        outcome.
 
-        `timeout` bounds the waiting, and again the storing. Raises what ended the writer if it
-        failed (the ledger is closed all the same where that can be), LedgerFencedError when another
-        client ended the ledger elsewhere (rule 6.2), MetadataUnavailableError when the close could
-        not be stored in time.
+        `timeout` limits first the wait and then the close. Raises the error that ended the writer
+        if it failed (the ledger is closed nevertheless, if possible), LedgerFencedError when
+        another client ended the ledger elsewhere (rule 6.2), MetadataUnavailableError when the
+        close could not be stored in time.
         """
         await self._close(timeout, wait_pending=True)
         if self._shell.failure is not None:
             raise self._shell.failure
 
     async def abort(self, *, timeout: float | None = None) -> None:
-        """Close the ledger at its LAC without waiting: what is pending fails, outcome "unknown"."""
+        """Close the ledger at its LAC without waiting: pending appends fail, outcome "unknown"."""
         self._own_process.require()
         self._give_up_pending()
         await self._close(timeout, wait_pending=False)
@@ -249,7 +246,7 @@ class LedgerWriter:
     # -- admitting entries -----------------------------------------------------------------------
 
     def push_entry(self, payload: bytes, payload_bytes: int) -> EntryId:
-        """Give an id to one entry, to be sent with the others of this tick; return the id."""
+        """Assign an id to one entry, sent with the others of this loop iteration; return the id."""
         self._require_open()
         self._shell.window.take(payload_bytes, 1)
         if not self._gathered:
@@ -258,13 +255,13 @@ class LedgerWriter:
         return self.last_pushed
 
     def _flush(self) -> None:
-        """Send what was appended since the last tick, as few batches."""
+        """Send the entries appended since the last loop iteration, in few batches."""
         payloads, self._gathered = self._gathered, []
         shell = self._shell
         if not payloads or shell.failure is not None:
             return
         now = asyncio.get_running_loop().time()
-        if len(payloads) == 1:  # it fits, whatever its size
+        if len(payloads) == 1:  # a single entry always fits
             shell.push(payloads, len(payloads[0]), now)
         else:
             first = EntryId(shell.outbox.lap + 1)
@@ -274,31 +271,31 @@ class LedgerWriter:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it has not ended, and, in in-sync mode, has as many members as appends need."""
+        """Whether the writer has not ended and, in in-sync mode, enough members are in sync."""
         shell = self._shell
         has_ended = shell.failure is not None or self._closing is not None
         return not has_ended and not shell.protocol.lacks_in_sync
 
     @property
     def limits(self) -> BatchLimits:
-        """How large batches and entries may be."""
+        """Size limits of batches and entries."""
         return self._limits
 
     @property
     def fully_replicated_to(self) -> EntryId:
-        """Up to this entry no bookie's answer is awaited any more: each is on all of its write
-        quorum, except those that `under_replicated` names. -1 before the first.
+        """Last entry for which no bookie's answer is awaited any more: all entries up to it are on
+        their complete write quorum, except those in `under_replicated`. -1 before the first.
         """
         return self._shell.replication.settled
 
     @property
     def quorum(self) -> QuorumSpec:
-        """How the ledger is replicated."""
+        """Replication of the ledger."""
         return self._shell.protocol.metadata.quorum
 
     @property
     def window(self) -> AppendWindow:
-        """The bound of what is pending."""
+        """Limit of pending appends."""
         return self._shell.window
 
     @property
@@ -307,8 +304,8 @@ class LedgerWriter:
         return EntryId(self.last_pushed + 1)
 
     def push_batch(self, payloads: list[bytes], payload_bytes: int) -> EntryId:
-        """Admit and send one whole batch of a range (the caller holds the turn and has room);
-        return its first id.
+        """Admit and send one complete batch (the caller holds the turn and has room); return its
+        first id.
         """
         self._flush()
         self._require_open()
@@ -326,17 +323,17 @@ class LedgerWriter:
         if failure is not None:
             raise failure.for_entry(EntryId(-1), "not_written")
         if self._closing is not None:
-            text = "this writer is closed: create a new ledger to go on"
+            text = "this writer is closed: create a new ledger to continue"
             raise LedgerClosedError(text, ledger_id=self.ledger_id)
         if self._shell.protocol.lacks_in_sync:
             protocol = self._shell.protocol
             self._watch.wake()
             raise not_enough_in_sync(protocol.metadata, protocol.in_sync)
 
-    # -- what the client calls -------------------------------------------------------------------
+    # -- calls from the client ---------------------------------------------------------------------
 
     def spare_joined(self) -> None:
-        """Take note of a bookie that could replace a failed member."""
+        """Use a new bookie to replace a failed member, if there is one."""
         self._shell.dispatch(e.SpareJoined())
         self._watch.wake()
 
@@ -361,13 +358,13 @@ class LedgerWriter:
                 await asyncio.shield(shell.closed)
         except TimeoutError as error:
             text = (
-                f"the close was not stored within {limit} s and may yet be: "
-                "recover_ledger() settles it once the metadata service answers"
+                f"the close was not stored within {limit} s and may still be: call "
+                "recover_ledger() once the metadata service answers"
             )
             late = MetadataUnavailableError(text, ledger_id=self.ledger_id, outcome="unknown")
             raise late from error
         except LedgerError:
-            assert shell.failure is not None, "what ended the writer is kept"
+            assert shell.failure is not None, "the error that ended the writer is kept"
         finally:
             self._services.pool.detach(self.ledger_id)
             self._on_closed(self.ledger_id)
@@ -389,7 +386,7 @@ class LedgerWriter:
                 shell.dispatch(e.WriterFailed(late))
 
     def _give_up_pending(self) -> None:
-        """Fail what is pending and have the close stored (rule 6.1), unless that is done."""
+        """Fail pending appends and request the close (rule 6.1), unless that is done."""
         self._flush()
         shell = self._shell
         text = "the writer was closed before the entry was confirmed"

@@ -1,6 +1,7 @@
-"""Looks after one writer between its appends: deadlines, members that fail or return, the LAC told.
+"""Periodic check of one writer between its appends: deadlines, members that fail or return, sending
+the LAC.
 
-Leaves when to look to `watchdog.Watchdog`, and every decision to the append protocol.
+Leaves the timer to `watchdog.Watchdog`, and every decision to the append protocol.
 
 Source: protocol rules 4.6, 5.6, 5.7, 8.4 and 11.3.
 """
@@ -17,11 +18,11 @@ from ledger_client.writing.watchdog import Watchdog
 from metadata.ids import BookieId, EntryId
 
 LOOK_SHARE: Final = 0.25
-"""Of `lac_delay_s`: how often a writer is looked at whose members are all well."""
+"""Interval, as a fraction of `lac_delay_s`, between checks of a writer without parked members."""
 
 
 class WriterWatch:
-    """What the watchdog visits of one writer (`watchdog.Watched`)."""
+    """The part of one writer that the watchdog checks (`watchdog.Watched`)."""
 
     def __init__(
         self,
@@ -48,19 +49,19 @@ class WriterWatch:
         self._unsubscribe = services.pool.on_unavailable(self._on_unavailable)
 
     def wake(self) -> None:
-        """Be visited until nothing is left to watch, and soon."""
+        """Start regular checks, soon, until nothing is left to watch."""
         self.look_at = 0.0
         if not self._is_closed:
             self._watchdog.activate(self)
 
     def note_sent(self, now: float) -> None:
-        """Take note that the writer sent something, its LAC with it."""
+        """Record that the writer sent a batch, which carries its LAC."""
         self._last_sent_at = now
         if not self._is_closed:
             self._watchdog.activate(self)
 
     def check(self, now: float) -> bool:
-        """Look at deadlines, members and the LAC; False once nothing is left to watch."""
+        """Check deadlines, members and the LAC. Returns False once nothing is left to watch."""
         shell, config = self._shell, self._services.config
         protocol = shell.protocol
         parked = protocol.parked
@@ -91,12 +92,12 @@ class WriterWatch:
         metadata = protocol.metadata
         if protocol.lacks_in_sync:
             needed, seen = metadata.quorum.min_in_sync, len(protocol.in_sync)
-            return f"{needed} members must be in sync and {seen} were, and no others came"
+            return f"{needed} members must be in sync, but only {seen} were"
         needed = metadata.quorum_of(metadata.last_fragment).ack_quorum
-        return f"{needed} bookies did not store entry {protocol.lac + 1}"
+        return f"fewer than {needed} bookies stored entry {protocol.lac + 1}"
 
     def may_suspect(self, bookie_id: BookieId) -> bool:
-        """Tell whether it waits for this member of its ensemble and could do without it."""
+        """Return whether the writer waits for this member of its ensemble and can do without it."""
         protocol = self._shell.protocol
         if not len(self._shell.outbox):
             return False
@@ -110,7 +111,7 @@ class WriterWatch:
         self._shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.SUSPECTED, reason))
 
     async def aclose(self) -> None:
-        """Look no more, and give up what is under way."""
+        """Stop checking, and cancel what is under way."""
         self._is_closed = True
         self._unsubscribe()
         await self._parked.aclose()
@@ -118,7 +119,7 @@ class WriterWatch:
             await self._in_sync.aclose()
 
     def _on_unavailable(self, bookie_id: BookieId, failure: CallFailure, reason: str) -> None:
-        # A lost connection shows in the adds that it fails; a lost registration, here (5.6).
+        # A lost connection is seen by its failed adds; a lost registration only here (5.6).
         if failure is CallFailure.NOT_REGISTERED:
             self._shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.SUSPECTED, reason))
             self.wake()

@@ -390,5 +390,5 @@ async def test_after_the_close_nobody_waits_for_copies(cluster: TestCluster) -> 
     await writer.append(b"x")
     await writer.aclose()
     async with asyncio.timeout(5):
-        with pytest.raises(QuorumTimeoutError, match="short of their write quorum"):
+        with pytest.raises(QuorumTimeoutError, match="not on their complete write quorum"):
             await writer.wait_fully_replicated(0)
