@@ -57,7 +57,7 @@ BUGS = (
         (
             units(
                 f"{CLIENT_TESTS}::test_recovery_fences_and_keeps_what_was_confirmed",
-                f"{CLIENT_TESTS}::test_a_fenced_writer_says_so_also_once_it_is_closed",
+                f"{CLIENT_TESTS}::test_a_fenced_writer_raises_also_after_it_is_closed",
             ),
             simulation("metadata"),
         ),

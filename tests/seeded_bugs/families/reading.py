@@ -123,7 +123,7 @@ BUGS = (
         ),
         (
             units(
-                "tests/unit/ledger_client/writing/test_writer.py::test_an_idle_writer_tells_its_lac",
+                "tests/unit/ledger_client/writing/test_writer.py::test_an_idle_writer_sends_its_lac",
                 "tests/unit/ledger_client/writing/test_idle_lac.py",
             ),
             simulation("changes"),

@@ -59,9 +59,7 @@ BUGS = (
         ("7.3",),
         (READS_DO_NOT_FENCE,),
         (
-            units(
-                f"{RECOVERER_TESTS}::test_every_recovery_read_fences_also_where_the_fence_was_lost"
-            ),
+            units(f"{RECOVERER_TESTS}::test_every_recovery_read_fences_even_if_the_fence_was_lost"),
             simulation("recoveries"),
         ),
         (SHELL_ONLY,),

@@ -1,4 +1,4 @@
-"""Fixtures of the tests that need bookies: scripted ones, or a whole cluster in memory."""
+"""Fixtures for tests that need bookies: scripted ones, or a complete cluster in memory."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""The public face, over bookies and metadata in memory: main paths, blocks and ends (5.6, 6.1,
+"""The public interface, over in-memory bookies and metadata: main paths, blocks and ends (5.6, 6.1,
 7.1, 10.1).
 """
 
@@ -139,7 +139,7 @@ async def test_a_lost_bookie_is_replaced(cluster: TestCluster) -> None:
 async def test_a_bookie_that_leaves_the_registration_is_replaced_while_idle(
     cluster: TestCluster,
 ) -> None:
-    # All of three, so that the writer waits for nobody once its append is answered.
+    # All of three, so that the writer waits for no other bookie once its append is answered.
     async with cluster.client() as client, client.create_ledger(Quorum.all(3)) as ledger:
         await ledger.append(b"before")
         leaving = ledger.info.fragments[0].ensemble[0]
@@ -162,7 +162,7 @@ async def test_a_bookie_that_left_is_replaced_once_there_is_a_spare() -> None:
     await cluster.aclose()
 
 
-async def test_a_fenced_writer_says_so_also_once_it_is_closed(cluster: TestCluster) -> None:
+async def test_a_fenced_writer_raises_also_after_it_is_closed(cluster: TestCluster) -> None:
     client = cluster.client()
     writer = await client.create_ledger(THREE)
     await client.recover_ledger(writer.id)
@@ -236,7 +236,7 @@ async def test_a_reader_that_was_dropped_does_not_keep_the_client(cluster: TestC
     await client.aclose()
 
 
-async def test_a_closed_client_says_so(cluster: TestCluster) -> None:
+async def test_a_closed_client_raises(cluster: TestCluster) -> None:
     client = cluster.client()
     await client.aclose()
     for call in (client.ledger_info(1), client.recover_ledger(1), client.delete_ledger(1)):
@@ -250,7 +250,7 @@ async def test_a_closed_client_says_so(cluster: TestCluster) -> None:
         [info async for info in client.list_ledgers()]
 
 
-async def test_after_a_fork_the_client_says_so(
+async def test_after_a_fork_the_client_raises(
     cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = cluster.client()
@@ -260,7 +260,7 @@ async def test_after_a_fork_the_client_says_so(
         forked.setattr(os, "getpid", lambda: -1)
         with pytest.raises(ClientClosedError, match="before a fork"):
             await client.ledger_info(1)
-        await client.aclose()  # touches nothing of the parent's
+        await client.aclose()  # does not use the parent's connections
     with pytest.raises(LedgerNotFoundError):
         await client.ledger_info(1)
 

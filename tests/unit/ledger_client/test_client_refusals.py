@@ -1,4 +1,4 @@
-"""What the client refuses or cannot do, each by its own error, through the public API (4.7, 5.5,
+"""Errors of calls that the client refuses or cannot complete, through the public API (4.7, 5.5,
 7.3).
 """
 
@@ -61,7 +61,7 @@ async def test_an_id_is_used_once(cluster: TestCluster) -> None:
     assert caught.value.ledger_id == 9
 
 
-async def test_ids_that_others_chose_are_skipped(cluster: TestCluster) -> None:
+async def test_ids_chosen_by_others_are_skipped(cluster: TestCluster) -> None:
     client = cluster.client()
     async with client.create_ledger(THREE) as first:
         pass
@@ -72,7 +72,9 @@ async def test_ids_that_others_chose_are_skipped(cluster: TestCluster) -> None:
 
 
 async def test_an_entry_that_no_bookie_takes_ends_the_writer_at_once(cluster: TestCluster) -> None:
-    """Before, every refusal changed the ensemble: hundreds of times until the deadline."""
+    """An earlier version changed the ensemble on every refusal: hundreds of times until the
+    deadline.
+    """
     for _ in range(3):
         await cluster.add_bookie()
     for bookie in cluster.bookies:
@@ -107,7 +109,7 @@ async def test_ids_out_of_range(cluster: TestCluster, ledger_id: int) -> None:
         await client.create_ledger(THREE, ledger_id=ledger_id)
 
 
-async def test_arguments_that_make_no_sense(cluster: TestCluster) -> None:
+async def test_invalid_arguments(cluster: TestCluster) -> None:
     client = cluster.client()
     with pytest.raises(ValueError, match="md5"):
         client.create_ledger(THREE, digest="md5")
@@ -117,7 +119,7 @@ async def test_arguments_that_make_no_sense(cluster: TestCluster) -> None:
         LedgerClient("http://somewhere/")
 
 
-async def test_a_lag_that_no_append_outlives_is_refused(cluster: TestCluster) -> None:
+async def test_a_lag_limit_above_the_append_deadline_is_refused(cluster: TestCluster) -> None:
     patient = Quorum.in_sync(3, 2, replica_lag_time_max=30.0)
     with pytest.raises(ValueError, match="must be below append_deadline_s"):
         await cluster.client().create_ledger(patient)
@@ -205,7 +207,9 @@ async def test_recovery_without_the_bookies(cluster: TestCluster) -> None:
 
 
 class Stalling(NoFaults):
-    """Lets nothing through while `is_stalled`; loses the answers to writes while `loses`."""
+    """Faults that block everything while `is_stalled`, and lose the answers to writes while
+    `loses`.
+    """
 
     def __init__(self) -> None:
         self.is_stalled = False
@@ -251,7 +255,7 @@ async def test_metadata_that_never_answers(stalling: tuple[TestCluster, Stalling
         await client.open_ledger(ledger.id, timeout=0.1)
 
 
-async def test_a_start_that_gets_no_answer_ends(
+async def test_a_start_without_an_answer_ends(
     stalling: tuple[TestCluster, Stalling],
 ) -> None:
     cluster, faults = stalling
@@ -301,7 +305,7 @@ async def test_damage_at_every_replica(cluster: TestCluster, digest: str) -> Non
     assert caught.value.ledger_id == ledger.id
 
 
-async def test_damage_at_one_replica_is_read_around(cluster: TestCluster) -> None:
+async def test_damage_at_one_replica_does_not_fail_a_read(cluster: TestCluster) -> None:
     client = cluster.client()
     async with client.create_ledger(Quorum.all(3)) as ledger:
         await ledger.append(b"precious")
@@ -309,7 +313,7 @@ async def test_damage_at_one_replica_is_read_around(cluster: TestCluster) -> Non
     assert await entries_of(client, ledger.id, 0) == [b"precious"]
 
 
-async def test_a_window_that_is_full(cluster: TestCluster) -> None:
+async def test_a_full_window(cluster: TestCluster) -> None:
     client = cluster.client(window_entries_max=2)
     ledger = await client.create_ledger(Quorum.all(3))
     handles = [ledger.append_nowait(b"x"), ledger.append_nowait(b"y")]
@@ -320,7 +324,7 @@ async def test_a_window_that_is_full(cluster: TestCluster) -> None:
     assert await ledger.append(b"z") == 2, "append waits instead"
 
 
-async def test_metadata_that_is_no_metadata(cluster: TestCluster) -> None:
+async def test_unreadable_metadata(cluster: TestCluster) -> None:
     client = cluster.client()
     async with client.create_ledger(THREE) as ledger:
         pass

@@ -1,4 +1,4 @@
-"""Limits that contradict each other are refused when they are given."""
+"""Contradictory limits are refused at construction."""
 
 import pytest
 

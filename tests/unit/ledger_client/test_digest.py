@@ -1,4 +1,4 @@
-"""Keys differ wherever they must, and no damaged or foreign batch passes."""
+"""Keys differ wherever they must, and no damaged or foreign batch is accepted."""
 
 import pytest
 from crc32c import crc32c
@@ -87,7 +87,7 @@ def test_a_slice_is_checked_by_the_writers_digests() -> None:
     piece = BatchView(whole.cut(EntryId(101), EntryId(102)))
     assert piece.header.is_slice
     verify(piece, of)
-    # The bookie that cut it renews the CRC, so only the digests can tell that a payload changed.
+    # The bookie that cut it writes a new CRC, so only the digests show that a payload changed.
     forged = BatchView(
         build_batch(of.ledger_id, EntryId(100), EntryId(99), 0, [b"one", b"XXX"], of.seed + 1)
     )

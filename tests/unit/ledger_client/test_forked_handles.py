@@ -1,4 +1,6 @@
-"""Handles in a forked child, by a real fork: they touch nothing of the parent's (api, "Client")."""
+"""Handles in a forked child, by a real fork: they do not use the parent's connections (api,
+"Client").
+"""
 
 import os
 import warnings
@@ -48,7 +50,7 @@ async def test_handles_refuse_to_work_in_a_forked_child(cluster: TestCluster) ->
         finally:
             os._exit(refused if refused >= 0 else 99)
     _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == len(calls) - 1  # closing the client says nothing
+    assert os.waitstatus_to_exitcode(status) == len(calls) - 1  # closing the client raises nothing
     assert await writer.append(b"parent 1") == 1
     await reader.aclose()
     await writer.aclose()

@@ -1,11 +1,11 @@
-"""What is asked for in one turn of the loop is done in the next, in order, whatever fails."""
+"""Calls requested in one loop iteration run in the next one, in order, whatever fails."""
 
 import asyncio
 
 from ledger_client.next_tick import TurnCalls
 
 
-async def test_calls_come_in_the_next_turn_in_order_by_one_handle() -> None:
+async def test_calls_run_in_the_next_iteration_in_order_by_one_handle() -> None:
     calls, done = TurnCalls(), list[str]()
     calls.soon(lambda: done.append("first"))
 
@@ -21,7 +21,7 @@ async def test_calls_come_in_the_next_turn_in_order_by_one_handle() -> None:
     assert done == ["first", "second", "later"]
 
 
-async def test_an_error_is_reported_and_keeps_none_of_the_others_waiting() -> None:
+async def test_an_error_is_reported_and_the_others_run() -> None:
     reported: list[object] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _loop, context: reported.append(context.get("exception")))

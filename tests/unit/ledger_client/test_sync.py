@@ -29,7 +29,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Blocking:
-    """A blocking client, and the cluster that it talks to."""
+    """A blocking client, and its cluster."""
 
     def __init__(self, **changes: float) -> None:
         self.client = LedgerClient.over(lambda: self._make(changes))
@@ -102,7 +102,7 @@ def test_an_exception_in_the_block_is_not_hidden(blocking: Blocking) -> None:
     assert blocking.client.ledger_info(5).state == "closed"
 
 
-def test_a_fenced_writer_hears_of_it(blocking: Blocking) -> None:
+def test_a_fenced_writer_raises(blocking: Blocking) -> None:
     ledger = blocking.client.create_ledger(THREE)
     ledger.append(b"x")
     other = blocking.client.recover_ledger(ledger.id)
@@ -140,7 +140,7 @@ def test_many_threads_use_many_ledgers(blocking: Blocking) -> None:
         assert list(threads.map(work, range(16))) == [True] * 16
 
 
-def test_a_long_range_is_one_range_though_it_goes_in_parts(
+def test_a_long_range_sent_in_parts_is_one_range(
     blocking: Blocking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sync_handles, "CHUNK_ENTRIES_MAX", 64)
@@ -169,7 +169,7 @@ def test_a_long_range_is_one_range_though_it_goes_in_parts(
     assert [len(found[entry_id]) for entry_id in ranges[2]] == [600, 600, 1]
 
 
-def test_a_range_that_fails_half_way_says_how_far_it_came(
+def test_a_range_that_fails_halfway_reports_its_progress(
     blocking: Blocking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sync_handles, "CHUNK_ENTRIES_MAX", 10)
@@ -273,7 +273,7 @@ def test_after_a_fork_the_child_is_refused(blocking: Blocking) -> None:
                 call()
             except ClientClosedError:
                 refused += 1
-        client.close()  # touches nothing of the parent's
+        client.close()  # does not use the parent's connections
         os._exit(refused)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 3

@@ -1,4 +1,4 @@
-"""Gives a metadata service in memory, and faults on demand, to the tests of what is built on it."""
+"""In-memory metadata service with faults on demand, for tests of the modules above it."""
 
 import asyncio
 import random
@@ -16,10 +16,11 @@ NOW_MS = 1_700_000_000_000
 
 
 class ScriptedFaults:
-    """Carries out, for each write in turn, the next of the given acts; "" and the end are none.
+    """Applies the next of the given acts to each write in turn; "" and the end of the list mean no
+    fault.
 
-    "lost": applied, the answer lost. "dropped": not applied, but unknown. "late": unknown, and
-    applied after that. "refused": not applied, and said so.
+    "lost": applied, the answer lost. "dropped": not applied, outcome unknown. "late": outcome
+    unknown, applied afterwards. "refused": not applied, and reported so.
     """
 
     def __init__(self) -> None:

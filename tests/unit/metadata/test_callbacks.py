@@ -1,11 +1,11 @@
-"""Who hears of what, and until when."""
+"""Which callbacks run on a change, and until when."""
 
 import pytest
 
 from metadata.callbacks import Callbacks
 
 
-def test_all_are_told_in_order_until_they_cancel() -> None:
+def test_callbacks_run_in_order_until_cancelled() -> None:
     callbacks = Callbacks[str]()
     heard: list[tuple[int, str]] = []
     first = callbacks.add(lambda news: heard.append((1, news)))
@@ -17,7 +17,7 @@ def test_all_are_told_in_order_until_they_cancel() -> None:
     assert heard == [(1, "a"), (2, "a"), (2, "b")]
 
 
-def test_who_comes_or_cancels_while_others_are_told_counts_from_the_next_time_on() -> None:
+def test_changes_during_a_notification_apply_from_the_next_one_on() -> None:
     callbacks = Callbacks[()]()
     heard: list[str] = []
 
@@ -33,7 +33,7 @@ def test_who_comes_or_cancels_while_others_are_told_counts_from_the_next_time_on
     assert heard == ["first", "late"]
 
 
-def test_a_failure_of_one_is_seen_and_keeps_no_other_from_hearing() -> None:
+def test_a_failing_callback_is_raised_after_the_others_ran() -> None:
     callbacks = Callbacks[str]()
     heard: list[str] = []
 

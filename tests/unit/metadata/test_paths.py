@@ -1,4 +1,4 @@
-"""Holds the paths of ledgers: order, bounded children, and the way back."""
+"""Paths of ledgers: order, limited children, and the way back to the id."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +39,7 @@ def test_levels_are_bounded() -> None:
     assert max(10**digits for digits in LEVEL_DIGITS) == 10_000
 
 
-def test_names_of_others_are_told_apart() -> None:
+def test_foreign_names_are_recognised() -> None:
     assert ledger_id_of(("9999", "999", "999", "999", "999", "999")) is None
     for name in ("12", "1234", "abc", "-12", "1²3"):
         assert not is_level_name(1, name)

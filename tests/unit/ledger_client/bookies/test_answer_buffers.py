@@ -1,4 +1,4 @@
-"""Large answers are received into buffers that are used again once nobody looks at them."""
+"""Large answers are received into buffers that are reused once nothing refers to them."""
 
 from collections.abc import AsyncIterator
 
@@ -33,7 +33,7 @@ async def read_one(reader: LedgerReader, entry_id: int) -> memoryview:
     raise AssertionError("the entry is there")
 
 
-async def test_a_buffer_that_nobody_looks_at_is_received_into_again(reader: LedgerReader) -> None:
+async def test_an_unused_buffer_is_reused(reader: LedgerReader) -> None:
     buffers = []
     for number in range(COUNT):
         payload = await read_one(reader, number)
@@ -43,7 +43,7 @@ async def test_a_buffer_that_nobody_looks_at_is_received_into_again(reader: Ledg
     assert len({id(each) for each in buffers}) < COUNT
 
 
-async def test_what_somebody_looks_at_stays_as_it_is(reader: LedgerReader) -> None:
+async def test_a_buffer_in_use_is_not_overwritten(reader: LedgerReader) -> None:
     payloads = [await read_one(reader, number) for number in range(COUNT)]
     for number, payload in enumerate(payloads):
         assert bytes(payload) == b"%d" % number + ENTRY

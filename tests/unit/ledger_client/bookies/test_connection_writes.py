@@ -1,4 +1,4 @@
-"""Whatever the sizes and pauses, what a connection sends is what it was given, in order."""
+"""For any sizes and pauses, a connection sends exactly the given bytes, in order."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ sizes = st.one_of(
 
 
 class Recorder(asyncio.Transport):
-    """Takes everything, and says when it has had enough for now."""
+    """Transport that accepts everything, and reports when it is full."""
 
     def __init__(self, enough_after: list[int]) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Recorder(asyncio.Transport):
 
 
 @given(st.lists(sizes, max_size=12), st.lists(st.integers(1, 10), max_size=4))
-def test_everything_leaves_in_order(bodies: list[int], enough_after: list[int]) -> None:
+def test_everything_is_sent_in_order(bodies: list[int], enough_after: list[int]) -> None:
     async def run() -> None:
         recorder = Recorder(enough_after)
         writes = ConnectionWrites(asyncio.get_running_loop())
@@ -54,7 +54,7 @@ def test_everything_leaves_in_order(bodies: list[int], enough_after: list[int]) 
             writes.send(header, body, at_once=False)
             expected += header + body
         assert writes.waiting_bytes == len(expected)
-        assert recorder.taken == b"", "nothing leaves before the end of the tick"
+        assert recorder.taken == b"", "nothing is sent before the end of the tick"
         await asyncio.sleep(0)
         for _ in enough_after:
             writes.resume()
@@ -75,7 +75,7 @@ async def test_small_frames_of_one_tick_are_one_write() -> None:
     assert recorder.writes == [1000]
 
 
-async def test_what_is_sent_at_once_does_not_wait_for_the_tick_to_end() -> None:
+async def test_a_frame_sent_at_once_does_not_wait_for_the_end_of_the_tick() -> None:
     recorder = Recorder([])
     writes = ConnectionWrites(asyncio.get_running_loop())
     writes.attach(recorder)
@@ -88,7 +88,7 @@ async def test_what_is_sent_at_once_does_not_wait_for_the_tick_to_end() -> None:
     assert recorder.taken == b"alone first second"
 
 
-async def test_what_was_stopped_sends_nothing() -> None:
+async def test_stopped_writes_send_nothing() -> None:
     recorder = Recorder([])
     writes = ConnectionWrites(asyncio.get_running_loop())
     writes.attach(recorder)

@@ -1,4 +1,4 @@
-"""How many writes the frames of one tick of the loop take, on one connection."""
+"""Number of writes for the frames of one loop iteration on one connection."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from serving.overriding import override
 
 
 class Recorder(asyncio.Transport):
-    """Takes everything at once."""
+    """Transport that accepts everything at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ def _opened(recorder: Recorder) -> BookieConnection:
     return connection
 
 
-async def test_what_is_not_answered_waits_for_the_end_of_the_tick() -> None:
+async def test_frames_to_a_bookie_that_owes_answers_wait_for_the_end_of_the_tick() -> None:
     recorder = Recorder()
     connection = _opened(recorder)
     for number in range(100):
@@ -67,7 +67,7 @@ async def test_what_is_not_answered_waits_for_the_end_of_the_tick() -> None:
     connection.close(CallFailure.CLOSED, "done")
 
 
-async def test_a_request_to_a_bookie_that_owes_nothing_leaves_at_once() -> None:
+async def test_a_request_to_a_bookie_that_owes_nothing_is_sent_at_once() -> None:
     recorder = Recorder()
     connection = _opened(recorder)
     first = asyncio.create_task(connection.call(Ping(), Pong))

@@ -1,4 +1,4 @@
-"""The recent latency agrees with the sorted truth, and forgets."""
+"""Recent latencies agree with the sorted values, and old ones lose weight."""
 
 import math
 

@@ -1,4 +1,6 @@
-"""Placement finds distinct, writable bookies, spreads over racks where it can, and says why not."""
+"""Placement finds distinct, writable bookies, spreads over racks if possible, and explains a
+shortage.
+"""
 
 import asyncio
 from random import Random
@@ -91,7 +93,7 @@ def test_an_ensemble_is_found_exactly_when_there_are_enough(
 
 
 @given(quorums(), clusters(), policies, st.data())
-def test_replacements_are_others(
+def test_replacements_are_other_bookies(
     quorum: QuorumSpec, bookies: Bookies, policy: SpreadPolicy, data: st.DataObject
 ) -> None:
     ensemble = policy.new_ensemble(quorum, bookies, {}, Random(1))
@@ -136,7 +138,7 @@ def test_the_hard_rule_holds(quorum: QuorumSpec, bookies: Bookies, racks: int, s
         assert min(racks_of_write_sets(quorum, chosen, bookies)) >= racks
 
 
-def test_the_hard_rule_says_so() -> None:
+def test_a_shortage_names_the_hard_rule() -> None:
     bookies = by_id(*(bookie(n, 0) for n in range(5)))
     policy = SpreadPolicy(min_racks_per_write_quorum=2)
     chosen = policy.new_ensemble(QuorumSpec(3, 2, 2), bookies, {}, Random(1))
@@ -184,7 +186,7 @@ class Up:
         self.bookies = bookies
 
     async def refresh(self) -> None:
-        return  # what is up is all there is
+        return  # the live bookies are all known already
 
 
 async def test_quarantined_bookies_are_the_last_resort() -> None:

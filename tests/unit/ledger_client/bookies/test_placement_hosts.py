@@ -88,7 +88,7 @@ def test_replacements_are_as_spread_as_the_best_of_all(
 
 @pytest.mark.parametrize("size", range(2, 8))
 @pytest.mark.parametrize("rack_count", [1, 2, 5])
-def test_thirty_bookies_on_ten_hosts_hold_every_copy_on_a_host_of_its_own(
+def test_thirty_bookies_on_ten_hosts_hold_every_copy_on_a_separate_host(
     size: int, rack_count: int
 ) -> None:
     bookies = bookies_at(*((number % 10 % rack_count, number % 10) for number in range(30)))
@@ -101,7 +101,7 @@ def test_thirty_bookies_on_ten_hosts_hold_every_copy_on_a_host_of_its_own(
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_hosts_that_hold_few_bookies_are_saved_for_where_they_are_needed(seed: int) -> None:
+def test_hosts_with_few_bookies_are_reserved_for_positions_that_need_them(seed: int) -> None:
     # Every third copy must be on host 0, and only one order of the other hosts does it.
     bookies = bookies_at((0, 0), (0, 0), (0, 1), (0, 1), (0, 2), (0, 3))
     quorum = QuorumSpec(6, 3, 2)
@@ -111,7 +111,7 @@ def test_hosts_that_hold_few_bookies_are_saved_for_where_they_are_needed(seed: i
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_bookies_of_one_rack_are_alike_only_if_their_host_is_the_same(seed: int) -> None:
+def test_bookies_of_one_rack_are_equivalent_only_on_the_same_host(seed: int) -> None:
     # The second bookie of the rack must be on the other host, though the rack was tried.
     bookies = bookies_at((0, 0), (0, 0), (0, 0), (0, 1), (1, 2))
     quorum = QuorumSpec(3, 3, 2)
@@ -139,7 +139,7 @@ def test_racks_come_before_hosts(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_members_that_share_a_host_do_not_excuse_a_replacement_that_does(seed: int) -> None:
+def test_a_replacement_may_not_share_a_host_although_members_do(seed: int) -> None:
     bookies = bookies_at((0, 0), (0, 0), (0, 1), (0, 0), (0, 2))
     ensemble = tuple(sorted(bookies)[:3])
     found = POLICY.replacements(
@@ -148,7 +148,7 @@ def test_members_that_share_a_host_do_not_excuse_a_replacement_that_does(seed: i
     assert found == {2: "bookie-004"}
 
 
-def test_one_host_is_enough_where_there_is_no_other() -> None:
+def test_one_host_is_enough_if_there_is_no_other() -> None:
     bookies = bookies_at((0, 0), (0, 0), (0, 0))
     chosen = POLICY.new_ensemble(QuorumSpec(3, 3, 2), bookies, {}, Random(1))
     assert not isinstance(chosen, Shortage)
@@ -167,8 +167,8 @@ def test_a_choice_that_cannot_be_perfect_takes_a_bounded_number_of_steps(
             return found
 
     monkeypatch.setattr(placement_policy, "SpreadSearch", Counted)
-    # Fourteen bookies on eight hosts of three racks, unevenly: it is hard to tell that 3 racks and
-    # 5 hosts for each write set are too many.
+    # Fourteen bookies on eight hosts of three racks, unevenly: it is hard to find out that 3 racks
+    # and 5 hosts for each write set are too many.
     at = [(2, 0)] * 6 + [(2, 5), (2, 4), (2, 1), (0, 2), (0, 2), (1, 3), (1, 3), (2, 0)]
     chosen = POLICY.new_ensemble(QuorumSpec(6, 5, 3), bookies_at(*at), {}, Random(1))
     assert not isinstance(chosen, Shortage)

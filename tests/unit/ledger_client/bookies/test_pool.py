@@ -1,4 +1,4 @@
-"""The pool against a scripted bookie on a real socket: every outcome arrives, exactly once (4.2,
+"""The pool against a scripted bookie on a real socket: every outcome arrives exactly once (4.2,
 4.6).
 """
 
@@ -47,7 +47,7 @@ async def test_adds_before_the_connection_is_made_arrive_in_order(
     sink = Outcomes()
     for first in range(50):
         send(setting.pool, bookie, sink, first)
-    assert sink.heard == {}, "nothing is heard from inside add()"
+    assert sink.heard == {}, "no sink is called from inside add()"
     await sink.wait_for(50)
     assert sink.heard == {first: [Status.OK] for first in range(50)}
     assert [batch.header.first_entry_id for _, batch in bookie.adds] == list(range(50))
@@ -58,7 +58,7 @@ async def test_adds_before_the_connection_is_made_arrive_in_order(
     assert setting.observer.adds_sent == 50
 
 
-async def test_the_hello_says_who_is_meant_and_who_asks(
+async def test_the_hello_names_the_bookie_and_the_client(
     bookie: ScriptedBookie, setting: Setting
 ) -> None:
     assert await setting.pool.ping(bookie.id, timeout_s=5) == Pong(writable=True)
@@ -67,7 +67,7 @@ async def test_the_hello_says_who_is_meant_and_who_asks(
     assert setting.events == [BookieConnected(bookie.id, is_again=False)]
 
 
-async def test_frames_of_one_tick_leave_in_one_write(
+async def test_frames_of_one_tick_are_sent_in_one_write(
     bookie: ScriptedBookie, setting: Setting
 ) -> None:
     await setting.pool.ping(bookie.id, timeout_s=5)
@@ -110,7 +110,7 @@ async def test_recovery_adds_carry_their_flag(bookie: ScriptedBookie, setting: S
     assert [flags for flags, _ in bookie.adds] == [0, 1]
 
 
-async def test_a_ledgers_key_goes_first_on_every_connection(
+async def test_a_ledgers_key_is_sent_first_on_every_connection(
     bookie: ScriptedBookie, setting: Setting
 ) -> None:
     pool, sink = setting.pool, Outcomes()
@@ -212,7 +212,7 @@ async def test_a_call_without_answer_times_out(bookie: ScriptedBookie, setting: 
     assert caught.value.failure is CallFailure.TIMEOUT
 
 
-async def test_a_half_open_connection_is_given_up(
+async def test_a_half_open_connection_is_closed(
     bookie: ScriptedBookie, setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "PING_AFTER_S", 0.1)

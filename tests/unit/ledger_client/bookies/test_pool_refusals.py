@@ -1,4 +1,6 @@
-"""Bookies that are absent, others, or talk nonsense: a typed failure, nothing else (2.1, 2.3)."""
+"""Bookies that are absent, replaced by others, or violate the protocol cause a typed failure (2.1,
+2.3).
+"""
 
 import asyncio
 
@@ -23,7 +25,7 @@ from tests.support.ledger_client.scripted_bookie import ScriptedBookie
 from tests.until import until
 
 
-async def test_nobody_listens(bookie: ScriptedBookie, setting: Setting) -> None:
+async def test_a_refused_connection(bookie: ScriptedBookie, setting: Setting) -> None:
     await bookie.stop()
     sink = Outcomes()
     send(setting.pool, bookie, sink, 0)
@@ -71,7 +73,9 @@ async def test_another_bookie_at_the_address(bookie: ScriptedBookie, setting: Se
     await other.stop()
 
 
-async def test_another_bookie_for_good(bookie: ScriptedBookie, setting: Setting) -> None:
+async def test_another_bookie_permanently_at_the_address(
+    bookie: ScriptedBookie, setting: Setting
+) -> None:
     wrong = BookieId("bookie-c")
     setting.addresses.known[wrong] = bookie.address
     with pytest.raises(BookieCallError, match="WRONG_BOOKIE") as caught:
@@ -92,7 +96,7 @@ async def test_a_refused_hello(bookie: ScriptedBookie, setting: Setting, status:
 @pytest.mark.parametrize(
     ("bookie_id", "wire_version"), [("bookie-z", WIRE_VERSION), ("bookie-a", WIRE_VERSION + 1)]
 )
-async def test_a_hello_that_cannot_be(
+async def test_an_impossible_hello(
     bookie: ScriptedBookie, setting: Setting, bookie_id: str, wire_version: int
 ) -> None:
     bookie.hello = lambda _: HelloReply(Status.OK, bookie_id, wire_version, 0, 1000, 1000, "")
@@ -202,7 +206,7 @@ async def test_closing_fails_everything_as_closed(bookie: ScriptedBookie, settin
     assert setting.unavailable == []
 
 
-async def test_a_bookie_with_tls_is_not_spoken_to_in_the_clear(
+async def test_a_bookie_with_tls_is_not_contacted_without_tls(
     bookie: ScriptedBookie, setting: Setting
 ) -> None:
     address = bookie.address
@@ -212,6 +216,6 @@ async def test_a_bookie_with_tls_is_not_spoken_to_in_the_clear(
     assert bookie.connection_count == 0
 
 
-async def test_a_departed_bookie_is_announced(setting: Setting) -> None:
+async def test_a_departed_bookie_is_reported(setting: Setting) -> None:
     setting.pool.note_departed(BookieId("bookie-q"))
     assert setting.unavailable == [(BookieId("bookie-q"), CallFailure.NOT_REGISTERED)]

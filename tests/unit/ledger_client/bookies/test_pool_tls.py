@@ -1,4 +1,4 @@
-"""Connections by TLS: to the right bookie, to one without a certificate that is trusted (2.3)."""
+"""Connections over TLS: to the right bookie, and to one without a trusted certificate (2.3)."""
 
 import shutil
 import ssl
@@ -60,7 +60,7 @@ async def test_calls_and_adds(bookie: ScriptedBookie, certificate: tuple[Path, P
     await pool.aclose()
 
 
-async def test_a_certificate_that_is_not_trusted(bookie: ScriptedBookie) -> None:
+async def test_an_untrusted_certificate(bookie: ScriptedBookie) -> None:
     pool = pool_over(bookie, ssl.create_default_context(), tls=True)
     with pytest.raises(BookieCallError, match="certificate") as caught:
         await pool.ping(bookie.id, timeout_s=5)
@@ -68,7 +68,7 @@ async def test_a_certificate_that_is_not_trusted(bookie: ScriptedBookie) -> None
     await pool.aclose()
 
 
-async def test_a_client_with_tls_speaks_to_no_bookie_without(bookie: ScriptedBookie) -> None:
+async def test_a_client_with_tls_contacts_no_bookie_without_tls(bookie: ScriptedBookie) -> None:
     pool = pool_over(bookie, ssl.create_default_context(), tls=False)
     with pytest.raises(BookieCallError, match="see `ssl`"):
         await pool.ping(bookie.id, timeout_s=5)

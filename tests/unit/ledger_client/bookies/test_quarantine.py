@@ -1,4 +1,4 @@
-"""Quarantine doubles, forgets, and stays small."""
+"""Quarantines double, end, and stay limited in number."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ from metadata.ids import BookieId
 BOOKIE = BookieId("bookie-a")
 
 
-def test_stays_double_up_to_the_longest() -> None:
+def test_quarantines_double_up_to_the_maximum() -> None:
     quarantine = Quarantine(longest_s=30, shortest_s=5)
     assert [quarantine.record_failure(BOOKIE, "lost", 100) for _ in range(5)] == [
         105,
@@ -21,7 +21,7 @@ def test_stays_double_up_to_the_longest() -> None:
     ]
 
 
-def test_a_stay_ends_by_itself_and_is_forgotten() -> None:
+def test_a_quarantine_ends_by_itself_and_is_dropped() -> None:
     quarantine = Quarantine(longest_s=30, shortest_s=5)
     quarantine.record_failure(BOOKIE, "lost", 100)
     assert quarantine.reason(BOOKIE, 104) == "in quarantine for another 1 s: lost"
@@ -38,7 +38,7 @@ def test_release() -> None:
     assert quarantine.reason(BOOKIE, 0) is None
 
 
-def test_it_stays_small() -> None:
+def test_the_number_of_records_is_limited() -> None:
     quarantine = Quarantine(longest_s=30)
     for number in range(BOOKIES_MAX + 10):
         quarantine.record_failure(BookieId(f"bookie-{number}"), "lost", number)
@@ -48,7 +48,7 @@ def test_it_stays_small() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 50)), max_size=60))
-def test_no_stay_is_longer_than_the_longest(failures: list[tuple[int, float]]) -> None:
+def test_no_quarantine_exceeds_the_maximum(failures: list[tuple[int, float]]) -> None:
     quarantine, now = Quarantine(longest_s=30), 0.0
     for number, pause in failures:
         now += pause

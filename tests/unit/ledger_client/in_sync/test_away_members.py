@@ -1,4 +1,6 @@
-"""Who is away is asked more and more seldom, and counts from when it first left (rule 11.3)."""
+"""An absent member is contacted less and less often, and counts from when it first left (rule
+11.3).
+"""
 
 from itertools import pairwise
 
@@ -13,7 +15,7 @@ from metadata.ids import BookieId
 A, B = BookieId("a"), BookieId("b")
 
 
-def test_one_that_is_away_is_asked_once_a_pause() -> None:
+def test_an_absent_member_is_contacted_once_per_pause() -> None:
     away = AwayMembers()
     away.note([A], [B], 10.0)
     assert away.bookie_ids == [A]
@@ -23,7 +25,7 @@ def test_one_that_is_away_is_asked_once_a_pause() -> None:
     assert away.longest_s(14.0) == 4.0
 
 
-def test_one_that_comes_and_goes_is_asked_ever_more_seldom_and_is_away_since_the_first_time() -> (
+def test_a_member_that_comes_and_goes_is_contacted_less_often_and_away_since_the_first_time() -> (
     None
 ):
     away, now, asked = AwayMembers(), 0.0, []
@@ -41,7 +43,7 @@ def test_one_that_comes_and_goes_is_asked_ever_more_seldom_and_is_away_since_the
     assert away.longest_s(now) == now
 
 
-def test_one_that_came_back_and_stayed_is_as_good_as_new() -> None:
+def test_a_member_that_came_back_and_stayed_starts_afresh() -> None:
     away = AwayMembers()
     away.note([A], [B], 0.0)
     away.note([], [A, B], 5.0)
@@ -51,7 +53,7 @@ def test_one_that_came_back_and_stayed_is_as_good_as_new() -> None:
     assert away.longest_s(100.0) == 0.0
 
 
-def test_one_whose_place_was_taken_is_forgotten() -> None:
+def test_a_replaced_member_is_dropped() -> None:
     away = AwayMembers()
     away.note([A], [B], 0.0)
     away.note([], [B], 1.0)

@@ -103,7 +103,7 @@ def test_copies_pass_the_fence() -> None:
     run(scenario)
 
 
-def test_what_an_old_attempt_left_damaged_on_the_target_is_found() -> None:
+def test_damage_left_on_the_target_by_an_old_attempt_is_found() -> None:
     async def scenario(world: World) -> None:
         write(world, 0, 40)
         write(world, 0, 40, to="d")
@@ -130,7 +130,7 @@ def test_in_sync_members_catch_up_fragment_by_fragment() -> None:
     run(scenario, (0, "ab"), (20, "a"), (40, "ad"), quorum=IN_SYNC)
 
 
-def test_only_what_the_position_holds_is_copied() -> None:
+def test_only_entries_of_the_position_are_copied() -> None:
     quorum = QuorumSpec(5, 3, 2, 4)
 
     async def scenario(world: World) -> None:
@@ -158,7 +158,7 @@ def test_an_empty_fragment_names_the_target_at_once() -> None:
     run(scenario, closed_at=39)
 
 
-def test_a_member_is_left_as_it_is() -> None:
+def test_a_member_is_not_changed() -> None:
     async def scenario(world: World) -> None:
         assert (await world.copy())[0] == world.metadata
         assert world.sent() == []
@@ -170,7 +170,7 @@ def test_a_member_is_left_as_it_is() -> None:
 # -- progress and limits ---------------------------------------------------------------------------
 
 
-def test_progress_is_told_piece_by_piece_and_at_the_end() -> None:
+def test_progress_is_reported_piece_by_piece_and_at_the_end() -> None:
     async def scenario(world: World) -> None:
         write(world, 0, 40)
         await world.copy()
@@ -225,7 +225,7 @@ def test_the_throttle_bounds_the_bytes_of_every_stretch_of_time(bytes_per_s: flo
 
 
 @DIGESTS
-def test_a_damaged_copy_is_passed_over_for_the_next(digest: DigestType) -> None:
+def test_a_damaged_copy_is_skipped_for_the_next(digest: DigestType) -> None:
     async def scenario(world: World) -> None:
         write(world, 0, 40)
         for entry_id in range(0, 40, 5):
@@ -251,7 +251,7 @@ def test_gaps_of_one_source_are_filled_by_another() -> None:
             assert batch.header.length_before == length(batch.header.first_entry_id)
         for name in "ab":
             firsts = [request.first_entry_id for request in world.bookies[name].reads]
-            assert firsts == sorted(firsts), "lengths add up: nobody looks back for them"
+            assert firsts == sorted(firsts), "lengths add up without reading earlier entries"
 
     run(scenario)
 
@@ -350,14 +350,14 @@ def test_a_target_that_does_not_return_what_it_stored_is_not_named() -> None:
     run(scenario)
 
 
-def test_other_bytes_with_right_digests_are_not_taken_for_a_copy() -> None:
+def test_other_bytes_with_valid_digests_are_not_treated_as_a_copy() -> None:
     async def scenario(world: World) -> None:
         write(world, 0, 40)
         foreign = world.bookies.write(10, [b"other"] * 5, lac=9, length_before=length(10), to="e")
         held = world.bookies["d"].entries
         for index, entry_id in enumerate(range(10, 15)):
             theirs = world.bookies["a"].entries[entry_id][1]
-            held[entry_id] = (foreign, theirs)  # it accepts ours, and returns its own
+            held[entry_id] = (foreign, theirs)  # it accepts our bytes, and returns its own
             assert foreign.digests[index] != theirs
         with pytest.raises(DigestMismatchError, match="other bytes"):
             await world.copy()
@@ -368,7 +368,7 @@ def test_other_bytes_with_right_digests_are_not_taken_for_a_copy() -> None:
 # -- cancelling ------------------------------------------------------------------------------------
 
 
-def test_cancelled_midway_nothing_is_left_behind() -> None:
+def test_a_cancelled_copy_leaves_nothing_behind() -> None:
     async def scenario(world: World) -> None:
         write(world, 0, 40)
         begun = asyncio.Event()
@@ -382,7 +382,7 @@ def test_cancelled_midway_nothing_is_left_behind() -> None:
             await copying
         assert (await world.now()).fragments == world.metadata.fragments
         asked = len(world.sent()), len(world.bookies["d"].reads)
-        await asyncio.sleep(10.0)  # virtual: nothing may go on
+        await asyncio.sleep(10.0)  # virtual time: nothing may continue
         assert (len(world.sent()), len(world.bookies["d"].reads)) == asked
 
     run(scenario, limits=FAST)

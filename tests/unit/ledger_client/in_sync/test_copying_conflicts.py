@@ -1,4 +1,4 @@
-"""Copies of fragments whose metadata others change meanwhile (protocol rules 1.3, 1.4, 9.1)."""
+"""Copies of fragments whose metadata is changed concurrently (protocol rules 1.3, 1.4, 9.1)."""
 
 import asyncio
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def mark_on(now: LedgerMetadata) -> LedgerMetadata:
 
 
 def take_in(now: LedgerMetadata) -> LedgerMetadata:
-    """Make the target a member: it catches up."""
+    """Make the target a member that catches up."""
     return now.with_ensemble_change(EntryId(50), fragments((0, "abd"))[0].ensemble, TOKEN)
 
 
@@ -119,10 +119,10 @@ def test_changes_elsewhere_are_merged_and_nothing_is_copied_twice(
         ((mark_off, close, mark_on), None),
     ],
 )
-def test_all_is_copied_again_where_the_target_may_have_dropped_it(
+def test_everything_is_copied_again_if_the_target_may_have_dropped_it(
     changes: tuple[Change, ...], closed_at: int | None
 ) -> None:
-    """A bookie drops what a closed ledger does not name it for (rule 10.1)."""
+    """A bookie drops entries of a closed ledger that does not name it (rule 10.1)."""
 
     async def scenario(world: World) -> None:
         write(world, 0, 60)
@@ -142,7 +142,7 @@ def test_all_is_copied_again_where_the_target_may_have_dropped_it(
     run(scenario, closed_at=closed_at)
 
 
-def test_a_mark_that_comes_and_goes_without_end_ends_the_copy() -> None:
+def test_a_mark_that_is_removed_again_and_again_ends_the_copy() -> None:
     async def scenario(world: World) -> None:
         write(world, 0, 60)
 
@@ -164,7 +164,7 @@ def test_a_mark_that_comes_and_goes_without_end_ends_the_copy() -> None:
         (swap_another, "changed by another process", "abf"),
     ],
 )
-def test_a_copy_that_is_not_wanted_any_more_is_not_named(
+def test_a_copy_that_is_no_longer_needed_does_not_become_a_member(
     change: Change, why: str, left: str
 ) -> None:
     async def scenario(world: World) -> None:
@@ -177,7 +177,7 @@ def test_a_copy_that_is_not_wanted_any_more_is_not_named(
     run(scenario)
 
 
-def test_another_copier_with_the_same_target_is_believed() -> None:
+def test_the_result_of_another_copier_with_the_same_target_counts() -> None:
     async def scenario(world: World) -> None:
         write(world, 0, 60)
         meddle_once(world, name_target)
@@ -216,7 +216,7 @@ def test_a_deleted_ledger_is_not_written(is_made_again: bool) -> None:
 
 
 class LosesAnswers(NoFaults):
-    """Applies every write of a ledger, and loses the first answer to each."""
+    """Faults that apply every write of a ledger, and lose the first answer to each."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -230,7 +230,7 @@ class LosesAnswers(NoFaults):
 
 
 class Away(NoFaults):
-    """Refuses everything while it is away."""
+    """Faults that refuse everything while `is_away`."""
 
     is_away = False
 
@@ -254,7 +254,7 @@ def test_lost_answers_of_the_metadata_service_are_decided() -> None:
 
 
 @pytest.mark.parametrize("away_s", [5.0, 100.0])
-def test_the_metadata_service_is_waited_for_within_a_bound(away_s: float) -> None:
+def test_the_wait_for_the_metadata_service_is_limited(away_s: float) -> None:
     faults = Away()
 
     async def scenario(world: World) -> None:
@@ -275,7 +275,7 @@ def test_the_metadata_service_is_waited_for_within_a_bound(away_s: float) -> Non
             await world.copy()
         assert raised.value.outcome == "unknown"
         await asyncio.sleep(away_s)
-        after, _ = await world.copy()  # goes on under the mark that is left
+        after, _ = await world.copy()  # continues under the mark that is left
         assert after.fragments[0] == fragments((0, "dbc"))[0]
         assert world.sent() == 2 * PIECES, "and copies all again"
 
@@ -300,10 +300,10 @@ def test_a_copy_begins_once_the_metadata_service_is_back() -> None:
     ("changes", "is_removed"),
     [((mark_on,), True), ((mark_on, take_in), False), ((mark_on, close), False), ((), False)],
 )
-def test_a_mark_is_taken_off_when_no_copy_will_take_it_over(
+def test_a_mark_that_no_copy_will_use_is_removed(
     changes: tuple[Change, ...], *, is_removed: bool
 ) -> None:
-    """Its target is no member of the open ledger."""
+    """Its target is not a member of the open ledger."""
 
     async def scenario(world: World) -> None:
         await world.change(*changes)

@@ -37,7 +37,7 @@ async def lose(cluster: TestCluster, bookie_id: str) -> StoringBookie:
     return bookie
 
 
-async def test_a_member_that_fails_leaves_and_appends_go_on(cluster: TestCluster) -> None:
+async def test_a_failed_member_leaves_and_appends_continue(cluster: TestCluster) -> None:
     writer = await cluster.client(spare_after_s=1000.0).create_ledger(THREE_MIN_TWO)
     await writer.append(b"on three")
     lost = members(writer)[1]
@@ -75,7 +75,7 @@ async def test_below_the_least_in_sync_appends_are_refused_and_nothing_shrinks(
     await writer.aclose()
 
 
-async def test_a_spare_takes_the_place_of_one_that_stays_away_and_catches_up(
+async def test_a_spare_replaces_an_absent_member_and_catches_up(
     cluster: TestCluster,
 ) -> None:
     client = cluster.client(spare_after_s=0.1)
@@ -101,8 +101,8 @@ async def test_a_spare_takes_the_place_of_one_that_stays_away_and_catches_up(
     ]
 
 
-async def test_a_mark_that_a_failed_copy_left_is_taken_off(cluster: TestCluster) -> None:
-    """Its bookie is no member any more, so no copy takes the mark over (rule 11.2)."""
+async def test_a_mark_left_by_a_failed_copy_is_removed(cluster: TestCluster) -> None:
+    """Its bookie is no longer a member, so no copy continues under the mark (rule 11.2)."""
     client = cluster.client(spare_after_s=0.1)
     writer = await client.create_ledger(THREE_MIN_TWO)
     await writer.append(b"on three")
@@ -125,8 +125,8 @@ async def test_a_mark_that_a_failed_copy_left_is_taken_off(cluster: TestCluster)
     await writer.aclose()
 
 
-async def test_who_catches_up_does_not_count(cluster: TestCluster) -> None:
-    """With nothing copied to it, a member that joined does not make up for one that fails."""
+async def test_a_member_that_catches_up_does_not_count(cluster: TestCluster) -> None:
+    """With nothing copied to it, a member that joined does not replace one that fails."""
     client = cluster.client(spare_after_s=0.1, copy_bytes_per_s=1.0)
     writer = await client.create_ledger(THREE_MIN_TWO)
     await writer.append_many([b"x" * 1000] * 50)
@@ -146,7 +146,7 @@ async def test_who_catches_up_does_not_count(cluster: TestCluster) -> None:
 
 
 @pytest.mark.parametrize("ends", ["recovered", "deleted"])
-async def test_a_writer_whose_appends_are_refused_learns_that_its_ledger_ended(
+async def test_a_refused_writer_learns_that_its_ledger_ended(
     cluster: TestCluster, ends: str
 ) -> None:
     writer = await cluster.client(spare_after_s=1000.0).create_ledger(THREE_MIN_TWO)
@@ -174,7 +174,7 @@ async def test_a_writer_whose_appends_are_refused_learns_that_its_ledger_ended(
                 found.append(type(error))
             await asyncio.sleep(0.05)
 
-    # Within seconds of the loop's own clock: after ten, a spare would be tried and tell it too.
+    # Within seconds of loop time: after ten, a spare would be tried and report it too.
     await asyncio.wait_for(try_to_append(), WAIT_S / 2)
     assert NotEnoughInSyncReplicasError not in found[found.index(wanted) :]
     await writer.abort()
@@ -194,7 +194,7 @@ async def test_any_one_survivor_recovers_everything(cluster: TestCluster, surviv
     await writer.abort()
 
 
-async def test_a_lone_survivor_goes_on_where_one_is_enough(cluster: TestCluster) -> None:
+async def test_a_lone_survivor_continues_if_one_is_enough(cluster: TestCluster) -> None:
     writer = await cluster.client(spare_after_s=1000.0).create_ledger(Quorum.in_sync(3, 1))
     await writer.append(b"0")
     for bookie_id in members(writer)[:2]:
@@ -243,7 +243,7 @@ async def test_unclean_recovery_gives_up_what_no_replica_can_return(cluster: Tes
         await writer.aclose()
 
 
-async def test_unclean_recovery_gives_up_nothing_where_a_member_answers(
+async def test_unclean_recovery_gives_up_nothing_if_a_member_answers(
     cluster: TestCluster,
 ) -> None:
     client = cluster.client()
@@ -291,10 +291,10 @@ async def test_unclean_recovery_gives_up_nothing_that_a_live_member_holds(
     await writer.abort()
 
 
-async def test_only_who_lacks_the_oldest_entry_lags(
+async def test_only_a_member_without_the_oldest_entry_lags(
     cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody is suspected here, so that lag alone can make the silent one leave."""
+    """No bookie is suspected here, so that lag alone can make the silent one leave."""
     client = cluster.client(suspect_after_min_s=60.0, suspect_after_max_s=60.0, add_timeout_s=60.0)
     quorum = Quorum.in_sync(3, 2, replica_lag_time_max=1.0)  # far above a busy loop
     writer = await client.create_ledger(quorum)
@@ -306,7 +306,7 @@ async def test_only_who_lacks_the_oldest_entry_lags(
     await writer.aclose()
 
 
-async def test_unclean_recovery_gives_up_a_whole_ledger_only_where_that_is_asked_for(
+async def test_unclean_recovery_gives_up_a_complete_ledger_only_on_request(
     cluster: TestCluster,
 ) -> None:
     writer = await cluster.client(spare_after_s=1000.0).create_ledger(Quorum.in_sync(2, 1))
@@ -326,7 +326,7 @@ async def test_unclean_recovery_gives_up_a_whole_ledger_only_where_that_is_asked
     await writer.abort()
 
 
-async def test_a_recovery_does_not_wait_long_for_a_member_that_others_can_do_without(
+async def test_a_recovery_waits_only_briefly_for_a_member_that_is_not_needed(
     cluster: TestCluster,
 ) -> None:
     client = cluster.client(spare_after_s=1000.0)

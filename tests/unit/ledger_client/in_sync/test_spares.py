@@ -1,4 +1,4 @@
-"""A bookie that just joined is found by who would otherwise give up (protocol 5.5)."""
+"""A bookie that has just joined is found by a client that would otherwise fail (protocol 5.5)."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ async def test_a_spare_that_just_joined_is_found(cluster: TestCluster) -> None:
     await spare.unregister()
     await asyncio.sleep(0.1)
     lost = cluster.bookie(writer.info.fragments[-1].ensemble[0])
-    joined = await cluster.add_bookie()  # a client reads what joined only after a while
+    joined = await cluster.add_bookie()  # a client learns of a new bookie with a delay
     await lost.stop()
     for _ in range(10):
         await writer.append(b"more")

@@ -34,7 +34,7 @@ class NaiveTwin:
 
 
 @given(st.data(), QUORUMS)
-def test_the_lac_is_what_the_answers_say(data: st.DataObject, quorum: QuorumSpec) -> None:
+def test_the_lac_follows_from_the_answers(data: st.DataObject, quorum: QuorumSpec) -> None:
     pending, twin = PendingBatches(quorum), NaiveTwin(quorum)
     next_entry = 0
     confirmed_before = -1
@@ -72,7 +72,7 @@ def test_the_lac_is_what_the_answers_say(data: st.DataObject, quorum: QuorumSpec
 
 
 @given(st.data(), QUORUMS)
-def test_what_settles_short_is_exactly_what_lacks_copies(
+def test_exactly_the_entries_without_all_copies_settle_short(
     data: st.DataObject, quorum: QuorumSpec
 ) -> None:
     pending = PendingBatches(quorum)

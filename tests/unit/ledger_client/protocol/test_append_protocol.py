@@ -1,6 +1,7 @@
-"""The append protocol in random histories, and its seeded bugs, each of which must show (4.1-6.3).
+"""The append protocol in random histories, and its seeded bugs, each of which must be found
+(4.1-6.3).
 
-A bug that another rule masks is seeded together with that rule.
+A bug that another rule hides is seeded together with that rule.
 """
 
 from collections.abc import Callable
@@ -86,7 +87,7 @@ def answers_of_the_replaced_count(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_resend_is_skipped(patch: pytest.MonkeyPatch) -> None:
-    """Safe, and hangs: only the progress check sees it."""
+    """Safe, but hangs: only the progress check finds it."""
     patch.setattr(AppendProtocol, "_send_missing", lambda _self: [])
 
 
@@ -147,7 +148,7 @@ def a_conflict_is_taken_for_success(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_fence_does_not_end_the_writer(patch: pytest.MonkeyPatch) -> None:
-    """Together with a blind close: alone, the frozen LAC of the close masks it."""
+    """Together with a blind close: alone, the frozen LAC of the close hides it."""
     metadata_is_written_blind(patch)
     patch.setattr(AppendProtocol, "_refused", lambda *_: [])
 

@@ -1,4 +1,4 @@
-"""What a copied fragment becomes, and how that goes with what others store (rules 9.1, 11.2)."""
+"""Decisions about a copied fragment, with concurrent changes by others (rules 9.1, 11.2)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -75,7 +75,7 @@ def test_in_sync_a_target_joins_while_there_is_room(
     assert made.quorum.write_quorum == len(members)
 
 
-def test_in_quorum_mode_it_takes_over_a_position() -> None:
+def test_in_quorum_mode_a_target_takes_over_a_position() -> None:
     assert plan(ledger((0, "abc"), (10, "abd")), replaces="a").ensemble_after == names("dbc")
 
 
@@ -99,7 +99,7 @@ def test_a_fragment_ends_before_the_next_one_or_with_the_ledger() -> None:
         (ledger((0, "abc"), (10, "abc"), quorum=IN_SYNC), 0, None, "name one of them"),
     ],
 )
-def test_what_cannot_be_copied(
+def test_fragments_that_cannot_be_copied(
     now: LedgerMetadata, first: int, replaces: str | None, why: str
 ) -> None:
     refused = plan_copy(now, EntryId(first), D, None if replaces is None else BookieId(replaces))
@@ -138,7 +138,7 @@ def test_the_target_is_marked_named_and_no_other_mark_is_touched() -> None:
     assert named.update_token == marked.update_token == TOKEN
 
 
-def test_what_others_change_elsewhere_leaves_the_standing() -> None:
+def test_changes_elsewhere_keep_the_standing() -> None:
     now = ledger((0, "abc"), (10, "abc"))
     made = plan(now, replaces="a")
     marked = made.marked(now, TOKEN)
@@ -150,7 +150,7 @@ def test_what_others_change_elsewhere_leaves_the_standing() -> None:
         assert made.named(stored, TOKEN).fragments[1:] == stored.fragments[1:]
 
 
-def test_what_others_change_in_the_fragment_ends_the_copy() -> None:
+def test_changes_of_the_fragment_end_the_copy() -> None:
     now = ledger((0, "abc"), (10, "abc"))
     made = plan(now, replaces="a")
     marked = made.marked(now, TOKEN)
@@ -178,7 +178,7 @@ def test_another_ledger_of_the_same_id_is_not_touched() -> None:
     assert made.unmarked(other, TOKEN) is None
 
 
-def test_a_mark_may_have_been_off_only_where_two_changes_passed_and_it_would_matter() -> None:
+def test_a_mark_may_have_been_removed_only_between_two_changes_of_a_closed_ledger() -> None:
     open_ = ledger((0, "abc"), (10, "abc"))
     recovering = open_.with_recovery_begun(TOKEN)
     closed = open_.with_closed(EntryId(14), 0, TOKEN)
@@ -199,7 +199,7 @@ QUORUMS = st.builds(
 
 
 @given(QUORUMS, st.integers(0, 60), st.integers(-1, 90), st.data())
-def test_the_target_gets_what_its_position_holds(
+def test_the_target_gets_the_entries_of_its_position(
     quorum: QuorumSpec, first: int, count: int, data: st.DataObject
 ) -> None:
     position = data.draw(st.integers(0, quorum.ensemble_size - 1))
@@ -232,7 +232,7 @@ def test_the_target_gets_what_its_position_holds(
     st.lists(st.integers(0, 40), max_size=60),
     st.integers(1, 60),
 )
-def test_batches_hold_all_in_order_within_their_limits(
+def test_batches_contain_all_entries_in_order_within_their_limits(
     stripe: int, first: int, lengths: Sequence[int], bytes_max: int
 ) -> None:
     quorum = QuorumSpec(3, 3, 2, stripe)
@@ -245,7 +245,7 @@ def test_batches_hold_all_in_order_within_their_limits(
         assert count == 1 or size <= bytes_max
 
 
-def test_a_batch_holds_no_more_entries_than_it_may() -> None:
+def test_a_batch_keeps_the_entry_limit() -> None:
     quorum = QuorumSpec(3, 3, 2, 3 * BATCH_ENTRIES_MAX)
     found = list(cut_batches(quorum, EntryId(0), [0] * (BATCH_ENTRIES_MAX + 1), 10))
     assert found == [(0, BATCH_ENTRIES_MAX), (BATCH_ENTRIES_MAX, 1)]
@@ -254,7 +254,7 @@ def test_a_batch_holds_no_more_entries_than_it_may() -> None:
 # -- limits ----------------------------------------------------------------------------------------
 
 
-def test_the_throttle_spaces_what_is_taken() -> None:
+def test_the_throttle_spaces_requests() -> None:
     throttle = CopyThrottle(100.0)
     assert [throttle.take(50, 10.0) for _ in range(3)] == [0.0, 0.5, 1.0]
     assert throttle.take(50, 11.0) == 0.5

@@ -1,6 +1,6 @@
-"""What becomes of an in-sync ledger's members: unit by unit, and in random histories (section 11).
+"""Changes of an in-sync ledger's members: unit by unit, and in random histories (section 11).
 
-Every seeded bug shows in some history; one that another rule masks is seeded together with that
+Every seeded bug is found in some history; one that another rule hides is seeded together with that
 rule.
 """
 
@@ -52,7 +52,7 @@ def health_of(failed: Collection[BookieId], parked: Collection[BookieId] = ()) -
 
 
 @given(st.data(), st.permutations(NAMES), st.integers(1, 4))
-def test_who_failed_leaves_unless_too_few_in_sync_stay(
+def test_failed_members_leave_unless_too_few_in_sync_stay(
     data: st.DataObject, names: list[BookieId], least: int
 ) -> None:
     ensemble = tuple(names[: data.draw(st.integers(1, 6))])
@@ -70,7 +70,9 @@ def test_who_failed_leaves_unless_too_few_in_sync_stay(
 
 
 @given(st.sets(st.sampled_from(NAMES[:3]), min_size=1))
-def test_quorum_mode_replaces_who_failed_and_fixed_members_stay(failed: set[BookieId]) -> None:
+def test_quorum_mode_replaces_failed_members_and_fixed_mode_keeps_them(
+    failed: set[BookieId],
+) -> None:
     ensemble = NAMES[:3]
     positions = tuple(p for p, b in enumerate(ensemble) if b in failed)
     assert Replacing(is_delayed=False).decide(ensemble, (), health_of(failed)) == Replace(positions)
@@ -79,7 +81,7 @@ def test_quorum_mode_replaces_who_failed_and_fixed_members_stay(failed: set[Book
     assert Fixed().decide(ensemble, (), health_of(failed)) == SetAside()
 
 
-def test_nobody_is_suspected_in_vain() -> None:
+def test_a_member_is_suspected_only_if_it_has_an_effect() -> None:
     a, b, c = (BookieId(name) for name in "abc")
     replacing = Replacing(is_delayed=False)
     for has_spare in (False, True):
@@ -88,7 +90,9 @@ def test_nobody_is_suspected_in_vain() -> None:
     needed = [InSync(2).may_suspect(a, in_sync, has_spare=True) for in_sync in ((a, b), (a,), ())]
     assert needed == [False, False, False]
     assert InSync(2).may_suspect(a, (a, b, c), has_spare=False)
-    assert InSync(2).may_suspect(a, (b, c), has_spare=False), "who only catches up is not needed"
+    assert InSync(2).may_suspect(a, (b, c), has_spare=False), (
+        "a member that catches up is not needed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,7 +104,7 @@ def test_nobody_is_suspected_in_vain() -> None:
         (QuorumSpec(3, 3, 2), AppendOptions(fixed_membership=True), Fixed),
     ],
 )
-def test_the_mode_and_the_user_choose(
+def test_the_mode_and_the_options_choose_the_rule(
     quorum: QuorumSpec, options: AppendOptions, kind: type[Membership]
 ) -> None:
     assert type(membership_of(quorum, options)) is kind
@@ -108,7 +112,9 @@ def test_the_mode_and_the_user_choose(
 
 @dataclass
 class NamedAnswers:
-    """Keeps who was sent, and who stored, each batch by name: nothing has to be moved."""
+    """Records by name which bookies were sent, and which stored, each batch, so that nothing must
+    be moved.
+    """
 
     members: Members
     lac: int = -1
@@ -239,7 +245,7 @@ def a_lone_survivor_is_refused(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_last_in_sync_member_leaves(patch: pytest.MonkeyPatch) -> None:
-    """Whoever lives stays, in sync or not; and such a set may confirm."""
+    """Every live member stays, in sync or not; such a set may confirm."""
 
     def decide(self: Any, ensemble: Any, _in_sync: Any, health: EnsembleHealth) -> Decision:
         left = living(ensemble, health)
@@ -294,7 +300,7 @@ def all_members_but_one_are_enough(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_quorum_stays_what_it_was_at_first(patch: pytest.MonkeyPatch) -> None:
-    """Safe, and hangs: those that left are waited for."""
+    """Safe, but hangs: the writer waits for members that left."""
     original = PendingBatches.reassign
 
     def reassign(self: Any, sources: Any, quorum: QuorumSpec) -> None:
@@ -327,7 +333,7 @@ def who_joins_has_it_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def who_joins_is_sent_nothing_old(patch: pytest.MonkeyPatch) -> None:
-    """Safe, and hangs."""
+    """Safe, but hangs."""
     original = PendingBatches.reassign
 
     def reassign(self: Any, sources: list[int | None], quorum: QuorumSpec) -> None:
@@ -339,7 +345,7 @@ def who_joins_is_sent_nothing_old(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_late_are_never_forgiven(patch: pytest.MonkeyPatch) -> None:
-    """Safe, and hangs."""
+    """Safe, but hangs."""
     patch.setattr(EnsembleHealth, "is_lagging", lambda *_: False)
     original = EnsembleHealth.forgive
 
@@ -352,7 +358,7 @@ def the_late_are_never_forgiven(patch: pytest.MonkeyPatch) -> None:
 
 
 def who_caught_up_is_not_heard_of(patch: pytest.MonkeyPatch) -> None:
-    """Safe, and hangs: nobody that joined ever is in sync."""
+    """Safe, but hangs: a member that joined never is in sync."""
     patch.setattr(AppendProtocol, "_seen", lambda *_: [])
 
 

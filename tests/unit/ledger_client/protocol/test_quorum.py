@@ -1,4 +1,4 @@
-"""Write sets and coverage, against naive twins that say what the rules say, word for word."""
+"""Write sets and coverage, against naive twins that follow the text of the rules."""
 
 from itertools import combinations
 
@@ -23,7 +23,7 @@ def quorums(draw: st.DrawFn) -> QuorumSpec:
 
 
 def naive_covers(quorum: QuorumSpec, known: list[int]) -> bool:
-    """No ack quorum can have formed among bookies that said nothing, in any write set."""
+    """Return whether no ack quorum can have formed among silent bookies, in any write set."""
     for stripe in range(quorum.ensemble_size):
         replicas = [(stripe + i) % quorum.ensemble_size for i in range(quorum.write_quorum)]
         for ack_set in combinations(replicas, quorum.ack_quorum):
@@ -33,7 +33,7 @@ def naive_covers(quorum: QuorumSpec, known: list[int]) -> bool:
 
 
 @given(quorums(), st.data())
-def test_coverage_is_that_every_ack_quorum_is_touched(
+def test_coverage_means_that_every_ack_quorum_is_touched(
     quorum: QuorumSpec, data: st.DataObject
 ) -> None:
     known = data.draw(st.lists(st.integers(0, quorum.ensemble_size - 1), unique=True))

@@ -1,4 +1,4 @@
-"""Which replica a read asks, and what it concludes, whatever they answer and in whatever order."""
+"""Which replica a read uses, and what it concludes, for any answers in any order."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,14 +22,14 @@ def damaged(bookie_id: BookieId) -> p.ReplicaAnswered:
     return p.ReplicaAnswered(bookie_id, 0, Status.UNKNOWN, "digest", is_damaged=True)
 
 
-def test_one_replica_is_asked_and_delivers() -> None:
+def test_one_replica_is_read_and_delivers() -> None:
     read = p.RangeRead((A, B, C))
     assert read.start() == [p.AskReplica(A), p.StartDelay()]
     assert read.handle(found(A)) == [p.Deliver(A)]
     assert read.handle(p.DelayPassed()) == []
 
 
-def test_a_slow_one_brings_in_the_next_and_the_first_answer_wins() -> None:
+def test_a_slow_replica_starts_the_next_and_the_first_answer_wins() -> None:
     read = p.RangeRead((A, B, C))
     read.start()
     assert read.handle(p.DelayPassed()) == [p.AskReplica(B), p.StartDelay()]
@@ -39,21 +39,21 @@ def test_a_slow_one_brings_in_the_next_and_the_first_answer_wins() -> None:
     assert read.handle(found(A)) == []
 
 
-def test_missing_is_what_all_say() -> None:
+def test_an_entry_is_missing_if_all_replicas_say_so() -> None:
     read = p.RangeRead((A, B))
     read.start()
     assert read.handle(negative(A)) == [p.AskReplica(B)]
     assert read.handle(negative(B)) == [p.ReportMissing()]
 
 
-def test_one_that_is_away_keeps_it_from_being_missing() -> None:
+def test_an_unreachable_replica_prevents_the_verdict_missing() -> None:
     read = p.RangeRead((A, B))
     read.start()
     read.handle(p.ReplicaFailed(A, "timeout"))
     assert read.handle(negative(B)) == [p.ReportUnreadable({A: "timeout"}, is_damaged=False)]
 
 
-def test_damage_everywhere_is_told_as_such() -> None:
+def test_damage_at_every_replica_is_reported() -> None:
     read = p.RangeRead((A, B))
     read.start()
     read.handle(damaged(A))
@@ -62,7 +62,7 @@ def test_damage_everywhere_is_told_as_such() -> None:
     ]
 
 
-def test_a_wrong_password_ends_it() -> None:
+def test_a_wrong_password_ends_the_read() -> None:
     read = p.RangeRead((A, B))
     read.start()
     refused = p.ReplicaAnswered(A, 0, Status.UNAUTHORIZED, "")
@@ -114,7 +114,7 @@ def test_every_history_ends_in_one_conclusion_that_its_answers_allow(
             raise AssertionError(f"no history of these answers ends in {other}")
 
 
-def test_the_order_stays_with_the_good_and_avoids_the_bad() -> None:
+def test_the_order_prefers_good_replicas_and_avoids_bad_ones() -> None:
     order = p.ReplicaOrder(rotation=1)
     assert order.order((A, B, C)) == (B, C, A)
     order.note_good(C)

@@ -1,6 +1,6 @@
-"""The recovery protocol in histories drawn at random, and its seeded bugs, each of which must show.
+"""The recovery protocol in random histories, and its seeded bugs, each of which must be found.
 
-The bugs are those of the exploration that came before the code; one that another rule masks is
+The bugs come from the exploration before the code was written; one that another rule hides is
 seeded together with that rule.
 """
 
@@ -60,7 +60,7 @@ def test_every_in_sync_history_keeps_the_rules(quorum: QuorumSpec, recoverers: i
 
 
 def test_in_sync_histories_are_of_every_kind() -> None:
-    """One member recovers alone what all had, tails are found, the last fragment shrinks."""
+    """One member recovers everything alone, tails are found, the last fragment shrinks."""
     alone, tails, shrunk = 0, 0, 0
     for seed in range(200):
         model = explore(IN_SYNC[0], seed, recoverers=2, odds=IN_SYNC_ODDS)
@@ -72,7 +72,9 @@ def test_in_sync_histories_are_of_every_kind() -> None:
 
 
 def test_histories_are_of_every_kind() -> None:
-    """The model reaches what it is for: recovered tails, replacements, refusals, adopted closes."""
+    """The model reaches its intended cases: recovered tails, replacements, refusals, adopted
+    closes.
+    """
     fragments, failures, tails, adopted = 0, 0, 0, 0
     for seed in range(300):
         model = explore(QUORUMS[0], seed, recoverers=2, odds=Odds())
@@ -85,7 +87,7 @@ def test_histories_are_of_every_kind() -> None:
 
 
 def never_fence(patch: pytest.MonkeyPatch) -> None:
-    """Recovery reads do not fence, and one fence is enough (each masks the other)."""
+    """Recovery reads do not fence, and one fence is enough (each bug hides the other)."""
     original = Model.read
 
     def read(self: Model, number: int, name: Any, first: EntryId, last: EntryId) -> None:
@@ -196,7 +198,7 @@ def a_fence_is_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def resend_is_skipped(patch: pytest.MonkeyPatch) -> None:
-    """Safe, and hangs: only the progress check sees it."""
+    """Safe, but hangs: only the progress check finds it."""
     original = recovery_write.WriteBackPhase.replaced
 
     def replaced(self: Any, bookies: Any) -> Any:
@@ -269,7 +271,7 @@ def it_prefers_a_negative(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_lone_survivor_is_refused(patch: pytest.MonkeyPatch) -> None:
-    """Safe, and undecided for ever: only the progress check sees it."""
+    """Safe, but never decided: only the progress check finds it."""
     original = recovery_write.WriteBackPhase.without_replacement
 
     def without_replacement(self: Any, event: Any) -> Any:

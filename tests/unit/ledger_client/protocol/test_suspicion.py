@@ -1,4 +1,6 @@
-"""Silence is suspicious only next to answers, and only so often (protocol 5.7)."""
+"""Silence is suspicious only while others answer, and only a limited number of times (protocol
+5.7).
+"""
 
 from ledger_client.protocol.suspicion import (
     BookieObservation,
@@ -34,7 +36,7 @@ def test_two_silent_bookies_do_not_vouch_for_each_other() -> None:
     assert suspects(observed, NOW, LIMITS) == []
 
 
-def test_nobody_is_suspected_when_all_are_silent() -> None:
+def test_no_bookie_is_suspected_when_all_are_silent() -> None:
     observed = [seen("a", 99.0, 98.99), seen("b", 99.0, 98.98), seen("c", 99.0, 98.99)]
     assert suspects(observed, NOW, LIMITS) == []
 
@@ -44,7 +46,7 @@ def test_a_bookie_that_owes_nothing_is_not_silent() -> None:
 
 
 def test_a_busy_bookie_that_answers_is_not_silent() -> None:
-    """Its oldest add is old, and it answered another one just now."""
+    """Its oldest add is old, but it has just answered another one."""
     assert suspects([seen("a", 98.0, 99.95), seen("b", 99.9, 99.99)], NOW, LIMITS) == []
 
 

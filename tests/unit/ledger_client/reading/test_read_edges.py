@@ -1,4 +1,4 @@
-"""What readers and recoveries make of answers that are odd: misplaced, overlong, refused, moved."""
+"""How readers and recoveries handle odd answers: misplaced, overlong, refused, moved."""
 
 import asyncio
 
@@ -45,8 +45,8 @@ def batch(world: World, first: int, count: int) -> BatchView:
         ([(5, 5), (11, 4)], 1, 10),  # a gap
         ([(5, 5), (9, 6)], 1, 10),  # an overlap
         ([(6, 4)], 0, 5),  # begins too late
-        ([(2, 3)], 0, 5),  # ends before what was asked for
-        ([(2, 8)], 1, 10),  # begins earlier, and holds it
+        ([(2, 3)], 0, 5),  # ends before the requested entries
+        ([(2, 8)], 1, 10),  # begins earlier, and contains it
         ([(10, 5), (5, 5)], 0, 5),  # out of order
     ],
 )
@@ -67,7 +67,7 @@ def test_batches_count_up_to_the_first_that_is_out_of_place(
     run_world(scenario)
 
 
-def test_a_status_of_another_entry_is_not_believed() -> None:
+def test_a_status_for_another_entry_is_ignored() -> None:
     async def scenario(world: World) -> None:
         held = (batch(world, 5, 5),)
         answer = Entries(Status.NO_SUCH_ENTRY, EntryId(20), EntryId(12), held)
@@ -82,7 +82,7 @@ def test_a_status_of_another_entry_is_not_believed() -> None:
 
 @DIGESTS
 def test_a_tail_stops_at_a_lac_within_a_batch(digest: DigestType) -> None:
-    """Batches of keyed ledgers come whole: what lies beyond the LAC is not shown (8.1)."""
+    """Batches of keyed ledgers come complete; entries beyond the LAC are not shown (8.1)."""
 
     async def scenario(world: World, reader: LedgerReader) -> None:
         tail = reader.tail(20)
@@ -138,7 +138,7 @@ def test_a_tail_moves_with_the_ensemble_at_once() -> None:
     run(scenario, entries=20)
 
 
-def test_a_read_keeps_to_the_time_that_it_is_given() -> None:
+def test_a_read_ends_within_its_timeout() -> None:
     async def scenario(world: World, reader: LedgerReader) -> None:
         loop = asyncio.get_running_loop()
         for name in "abc":
@@ -152,7 +152,9 @@ def test_a_read_keeps_to_the_time_that_it_is_given() -> None:
 
 
 def test_a_read_follows_a_repair() -> None:
-    """The replicas of a closed ledger moved, and nobody watches: the read looks again (8.2)."""
+    """The replicas of a closed ledger moved, and there is no watch: the read fetches the metadata
+    again (8.2).
+    """
 
     async def main(world: World) -> None:
         fill(world, 20)
@@ -171,7 +173,7 @@ def test_a_read_follows_a_repair() -> None:
 
 
 def test_a_refused_recovery_read_is_no_negative() -> None:
-    """Whoever refuses did not fence: his word that there is nothing does not count (7.3)."""
+    """A bookie that refuses did not fence, so its negative answer does not count (7.3)."""
 
     async def scenario(world: World) -> None:
         world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b")

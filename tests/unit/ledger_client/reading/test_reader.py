@@ -101,7 +101,9 @@ def check(batches: list[EntryBatch], first: int, last: int) -> None:
 
 @DIGESTS
 @pytest.mark.parametrize("quorum", [(3, 3, 2), (3, 3, 2, 16), (5, 3, 2, 16), (3, 2, 2, 1)])
-def test_any_range_comes_whole_and_in_order(quorum: tuple[int, ...], digest: DigestType) -> None:
+def test_any_range_is_read_completely_and_in_order(
+    quorum: tuple[int, ...], digest: DigestType
+) -> None:
     async def scenario(_world: World, reader: LedgerReader) -> None:
         assert reader.last_confirmed == 199
         for first, last in [(0, 199), (5, 5), (3, 150), (16, 31), (199, 199), (7, 6)]:
@@ -111,7 +113,7 @@ def test_any_range_comes_whole_and_in_order(quorum: tuple[int, ...], digest: Dig
     run(scenario, quorum=quorum, digest=digest, entries=200)
 
 
-def test_reading_goes_on_when_bookies_die() -> None:
+def test_reading_continues_when_bookies_die() -> None:
     async def scenario(world: World, reader: LedgerReader) -> None:
         batches = []
         async for batch in reader.read(0, 199):
@@ -137,7 +139,7 @@ def test_a_slow_replica_does_not_delay_a_read() -> None:
     run(scenario, entries=10)
 
 
-def test_a_damaged_replica_is_passed_over() -> None:
+def test_a_damaged_replica_is_skipped() -> None:
     async def scenario(world: World, reader: LedgerReader) -> None:
         damage(world, "a", 3)
         damage(world, "b", 8)
@@ -179,7 +181,7 @@ def test_missing_only_when_all_say_so() -> None:
     run(scenario, entries=20)
 
 
-def test_nothing_beyond_the_lac_is_shown_unless_asked_for() -> None:
+def test_entries_beyond_the_lac_are_read_only_on_request() -> None:
     async def scenario(world: World, reader: LedgerReader) -> None:
         world.bookies.write(20, payloads(20, 5), lac=19, length_before=length(20), to="a,b,c")
         with pytest.raises(EntryNotFoundError):
@@ -192,7 +194,7 @@ def test_nothing_beyond_the_lac_is_shown_unless_asked_for() -> None:
     run(scenario, entries=20)
 
 
-def test_an_entry_just_acknowledged_is_waited_for() -> None:
+def test_a_read_waits_for_an_entry_just_acknowledged() -> None:
     async def scenario(world: World, reader: LedgerReader) -> None:
         world.bookies.write(20, payloads(20, 5), lac=19, length_before=length(20), to="a,b,c")
         asyncio.get_running_loop().call_later(0.05, confirm, world, 24)
@@ -343,7 +345,7 @@ def test_a_deleted_ledger_ends_its_readers() -> None:
     run(scenario, entries=20)
 
 
-def test_closing_the_reader_ends_what_uses_it() -> None:
+def test_closing_the_reader_ends_its_iterators() -> None:
     async def scenario(world: World, reader: LedgerReader) -> None:
         tail = reader.tail(20)
         waiting = asyncio.ensure_future(anext(tail))
@@ -359,7 +361,7 @@ def test_closing_the_reader_ends_what_uses_it() -> None:
     run(scenario, entries=20)
 
 
-def test_batches_index_iterate_and_lend_their_bytes() -> None:
+def test_batches_support_index_iteration_and_buffers() -> None:
     async def scenario(_world: World, reader: LedgerReader) -> None:
         batches = [batch async for batch in reader.read(3, 12)]
         for batch in batches:
@@ -375,7 +377,7 @@ def test_batches_index_iterate_and_lend_their_bytes() -> None:
     run(scenario, entries=20)
 
 
-def test_a_reader_opened_while_all_bookies_are_away_knows_what_metadata_proves() -> None:
+def test_a_reader_without_bookies_knows_the_lac_that_the_metadata_proves() -> None:
     async def main(world: World) -> None:
         fill(world, 20)
         metadata = world.metadata.with_ensemble_change(

@@ -137,7 +137,7 @@ async def write(client: LedgerClient, password: bytes = b"") -> LedgerInfo:
 
 
 @pytest.mark.parametrize("password", [b"", PASSWORD])
-async def test_one_entry_comes_with_its_batch_and_a_valid_digest(
+async def test_one_entry_is_read_with_its_batch_and_a_valid_digest(
     cluster: TestCluster, password: bytes
 ) -> None:
     info = await write(cluster.client(), password)
@@ -175,7 +175,7 @@ async def test_a_mac_is_not_called_valid_without_the_password(cluster: TestClust
     assert stored.verdict is DigestVerdict.NEEDS_PASSWORD
 
 
-async def test_an_entry_that_is_not_there_is_a_status_and_no_payload(cluster: TestCluster) -> None:
+async def test_a_missing_entry_is_a_status_without_payload(cluster: TestCluster) -> None:
     info = await write(cluster.client())
     bookie = cluster.bookie(info.fragments[0].ensemble[0])
     async with direct(cluster, info.id) as (pool, keys):

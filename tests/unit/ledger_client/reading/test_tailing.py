@@ -1,5 +1,5 @@
-"""Tails while bookies fail and return, ensembles change and the metadata service pauses, in
-histories drawn from seeds (protocol rules 8.2, 8.4, 8.5).
+"""Tails while bookies fail and return, ensembles change and the metadata service pauses, in random
+histories (protocol rules 8.2, 8.4, 8.5).
 """
 
 import asyncio
@@ -22,7 +22,7 @@ QUORUMS = [(3, 3, 2, 16), (3, 3, 3, 1024), (4, 3, 2, 8), (5, 3, 2, 1), (2, 2, 1,
 
 
 class History:
-    """A writer, its failing bookies, and the readers that watch."""
+    """A writer, its failing bookies, and the readers."""
 
     def __init__(self, world: World, rng: Random) -> None:
         self.world = world
@@ -31,7 +31,7 @@ class History:
         self.is_over = False
 
     async def write(self) -> None:
-        """Append, now and then changing the ensemble; close at the end."""
+        """Append, sometimes change the ensemble, and close at the end."""
         for _ in range(self.rng.randint(5, 30)):
             await asyncio.sleep(self.rng.choice([0.0, 0.001, 0.05, 1.0]))
             if self.rng.random() < 0.15:
@@ -44,7 +44,9 @@ class History:
         await close(self.world, self.written - 1)
 
     def append(self, count: int) -> None:
-        """Store one batch on an ack quorum at least of its write set, whether up or not."""
+        """Store one batch on at least an ack quorum of its write set, including bookies that are
+        down.
+        """
         quorum = self.world.metadata.quorum
         fragment = self.world.metadata.last_fragment
         first = self.written
@@ -74,7 +76,7 @@ class History:
         self.world.metadata = changed
 
     async def disturb(self) -> None:
-        """Let at most one bookie fail at a time, and pause the metadata service of the readers."""
+        """Make at most one bookie fail at a time, and pause the readers' metadata service."""
         while not self.is_over:
             name = self.rng.choice(sorted(self.world.bookies.bookies))
             self.world.bookies[name].failure = self.rng.choice(FAILURES)
@@ -93,7 +95,9 @@ class History:
         return expected
 
     async def read(self, reader: LedgerReader) -> None:
-        """Read confirmed ranges; a failure is allowed to say so, never to lie."""
+        """Read confirmed ranges; a read may fail with an error, but must never return wrong
+        entries.
+        """
         while not self.is_over:
             await asyncio.sleep(0.1)
             last = reader.last_confirmed

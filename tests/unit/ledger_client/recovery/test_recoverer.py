@@ -40,7 +40,7 @@ LEDGER = LedgerId(7)
 
 
 class Up:
-    """The bookies that the placement sees."""
+    """The live bookies, as seen by the placement."""
 
     def __init__(self, names: str) -> None:
         self.bookies = {
@@ -49,7 +49,7 @@ class Up:
         }
 
     async def refresh(self) -> None:
-        return  # what is up is all there is
+        return  # the live bookies are all known already
 
 
 class World:
@@ -162,7 +162,7 @@ def test_a_lac_in_the_middle_of_a_batch(digest: DigestType) -> None:
     run(scenario, digest=digest)
 
 
-def test_the_length_of_an_idle_ledger_is_found_behind_slices() -> None:
+def test_the_length_of_an_idle_ledger_is_found_after_slices() -> None:
     async def scenario(world: World) -> None:
         first = 0
         while first < 300:
@@ -236,7 +236,7 @@ def test_a_bookie_that_hangs_is_replaced_before_its_time_is_over() -> None:
     run(scenario, quorum=(3, 3, 3))
 
 
-def test_without_replacements_recovery_says_so() -> None:
+def test_recovery_without_replacements_raises() -> None:
     async def scenario(world: World) -> None:
         world.up.bookies.clear()
         world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
@@ -266,7 +266,7 @@ def test_one_spare_for_two_failed_members_is_enough_where_the_quorum_is_reached(
     run(scenario)
 
 
-def test_an_undecided_end_names_who_is_missing() -> None:
+def test_an_undecided_end_names_the_missing_bookies() -> None:
     async def scenario(world: World) -> None:
         world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
         world.bookies["b"].failure = CallFailure.TIMEOUT
@@ -279,7 +279,7 @@ def test_an_undecided_end_names_who_is_missing() -> None:
     run(scenario)
 
 
-def test_a_bookie_that_restarts_meanwhile_is_waited_for() -> None:
+def test_recovery_waits_for_a_bookie_that_restarts() -> None:
     async def scenario(world: World) -> None:
         world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
         for name in "bc":
@@ -316,7 +316,7 @@ def test_a_deleted_ledger_is_not_found() -> None:
     run(scenario)
 
 
-def test_different_bytes_at_one_id_are_not_papered_over() -> None:
+def test_different_bytes_at_one_id_are_an_error() -> None:
     async def scenario(world: World) -> None:
         world.bookies.write(0, [b"one"], lac=-1, length_before=0, to="a")
         world.bookies.write(0, [b"two"], lac=-1, length_before=0, to="b,c")
@@ -326,7 +326,7 @@ def test_different_bytes_at_one_id_are_not_papered_over() -> None:
     run(scenario)
 
 
-def test_without_the_metadata_service_it_ends_in_time() -> None:
+def test_recovery_without_the_metadata_service_ends_in_time() -> None:
     async def scenario(world: World) -> None:
         world.store.suspend()
         with pytest.raises(MetadataUnavailableError):
@@ -335,7 +335,7 @@ def test_without_the_metadata_service_it_ends_in_time() -> None:
     run(scenario)
 
 
-def test_every_recovery_read_fences_also_where_the_fence_was_lost() -> None:
+def test_every_recovery_read_fences_even_if_the_fence_was_lost() -> None:
     async def scenario(world: World) -> None:
         world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
         world.bookies["c"].is_fence_lost = True

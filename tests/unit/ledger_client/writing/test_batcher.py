@@ -1,4 +1,4 @@
-"""What a caller appends is cut into batches that keep every limit and lose nothing."""
+"""Appended entries are divided into batches that keep every limit and lose nothing."""
 
 import pytest
 from hypothesis import given

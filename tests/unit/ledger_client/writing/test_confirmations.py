@@ -1,4 +1,4 @@
-"""Callers are answered in order, and failures that nobody awaits stay silent."""
+"""Callers are answered in order, and failures that are not awaited are not logged."""
 
 import asyncio
 import gc
@@ -28,7 +28,7 @@ async def test_the_lac_resolves_every_entry_up_to_it_in_order() -> None:
     assert not futures[3].done()
 
 
-async def test_a_cancelled_caller_does_not_hold_up_the_others() -> None:
+async def test_a_cancelled_caller_does_not_delay_the_others() -> None:
     confirmations = Confirmations(TurnCalls())
     first, second = confirmations.expect(EntryId(0)), confirmations.expect(EntryId(1))
     first.cancel()
@@ -53,13 +53,13 @@ async def test_a_failure_names_each_entry_and_logs_nothing(
     assert not caplog.records
 
 
-async def test_who_follows_is_called_once_for_a_turn_and_hears_of_the_failure_last() -> None:
+async def test_a_follower_is_called_once_per_iteration_and_receives_the_failure_last() -> None:
     confirmations = Confirmations(TurnCalls())
     heard: list[LedgerError | None] = []
     confirmations.follow(heard.append)
     confirmations.confirm(EntryId(1))
     confirmations.confirm(EntryId(2))
-    assert heard == []  # never from inside what confirmed it
+    assert heard == []  # never from inside the call that confirmed it
     await asyncio.sleep(0)
     assert heard == [None]
     error = LedgerFencedError("fenced", ledger_id=LEDGER)
@@ -71,7 +71,9 @@ async def test_who_follows_is_called_once_for_a_turn_and_hears_of_the_failure_la
 
 async def test_the_window_admits_in_order_and_always_lets_one_through() -> None:
     window = AppendWindow(bytes_max=1000, entries_max=3)
-    assert window.has_room(10_000)  # alone, anything may pass: it could never otherwise
+    assert window.has_room(
+        10_000
+    )  # anything may pass while nothing is pending: a large entry could otherwise never pass
     window.take(900 - ENTRY_COST_BYTES, 1)
     assert not window.has_room(100)
     waiting = asyncio.create_task(window.wait_for_room(100, 1))
@@ -83,7 +85,7 @@ async def test_the_window_admits_in_order_and_always_lets_one_through() -> None:
     assert not window.has_room(1)
 
 
-async def test_a_failed_window_fails_who_waits_and_who_comes() -> None:
+async def test_a_failed_window_fails_present_and_future_callers() -> None:
     window = AppendWindow(bytes_max=100, entries_max=1)
     window.take(1, 1)
     waiting = asyncio.create_task(window.wait_for_room(1, 1))
@@ -95,7 +97,7 @@ async def test_a_failed_window_fails_who_waits_and_who_comes() -> None:
         await window.wait_for_room(1, 1)
 
 
-async def test_full_replication_is_told_apart_from_a_stretch() -> None:
+async def test_full_replication_is_distinguished_from_a_stretch() -> None:
     replication = FullReplication(LEDGER)
     waiting = asyncio.create_task(replication.wait(EntryId(3)))
     short = asyncio.create_task(replication.wait(EntryId(5)))

@@ -1,4 +1,6 @@
-"""What an idle writer confirmed last becomes visible wherever a reader waits (protocol 8.4)."""
+"""The last entry that an idle writer confirmed becomes visible wherever a reader waits (protocol
+8.4).
+"""
 
 import asyncio
 
@@ -11,10 +13,10 @@ from tests.until import until
 
 @pytest.mark.parametrize("shape", [(2, 1, 1), (4, 2, 2), (4, 3, 2)])
 @pytest.mark.parametrize("count", [6, 7])
-async def test_a_burst_over_stripes_reaches_who_tails(
+async def test_a_burst_over_stripes_reaches_tailing_readers(
     cluster: TestCluster, shape: tuple[int, int, int], count: int
 ) -> None:
-    """The next entry of the reader and the last one of the writer are on other bookies."""
+    """The reader's next entry and the writer's last one are on different bookies."""
     client = cluster.client()
     writer = await client.create_ledger(Quorum(*shape, stripe_entries=1))
     reader = await client.open_ledger(writer.id)

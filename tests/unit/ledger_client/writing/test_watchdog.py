@@ -1,4 +1,4 @@
-"""The one timer of a client's writers keeps going (rules 4.6, 5.7)."""
+"""The timer shared by a client's writers keeps running (rules 4.6, 5.7)."""
 
 import asyncio
 from random import Random
@@ -12,14 +12,14 @@ from metadata.ids import BookieId, LedgerId
 
 
 class Nowhere:
-    """Knows no bookie."""
+    """Pool without bookies."""
 
     async def address_of(self, bookie_id: BookieId, *, fresh: bool) -> BookieAddress | None:
         return None
 
 
 class Writer:
-    """Tells at its tenth look that all is done, or never gets through one."""
+    """Writer that is done at its tenth check, or raises at each one."""
 
     def __init__(self, ledger_id: int, *, fails: bool) -> None:
         self.ledger_id = LedgerId(ledger_id)
@@ -43,7 +43,7 @@ class Writer:
         raise AssertionError("nothing is silent here")
 
 
-async def test_an_error_of_one_writer_leaves_none_unwatched() -> None:
+async def test_an_error_of_one_writer_does_not_stop_the_watch_of_others() -> None:
     errors: list[object] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _loop, context: errors.append(context.get("exception")))

@@ -1,11 +1,11 @@
-"""Who may append next: first come, first served, at every moment."""
+"""Callers append first come, first served, at every moment."""
 
 import asyncio
 
 from ledger_client.writing.window import AppendWindow
 
 
-async def test_nobody_slips_in_between_two_who_stand_in_line() -> None:
+async def test_no_caller_overtakes_two_that_wait_in_line() -> None:
     """Between the end of one turn and the beginning of the next, the lock itself is free."""
     window = AppendWindow(bytes_max=1_000, entries_max=10)
     order: list[str] = []
@@ -28,7 +28,7 @@ async def test_nobody_slips_in_between_two_who_stand_in_line() -> None:
     assert window.is_free(1)
 
 
-async def test_who_leaves_the_line_is_not_waited_for() -> None:
+async def test_a_cancelled_caller_in_line_is_skipped() -> None:
     window = AppendWindow(bytes_max=1_000, entries_max=10)
     may_end = asyncio.Event()
 

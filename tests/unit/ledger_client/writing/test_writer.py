@@ -134,7 +134,7 @@ async def test_mutable_entries_are_copied_at_the_call(cluster: TestCluster) -> N
     assert await entries_of(cluster.clients[0], writer.id, 0) == [b"before"]
 
 
-async def test_a_bad_entry_in_a_range_stops_it_and_says_how_far_it_came(
+async def test_a_bad_entry_in_a_range_stops_it_and_reports_its_progress(
     cluster: TestCluster,
 ) -> None:
     writer = await opened(cluster, entry_bytes_max=10)
@@ -149,7 +149,7 @@ async def test_a_bad_entry_in_a_range_stops_it_and_says_how_far_it_came(
 # -- failures --------------------------------------------------------------------------------------
 
 
-async def test_a_failed_range_tells_what_was_admitted_and_confirmed(cluster: TestCluster) -> None:
+async def test_a_failed_range_reports_admitted_and_confirmed_entries(cluster: TestCluster) -> None:
     writer = await opened(cluster)
     await writer.append_many([b"x"] * 10)
     async with cluster.client() as other:
@@ -166,7 +166,9 @@ async def test_a_failed_range_tells_what_was_admitted_and_confirmed(cluster: Tes
         await writer.aclose()
 
 
-async def test_closing_a_ledger_that_ended_equally_elsewhere_succeeds(cluster: TestCluster) -> None:
+async def test_closing_a_ledger_that_was_closed_elsewhere_at_the_same_end_succeeds(
+    cluster: TestCluster,
+) -> None:
     writer = await opened(cluster)
     await writer.append_many([b"x"] * 10)
     async with cluster.client() as other:
@@ -210,7 +212,7 @@ async def test_without_a_spare_the_writer_fails_and_names_what_is_missing(
     assert (info.state, info.last_entry_id) == ("closed", writer.last_confirmed)
 
 
-async def test_run_degraded_goes_on_and_repairs_what_it_can(cluster: TestCluster) -> None:
+async def test_run_degraded_continues_and_repairs_what_it_can(cluster: TestCluster) -> None:
     writer = await opened(cluster, run_degraded=True)
     await writer.append(b"confirmed")
     spare = next(b for b in cluster.bookies if b.id not in members(cluster, writer))
@@ -267,7 +269,7 @@ async def test_delayed_changes_wait_for_the_quorum_to_need_them(cluster: TestClu
 # -- after confirmation ----------------------------------------------------------------------------
 
 
-async def test_an_idle_writer_tells_its_lac(cluster: TestCluster) -> None:
+async def test_an_idle_writer_sends_its_lac(cluster: TestCluster) -> None:
     writer = await opened(cluster)
     await writer.append_many([b"x"] * 3)
     bookie = cluster.bookie(members(cluster, writer)[0])
@@ -277,7 +279,7 @@ async def test_an_idle_writer_tells_its_lac(cluster: TestCluster) -> None:
     await writer.aclose()
 
 
-async def test_full_replication_of_what_was_never_appended(cluster: TestCluster) -> None:
+async def test_full_replication_of_an_entry_that_was_never_appended(cluster: TestCluster) -> None:
     writer = await opened(cluster)
     await writer.append(b"x")
     await writer.wait_fully_replicated(0)
@@ -286,7 +288,7 @@ async def test_full_replication_of_what_was_never_appended(cluster: TestCluster)
     await writer.aclose()
 
 
-async def test_a_close_waits_for_what_is_pending(cluster: TestCluster) -> None:
+async def test_a_close_waits_for_pending_appends(cluster: TestCluster) -> None:
     writer = await opened(cluster)
     handles = [writer.append_nowait(b"x") for _ in range(10)]
     await writer.aclose()
@@ -296,7 +298,7 @@ async def test_a_close_waits_for_what_is_pending(cluster: TestCluster) -> None:
     await writer.aclose()
 
 
-# -- what does not come at once, or ends meanwhile -------------------------------------------------
+# -- slow sources, and ends while a caller waits ---------------------------------------------------
 
 
 async def test_a_source_may_end_long_after_its_last_entry_is_confirmed(
@@ -316,7 +318,7 @@ async def test_a_source_may_end_long_after_its_last_entry_is_confirmed(
 async def test_a_writer_that_ends_while_a_source_pauses_fails_all_callers(
     cluster: TestCluster,
 ) -> None:
-    """The range, and who stands in line behind it: of that one nothing was sent."""
+    """This fails the range, and the caller in line behind it, of which nothing was sent."""
     writer = await opened(cluster)
     for bookie in cluster.bookies:
         bookie.is_silent = True
@@ -341,7 +343,7 @@ async def test_a_writer_that_ends_while_a_source_pauses_fails_all_callers(
     assert (admitted.value.outcome, admitted.value.admitted_count) == ("unknown", 1)
 
 
-async def test_who_waits_for_room_when_the_writer_ends_has_sent_nothing(
+async def test_a_caller_that_waits_for_room_when_the_writer_ends_has_sent_nothing(
     cluster: TestCluster,
 ) -> None:
     writer = await opened(cluster, window_entries_max=1)
@@ -372,7 +374,7 @@ async def test_an_abort_ends_the_wait_of_a_close(cluster: TestCluster) -> None:
     assert (writer.info.state, writer.info.last_entry_id) == ("closed", -1)
 
 
-async def test_a_close_waits_no_longer_than_it_is_told(cluster: TestCluster) -> None:
+async def test_a_close_waits_no_longer_than_its_timeout(cluster: TestCluster) -> None:
     writer = await opened(cluster)
     for bookie in cluster.bookies:
         bookie.is_silent = True
@@ -384,7 +386,7 @@ async def test_a_close_waits_no_longer_than_it_is_told(cluster: TestCluster) -> 
     assert (writer.info.state, writer.info.last_entry_id) == ("closed", -1)
 
 
-async def test_after_the_close_nobody_waits_for_copies(cluster: TestCluster) -> None:
+async def test_no_caller_waits_for_copies_after_the_close(cluster: TestCluster) -> None:
     writer = await opened(cluster)
     cluster.bookie(members(cluster, writer)[2]).is_silent = True
     await writer.append(b"x")

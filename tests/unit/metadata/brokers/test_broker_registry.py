@@ -1,5 +1,5 @@
-"""Holds registering brokers and following them: one holder per id, and nothing dropped for
-silence.
+"""Registering and following brokers: one holder per id, and no broker is dropped because the store
+is silent.
 """
 
 import random
@@ -55,7 +55,7 @@ async def directory_on(
 
 
 @given(registrations)
-def test_a_registration_comes_back_as_it_was(registration: BrokerRegistration) -> None:
+def test_a_registration_round_trips(registration: BrokerRegistration) -> None:
     value = pack_broker(registration)
     assert unpack_broker("/a", value, registration.incarnation) == registration
 
@@ -71,7 +71,7 @@ def test_listeners_are_found_by_name() -> None:
     assert FIRST.listener("OTHER") is None
 
 
-async def test_a_directory_shows_who_is_up(
+async def test_a_directory_shows_the_live_ones(
     store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     registrar = BrokerRegistrar(store, FIRST, rng)
@@ -98,7 +98,7 @@ async def test_a_directory_shows_who_is_up(
     await second_registrar.aclose()
 
 
-async def test_another_process_under_an_id_left_and_joined(
+async def test_a_new_process_under_an_id_is_reported_as_left_and_joined(
     store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     first = BrokerRegistrar(store, FIRST, rng)
@@ -132,7 +132,7 @@ async def test_a_registration_returns_with_a_new_session(
     await registrar.aclose()
 
 
-async def test_nobody_is_dropped_while_the_service_is_silent(
+async def test_no_broker_is_dropped_while_the_service_is_silent(
     store: MemoryMetadataStore,
     other_store: MemoryMetadataStore,
     faults: ScriptedFaults,
@@ -168,7 +168,7 @@ async def test_an_id_has_one_live_holder(
     await first.aclose()
 
 
-async def test_what_cannot_be_read_is_left_alone(
+async def test_an_unreadable_registration_is_ignored(
     store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     await store.create(broker_path(7), b"of nobody")

@@ -1,4 +1,4 @@
-"""Holds that one broker is the controller at a time, and that all learn which one."""
+"""One broker is the controller at a time, and all brokers learn which one."""
 
 import asyncio
 import random
@@ -13,14 +13,14 @@ from tests.until import until
 
 
 async def elected(store: MemoryMetadataStore, rng: random.Random) -> ControllerElection:
-    """Return the election in which broker 1 stood alone and won."""
+    """Return the election that broker 1 won as the only candidate."""
     election = ControllerElection(store, 1, rng)
     await election.start()
     await until(lambda: election.is_controller)
     return election
 
 
-async def test_one_of_many_is_elected_and_all_know_it(
+async def test_one_of_many_is_elected_and_all_learn_it(
     server: MemoryMetadataServer, rng: random.Random
 ) -> None:
     stores = [MemoryMetadataStore(server) for _ in range(5)]
@@ -42,7 +42,7 @@ async def test_one_of_many_is_elected_and_all_know_it(
         await store.aclose()
 
 
-async def test_a_change_is_told(
+async def test_a_change_is_reported(
     store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     first = await elected(store, rng)
@@ -59,7 +59,7 @@ async def test_a_change_is_told(
     assert len(seen) == 2
 
 
-async def test_who_lost_its_session_is_not_the_controller_from_then_on(
+async def test_a_broker_without_its_session_is_not_the_controller(
     store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     first = await elected(store, rng)
@@ -83,7 +83,7 @@ async def test_who_lost_its_session_is_not_the_controller_from_then_on(
     await first.aclose()
 
 
-async def test_a_broken_session_is_followed_by_another_term(
+async def test_a_broker_is_elected_again_after_a_broken_session(
     store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     election = await elected(store, rng)
@@ -96,7 +96,7 @@ async def test_a_broken_session_is_followed_by_another_term(
     await election.aclose()
 
 
-async def test_only_a_node_of_our_own_is_removed(
+async def test_only_an_own_node_is_removed(
     store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     first = await elected(store, rng)
@@ -110,7 +110,7 @@ async def test_only_a_node_of_our_own_is_removed(
 
 
 @pytest.mark.parametrize("act", ["lost", "dropped", "late", "refused"])
-async def test_an_unknown_outcome_is_looked_at_again(
+async def test_an_unknown_outcome_is_decided_by_a_new_read(
     store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random, act: str
 ) -> None:
     faults.acts = [act]
@@ -120,7 +120,7 @@ async def test_an_unknown_outcome_is_looked_at_again(
     await election.aclose()
 
 
-async def test_it_waits_for_a_value_that_it_can_read(
+async def test_the_election_waits_for_a_readable_value(
     store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     version = await store.create(CONTROLLER, b"of nobody")

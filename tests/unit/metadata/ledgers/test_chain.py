@@ -1,4 +1,4 @@
-"""Holds the values of chains: their changes, their stored form, and what is no stored form."""
+"""Values of chains: changes, stored form, and invalid bytes."""
 
 import pytest
 from hypothesis import given
@@ -47,17 +47,17 @@ def link(*created_ms: int) -> ChainLink:
 
 
 @given(links)
-def test_a_link_comes_back_as_it_was(value: ChainLink) -> None:
+def test_a_link_round_trips(value: ChainLink) -> None:
     assert unpack_link("/a", pack_link("/a", value)) == value
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9), NATURALS)
-def test_a_head_comes_back_as_it_was(first: int, more: int, collected: int) -> None:
+def test_a_head_round_trips(first: int, more: int, collected: int) -> None:
     head = ChainHead(TOKEN, first, first + more, collected)
     assert unpack_head("/a", pack_head("/a", head)) == head
 
 
-def test_the_last_batch_of_an_application_comes_back_as_it_was() -> None:
+def test_the_last_batch_of_an_application_round_trips() -> None:
     applied = AppliedBatch("query 7", 12, 345)
     assert unpack_applied("/a", pack_applied("/a", applied)) == applied
 
@@ -92,14 +92,14 @@ def test_a_link_that_replaces_is_the_only_one() -> None:
     assert (head.first_index, head.next_index) == (9, 10)
 
 
-def test_trimming_never_takes_in_what_was_left_out_nor_goes_beyond_the_end() -> None:
+def test_trimming_never_restores_links_nor_passes_the_end() -> None:
     head = ChainHead(TOKEN, 2, 9)
     assert head.with_first_index(1, TOKEN).first_index == 2
     assert head.with_first_index(5, TOKEN).first_index == 5
     assert head.with_first_index(50, TOKEN).first_index == 9
 
 
-def test_what_may_have_been_collected_is_not_linked() -> None:
+def test_a_ledger_that_may_have_been_collected_is_not_linked() -> None:
     head = ChainHead(TOKEN).with_collected_before(1_000, TOKEN)
     assert head.with_link(link(1_000, 2_000), replaces=False).next_index == 1
     with pytest.raises(LedgersCollectedError, match="ledger 8"):
@@ -113,6 +113,6 @@ def test_names_of_chains(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".hidden", "a/b", "a b", "ä", "A" * 201, "a\n"])
-def test_what_is_no_name(name: str) -> None:
+def test_invalid_chain_names(name: str) -> None:
     with pytest.raises(InvalidChainNameError):
         check_chain_name(name)

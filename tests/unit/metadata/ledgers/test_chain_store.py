@@ -1,4 +1,4 @@
-"""Holds that a chain changes as a whole or not at all, once for each batch, whatever gets lost."""
+"""A chain changes completely or not at all, once per batch, whatever answer is lost."""
 
 import asyncio
 import random
@@ -30,7 +30,7 @@ def chains_over(store: MemoryMetadataStore, rng: random.Random) -> ChainStore:
 
 @pytest.fixture(autouse=True)
 async def some_ledgers(other_store: MemoryMetadataStore) -> None:
-    """Let the ledgers be there that the tests publish."""
+    """Create the ledgers that the tests publish."""
     for ledger_id in range(41):
         await other_store.create(ledger_path(LedgerId(ledger_id)), b"of a ledger")
 
@@ -59,13 +59,13 @@ async def test_links_come_in_the_order_of_publication(chains: ChainStore) -> Non
     assert await chains.names() == [NAME]
 
 
-async def test_a_chain_is_made_once(chains: ChainStore) -> None:
+async def test_a_chain_is_created_once(chains: ChainStore) -> None:
     await chains.create(NAME)
     with pytest.raises(ChainExistsError):
         await chains.create(NAME)
 
 
-async def test_what_was_never_made_is_not_found(chains: ChainStore) -> None:
+async def test_a_missing_name_is_not_found(chains: ChainStore) -> None:
     for call in (chains.head(NAME), chains.publish(NAME, of(1)), chains.trim(NAME, 0)):
         with pytest.raises(ChainNotFoundError):
             await call
@@ -93,7 +93,7 @@ async def test_a_batch_is_linked_once(chains: ChainStore) -> None:
     assert (applied.batch, applied.index) == (4, 1)
 
 
-async def test_many_writers_lose_nothing_and_link_nothing_twice(
+async def test_many_writers_link_everything_once(
     store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     both = [chains_over(store, rng), chains_over(other_store, rng)]
@@ -113,7 +113,7 @@ async def test_an_unknown_outcome_is_decided(
     await chains.create(NAME)
     await chains.publish(NAME, of(1))
     wanted = of(2, application=application, batch=0 if application else -1)
-    if application:  # the node above the application's own is made first
+    if application:  # the parent of the application's node is created first
         await chains.publish(NAME, of(7, application="query", batch=0))
         wanted = of(2, application=application, batch=1)
     faults.acts = [act]
@@ -122,7 +122,7 @@ async def test_an_unknown_outcome_is_decided(
     assert (await linked_ids(chains)).count(2) == 1
 
 
-async def test_a_service_that_refuses_is_told_and_nothing_is_written(
+async def test_an_unavailable_service_raises_and_nothing_is_written(
     chains: ChainStore, faults: ScriptedFaults
 ) -> None:
     await chains.create(NAME)
@@ -137,7 +137,7 @@ async def test_a_service_that_refuses_is_told_and_nothing_is_written(
 
 
 @pytest.mark.parametrize("act", ["lost", "dropped", "late", ""])
-async def test_trimming_is_decided_too(
+async def test_an_unknown_outcome_of_trimming_is_decided(
     chains: ChainStore, faults: ScriptedFaults, act: str
 ) -> None:
     await chains.create(NAME)
@@ -156,7 +156,7 @@ async def test_a_publication_may_replace_all_others(chains: ChainStore) -> None:
     assert await linked_ids(chains) == [3]
 
 
-async def test_what_may_have_been_collected_is_not_linked(chains: ChainStore) -> None:
+async def test_a_ledger_that_may_have_been_collected_is_not_linked(chains: ChainStore) -> None:
     await chains.create(NAME)
     await chains.refuse_older(NAME, NOW_MS + 1)
     with pytest.raises(LedgersCollectedError):
@@ -177,7 +177,7 @@ async def test_the_nodes_of_trimmed_links_can_be_dropped(
     assert await store.children(chain_link_path(NAME, 0).rpartition("/")[0]) == ["002", "003"]
 
 
-async def test_deleting_leaves_nothing(chains: ChainStore, store: MemoryMetadataStore) -> None:
+async def test_deleting_leaves_no_nodes(chains: ChainStore, store: MemoryMetadataStore) -> None:
     await chains.create(NAME)
     await chains.publish(NAME, of(1, application="query", batch=0))
     await chains.delete(NAME)
@@ -187,7 +187,7 @@ async def test_deleting_leaves_nothing(chains: ChainStore, store: MemoryMetadata
     assert await store.children(chain_path(NAME)) == []
 
 
-async def test_a_chain_deleted_meanwhile_is_not_made_again(
+async def test_a_concurrently_deleted_chain_is_not_created_again(
     store: MemoryMetadataStore,
     other_store: MemoryMetadataStore,
     rng: random.Random,
@@ -204,7 +204,7 @@ async def test_a_chain_deleted_meanwhile_is_not_made_again(
     assert await deleter.names() == []
 
 
-async def test_a_ledger_that_is_gone_is_not_linked(
+async def test_a_deleted_ledger_is_not_linked(
     chains: ChainStore, store: MemoryMetadataStore
 ) -> None:
     await chains.create(NAME)
@@ -213,7 +213,7 @@ async def test_a_ledger_that_is_gone_is_not_linked(
     assert await linked_ids(chains) == []
 
 
-async def test_a_publication_held_up_does_not_link_what_was_withdrawn_meanwhile(
+async def test_a_delayed_publication_does_not_link_withdrawn_ledgers(
     store: MemoryMetadataStore,
     other_store: MemoryMetadataStore,
     rng: random.Random,
@@ -232,7 +232,7 @@ async def test_a_publication_held_up_does_not_link_what_was_withdrawn_meanwhile(
     assert await linked_ids(other) == [1]
 
 
-async def test_a_guarded_deletion_fails_once_something_was_published(
+async def test_a_guarded_deletion_fails_after_a_publication(
     chains: ChainStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     await chains.create(NAME)
@@ -243,7 +243,7 @@ async def test_a_guarded_deletion_fails_once_something_was_published(
     assert await other_store.get(ledger_path(LedgerId(2)))
 
 
-async def test_a_deletion_that_was_cut_off_can_be_repeated(chains: ChainStore) -> None:
+async def test_an_interrupted_deletion_can_be_repeated(chains: ChainStore) -> None:
     await chains.create(NAME)
     await chains.publish(NAME, of(1))
     await chains._change(NAME, ChainHead.with_deletion)
@@ -255,7 +255,7 @@ async def test_a_deletion_that_was_cut_off_can_be_repeated(chains: ChainStore) -
     assert await chains.names() == []
 
 
-async def test_links_number_on_across_nodes_of_a_level(
+async def test_link_numbers_continue_across_nodes_of_a_level(
     chains: ChainStore, store: MemoryMetadataStore
 ) -> None:
     await chains.create(NAME)
@@ -269,7 +269,7 @@ async def test_links_number_on_across_nodes_of_a_level(
     assert await linked_ids(chains) == [0, 1, 2]
 
 
-async def test_a_watch_tells_of_a_publication(chains: ChainStore) -> None:
+async def test_a_watch_reports_a_publication(chains: ChainStore) -> None:
     await chains.create(NAME)
     told = asyncio.Event()
     chains.watch(NAME, told.set)
@@ -280,7 +280,7 @@ async def test_a_watch_tells_of_a_publication(chains: ChainStore) -> None:
         await told.wait()
 
 
-async def test_one_that_was_linked_and_dropped_again_is_told(
+async def test_a_link_that_was_removed_again_raises(
     chains: ChainStore, faults: ScriptedFaults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await chains.create(NAME)
@@ -292,5 +292,5 @@ async def test_one_that_was_linked_and_dropped_again_is_told(
 
     monkeypatch.setattr(ChainStore, "_link", gone)
     faults.acts = ["lost"]
-    with pytest.raises(MetadataError, match="gone again"):
+    with pytest.raises(MetadataError, match="removed again"):
         await chains.publish(NAME, of(2))

@@ -1,6 +1,4 @@
-"""Holds the stored form of ledger metadata: round trips, golden bytes, and refusal of everything
-else.
-"""
+"""Stored form of ledger metadata: round trips, golden bytes, and refusal of everything else."""
 
 from dataclasses import replace
 
@@ -45,7 +43,7 @@ def test_bookie_ids_are_stored_once() -> None:
     assert encode_ledger_metadata(open_ledger(1, *fragments)).count(A.encode()) == 1
 
 
-def test_the_most_fragments_fit() -> None:
+def test_the_maximum_number_of_fragments_fits() -> None:
     ids = [BookieId(f"bookie-{i:04}-0123456789abcdef") for i in range(1000)]
     fragments = [
         Fragment(EntryId(i * 10**9), (ids[i % 1000], ids[(i + 1) % 1000], ids[(i + 2) % 1000]))

@@ -1,4 +1,4 @@
-"""Holds the deletion feed: told at least once, and expired by time."""
+"""Deletion feed: entries are reported at least once, and expire by time."""
 
 import asyncio
 import random
@@ -37,7 +37,7 @@ async def test_entries_are_sharded_by_id(store: MemoryMetadataStore) -> None:
     assert await feed.deleted_ms(LedgerId(6)) == NOW_MS
 
 
-async def test_a_follower_is_told_of_old_and_new_entries(
+async def test_a_follower_receives_old_and_new_entries(
     store: MemoryMetadataStore, ledgers: LedgerStore, rng: random.Random
 ) -> None:
     for number in (1, 2):

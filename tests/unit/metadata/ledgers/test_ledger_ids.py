@@ -1,4 +1,4 @@
-"""Holds the uniqueness of ledger ids, also when answers are lost."""
+"""Ledger ids are unique, also when answers are lost."""
 
 import asyncio
 import random
@@ -37,7 +37,7 @@ async def test_a_block_costs_one_write(
 
 
 @pytest.mark.parametrize("act", ["lost", "dropped", "late"])
-async def test_a_block_of_unknown_outcome_is_left(
+async def test_a_block_of_unknown_outcome_is_not_used(
     store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random, act: str
 ) -> None:
     first, second = (LedgerIdAllocator(store, rng, block_ids=2) for _ in range(2))
@@ -49,7 +49,7 @@ async def test_a_block_of_unknown_outcome_is_left(
     assert len(dict.fromkeys(ids)) == len(ids)
 
 
-async def test_an_absent_service_is_told(
+async def test_an_unavailable_service_raises(
     store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random
 ) -> None:
     faults.acts = ["refused"]
@@ -57,7 +57,7 @@ async def test_an_absent_service_is_told(
         await LedgerIdAllocator(store, rng).allocate()
 
 
-async def test_the_last_ids_are_not_passed(store: MemoryMetadataStore, rng: random.Random) -> None:
+async def test_ids_end_at_the_maximum(store: MemoryMetadataStore, rng: random.Random) -> None:
     await store.create(LEDGER_IDS, pack(LEDGER_IDS, [1, LEDGER_ID_MAX - 1]))
     allocator = LedgerIdAllocator(store, rng, block_ids=2)
     assert [await allocator.allocate() for _ in range(2)] == [LEDGER_ID_MAX - 1, LEDGER_ID_MAX]
@@ -66,7 +66,7 @@ async def test_the_last_ids_are_not_passed(store: MemoryMetadataStore, rng: rand
 
 
 @pytest.mark.parametrize("value", [b"", b"17", b"\x92\x01\xa1x", b"\x92\x02\x01"])
-async def test_what_cannot_be_read_is_a_format_error(
+async def test_an_unreadable_value_is_a_format_error(
     store: MemoryMetadataStore, rng: random.Random, value: bytes
 ) -> None:
     await store.create(LEDGER_IDS, value)

@@ -1,4 +1,4 @@
-"""Holds the transitions of ledger metadata to rules 1.5, 5.1, 6.1, 7.1, 7.5 and 9.1."""
+"""Transitions of ledger metadata (rules 1.5, 5.1, 6.1, 7.1, 7.5 and 9.1)."""
 
 import pytest
 from hypothesis import given
@@ -69,7 +69,7 @@ def test_recovery_changes_nothing_below_the_last_fragment() -> None:
         recovering.with_recovered((Fragment(EntryId(5), (A, B, E)),), EntryId(20), 99, token(6))
 
 
-def test_a_repair_leaves_the_last_fragment_of_an_open_ledger_alone() -> None:
+def test_a_repair_does_not_change_the_last_fragment_of_an_open_ledger() -> None:
     ledger = open_ledger().with_ensemble_change(EntryId(10), (A, B, D), token(3))
     swapped = Fragment(EntryId(10), (A, B, E))
     with pytest.raises(InvalidTransitionError):
@@ -92,6 +92,6 @@ def test_fragment_of_agrees_with_a_scan(metadata: LedgerMetadata, entry: int) ->
 
 
 @pytest.mark.parametrize("sizes", [(2, 3, 2), (3, 2, 3), (1, 1, 0)])
-def test_a_quorum_needs_its_order(sizes: tuple[int, int, int]) -> None:
+def test_quorum_sizes_must_be_ordered(sizes: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match="ensemble >= write >= ack"):
         QuorumSpec(*sizes)

@@ -1,4 +1,4 @@
-"""Holds rule 1.3 (unknown outcomes), rule 10.1 (deletion) and the listing of many ledgers."""
+"""Rule 1.3 (unknown outcomes), rule 10.1 (deletion) and the listing of many ledgers."""
 
 import asyncio
 from dataclasses import replace
@@ -82,7 +82,7 @@ async def test_an_ambiguous_create_is_decided_by_its_token(
     assert await ledgers.get(SEVEN) == (open_ledger(), 0)
 
 
-async def test_a_refused_create_says_so(ledgers: LedgerStore, faults: ScriptedFaults) -> None:
+async def test_a_refused_create_raises(ledgers: LedgerStore, faults: ScriptedFaults) -> None:
     await ledgers.create(open_ledger(8))
     faults.acts = ["refused"]
     with pytest.raises(StoreUnavailableError):
@@ -143,7 +143,7 @@ async def test_an_unknown_outcome_may_be_a_conflict(
     assert (await ledgers.get(SEVEN, fresh=True))[0] == fenced
 
 
-async def test_the_old_version_decides_nothing(
+async def test_the_old_version_does_not_decide_an_unknown_outcome(
     ledgers: LedgerStore, faults: ScriptedFaults
 ) -> None:
     ledger = open_ledger()
@@ -171,7 +171,7 @@ async def test_a_value_over_the_limit_is_refused(ledgers: LedgerStore) -> None:
         await ledgers.compare_and_set(open_ledger(7, *fragments), version)
 
 
-async def test_what_cannot_be_read_is_a_format_error(
+async def test_an_unreadable_value_is_a_format_error(
     ledgers: LedgerStore, store: MemoryMetadataStore
 ) -> None:
     await store.create(ledger_path(SEVEN), b"garbage")
@@ -182,7 +182,7 @@ async def test_what_cannot_be_read_is_a_format_error(
 
 
 @pytest.mark.parametrize("acts", [[], ["lost"], ["dropped"], ["late"], ["dropped", "refused"]])
-async def test_delete_tells_in_the_same_step(
+async def test_delete_records_the_deletion_in_the_same_step(
     ledgers: LedgerStore, store: MemoryMetadataStore, faults: ScriptedFaults, acts: list[str]
 ) -> None:
     await ledgers.create(open_ledger(7 + DELETION_SHARDS))
@@ -208,7 +208,7 @@ async def test_delete_removes_the_levels_that_become_empty(
     await ledgers.create(open_ledger(7))
 
 
-async def test_creates_and_deletes_next_to_each_other(
+async def test_creates_and_deletes_of_neighbouring_ledgers(
     ledgers: LedgerStore, other_ledgers: LedgerStore
 ) -> None:
     async def turn(number: int) -> None:
@@ -231,7 +231,7 @@ async def test_ledgers_are_listed_in_order(ledgers: LedgerStore) -> None:
         assert found == [x for x in ids if x >= start]
 
 
-async def test_a_watch_tells_of_a_change(ledgers: LedgerStore, other_ledgers: LedgerStore) -> None:
+async def test_a_watch_reports_a_change(ledgers: LedgerStore, other_ledgers: LedgerStore) -> None:
     ledger = open_ledger()
     version = await ledgers.create(ledger)
     told = asyncio.Event()
@@ -241,7 +241,7 @@ async def test_a_watch_tells_of_a_change(ledgers: LedgerStore, other_ledgers: Le
     cancel()
 
 
-async def test_a_burst_of_changes_ends_with_each_ones_own_outcome(
+async def test_each_change_of_a_burst_has_its_outcome(
     ledgers: LedgerStore, faults: ScriptedFaults
 ) -> None:
     many = [open_ledger(number) for number in range(200)]

@@ -1,4 +1,4 @@
-"""Holds cookies and the cluster's instance: made once, also when answers are lost."""
+"""Cookies and the cluster's instance: created once, also when answers are lost."""
 
 import random
 from dataclasses import replace
@@ -37,7 +37,7 @@ async def test_a_cookie_is_kept(store: MemoryMetadataStore) -> None:
     assert await cookies.list_bookie_ids() == []
 
 
-async def test_an_id_is_taken_once(store: MemoryMetadataStore) -> None:
+async def test_an_id_is_created_once(store: MemoryMetadataStore) -> None:
     cookies = CookieStore(store)
     await cookies.create(COOKIE)
     assert await cookies.create(COOKIE) == 0
@@ -68,7 +68,7 @@ async def test_a_cluster_has_one_instance(
     assert await cluster_instance(other_store, random.Random(2)) == first
 
 
-async def test_an_instance_that_cannot_be_read_is_left(store: MemoryMetadataStore) -> None:
+async def test_an_unreadable_instance_is_kept(store: MemoryMetadataStore) -> None:
     await store.create(INSTANCE, b"garbage")
     with pytest.raises(MetadataFormatError):
         await cluster_instance(store, random.Random(1))

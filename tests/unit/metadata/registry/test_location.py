@@ -1,4 +1,6 @@
-"""The place of a bookie follows from its location, and from its address where that says nothing."""
+"""The place of a bookie follows from its location, and from its address if the location names no
+host.
+"""
 
 import pytest
 
@@ -22,7 +24,11 @@ from metadata.registry.registration import BookieRegistration
         ("/default/default/default", "127.0.0.9", Place("/default/default", "localhost")),
         ("/default/default/default", "::1", Place("/default/default", "localhost")),
         ("/default/default/default", "localhost", Place("/default/default", "localhost")),
-        ("h1", "10.0.0.5", Place("h1", "h1")),  # no bookie registers these two, but a reader lives
+        (
+            "h1",
+            "10.0.0.5",
+            Place("h1", "h1"),
+        ),  # no bookie registers these two, but a reader must accept them
         ("", "10.0.0.5", Place("", "")),
     ],
 )
@@ -43,5 +49,5 @@ def test_the_place_of_a_bookie(location: str, address: str, expected: Place) -> 
         ("/eu/r1/default", "localhost.localdomain", "/eu/r1/default"),
     ],
 )
-def test_a_machine_names_a_host_that_is_unknown(location: str, name: str, expected: str) -> None:
+def test_an_unknown_host_gets_the_machines_name(location: str, name: str, expected: str) -> None:
     assert with_host_name(location, name) == expected

@@ -1,4 +1,4 @@
-"""Holds the stored forms of registrations and cookies, and when a registration is rewritten."""
+"""Stored forms of registrations and cookies, and when a registration is rewritten."""
 
 from collections.abc import Callable
 from dataclasses import replace

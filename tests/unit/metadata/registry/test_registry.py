@@ -1,5 +1,5 @@
-"""Holds registering and following: one holder per id, over sessions, and nothing dropped for
-silence.
+"""Registering and following bookies: one holder per id, across sessions, and no bookie is dropped
+because the store is silent.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ async def directory_on(
     return directory, events
 
 
-async def test_a_directory_shows_who_is_up(
+async def test_a_directory_shows_the_live_ones(
     store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     registrar = BookieRegistrar(store, REGISTRATION, rng)
@@ -57,7 +57,7 @@ async def test_a_directory_shows_who_is_up(
     await second.aclose()
 
 
-async def test_a_change_is_told(
+async def test_a_change_is_reported(
     store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     registrar = BookieRegistrar(store, REGISTRATION, rng)
@@ -137,7 +137,7 @@ async def test_a_holder_known_to_be_dead_is_replaced_at_once(
     await first.aclose()
 
 
-async def test_who_lost_its_id_is_told(
+async def test_a_process_that_lost_its_id_is_notified(
     store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     lost: list[NameHeldError] = []
@@ -217,7 +217,7 @@ async def test_reads_that_fail_are_repeated(
     await registrar.aclose()
 
 
-async def test_what_cannot_be_read_is_not_used(
+async def test_unreadable_registrations_are_not_used(
     store: MemoryMetadataStore, rng: random.Random, caplog: pytest.LogCaptureFixture
 ) -> None:
     await store.create(bookie_path(B), b"garbage", ephemeral=True)

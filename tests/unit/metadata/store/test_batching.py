@@ -1,4 +1,4 @@
-"""Holds the batching of compare-and-sets: alone at once, together under load, each its own
+"""Batching of compare-and-sets: one is sent at once, many are sent together, each has its own
 outcome.
 """
 
@@ -47,7 +47,7 @@ def test_a_batch_is_the_longest_that_fits(waiting: list[CompareAndSet]) -> None:
     assert count == len(waiting) or not fits(count + 1)
 
 
-def test_nothing_waiting_is_no_batch() -> None:
+def test_no_requests_form_no_batch() -> None:
     assert plan_batch([]) == 0
 
 
@@ -58,7 +58,7 @@ async def prepared(store: MemoryMetadataStore, count: int) -> list[str]:
     return paths
 
 
-async def test_a_lone_request_goes_out_at_once(
+async def test_a_single_request_is_sent_at_once(
     store: MemoryMetadataStore, faults: ScriptedFaults
 ) -> None:
     (path,) = await prepared(store, 1)
@@ -67,9 +67,7 @@ async def test_a_lone_request_goes_out_at_once(
     assert faults.writes == ["compare_and_set"]
 
 
-async def test_a_burst_goes_out_together(
-    store: MemoryMetadataStore, faults: ScriptedFaults
-) -> None:
+async def test_a_burst_is_sent_together(store: MemoryMetadataStore, faults: ScriptedFaults) -> None:
     paths = await prepared(store, 250)
     faults.writes.clear()
     batching = BatchingStore(store)
@@ -97,7 +95,7 @@ async def test_a_failed_batch_is_repeated_one_by_one(
     assert "multi" in faults.writes
 
 
-async def test_an_unknown_batch_is_unknown_to_each(
+async def test_an_unknown_outcome_applies_to_each_request_of_the_batch(
     store: MemoryMetadataStore, faults: ScriptedFaults
 ) -> None:
     paths = await prepared(store, 10)
@@ -111,7 +109,7 @@ async def test_an_unknown_batch_is_unknown_to_each(
     assert len(unknown) == 10 - BATCHES_IN_FLIGHT_MAX
 
 
-async def test_a_cancelled_caller_does_not_hold_others_up(store: MemoryMetadataStore) -> None:
+async def test_a_cancelled_caller_does_not_delay_others(store: MemoryMetadataStore) -> None:
     paths = await prepared(store, 10)
     batching = BatchingStore(store)
     calls = [

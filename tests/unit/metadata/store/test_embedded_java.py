@@ -1,4 +1,4 @@
-"""Holds the finding of Java, and the jars as they were shipped."""
+"""Search for Java, and the shipped jars."""
 
 import hashlib
 import importlib.util
@@ -29,7 +29,7 @@ def test_versions(tmp_path: Path, text: str, version: int) -> None:
     assert java_version(fake_java(tmp_path, text)) == version
 
 
-def test_a_java_without_a_release_file_is_asked(tmp_path: Path) -> None:
+def test_a_java_without_a_release_file_is_run_for_its_version(tmp_path: Path) -> None:
     java = fake_java(tmp_path, "")
     (tmp_path / "release").unlink()
     java.write_text("#!/bin/sh\necho 'openjdk version \"19.0.2\" 2023-01-17' >&2\n")
@@ -45,20 +45,20 @@ def test_the_wanted_java_comes_first(tmp_path: Path) -> None:
     assert find_java(environment) == other
 
 
-def test_a_wanted_java_that_does_not_do_is_an_error(tmp_path: Path) -> None:
+def test_an_unusable_wanted_java_is_an_error(tmp_path: Path) -> None:
     for wanted in (fake_java(tmp_path, "1.8.0"), tmp_path / "none"):
         with pytest.raises(EmbeddedServerError, match="QUIRE_JAVA"):
             find_java({"QUIRE_JAVA": str(wanted)})
 
 
-def test_one_too_old_is_passed_over(tmp_path: Path) -> None:
+def test_a_too_old_java_is_skipped(tmp_path: Path) -> None:
     old = fake_java(tmp_path / "a", "1.8.0")
     new = fake_java(tmp_path / "b", "17.0.1")
     environment = {"JAVA_HOME": str(old.parent.parent), "PATH": str(new.parent)}
     assert find_java(environment) == new
 
 
-def test_without_any_the_error_says_what_to_install(
+def test_without_java_the_error_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)

@@ -1,6 +1,4 @@
-"""Holds the uniqueness of numbers, and of bookies' numbers as replicas, also when answers are
-lost.
-"""
+"""Numbers, and replica numbers of bookies, are unique, also when answers are lost."""
 
 import asyncio
 import random
@@ -40,7 +38,7 @@ async def test_a_block_costs_one_write(
 
 
 @pytest.mark.parametrize("act", ACTS)
-async def test_a_block_of_unknown_outcome_is_left(
+async def test_a_block_of_unknown_outcome_is_not_used(
     store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random, act: str
 ) -> None:
     first, second = (NumberBlocks(store, rng, PRODUCER_IDS, 2) for _ in range(2))
@@ -52,7 +50,7 @@ async def test_a_block_of_unknown_outcome_is_left(
     assert len(dict.fromkeys(numbers)) == len(numbers)
 
 
-async def test_an_absent_service_is_told(
+async def test_an_unavailable_service_raises(
     store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random
 ) -> None:
     faults.acts = ["refused"]
@@ -60,9 +58,7 @@ async def test_an_absent_service_is_told(
         await NumberBlocks(store, rng, PRODUCER_IDS).next()
 
 
-async def test_the_last_numbers_are_not_passed(
-    store: MemoryMetadataStore, rng: random.Random
-) -> None:
+async def test_numbers_end_at_the_maximum(store: MemoryMetadataStore, rng: random.Random) -> None:
     blocks = NumberBlocks(store, rng, PRODUCER_IDS, 2, first=5, last=8)
     assert [await blocks.next() for _ in range(4)] == [5, 6, 7, 8]
     with pytest.raises(MetadataError):
@@ -70,7 +66,7 @@ async def test_the_last_numbers_are_not_passed(
 
 
 @pytest.mark.parametrize("value", [b"", b"17", b"\x92\x01\xa1x", b"\x92\x02\x01"])
-async def test_what_cannot_be_read_is_a_format_error(
+async def test_an_unreadable_value_is_a_format_error(
     store: MemoryMetadataStore, rng: random.Random, value: bytes
 ) -> None:
     await store.create(PRODUCER_IDS, value)
@@ -93,7 +89,7 @@ async def test_a_bookie_has_one_number_for_all(
     assert min(found[0]) >= REPLICA_ID_FIRST
 
 
-async def test_what_was_asked_for_is_remembered(
+async def test_numbers_are_cached(
     store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random
 ) -> None:
     view = ReplicaNumbers(store, rng)
@@ -106,7 +102,7 @@ async def test_what_was_asked_for_is_remembered(
 
 
 @pytest.mark.parametrize("act", ACTS)
-async def test_the_number_that_is_stored_is_the_one(
+async def test_the_stored_number_wins(
     store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random, act: str
 ) -> None:
     view = ReplicaNumbers(store, rng)

@@ -1,4 +1,4 @@
-"""Holds what is a metadata URI and what is not."""
+"""Valid and invalid metadata URIs."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_uris(text: str, hosts: tuple[tuple[str, int], ...], chroot: str) -> Non
         "zk://" + ",".join(["h"] * 33),
     ],
 )
-def test_what_is_none_says_why(text: str) -> None:
+def test_an_invalid_uri_says_why(text: str) -> None:
     with pytest.raises(InvalidUriError) as caught:
         parse_metadata_uri(text)
     assert isinstance(caught.value, MetadataError)

@@ -1,4 +1,4 @@
-"""Holds the lease clock: expired by our own clock, counted from requests that were answered."""
+"""Lease clock: the session expires by our own clock, counted from requests that were answered."""
 
 from metadata.store.interface import SessionState
 from metadata.store.zookeeper_lease import SessionLease
@@ -22,7 +22,7 @@ def test_the_server_decides_the_timeout() -> None:
     assert states == [CONNECTED]
 
 
-def test_it_expires_without_a_word_from_the_server() -> None:
+def test_the_lease_expires_without_a_message_from_the_server() -> None:
     made, states = lease()
     made.hear(LinkDown())
     made.check(4.9)
@@ -78,7 +78,7 @@ def test_a_service_that_never_answered_has_no_session_to_lose() -> None:
     assert made.state is SUSPENDED
 
 
-def test_closed_is_the_end() -> None:
+def test_closed_is_final() -> None:
     made, states = lease()
     made.close()
     made.hear(LinkUp(2, 4.0, 3.0))
@@ -86,6 +86,6 @@ def test_closed_is_the_end() -> None:
     assert states == [CONNECTED, CLOSED]
 
 
-def test_all_tries_fit_into_half_a_session() -> None:
+def test_all_attempts_fit_into_half_a_session() -> None:
     for hosts in (1, 3, 5):
         assert hosts * try_timeout_s(10.0, hosts) <= 5.0

@@ -1,4 +1,4 @@
-"""Holds the arming of one-shot watches: nothing missed, nothing left behind, and not all at
+"""Arming of one-shot watches: none is missed, none is left at the server, and not all are armed at
 once.
 """
 
@@ -17,7 +17,7 @@ from metadata.store.zookeeper_watches import (
 
 
 class Server:
-    """Remembers one-shot watches, and forgets them when told."""
+    """Server with one-shot watches, which drops them on demand."""
 
     def __init__(self) -> None:
         self.states: dict[str, int] = {}
@@ -61,7 +61,7 @@ async def table(server: Server) -> AsyncIterator[WatchTable]:
     await table.aclose()
 
 
-async def test_each_change_is_told_and_the_watch_armed_again(
+async def test_each_change_is_reported_and_the_watch_armed_again(
     server: Server, table: WatchTable
 ) -> None:
     calls = Calls()
@@ -73,7 +73,7 @@ async def test_each_change_is_told_and_the_watch_armed_again(
         assert calls.count == before + 1
 
 
-async def test_a_change_before_the_watch_is_armed_again_is_told(
+async def test_a_change_before_the_watch_is_armed_again_is_reported(
     server: Server, table: WatchTable
 ) -> None:
     calls = Calls()
@@ -86,8 +86,10 @@ async def test_a_change_before_the_watch_is_armed_again_is_told(
     assert calls.count == before + 1
 
 
-async def test_who_joins_an_armed_watch_is_told_once(server: Server, table: WatchTable) -> None:
-    """It may have read the value before the news that the others had."""
+async def test_a_new_callback_of_an_armed_watch_runs_once(
+    server: Server, table: WatchTable
+) -> None:
+    """It may have read the value before the change that the others received."""
     table.add("/a", WatchKind.VALUE, Calls())
     await asyncio.sleep(1)
     late = Calls()
@@ -96,7 +98,7 @@ async def test_who_joins_an_armed_watch_is_told_once(server: Server, table: Watc
     assert (late.count, server.arm_count) == (1, 1)
 
 
-async def test_a_watch_cancelled_when_told_is_not_armed_again(
+async def test_a_watch_cancelled_in_its_callback_is_not_armed_again(
     server: Server, table: WatchTable
 ) -> None:
     cancel = table.add("/a", WatchKind.VALUE, lambda: None)
@@ -118,7 +120,7 @@ async def test_callbacks_of_a_path_share_one_watch(server: Server, table: WatchT
     assert [calls.count > 0 for calls in many] == [True] * 10
 
 
-async def test_a_suspension_arms_and_tells_all(server: Server, table: WatchTable) -> None:
+async def test_a_suspension_arms_and_calls_all_watches(server: Server, table: WatchTable) -> None:
     calls = Calls()
     table.add("/a", WatchKind.VALUE, calls)
     await asyncio.sleep(1)

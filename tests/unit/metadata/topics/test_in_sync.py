@@ -1,4 +1,4 @@
-"""Holds the reports of replicas in sync: their stored form, their writing, and the view of all."""
+"""Reports of in-sync replicas: stored form, writing, and the view of all reports."""
 
 import asyncio
 import random
@@ -31,7 +31,7 @@ reports = st.builds(InSync, st.integers(0, LEADER_EPOCH_MAX), numbers, numbers)
 
 
 @given(st.dictionaries(keys, reports, max_size=6))
-def test_reports_come_back_as_they_were(each: dict[PartitionKey, InSync]) -> None:
+def test_reports_round_trip(each: dict[PartitionKey, InSync]) -> None:
     value, left_out = pack_reports("/a", each)
     assert (unpack_reports("/a", value), left_out) == (each, 0)
 
@@ -42,7 +42,7 @@ def test_other_bytes_are_a_format_error(value: bytes) -> None:
         unpack_reports("/a", value)
 
 
-def test_a_list_that_is_not_there_is_a_format_error() -> None:
+def test_a_missing_list_is_a_format_error() -> None:
     value, _ = pack_reports("/a", {KEY: InSync(3, BOTH, BOTH)})
     with pytest.raises(MetadataFormatError):
         unpack_reports("/a", value[:-1] + b"\x01")
@@ -125,7 +125,7 @@ async def test_many_reports_cost_few_writes(
 
 
 @pytest.mark.parametrize("act", ["lost", "dropped", "late", "refused"])
-async def test_a_report_is_written_in_the_end(
+async def test_a_report_is_finally_written(
     store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random, act: str
 ) -> None:
     earlier = InSyncReporter(store, 1, rng)

@@ -1,4 +1,4 @@
-"""Holds the value of a partition: its changes, its stored form, and what is no stored form."""
+"""Values of partitions: changes, stored form, and invalid bytes."""
 
 import pytest
 from hypothesis import given
@@ -67,12 +67,12 @@ def ledger_ids(segments: tuple[Segment, ...]) -> list[int]:
 
 
 @given(records)
-def test_a_record_comes_back_as_it_was(record: PartitionRecord) -> None:
+def test_a_record_round_trips(record: PartitionRecord) -> None:
     assert unpack_partition("/a", pack_partition("/a", record)) == record
 
 
 @given(st.lists(drawn_segments(), max_size=5).map(tuple))
-def test_a_chunk_comes_back_as_it_was(chunk: tuple[Segment, ...]) -> None:
+def test_a_chunk_round_trips(chunk: tuple[Segment, ...]) -> None:
     assert unpack_chunk("/a", pack_chunk("/a", chunk)) == chunk
 
 
@@ -88,7 +88,7 @@ def test_other_bytes_are_a_format_error(value: bytes) -> None:
     [
         (b"\x92\x02\x09", b"\x93\x02\x09\x09"),  # an epoch of three fields
         (b"\x97\x01\x0a", b"\x98\x01\x01\x0a"),  # a segment of eight fields
-        (b"\x97\x01\x0a", b"\x97\x01\x70"),  # a segment that begins behind its end
+        (b"\x97\x01\x0a", b"\x97\x01\x70"),  # a segment that begins after its end
     ],
 )
 def test_a_field_out_of_range_is_a_format_error(old: bytes, new: bytes) -> None:
@@ -118,7 +118,7 @@ def test_a_segment_is_added_and_ends() -> None:
     assert more.without_segment(LedgerId(1)) == ended
 
 
-def test_epochs_are_known_until_the_log_begins_behind_them() -> None:
+def test_epochs_are_kept_until_the_log_starts_after_them() -> None:
     record = PartitionRecord(9)
     for epoch, offset in ((0, 0), (3, 10), (4, 10), (7, 30)):
         record = record.with_epoch_start(epoch, offset)
@@ -132,7 +132,7 @@ def test_the_log_start_never_moves_down() -> None:
     assert PartitionRecord(0).with_log_start(7).with_log_start(3).log_start_offset == 7
 
 
-def test_the_oldest_of_very_many_epochs_are_forgotten() -> None:
+def test_the_oldest_of_very_many_epochs_are_dropped() -> None:
     record = PartitionRecord(0)
     for epoch in range(EPOCHS_MAX + 2):
         record = record.with_epoch_start(epoch, 0)
@@ -140,7 +140,7 @@ def test_the_oldest_of_very_many_epochs_are_forgotten() -> None:
     assert record.epochs[0].epoch == 2
 
 
-def test_segments_below_the_log_start_are_left_out() -> None:
+def test_segments_below_the_log_start_are_removed() -> None:
     record = partition(3).with_segment(segment(3, is_open=True))
     left, dropped = record.without_segments_below(20)
     assert (ledger_ids(left.segments), ledger_ids(dropped)) == ([2, 3], [0, 1])
@@ -155,7 +155,7 @@ def test_the_newest_segment_stays_for_the_state_in_its_ledger() -> None:
     assert PartitionRecord().without_segments_below(5) == (PartitionRecord(), ())
 
 
-def test_an_unclean_end_may_lie_below_what_was_known() -> None:
+def test_an_unclean_end_may_be_below_the_known_end() -> None:
     record = PartitionRecord(5, 18, (EpochStart(1, 0), EpochStart(2, 16), EpochStart(5, 18)))
     record = record.with_segment(segment(0)).with_segment(segment(1, is_open=True))
     ended = record.with_unclean_end(LedgerId(1), 14, 70, None)
@@ -173,7 +173,7 @@ def test_the_oldest_segments_are_spilled_beyond_the_bound() -> None:
     assert (record.first_chunk, record.next_chunk, record.has_chunks) == (0, 1, True)
 
 
-def test_chunks_are_left_out_before_what_is_in_the_record() -> None:
+def test_chunks_are_removed_before_segments_of_the_record() -> None:
     record, chunk = partition(SEGMENTS_IN_RECORD_MAX + 1).spilled()
     assert record.without_segments_below(10**6) == (record, ())
     some, dropped = record.without_chunked_below(chunk, 25)

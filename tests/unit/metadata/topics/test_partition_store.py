@@ -1,4 +1,4 @@
-"""Holds that a partition's list of ledgers changes as a whole or not at all, whatever gets lost."""
+"""A partition's list of ledgers changes completely or not at all, whatever answer is lost."""
 
 import asyncio
 import random
@@ -48,7 +48,7 @@ def ids(found: tuple[Segment, ...]) -> list[int]:
 
 
 async def filled(partitions: PartitionStore, count: int) -> tuple[PartitionRecord, Version]:
-    """Store a partition of so many segments."""
+    """Store a partition of `count` segments."""
     record, version = await partitions.get_or_create(KEY)
     in_record = min(count, SEGMENTS_IN_RECORD_MAX)
     record = replace(record, leader_epoch=1, segments=segments(0, in_record))
@@ -59,7 +59,7 @@ async def filled(partitions: PartitionStore, count: int) -> tuple[PartitionRecor
     return record, version
 
 
-async def test_a_partition_is_made_at_need(partitions: PartitionStore) -> None:
+async def test_a_partition_is_created_on_demand(partitions: PartitionStore) -> None:
     with pytest.raises(NodeNotFoundError):
         await partitions.get(KEY)
     record, version = await partitions.get_or_create(KEY)
@@ -69,7 +69,7 @@ async def test_a_partition_is_made_at_need(partitions: PartitionStore) -> None:
 
 
 @pytest.mark.parametrize("act", ACTS)
-async def test_several_that_make_it_find_the_same(
+async def test_concurrent_creators_find_the_same_partition(
     partitions: PartitionStore, others: PartitionStore, faults: ScriptedFaults, act: str
 ) -> None:
     await partitions.get_or_create(PartitionKey(KEY.topic_id, 1))
@@ -104,7 +104,7 @@ async def test_an_old_leader_changes_nothing(
     assert await partitions.get(KEY) == new
 
 
-async def test_a_change_that_another_overtook_is_a_conflict(
+async def test_an_overtaken_change_is_a_conflict(
     partitions: PartitionStore, others: PartitionStore, faults: ScriptedFaults
 ) -> None:
     record, version = await partitions.get_or_create(KEY)
@@ -117,7 +117,7 @@ async def test_a_change_that_another_overtook_is_a_conflict(
     assert await partitions.get(KEY) == new
 
 
-async def test_a_service_that_refuses_is_told(
+async def test_a_refusing_service_raises(
     partitions: PartitionStore, faults: ScriptedFaults
 ) -> None:
     record, version = await partitions.get_or_create(KEY)
@@ -145,7 +145,7 @@ async def test_another_value_changes_in_the_same_step(
 
 
 @pytest.mark.parametrize("act", ACTS)
-async def test_without_the_other_value_nothing_changes(
+async def test_a_failed_other_change_changes_nothing(
     partitions: PartitionStore, store: MemoryMetadataStore, faults: ScriptedFaults, act: str
 ) -> None:
     record, version = await partitions.get_or_create(KEY)
@@ -195,7 +195,7 @@ async def test_old_segments_are_dropped_in_order(partitions: PartitionStore) -> 
 
 
 @pytest.mark.parametrize("act", ACTS)
-async def test_deleting_leaves_nothing(
+async def test_deleting_leaves_no_nodes(
     partitions: PartitionStore, store: MemoryMetadataStore, faults: ScriptedFaults, act: str
 ) -> None:
     sibling = PartitionKey(KEY.topic_id, 3)

@@ -1,4 +1,4 @@
-"""Holds the value of a topic: its changes, its stored form, and what is no stored form."""
+"""Values of topics: changes, stored form, and invalid bytes."""
 
 import pytest
 from hypothesis import given
@@ -58,7 +58,7 @@ def epochs(record: TopicRecord) -> list[int]:
 
 
 @given(records)
-def test_a_topic_comes_back_as_it_was(record: TopicRecord) -> None:
+def test_a_topic_round_trips(record: TopicRecord) -> None:
     assert unpack_topic("/a", pack_topic("/a", record)) == record
 
 
@@ -74,7 +74,7 @@ def test_other_bytes_are_a_format_error(value: bytes) -> None:
         (b"\xc4\x10" + b"i" * 16, b"\xc4\x0f" + b"i" * 15),  # a topic id of 15 bytes
         (b"\x93\x05\x05\x00", b"\x92\x05\x05"),  # a partition of two fields
         (b"\x93\x05\x05\x00", b"\x93\x05\xfe\x00"),  # led by broker -2
-        (b"\xa1\x31", b"\x01"),  # a config that is no text
+        (b"\xa1\x31", b"\x01"),  # a config that is not text
         (b"\xc4\x10" + bytes(16), b"\xc4\x01\x00"),  # a token of one byte
     ],
 )
@@ -91,12 +91,12 @@ def test_names_of_topics(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "ä", "a\n"])
-def test_names_that_are_none(name: str) -> None:
+def test_invalid_topic_names(name: str) -> None:
     with pytest.raises(InvalidTopicNameError):
         check_topic_name(name)
 
 
-def test_every_naming_of_a_leader_begins_an_epoch() -> None:
+def test_every_leader_change_begins_an_epoch() -> None:
     record = topic(1, 2, 3).with_leader(1, 3).with_leaders({0: NO_LEADER, 1: 3})
     assert record.partitions == (
         PartitionLeadership(1, NO_LEADER, 1),
@@ -107,13 +107,13 @@ def test_every_naming_of_a_leader_begins_an_epoch() -> None:
     assert moved.partitions[0] == PartitionLeadership(7, NO_LEADER, 1)
 
 
-def test_partitions_that_are_added_begin_with_the_first_epoch() -> None:
+def test_added_partitions_begin_with_the_first_epoch() -> None:
     record = topic(1).above(9).with_partitions((2, 3))
     assert [each.leader for each in record.partitions] == [1, 2, 3]
     assert epochs(record) == [10, 10, 10]
 
 
-def test_configs_are_replaced_as_a_whole() -> None:
+def test_configs_are_replaced_completely() -> None:
     assert dict(topic(1).with_configs({"a": "b"}).configs) == {"a": "b"}
 
 
@@ -141,7 +141,7 @@ def test_the_largest_topic_is_far_below_the_limit_of_a_value() -> None:
     assert unpack_topic("/a", value) == record
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_a_topic_that_does_not_fit_is_refused() -> None:
     with pytest.raises(TooManyPartitionsError):
         topic(*[1] * PARTITIONS_MAX).with_partitions((1,))
     with pytest.raises(ValueTooLargeError):

@@ -1,4 +1,4 @@
-"""Holds that a topic changes as a whole or not at all, whatever gets lost."""
+"""A topic changes completely or not at all, whatever answer is lost."""
 
 import asyncio
 import random
@@ -40,7 +40,7 @@ def topic(name: str = NAME, *leaders: int, number: int = 1) -> TopicRecord:
 
 
 def led_by(broker_id: int) -> TopicChange:
-    """Return the change that lets a broker lead partition 0, if it does not yet."""
+    """Return the change that makes a broker lead partition 0, if it does not yet."""
 
     def change(record: TopicRecord) -> TopicRecord | None:
         is_led = record.partitions[0].leader == broker_id
@@ -62,7 +62,7 @@ async def is_there(topics: TopicStore, name: str) -> bool:
     return not record.is_deleted
 
 
-async def test_a_topic_is_made_once(topics: TopicStore) -> None:
+async def test_a_topic_is_created_once(topics: TopicStore) -> None:
     made = await topics.create(topic())
     assert await topics.get(NAME) == (made, 0)
     with pytest.raises(TopicExistsError) as caught:
@@ -71,7 +71,7 @@ async def test_a_topic_is_made_once(topics: TopicStore) -> None:
     assert await topics.names() == [NAME]
 
 
-async def test_what_was_never_made_is_not_found(topics: TopicStore) -> None:
+async def test_a_missing_name_is_not_found(topics: TopicStore) -> None:
     for call in (topics.get(NAME), topics.change(NAME, led_by(3))):
         with pytest.raises(TopicNotFoundError):
             await call
@@ -79,7 +79,7 @@ async def test_what_was_never_made_is_not_found(topics: TopicStore) -> None:
     await topics.finish_deletion(NAME, topic().topic_id)
 
 
-async def test_a_name_that_is_none_never_becomes_a_path(topics: TopicStore) -> None:
+async def test_an_invalid_name_never_becomes_a_path(topics: TopicStore) -> None:
     with pytest.raises(InvalidTopicNameError):
         await topics.get("../brokers")
     with pytest.raises(InvalidTopicNameError):
@@ -109,7 +109,7 @@ async def test_of_many_creators_one_wins(topics: TopicStore, other_topics: Topic
 
 
 @pytest.mark.parametrize("act", ["", "lost", "dropped", "late"])
-async def test_of_topics_with_names_that_are_alike_one_is_made(
+async def test_one_of_several_topics_with_equivalent_names_is_created(
     topics: TopicStore, other_topics: TopicStore, faults: ScriptedFaults, act: str
 ) -> None:
     await topics.create(topic("another.one"))
@@ -128,7 +128,7 @@ async def test_of_topics_with_names_that_are_alike_one_is_made(
 
 
 @pytest.mark.parametrize("act", ["", "lost", "dropped", "late"])
-async def test_a_name_is_free_for_one_that_is_alike_once_its_topic_is_deleted(
+async def test_an_equivalent_name_is_free_once_the_topic_is_deleted(
     topics: TopicStore, other_topics: TopicStore, faults: ScriptedFaults, act: str
 ) -> None:
     first = await topics.create(topic("a.b"))
@@ -148,7 +148,7 @@ async def test_a_name_is_free_for_one_that_is_alike_once_its_topic_is_deleted(
     assert there == [made.name]
 
 
-async def test_a_topic_from_before_names_were_held_is_made_again(
+async def test_a_topic_from_before_names_were_held_is_created_again(
     store: MemoryMetadataStore, topics: TopicStore
 ) -> None:
     path, first = topic_path("a.b"), topic("a.b")
@@ -162,7 +162,7 @@ async def test_a_topic_from_before_names_were_held_is_made_again(
         await topics.create(topic("a_b", number=3))
 
 
-async def test_the_first_topic_of_all_may_be_one_with_dots(topics: TopicStore) -> None:
+async def test_the_first_topic_may_have_dots_in_its_name(topics: TopicStore) -> None:
     made = await topics.create(topic("a.b"))
     assert await topics.get("a.b", fresh=True) == (made, 0)
     with pytest.raises(TopicExistsError):
@@ -172,7 +172,7 @@ async def test_the_first_topic_of_all_may_be_one_with_dots(topics: TopicStore) -
     assert caught.value.holder == "a.b"
 
 
-async def test_a_holder_that_is_not_as_described_is_refused_and_left(
+async def test_a_malformed_holder_is_refused_and_kept(
     topics: TopicStore, store: MemoryMetadataStore
 ) -> None:
     await store.create(topic_name_path("a_b"), b"\x92\x01\x02")
@@ -193,14 +193,16 @@ async def test_a_change_of_unknown_outcome_applies_once(
     assert await leaders_of(topics) == [(7, 1), (2, 0)]
 
 
-async def test_nothing_to_change_writes_nothing(topics: TopicStore, faults: ScriptedFaults) -> None:
+async def test_an_unchanged_topic_is_not_written(
+    topics: TopicStore, faults: ScriptedFaults
+) -> None:
     made = await topics.create(topic())
     faults.writes.clear()
     assert await topics.change(NAME, led_by(1)) == made
     assert faults.writes == []
 
 
-async def test_that_nothing_is_to_change_is_not_believed_of_an_old_state(
+async def test_an_old_state_is_read_again_before_a_change_is_skipped(
     topics: TopicStore,
     other_topics: TopicStore,
     faults: ScriptedFaults,
@@ -238,7 +240,7 @@ async def test_many_topics_change_in_few_writes(topics: TopicStore, faults: Scri
 
 
 @pytest.mark.parametrize("act", ACTS)
-async def test_many_changes_are_decided_one_by_one(
+async def test_unknown_outcomes_of_many_changes_are_decided_one_by_one(
     topics: TopicStore, other_topics: TopicStore, faults: ScriptedFaults, act: str
 ) -> None:
     names = [f"t{i}" for i in range(60)]
@@ -253,7 +255,7 @@ async def test_many_changes_are_decided_one_by_one(
         assert await leaders_of(topics, name) == [(1, 0) if number % 7 else (5, 1), (8, 1)]
 
 
-async def test_a_service_that_refuses_is_told(topics: TopicStore, faults: ScriptedFaults) -> None:
+async def test_a_refusing_service_raises(topics: TopicStore, faults: ScriptedFaults) -> None:
     faults.acts = ["", "refused"]  # the parent is made first
     with pytest.raises(StoreUnavailableError):
         await topics.create(topic())
@@ -314,7 +316,7 @@ async def test_a_late_end_of_a_deletion_does_not_touch_the_next_topic(topics: To
     assert (await topics.get(NAME))[0].partitions == second.partitions
 
 
-async def test_watches_tell_of_new_topics_and_of_changes(topics: TopicStore) -> None:
+async def test_watches_report_new_topics_and_changes(topics: TopicStore) -> None:
     await topics.create(topic("another"))
     named, changed = asyncio.Event(), asyncio.Event()
     topics.watch_names(named.set)
@@ -329,7 +331,7 @@ async def test_watches_tell_of_new_topics_and_of_changes(topics: TopicStore) -> 
         await changed.wait()
 
 
-async def test_what_cannot_be_read_is_a_format_error(
+async def test_an_unreadable_value_is_a_format_error(
     topics: TopicStore, store: MemoryMetadataStore
 ) -> None:
     await store.create(topic_path(NAME), b"\x92\x01\x02")

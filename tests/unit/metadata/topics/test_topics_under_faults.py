@@ -1,5 +1,5 @@
-"""Holds that topics and partitions lose no change and repeat none while answers get lost at random
-and several writers work at once.
+"""Topics and partitions lose no change and repeat none while random answers are lost and several
+writers work at once.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ def led_by(partition: int, broker_id: int) -> TopicChange:
 
 
 async def lead(topics: TopicStore, partition: int) -> None:
-    """Give a partition one leader after another, each again until that is certain."""
+    """Give a partition one leader after another; repeat each change until it is certain."""
     for broker_id in range(1, CHANGES + 1):
         while True:
             try:
@@ -62,7 +62,7 @@ async def test_every_change_of_a_topic_applies_once(
 
 
 class Leader:
-    """Claims the partition again and again, and lists ledgers while it has it."""
+    """Claims the partition repeatedly, and lists ledgers while it leads it."""
 
     def __init__(self, partitions: PartitionStore, number: int, rng: random.Random) -> None:
         self.partitions = partitions
@@ -96,7 +96,7 @@ class Leader:
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_what_a_leader_listed_stays_listed_once(
+async def test_listed_ledgers_stay_listed_once(
     server: MemoryMetadataServer, faults: ScriptedFaults, seed: int
 ) -> None:
     rng = random.Random(seed)
