@@ -265,10 +265,10 @@ class BookieLink:
     async def _open(self, address: BookieAddress) -> BookieConnection:
         settings = self._settings
         if address.is_tls != (settings.ssl is not None):
-            has, wants = ("TLS", "none") if address.is_tls else ("no TLS", "some")
+            has, uses = ("TLS", "no TLS") if address.is_tls else ("no TLS", "TLS")
             raise BookieCallError(
                 self.bookie_id,
-                f"it listens with {has} and this client uses {wants}: check the option `ssl`",
+                f"the bookie uses {has} and this client uses {uses}: check the option `ssl`",
                 failure=CallFailure.REFUSED,
             )
         connection = BookieConnection(

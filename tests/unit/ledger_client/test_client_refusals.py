@@ -101,11 +101,11 @@ async def test_an_entry_that_no_bookie_takes_ends_the_writer_at_once(cluster: Te
 async def test_ids_out_of_range(cluster: TestCluster, ledger_id: int) -> None:
     client = cluster.client()
     for call in (client.ledger_info, client.delete_ledger, client.recover_ledger):
-        with pytest.raises(ValueError, match="no ledger id"):
+        with pytest.raises(ValueError, match="is not a ledger id"):
             await call(ledger_id)
-    with pytest.raises(ValueError, match="no ledger id"):
+    with pytest.raises(ValueError, match="is not a ledger id"):
         await client.open_ledger(ledger_id)
-    with pytest.raises(ValueError, match="no ledger id"):
+    with pytest.raises(ValueError, match="is not a ledger id"):
         await client.create_ledger(THREE, ledger_id=ledger_id)
 
 

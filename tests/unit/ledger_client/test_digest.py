@@ -63,7 +63,7 @@ def test_no_flipped_bit_passes(data: st.DataObject, digest: DigestType) -> None:
 
 
 def test_another_ledger_is_refused() -> None:
-    with pytest.raises(BatchError, match="another ledger than 7"):
+    with pytest.raises(BatchError, match="does not belong to ledger 7"):
         verify(BatchView(batch_of(keys(8), [b"a"])), keys(7))
 
 

@@ -211,7 +211,7 @@ async def test_a_bookie_with_tls_is_not_contacted_without_tls(
 ) -> None:
     address = bookie.address
     setting.addresses.known[bookie.id] = BookieAddress(address.host, address.port, is_tls=True)
-    with pytest.raises(BookieCallError, match="see `ssl`"):
+    with pytest.raises(BookieCallError, match="check the option `ssl`"):
         await setting.pool.ping(bookie.id, timeout_s=5)
     assert bookie.connection_count == 0
 

@@ -70,7 +70,7 @@ async def test_an_untrusted_certificate(bookie: ScriptedBookie) -> None:
 
 async def test_a_client_with_tls_contacts_no_bookie_without_tls(bookie: ScriptedBookie) -> None:
     pool = pool_over(bookie, ssl.create_default_context(), tls=False)
-    with pytest.raises(BookieCallError, match="see `ssl`"):
+    with pytest.raises(BookieCallError, match="check the option `ssl`"):
         await pool.ping(bookie.id, timeout_s=5)
     assert bookie.connection_count == 0
     await pool.aclose()
