@@ -12,17 +12,17 @@ from typing import Generic, TypeVarTuple
 
 from metadata.store.interface import Cancel
 
-Told = TypeVarTuple("Told")
+Arguments = TypeVarTuple("Arguments")
 
 
-class Callbacks(Generic[*Told]):
+class Callbacks(Generic[*Arguments]):
     """Callbacks for one kind of change, in the order in which they were added."""
 
     def __init__(self) -> None:
-        self._callbacks: dict[int, Callable[[*Told], None]] = {}
+        self._callbacks: dict[int, Callable[[*Arguments], None]] = {}
         self._count = 0
 
-    def add(self, callback: Callable[[*Told], None]) -> Cancel:
+    def add(self, callback: Callable[[*Arguments], None]) -> Cancel:
         """Register a callback; return a function that removes it and may be called repeatedly."""
         self._count += 1
         number = self._count
@@ -33,12 +33,12 @@ class Callbacks(Generic[*Told]):
 
         return cancel
 
-    def tell(self, *told: *Told) -> None:
+    def notify(self, *arguments: *Arguments) -> None:
         """Call all callbacks, then raise the first exception that one of them raised."""
         failure: Exception | None = None
         for callback in list(self._callbacks.values()):
             try:
-                callback(*told)
+                callback(*arguments)
             except Exception as error:  # noqa: BLE001 - raised once the others have run
                 failure = failure or error
         if failure is not None:

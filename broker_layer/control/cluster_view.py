@@ -226,4 +226,4 @@ class ClusterView:
     def _notify(self, event: ViewEvent) -> None:
         if not isinstance(event, ViewSettled):
             self.epoch += 1
-        self._callbacks.tell(event)
+        self._callbacks.notify(event)

@@ -78,7 +78,7 @@ class SessionLease:
             return
         self._must_reread = True
         self._stop_timer()
-        self._callbacks.tell()
+        self._callbacks.notify()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -42,6 +42,7 @@ from ledger_client.bookies.pool_link import Addresses, BookieLink, LinkSettings
 from ledger_client.config import ClientConfig
 from ledger_client.errors import UnauthorizedError
 from ledger_client.observability import Observer
+from metadata.callbacks import Callbacks
 from metadata.ids import BookieId, EntryId, LedgerId
 
 BODIES_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -72,8 +73,7 @@ class BookiePool:
         self._links: dict[BookieId, BookieLink] = {}
         self._keys: dict[LedgerId, bytes] = {}
         self._attach_counts: dict[LedgerId, int] = {}
-        self._callbacks: dict[int, UnavailableCallback] = {}
-        self._last_callback = 0
+        self._callbacks = Callbacks[BookieId, CallFailure, str]()
         self._addresses = addresses
         self._config = config
         self._rng = rng
@@ -205,18 +205,11 @@ class BookiePool:
 
     def on_unavailable(self, callback: UnavailableCallback) -> Cancel:
         """Call back when a connection is lost or refused, or a bookie's registration is gone."""
-        self._last_callback += 1
-        number = self._last_callback
-        self._callbacks[number] = callback
-
-        def cancel() -> None:
-            self._callbacks.pop(number, None)
-
-        return cancel
+        return self._callbacks.add(callback)
 
     def note_departed(self, bookie_id: BookieId) -> None:
         """Record that a bookie's registration is gone (rule 5.6)."""
-        self._tell(bookie_id, CallFailure.NOT_REGISTERED, "its registration is gone")
+        self._callbacks.notify(bookie_id, CallFailure.NOT_REGISTERED, "its registration is gone")
 
     async def aclose(self) -> None:
         """End every connection; everything under way fails as CLOSED."""
@@ -267,8 +260,4 @@ class BookiePool:
 
     def _on_link_failed(self, bookie_id: BookieId, failure: CallFailure, reason: str) -> None:
         self._observer.note_connection_lost(bookie_id, f"{failure.value}: {reason}")
-        self._tell(bookie_id, failure, reason)
-
-    def _tell(self, bookie_id: BookieId, failure: CallFailure, reason: str) -> None:
-        for callback in list(self._callbacks.values()):
-            callback(bookie_id, failure, reason)
+        self._callbacks.notify(bookie_id, failure, reason)

@@ -17,6 +17,7 @@ from ledger_client.errors import LedgerError, LedgerNotFoundError, MetadataUnava
 from ledger_client.metadata_failures import translate
 from ledger_client.tasks import BackgroundTasks
 from metadata.backoff import Pauses
+from metadata.callbacks import Callbacks
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import EntryId, LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
@@ -36,7 +37,7 @@ class FollowedLedger:
         self.version = version
         self._ledgers = ledgers
         self._rng = rng
-        self._callbacks: dict[int, Callable[[], None]] = {}
+        self._callbacks = Callbacks[()]()
         self._tasks = BackgroundTasks()
         self._cancel_watch: Cancel | None = None
         self._rereads_wanted = 0
@@ -58,19 +59,13 @@ class FollowedLedger:
 
     def on_change(self, callback: Callable[[], None]) -> Cancel:
         """Call back whenever the metadata or the LAC changed, or the ledger is gone."""
-        number = max(self._callbacks, default=0) + 1
-        self._callbacks[number] = callback
-
-        def cancel() -> None:
-            self._callbacks.pop(number, None)
-
-        return cancel
+        return self._callbacks.add(callback)
 
     def advance_lac(self, lac: EntryId) -> None:
         """Record a LAC that a bookie reported; an older one changes nothing."""
         if not self.is_closed and lac > self.last_confirmed:
             self.last_confirmed = lac
-            self._tell()
+            self._callbacks.notify()
 
     async def refresh(self, *, fresh: bool = False) -> None:
         """Read the metadata now. Raises LedgerNotFoundError, MetadataUnavailableError,
@@ -119,21 +114,17 @@ class FollowedLedger:
         self.last_confirmed = max(self.last_confirmed, _confirmed_by(metadata))
         if self.is_closed:
             self._stop_watching()
-        self._tell()
+        self._callbacks.notify()
 
     def _note_deleted(self) -> None:
         self.is_deleted = True
         self._stop_watching()
-        self._tell()
+        self._callbacks.notify()
 
     def _stop_watching(self) -> None:
         if self._cancel_watch is not None:
             self._cancel_watch()
             self._cancel_watch = None
-
-    def _tell(self) -> None:
-        for callback in list(self._callbacks.values()):
-            callback()
 
 
 def _confirmed_by(metadata: LedgerMetadata) -> EntryId:

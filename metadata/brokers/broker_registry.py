@@ -155,7 +155,7 @@ class BrokerDirectory:
             self._drop(name)
             known = None
         self._brokers[registration.broker_id] = registration
-        self._callbacks.tell(
+        self._callbacks.notify(
             BrokerJoined(registration) if known is None else BrokerChanged(registration)
         )
 
@@ -163,4 +163,4 @@ class BrokerDirectory:
         # a name that is not a number was never added
         broker_id = int(name) if name.isascii() and name.isdigit() else -1
         if self._brokers.pop(broker_id, None) is not None:
-            self._callbacks.tell(BrokerLeft(broker_id))
+            self._callbacks.notify(BrokerLeft(broker_id))

@@ -153,7 +153,7 @@ class ControllerElection:
         if (controller_id, held_session_id) == (self._controller_id, self._held_session_id):
             return
         self._controller_id, self._held_session_id = controller_id, held_session_id
-        self._callbacks.tell()
+        self._callbacks.notify()
 
 
 def _broker_id_of(held: HeldNode) -> int:

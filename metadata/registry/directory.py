@@ -96,11 +96,11 @@ class BookieDirectory:
         if known == registration:
             return
         self._bookies[registration.bookie_id] = registration
-        self._callbacks.tell(
+        self._callbacks.notify(
             BookieJoined(registration) if known is None else BookieChanged(registration)
         )
 
     def _drop(self, name: str) -> None:
         bookie_id = BookieId(name)
         if self._bookies.pop(bookie_id, None) is not None:
-            self._callbacks.tell(BookieLeft(bookie_id))
+            self._callbacks.notify(BookieLeft(bookie_id))

@@ -76,4 +76,4 @@ class SessionLease:
         if state is self.state:
             return
         self.state = state
-        self._callbacks.tell(state)
+        self._callbacks.notify(state)

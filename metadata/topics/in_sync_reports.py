@@ -145,8 +145,8 @@ class InSyncView:
         reports = unpack_reports(f"{IN_SYNC}/{name}", value)
         if self._reports.get(name) != reports:
             self._reports[name] = reports
-            self._callbacks.tell()
+            self._callbacks.notify()
 
     def _drop(self, name: str) -> None:
         if self._reports.pop(name, None) is not None:
-            self._callbacks.tell()
+            self._callbacks.notify()

@@ -10,10 +10,10 @@ def test_callbacks_run_in_order_until_cancelled() -> None:
     heard: list[tuple[int, str]] = []
     first = callbacks.add(lambda news: heard.append((1, news)))
     callbacks.add(lambda news: heard.append((2, news)))
-    callbacks.tell("a")
+    callbacks.notify("a")
     first()
     first()
-    callbacks.tell("b")
+    callbacks.notify("b")
     assert heard == [(1, "a"), (2, "a"), (2, "b")]
 
 
@@ -27,9 +27,9 @@ def test_changes_during_a_notification_apply_from_the_next_one_on() -> None:
         callbacks.add(lambda: heard.append("late"))
 
     cancel = callbacks.add(come_and_go)
-    callbacks.tell()
+    callbacks.notify()
     assert heard == ["first"]
-    callbacks.tell()
+    callbacks.notify()
     assert heard == ["first", "late"]
 
 
@@ -44,5 +44,5 @@ def test_a_failing_callback_is_raised_after_the_others_ran() -> None:
     callbacks.add(heard.append)
     callbacks.add(fail)
     with pytest.raises(LookupError, match="a"):
-        callbacks.tell("a")
+        callbacks.notify("a")
     assert heard == ["a"]
