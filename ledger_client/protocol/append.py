@@ -54,7 +54,7 @@ class AppendProtocol:
 
     def __init__(self, metadata: LedgerMetadata, version: Version, options: AppendOptions) -> None:
         assert metadata.state is LedgerState.OPEN, "only an open ledger has a writer"
-        self._seen_meanwhile: tuple[LedgerMetadata, Version] | None = None
+        self._seen_during_update: tuple[LedgerMetadata, Version] | None = None
         self._take_metadata(metadata, version)
         self._options = options
         self._pending = PendingBatches(metadata.quorum_of(metadata.last_fragment))
@@ -134,13 +134,13 @@ class AppendProtocol:
             case e.BookieFailed(bookie_id, kind, reason):
                 return self._failed(bookie_id, kind, reason)
             case e.BookieReturned() | e.SpareJoined() | e.MemberReady():
-                return self._better(event)
+                return self._bookie_available(event)
             case e.ReplacementsChosen() | e.NoReplacement() | e.MembersProposed():
-                return self._chosen(event)
+                return self._members_chosen(event)
             case e.MetadataStored() | e.MetadataConflicted() | e.MetadataRefused():
-                return self._decided(event)
+                return self._update_ended(event)
             case e.MetadataSeen(metadata, version):
-                return self._seen(metadata, version)
+                return self._metadata_seen(metadata, version)
             case e.CloseRequested() | e.WriterFailed():
                 return self._finish(event)
             case _ as never:
@@ -164,7 +164,7 @@ class AppendProtocol:
             return []  # rule 4.4: it no longer has the position, or has answered before
         if self._health.is_lagging(bookie_id) and not self._pending.is_late(position):
             self._health.forgive(bookie_id)
-            return self._again()
+            return self._decide_again()
         return self._advance()
 
     def _refused(self, first: EntryId, bookie_id: BookieId, status: Status) -> list[AppendAction]:
@@ -199,21 +199,21 @@ class AppendProtocol:
         self._health.fail(bookie_id, kind, reason)
         return self._begin_change()
 
-    def _better(
+    def _bookie_available(
         self, event: e.BookieReturned | e.SpareJoined | e.MemberReady
     ) -> list[AppendAction]:
         if isinstance(event, e.SpareJoined):
             self._health.unpark_all()
             return self._begin_change()
         if isinstance(event, e.MemberReady):
-            return self._take_in(event.bookie_id, event.token)
+            return self._add_member(event.bookie_id, event.token)
         position = self._position(event.bookie_id)
         if self._phase is not _OPEN or position is None:
             return []
         if self._health.is_lagging(event.bookie_id) or not self._health.forgive(event.bookie_id):
             return []
         self._pending.resume_position(position)
-        return self._again()
+        return self._decide_again()
 
     def _begin_change(self) -> list[AppendAction]:
         """Act on failures, unless a change is under way: then they wait (5.3)."""
@@ -235,7 +235,7 @@ class AppendProtocol:
     def _decide(self) -> Decision:
         return self._membership.decide(self._ensemble, self.in_sync, self._health)
 
-    def _chosen(
+    def _members_chosen(
         self, event: e.ReplacementsChosen | e.NoReplacement | e.MembersProposed
     ) -> list[AppendAction]:
         if not self._choosing:
@@ -245,24 +245,24 @@ class AppendProtocol:
             return self._store_close()
         match event:
             case e.NoReplacement():
-                return self._go_on_without(event)
+                return self._continue_without(event)
             case e.ReplacementsChosen(replacements, token):
                 changed = tuple(replacements.get(p, b) for p, b in enumerate(self._ensemble))
-                return self._put_in_charge(changed, token)
+                return self._store_ensemble(changed, token)
             case e.MembersProposed(token):
                 decision = self._decide() if self._health.has_failed else None
                 if isinstance(decision, Shrink):  # other members may have failed since: rule 11.4
-                    return self._put_in_charge(decision.ensemble, token)
-                return self._again()
+                    return self._store_ensemble(decision.ensemble, token)
+                return self._decide_again()
 
-    def _take_in(self, bookie_id: BookieId, token: UpdateToken) -> list[AppendAction]:
+    def _add_member(self, bookie_id: BookieId, token: UpdateToken) -> list[AppendAction]:
         """Add a bookie as a member that catches up (rule 11.3), unless a change is due."""
         members = members_with(bookie_id, self._metadata, self._health.parked, self.in_sync)
         if not self._is_steady or members is None:
             return []
-        return self._put_in_charge(members, token)
+        return self._store_ensemble(members, token)
 
-    def _put_in_charge(
+    def _store_ensemble(
         self, ensemble: tuple[BookieId, ...], token: UpdateToken
     ) -> list[AppendAction]:
         """Store another ensemble from LAC + 1 on (rule 5.1)."""
@@ -273,7 +273,7 @@ class AppendProtocol:
             return self._fail(too_many_fragments(metadata))
         return self._store(metadata.with_ensemble_change(first, ensemble, token))
 
-    def _go_on_without(self, event: e.NoReplacement) -> list[AppendAction]:
+    def _continue_without(self, event: e.NoReplacement) -> list[AppendAction]:
         gone = self._health.gone()
         if gone and not (self._options.run_degraded and self._health.can_park(self._ensemble)):
             return self._fail(no_replacement(self._metadata, gone, event))
@@ -286,7 +286,7 @@ class AppendProtocol:
         self._base = self._metadata
         return [e.StoreMetadata(metadata, self._version)]
 
-    def _decided(
+    def _update_ended(
         self, event: e.MetadataStored | e.MetadataConflicted | e.MetadataRefused
     ) -> list[AppendAction]:
         base = self._base
@@ -295,35 +295,35 @@ class AppendProtocol:
         if isinstance(event, e.MetadataRefused):
             return self._end(event.error)
         stored, version = event.metadata, event.version
-        if self._seen_meanwhile is not None and self._seen_meanwhile[1] > version:
-            stored, version = self._seen_meanwhile
+        if self._seen_during_update is not None and self._seen_during_update[1] > version:
+            stored, version = self._seen_during_update
         self._take_metadata(stored, version)
         if stored.state is not LedgerState.OPEN:
             return self._found_not_open(stored)
         if isinstance(event, e.MetadataConflicted) and stored.last_fragment == base.last_fragment:
             # Rule 1.4: a repair changed an older fragment; decide again on top of it.
-            return self._store_close() if self._close_token is not None else self._again()
+            return self._store_close() if self._close_token is not None else self._decide_again()
         return self._adopt(base, stored)
 
-    def _seen(self, metadata: LedgerMetadata, version: Version) -> list[AppendAction]:
+    def _metadata_seen(self, metadata: LedgerMetadata, version: Version) -> list[AppendAction]:
         """Continue with older fragments as they are stored now."""
         if self._base is not None:
-            self._seen_meanwhile = metadata, version
+            self._seen_during_update = metadata, version
         if self._base is not None or self._phase is not _OPEN or version <= self._version:
             return []
         self._take_metadata(metadata, version)
         if metadata.state is not LedgerState.OPEN:
             return self._found_not_open(metadata)
-        return self._again()
+        return self._decide_again()
 
     def _take_metadata(self, metadata: LedgerMetadata, version: Version) -> None:
         self._metadata, self._version = metadata, version
-        self._seen_meanwhile = None
+        self._seen_during_update = None
         self._ensemble = metadata.last_fragment.ensemble
         self._least_in_sync = metadata.quorum.min_in_sync if metadata.quorum.is_in_sync else 0
         self._in_sync_members = metadata.in_sync_members if self._least_in_sync else ()
 
-    def _again(self) -> list[AppendAction]:
+    def _decide_again(self) -> list[AppendAction]:
         """Decide again about members that could not be spared before."""
         if self._metadata.quorum.is_in_sync:
             self._health.unpark_all()

@@ -44,7 +44,7 @@ def the_resend_is_skipped(patches: Patches) -> None:
 
 
 def the_new_fragment_starts_behind_the_last_push(patches: Patches) -> None:
-    original = AppendProtocol._put_in_charge
+    original = AppendProtocol._store_ensemble
 
     def put_in_charge(self: Any, ensemble: Any, token: Any) -> list[a.AppendAction]:
         pending = self._pending
@@ -53,7 +53,7 @@ def the_new_fragment_starts_behind_the_last_push(patches: Patches) -> None:
         pending.lac = lac
         return actions
 
-    patches.set(AppendProtocol, "_put_in_charge", put_in_charge)
+    patches.set(AppendProtocol, "_store_ensemble", put_in_charge)
 
 
 def one_answer_is_enough(patches: Patches) -> None:
@@ -131,7 +131,7 @@ def a_fence_does_not_end_a_writer_that_stores_blind(patches: Patches) -> None:
 
 
 def a_conflict_is_taken_for_success(patches: Patches) -> None:
-    store, decided = AppendProtocol._store, AppendProtocol._decided
+    store, decided = AppendProtocol._store, AppendProtocol._update_ended
 
     def note(self: Any, metadata: LedgerMetadata) -> list[a.AppendAction]:
         self._wanted = metadata
@@ -143,22 +143,22 @@ def a_conflict_is_taken_for_success(patches: Patches) -> None:
         return decided(self, event)
 
     patches.set(AppendProtocol, "_store", note)
-    patches.set(AppendProtocol, "_decided", decide)
+    patches.set(AppendProtocol, "_update_ended", decide)
 
 
 def the_state_is_not_looked_at_in_a_conflict(patches: Patches) -> None:
-    original = AppendProtocol._decided
+    original = AppendProtocol._update_ended
 
     def decided(self: Any, event: Any) -> list[a.AppendAction]:
         if isinstance(event, a.MetadataConflicted) and event.metadata.state is not LedgerState.OPEN:
             event = a.MetadataStored(self._base, event.version)
         return original(self, event)
 
-    patches.set(AppendProtocol, "_decided", decided)
+    patches.set(AppendProtocol, "_update_ended", decided)
 
 
 def a_conflict_is_adopted_without_resending(patches: Patches) -> None:
-    original = AppendProtocol._decided
+    original = AppendProtocol._update_ended
 
     def decided(self: Any, event: Any) -> list[a.AppendAction]:
         actions = original(self, event)
@@ -166,19 +166,19 @@ def a_conflict_is_adopted_without_resending(patches: Patches) -> None:
             return actions
         return [each for each in actions if not isinstance(each, a.SendBatch)]
 
-    patches.set(AppendProtocol, "_decided", decided)
+    patches.set(AppendProtocol, "_update_ended", decided)
 
 
 def an_own_earlier_attempt_is_not_adopted(patches: Patches) -> None:
     """Decide a conflict over a last fragment that differs as if it were the same."""
-    original = AppendProtocol._decided
+    original = AppendProtocol._update_ended
 
     def decided(self: Any, event: Any) -> list[a.AppendAction]:
         if isinstance(event, a.MetadataConflicted) and event.metadata.state is LedgerState.OPEN:
             self._base = event.metadata
         return original(self, event)
 
-    patches.set(AppendProtocol, "_decided", decided)
+    patches.set(AppendProtocol, "_update_ended", decided)
 
 
 def an_unknown_outcome_is_taken_for_success(patches: Patches) -> None:
@@ -208,7 +208,7 @@ def a_change_is_abandoned_while_it_may_apply(patches: Patches) -> None:
         self._health.failed.clear()
         return [*self._send_missing(), *self._advance()]
 
-    patches.set(AppendProtocol, "_again", again)
+    patches.set(AppendProtocol, "_decide_again", again)
 
 
 def an_own_update_is_taken_for_a_conflict(patches: Patches) -> None:
@@ -227,7 +227,7 @@ def an_own_update_is_a_conflict_that_is_not_adopted(patches: Patches) -> None:
 
 
 def the_writer_closes_from_in_recovery(patches: Patches) -> None:
-    original = AppendProtocol._decided
+    original = AppendProtocol._update_ended
 
     def with_closed(self: Any, last: EntryId, length: int, token: Any) -> LedgerMetadata:
         closed: LedgerMetadata = self._closed(self.fragments, last, length, token)
@@ -242,4 +242,4 @@ def the_writer_closes_from_in_recovery(patches: Patches) -> None:
         return original(self, event)
 
     patches.set(LedgerMetadata, "with_closed", with_closed)
-    patches.set(AppendProtocol, "_decided", decided)
+    patches.set(AppendProtocol, "_update_ended", decided)

@@ -65,7 +65,7 @@ def the_set_shrinks_below_the_minimum(patches: Patches) -> None:
 
 
 def a_spare_takes_the_place_of_the_last_in_sync_member(patches: Patches) -> None:
-    original = AppendProtocol._take_in
+    original = AppendProtocol._add_member
 
     def take_in(self: Any, bookie_id: Any, token: Any) -> list[a.AppendAction]:
         kept, self._in_sync_members = self._in_sync_members, self._ensemble
@@ -73,7 +73,7 @@ def a_spare_takes_the_place_of_the_last_in_sync_member(patches: Patches) -> None
         self._in_sync_members = kept
         return actions
 
-    patches.set(AppendProtocol, "_take_in", take_in)
+    patches.set(AppendProtocol, "_add_member", take_in)
 
 
 def all_but_one_are_enough(patches: Patches) -> None:
@@ -119,7 +119,7 @@ def entries_are_confirmed_below_the_minimum(patches: Patches) -> None:
 
 
 def a_member_joins_during_a_change(patches: Patches) -> None:
-    original = AppendProtocol._take_in
+    original = AppendProtocol._add_member
 
     def take_in(self: Any, bookie_id: Any, token: Any) -> list[a.AppendAction]:
         base, self._base = self._base, None
@@ -127,7 +127,7 @@ def a_member_joins_during_a_change(patches: Patches) -> None:
         self._base = self._base or base
         return actions
 
-    patches.set(AppendProtocol, "_take_in", take_in)
+    patches.set(AppendProtocol, "_add_member", take_in)
 
 
 def a_member_that_returns_is_sent_nothing(patches: Patches) -> None:
@@ -150,18 +150,18 @@ def a_laggard_is_never_forgiven(patches: Patches) -> None:
 
 
 def what_the_copier_stored_is_not_looked_at(patches: Patches) -> None:
-    patches.set(AppendProtocol, "_seen", lambda *_: [])
+    patches.set(AppendProtocol, "_metadata_seen", lambda *_: [])
 
 
 def what_the_copier_stored_is_taken_though_older(patches: Patches) -> None:
-    original = AppendProtocol._seen
+    original = AppendProtocol._metadata_seen
 
     def seen(self: Any, metadata: LedgerMetadata, version: Any) -> list[a.AppendAction]:
         if version < self._version:
             self._version = version - 1
         return original(self, metadata, version)
 
-    patches.set(AppendProtocol, "_seen", seen)
+    patches.set(AppendProtocol, "_metadata_seen", seen)
 
 
 def a_lone_survivor_is_refused(patches: Patches) -> None:

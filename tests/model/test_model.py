@@ -32,7 +32,7 @@ from tests.scenarios.words import parse_bookies
 
 PATCHED: tuple[tuple[type, str], ...] = (
     (AppendProtocol, "_advance"),
-    (AppendProtocol, "_decided"),
+    (AppendProtocol, "_update_ended"),
     (LedgerStore, "compare_and_set"),
     (BookieStorage, "fence"),
     (Draft, "compare_and_set"),

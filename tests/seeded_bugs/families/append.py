@@ -232,11 +232,11 @@ BUGS = (
         (
             Edit(
                 APPEND,
-                "        return self._adopt(base, stored)\n\n    def _seen",
+                "        return self._adopt(base, stored)\n\n    def _metadata_seen",
                 "        if isinstance(event, e.MetadataConflicted):\n"
                 "            self._health.keep_only(stored.last_fragment.ensemble)\n"
                 "            return self._advance()\n"
-                "        return self._adopt(base, stored)\n\n    def _seen",
+                "        return self._adopt(base, stored)\n\n    def _metadata_seen",
             ),
         ),
         (WRITER_HISTORIES, model("writer, 2 changes, unknown, repair")),

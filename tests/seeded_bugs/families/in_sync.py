@@ -188,7 +188,7 @@ BUGS = (
                 "        if self._health.is_lagging(bookie_id) and not"
                 " self._pending.is_late(position):\n"
                 "            self._health.forgive(bookie_id)\n"
-                "            return self._again()\n",
+                "            return self._decide_again()\n",
                 "",
             ),
         ),

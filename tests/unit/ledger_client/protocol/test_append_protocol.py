@@ -179,14 +179,14 @@ def entries_are_confirmed_out_of_order(patch: pytest.MonkeyPatch) -> None:
 
 
 def state_is_not_looked_at_in_a_conflict(patch: pytest.MonkeyPatch) -> None:
-    original = AppendProtocol._decided
+    original = AppendProtocol._update_ended
 
     def decided(self: Any, event: Any) -> Any:
         if isinstance(event, a.MetadataConflicted) and event.metadata.state is not LedgerState.OPEN:
             return original(self, a.MetadataStored(self._base, event.version))
         return original(self, event)
 
-    patch.setattr(AppendProtocol, "_decided", decided)
+    patch.setattr(AppendProtocol, "_update_ended", decided)
 
 
 BUGS: list[Patch] = [

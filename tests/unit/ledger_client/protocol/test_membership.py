@@ -255,16 +255,16 @@ def the_last_in_sync_member_leaves(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_last_in_sync_member_gives_way_to_a_spare(patch: pytest.MonkeyPatch) -> None:
-    original = AppendProtocol._take_in
+    original = AppendProtocol._add_member
 
     def take_in(self: Any, bookie_id: BookieId, token: Any) -> list[a.AppendAction]:
         absent = next((b for b in self._ensemble if b in self._health.parked), None)
         if not self._is_steady or absent is None or bookie_id in self._ensemble or self.in_sync:
             return original(self, bookie_id, token)
         members = tuple(bookie_id if b == absent else b for b in self._ensemble)
-        return list(self._put_in_charge(members, token))
+        return list(self._store_ensemble(members, token))
 
-    patch.setattr(AppendProtocol, "_take_in", take_in)
+    patch.setattr(AppendProtocol, "_add_member", take_in)
 
 
 def who_catches_up_counts(patch: pytest.MonkeyPatch) -> None:
@@ -359,7 +359,7 @@ def the_late_are_never_forgiven(patch: pytest.MonkeyPatch) -> None:
 
 def who_caught_up_is_not_heard_of(patch: pytest.MonkeyPatch) -> None:
     """Safe, but hangs: a member that joined never is in sync."""
-    patch.setattr(AppendProtocol, "_seen", lambda *_: [])
+    patch.setattr(AppendProtocol, "_metadata_seen", lambda *_: [])
 
 
 IN_SYNC_BUGS: list[Patch] = [
