@@ -284,7 +284,7 @@ class LedgerCalls:
         services = self._services
         ensemble = services.placement.new_ensemble(wanted.quorum)
         if isinstance(ensemble, Shortage):
-            await services.placement.look_again()
+            await services.placement.refresh()
             ensemble = services.placement.new_ensemble(wanted.quorum)
         if isinstance(ensemble, Shortage):
             raise not_enough_bookies(ensemble, ledger_id)

@@ -158,7 +158,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         self.attached[ledger_id] = None
         self._send_request(AttachLedger(ledger_id, master_key), None)
 
-    def tell(self, request: Request) -> None:
+    def send_one_way(self, request: Request) -> None:
         """Send a request that has no answer."""
         self._send_request(request, None)
 

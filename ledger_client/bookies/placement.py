@@ -53,7 +53,7 @@ class Placement:
         self._policy: PlacementPolicy = policy or SpreadPolicy()
         self._rng = rng
 
-    async def look_again(self) -> None:
+    async def refresh(self) -> None:
         """Read the registrations again, for a limited time. A bookie that has just joined becomes
         known with a delay, and a caller that would otherwise fail must not miss it.
         """

@@ -137,7 +137,7 @@ class BookiePool:
     def tell_lac(self, bookie_id: BookieId, ledger_id: LedgerId, lac: EntryId) -> None:
         """Send a LAC without waiting for an answer; sends nothing if there is no connection."""
         if not self._is_closed:
-            self._link(bookie_id).tell(TellLac(ledger_id, lac), ledger_id)
+            self._link(bookie_id).send_one_way(TellLac(ledger_id, lac), ledger_id)
 
     async def wait_lac(self, bookie_id: BookieId, request: WaitLac, *, timeout_s: float) -> Entries:
         """Wait until the LAC moves. Raises BookieCallError."""

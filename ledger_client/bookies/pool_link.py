@@ -141,11 +141,11 @@ class BookieLink:
             why = f"{type(request).__name__} was not answered within {timeout_s:g} s"
             raise BookieCallError(self.bookie_id, why, failure=CallFailure.TIMEOUT) from None
 
-    def tell(self, request: Request, ledger_id: LedgerId) -> None:
+    def send_one_way(self, request: Request, ledger_id: LedgerId) -> None:
         """Send a request that has no answer, if there is a connection."""
         if self._connection is not None:
             self._attach(self._connection, ledger_id)
-            self._connection.tell(request)
+            self._connection.send_one_way(request)
 
     def detach(self, ledger_id: LedgerId) -> None:
         """Make the bookie drop a ledger's key, if it was sent."""

@@ -41,7 +41,7 @@ from ledger_client.protocol.copy import (
     is_mark_unbroken,
     plan_copy,
 )
-from ledger_client.protocol.copy_events import Piece, copy_error, length_told, refusal_error
+from ledger_client.protocol.copy_events import Piece, copy_error, length_in_batch, refusal_error
 from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.length_search import find_length_before
 from ledger_client.reading.range_reader import RangeReader
@@ -313,9 +313,9 @@ class _Source:
         """Return the ledger's bytes before an entry: a recovery may later request it from the
         target.
         """
-        told = length_told(batch, first)
-        if told is not None:
-            return told
+        length = length_in_batch(batch, first)
+        if length is not None:
+            return length
         if first == self._next_entry_id:
             return self._length
         return await find_length_before(self._ranges, first, self._config.read_timeout_s)

@@ -83,7 +83,7 @@ class Piece:
         return sum(len(batch) for _, batch in self.batches)
 
 
-def length_told(batch: BatchView, entry_id: EntryId) -> int | None:
+def length_in_batch(batch: BatchView, entry_id: EntryId) -> int | None:
     """Return the ledger's bytes before an entry according to its batch; None if the batch is a
     slice, whose header is not the writer's.
     """

@@ -91,7 +91,7 @@ class RecoveryProtocol:
                 return self._on_range(event)
             case e.LengthFound(length):
                 self._begin_writing(length)
-                return self._go_on()
+                return self._continue()
             case e.LengthMissing(missing):
                 last_confirmed = EntryId(self._reader.start - 1)
                 what = "the ledger's length up to this entry"
@@ -127,9 +127,9 @@ class RecoveryProtocol:
         return self._finish(metadata, version)
 
     @property
-    def would_do_without(self) -> bool:
+    def has_sufficient_fences(self) -> bool:
         """Whether the fences received so far are sufficient (rule 11.5)."""
-        return self._fencing is not None and self._fencing.would_do
+        return self._fencing is not None and self._fencing.is_sufficient
 
     def _begin_fencing(self, metadata: LedgerMetadata, version: Version) -> list[RecoveryAction]:
         self._stage = _Stage.FENCING
@@ -153,7 +153,7 @@ class RecoveryProtocol:
             self._stage = _Stage.RECOVERING
             metadata = self._metadata
             in_sync = metadata.quorum.is_in_sync
-            fragment = self._fencing.heard if in_sync else metadata.last_fragment
+            fragment = self._fencing.fenced_fragment if in_sync else metadata.last_fragment
             quorum = metadata.quorum_of(fragment)
             self._reading = ReadPhase(quorum, fragment, self._fencing.start_entry_id)
             return list(self._reading.requests())
@@ -162,10 +162,10 @@ class RecoveryProtocol:
 
     def _on_range(self, event: e.RangeAnswered | e.RangeFailed) -> list[RecoveryAction]:
         if isinstance(event, e.RangeFailed):
-            return list(self._reader.failed(event)) + self._go_on()
+            return list(self._reader.failed(event)) + self._continue()
         if event.status is Status.UNAUTHORIZED:
             return self._fail(e.PasswordRefused(event.bookie_id))
-        return list(self._reader.answered(event)) + self._go_on()
+        return list(self._reader.answered(event)) + self._continue()
 
     def _on_write(
         self,
@@ -190,9 +190,9 @@ class RecoveryProtocol:
                 actions += writing.without_replacement(event)
         if writing.first_pending_entry_id > before:
             actions.append(e.ReleaseEntries(writing.first_pending_entry_id))
-        return actions + self._go_on()
+        return actions + self._continue()
 
-    def _go_on(self) -> list[RecoveryAction]:
+    def _continue(self) -> list[RecoveryAction]:
         """Write back found entries, read further, and check whether the end is reached."""
         actions = self._take_found()
         shortage = self._writing.verdict() if self._writing else None

@@ -64,15 +64,15 @@ class FencePhase:
         """Return whether no ack quorum can form any more without a bookie that has fenced."""
         if self._quorum.is_in_sync and self._waiting:
             return False
-        return self.would_do
+        return self.is_sufficient
 
     @property
-    def would_do(self) -> bool:
+    def is_sufficient(self) -> bool:
         """Return whether the fenced bookies are sufficient if no other could be reached."""
         return covers(self._quorum, self.known_positions)
 
     @property
-    def heard(self) -> Fragment:
+    def fenced_fragment(self) -> Fragment:
         """The fragment with only the bookies that have fenced. In in-sync mode each of them holds
         every committed entry, so recovery needs to read from no other.
         """

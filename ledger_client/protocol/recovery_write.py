@@ -133,7 +133,7 @@ class WriteBackPhase:
         failed = self._failed_positions()
         chosen = {p: b for p, b in sorted(bookies.items()) if p in failed}
         ensemble = tuple(chosen.get(p, b) for p, b in enumerate(self._ensemble))
-        self._go_on_with(ensemble)
+        self._switch_to(ensemble)
         resent: list[WriteAction] = [
             WriteBack(bookie_id, pending.span, self._lac)
             for pending in self._pending.values()
@@ -148,10 +148,10 @@ class WriteBackPhase:
         self._failures.shortage = NoReplacement(event.needed, event.seen, event.excluded)
         remaining = tuple(b for b in self._ensemble if b not in self._failures.reasons)
         if self._ledger_quorum.is_in_sync and remaining and self._pending:
-            self._go_on_with(remaining)
+            self._switch_to(remaining)
         return self._choose()
 
-    def _go_on_with(self, ensemble: tuple[BookieId, ...]) -> None:
+    def _switch_to(self, ensemble: tuple[BookieId, ...]) -> None:
         """Switch to an ensemble for the spans that lack their ack quorum."""
         first = self.first_pending_entry_id
         if self._fragments[-1].first_entry_id == first:

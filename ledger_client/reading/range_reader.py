@@ -121,7 +121,7 @@ class RangeReader:
             if isinstance(outcome, VerifiedEntries):
                 return outcome
             error = self._error(outcome, first_entry_id)
-            await self._look_again()
+            await self._refresh_metadata()
             if self.replicas(first_entry_id) != replicas:
                 continue  # a repair has moved the entry
             now = asyncio.get_running_loop().time()
@@ -230,7 +230,7 @@ class RangeReader:
             at_most_s=self._config.speculative_delay_max_s,
         )
 
-    async def _look_again(self) -> None:
+    async def _refresh_metadata(self) -> None:
         """Read the metadata; raise if the ledger is gone. If the service does not answer, use the
         last known metadata.
         """

@@ -186,7 +186,7 @@ class Recoverer:
             reply = await self._persist(
                 lambda left_s: self._pool.read_lac(bookie_id, request, timeout_s=left_s),
                 timeout_s,
-                lambda: self._protocol.would_do_without,
+                lambda: self._protocol.has_sufficient_fences,
             )
         except BookieCallError as error:
             if error.status is None:
@@ -246,7 +246,7 @@ class Recoverer:
         first = span.first_entry_id
         self._pool.add(bookie_id, self._ledger_id, batch, first, recovery=True, sink=self)
         self._patience[bookie_id, first] = asyncio.get_running_loop().call_later(
-            self._config.suspect_after_max_s, self._lose_patience, bookie_id, first
+            self._config.suspect_after_max_s, self._fail_silent_bookie, bookie_id, first
         )
 
     def _note_heard(self, bookie_id: BookieId, first: EntryId) -> None:
@@ -254,7 +254,7 @@ class Recoverer:
         if timer is not None:
             timer.cancel()
 
-    def _lose_patience(self, bookie_id: BookieId, first: EntryId) -> None:
+    def _fail_silent_bookie(self, bookie_id: BookieId, first: EntryId) -> None:
         """Treat a silent bookie as failed; its answer still counts if no bookie replaces it."""
         del self._patience[bookie_id, first]
         self._dispatch(e.SpanRefused(bookie_id, first, None, "silent for too long"))

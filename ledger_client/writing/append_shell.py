@@ -194,15 +194,15 @@ class AppendShell:
     def _choose(self, action: e.ChooseReplacements) -> None:
         chosen = self._replacements(action)
         if isinstance(chosen, Shortage):
-            self._tasks.start(self._look_again(action))
+            self._tasks.start(self._choose_again(action))
         else:
             self.dispatch(e.ReplacementsChosen(chosen, self._services.token()))
 
-    async def _look_again(self, action: e.ChooseReplacements) -> None:
+    async def _choose_again(self, action: e.ChooseReplacements) -> None:
         """Choose once more after a fresh read of the live bookies; nothing is confirmed meanwhile
         (5.2).
         """
-        await self._services.placement.look_again()
+        await self._services.placement.refresh()
         chosen = self._replacements(action)
         if isinstance(chosen, Shortage):
             self.dispatch(e.NoReplacement(chosen.needed, chosen.seen, chosen.excluded))

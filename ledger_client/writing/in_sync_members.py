@@ -94,10 +94,10 @@ class InSyncMembers:
         self._note_away(now)
         if now - self._looked_at >= LOOK_PERIOD_S:
             self._looked_at = now
-            self._ask_the_away(now)
+            self._contact_absent(now)
             if self._shell.protocol.lacks_in_sync and not self._is_looking:
                 self._is_looking = True
-                self._tasks.start(self._see_stored())
+                self._tasks.start(self._check_stored())
             if not self._is_copying and self._has_copying_to_do(now):
                 self._is_copying = True
                 self._tasks.start(self._catch_up())
@@ -164,18 +164,18 @@ class InSyncMembers:
 
     # -- joining ---------------------------------------------------------------------------------
 
-    def _ask_the_away(self, now: float) -> None:
+    def _contact_absent(self, now: float) -> None:
         members = self._shell.protocol.metadata.last_fragment.ensemble
         for bookie_id in self._away.due(now):
             if bookie_id not in members:
-                self._tasks.start(self._ask(bookie_id))
+                self._tasks.start(self._contact(bookie_id))
         wait_s = self._services.config.spare_after_s
         if self._shell.protocol.lacks_in_sync:
             wait_s = min(wait_s, SPARE_WHILE_REFUSING_S)
         if self._away.bookie_ids and self._away.longest_s(now) >= wait_s:
             self._take_spare()
 
-    async def _ask(self, bookie_id: BookieId) -> None:
+    async def _contact(self, bookie_id: BookieId) -> None:
         """Take a member back if it answers; otherwise it is contacted again later."""
         try:
             answer = await self._services.pool.ping(
@@ -200,7 +200,7 @@ class InSyncMembers:
 
     # -- refusing --------------------------------------------------------------------------------
 
-    async def _see_stored(self) -> None:
+    async def _check_stored(self) -> None:
         """Check whether another client ended the ledger while appends are refused here: then no add
         reaches a bookie that could report its fence (rule 1.4).
         """
@@ -266,7 +266,7 @@ class InSyncMembers:
             self._failures.note(first, target, asyncio.get_running_loop().time())
             self._report(MemberCopyFailed(ledger_id, target, first, str(error)))
             return False
-        self._failures.forget(first, target)
+        self._failures.clear(first, target)
         was_in_sync = target in protocol.in_sync
         self._shell.dispatch(e.MetadataSeen(*stored))
         if target in protocol.in_sync and not was_in_sync:
@@ -281,7 +281,7 @@ class InSyncMembers:
         except LedgerError:
             self._failures.note(first, target, asyncio.get_running_loop().time())
             return False
-        self._failures.forget(first, target)
+        self._failures.clear(first, target)
         self._shell.dispatch(e.MetadataSeen(*stored))
         return mark not in stray_marks(self._shell.protocol.metadata)
 
@@ -337,6 +337,6 @@ class CopyFailures:
         pause_s = min(2 * before, COPY_PAUSE_MAX_S)
         self._pauses[first, target] = pause_s, now + pause_s
 
-    def forget(self, first: EntryId, target: BookieId) -> None:
+    def clear(self, first: EntryId, target: BookieId) -> None:
         """Record a success."""
         self._pauses.pop((first, target), None)

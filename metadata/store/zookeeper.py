@@ -319,7 +319,7 @@ class ZooKeeperMetadataStore:
             self._is_up.clear()
             self._watches.disconnected()
         _log.debug("%s: %s", self._address, news)
-        self._lease.hear(news)
+        self._lease.note_link(news)
         if isinstance(news, LinkUp):
             self._watches.rearm_all()
 

@@ -34,7 +34,7 @@ class SessionLease:
         """Call back at every change of the state."""
         return self._callbacks.add(callback)
 
-    def hear(self, news: LinkNews) -> None:
+    def note_link(self, news: LinkNews) -> None:
         """Process a report from the connection; reports must come in order."""
         if self.state is SessionState.CLOSED:
             return

@@ -208,11 +208,11 @@ class ZooKeeperSession:
         connection.
         """
 
-        def told(event: Any) -> None:
+        def fired(event: Any) -> None:
             if event.type != "NONE":
                 self._to_loop(callback)
 
-        return told
+        return fired
 
     def _state_changed(self, state: str) -> None:
         """Pass a state change to the loop; runs on kazoo's socket thread."""

@@ -35,15 +35,15 @@ class WatchKind(Enum):
 
 @dataclass(slots=True)
 class WatchEntry:
-    """One watched path. `told` is the state found when arming last called the callbacks. Reads by
-    other parts of this client do not change it: they do not show what the callbacks know.
+    """One watched path. `reported` is the state found when arming last called the callbacks. Reads
+    by other parts of this client do not change it: they do not show what the callbacks know.
     """
 
     path: str
     kind: WatchKind
     fire: Callable[[], None]
     callbacks: dict[int, WatchCallback] = field(default_factory=dict)
-    told: int | None = None
+    reported: int | None = None
     is_queued: bool = False
 
 
@@ -76,7 +76,7 @@ class WatchTable:
             entry = WatchEntry(path, kind, lambda: self._fired(key))
             self._entries[key] = entry
             self._enqueue(entry)
-        elif entry.told is not None:
+        elif entry.reported is not None:
             # The new caller may have read before the last change.
             asyncio.get_running_loop().call_soon(self._call_late, entry, self._last_number + 1)
         self._last_number += 1
@@ -92,7 +92,7 @@ class WatchTable:
         """Arm every watch again and call each callback, because changes may have been missed."""
         self._is_connected = True
         for entry in self._entries.values():
-            entry.told = None
+            entry.reported = None
             self._enqueue(entry)
         self._wake.set()
 
@@ -167,6 +167,6 @@ class WatchTable:
         except OSError:
             asyncio.get_running_loop().call_later(RETRY_DELAY_S, self._rearm, entry)
             return
-        if self._is_live(entry) and entry.told != found:
-            entry.told = found
+        if self._is_live(entry) and entry.reported != found:
+            entry.reported = found
             self._call_back(entry)

@@ -286,7 +286,7 @@ def a_lone_survivor_is_refused(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_shrinking_write_back_forgets_the_earlier_ones(patch: pytest.MonkeyPatch) -> None:
-    original = recovery_write.WriteBackPhase._go_on_with
+    original = recovery_write.WriteBackPhase._switch_to
 
     def go_on_with(self: Any, ensemble: Any) -> None:
         if len(ensemble) < len(self._ensemble):
@@ -294,7 +294,7 @@ def a_shrinking_write_back_forgets_the_earlier_ones(patch: pytest.MonkeyPatch) -
             self._fragments[:] = [self._original, Fragment(first, self._ensemble)]
         original(self, ensemble)
 
-    patch.setattr(recovery_write.WriteBackPhase, "_go_on_with", go_on_with)
+    patch.setattr(recovery_write.WriteBackPhase, "_switch_to", go_on_with)
 
 
 def those_left_out_stay_named(patch: pytest.MonkeyPatch) -> None:

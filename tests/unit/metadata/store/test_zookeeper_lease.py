@@ -11,7 +11,7 @@ def lease() -> tuple[SessionLease, list[SessionState]]:
     states: list[SessionState] = []
     made = SessionLease(10.0, 0.0)
     made.on_session(states.append)
-    made.hear(LinkUp(1, 4.0, 1.0))
+    made.note_link(LinkUp(1, 4.0, 1.0))
     return made, states
 
 
@@ -24,7 +24,7 @@ def test_the_server_decides_the_timeout() -> None:
 
 def test_the_lease_expires_without_a_message_from_the_server() -> None:
     made, states = lease()
-    made.hear(LinkDown())
+    made.note_link(LinkDown())
     made.check(4.9)
     assert states == [CONNECTED, SUSPENDED]
     made.check(5.0)
@@ -52,7 +52,7 @@ def test_a_silent_connection_expires_and_may_return() -> None:
 
 def test_a_late_answer_over_a_lost_connection_revives_nothing() -> None:
     made, states = lease()
-    made.hear(LinkDown())
+    made.note_link(LinkDown())
     made.check(5.0)
     made.contacted(4.9, 5.1)
     assert states[-1] is EXPIRED
@@ -60,20 +60,20 @@ def test_a_late_answer_over_a_lost_connection_revives_nothing() -> None:
 
 def test_a_reconnect_keeps_or_replaces_the_session() -> None:
     made, states = lease()
-    made.hear(LinkDown())
-    made.hear(LinkUp(1, 4.0, 3.0))
+    made.note_link(LinkDown())
+    made.note_link(LinkUp(1, 4.0, 3.0))
     assert states == [CONNECTED, SUSPENDED, CONNECTED]
-    made.hear(LinkDown())
-    made.hear(SessionLost())
-    made.hear(LinkUp(2, 4.0, 4.0))
+    made.note_link(LinkDown())
+    made.note_link(SessionLost())
+    made.note_link(LinkUp(2, 4.0, 4.0))
     assert states[3:] == [SUSPENDED, EXPIRED, CONNECTED]
-    made.hear(LinkUp(3, 4.0, 5.0))
+    made.note_link(LinkUp(3, 4.0, 5.0))
     assert states[6:] == [EXPIRED, CONNECTED]
 
 
 def test_a_service_that_never_answered_has_no_session_to_lose() -> None:
     made = SessionLease(1.0, 0.0)
-    made.hear(SessionLost())
+    made.note_link(SessionLost())
     made.check(100.0)
     assert made.state is SUSPENDED
 
@@ -81,7 +81,7 @@ def test_a_service_that_never_answered_has_no_session_to_lose() -> None:
 def test_closed_is_final() -> None:
     made, states = lease()
     made.close()
-    made.hear(LinkUp(2, 4.0, 3.0))
+    made.note_link(LinkUp(2, 4.0, 3.0))
     made.check(100.0)
     assert states == [CONNECTED, CLOSED]
 
