@@ -66,7 +66,7 @@ async def test_below_the_least_in_sync_appends_are_refused_and_nothing_shrinks(
     await until(lambda: writer.in_sync == (third,))
     with pytest.raises(
         NotEnoughInSyncReplicasError,
-        match="2 members must be in sync and 1 of bookie-., bookie-. are",
+        match=r"2 members must be in sync and 1 of bookie-., bookie-. are",
     ):
         await writer.append(b"refused")
     assert set(members(writer)) == {second, third}
