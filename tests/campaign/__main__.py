@@ -1,5 +1,7 @@
-"""`python -m tests.campaign --minutes 10 --seed 1 --ensemble 3 --ack 2`: faults at random, then the
-checker. Prints one JSON object; its status is 1 if any promise was broken.
+"""`python -m tests.campaign --minutes 10 --seed 1 --ensemble 3 --ack 2`: random faults, then the
+check of all results.
+
+Prints one JSON object. The exit status is 1 if any guarantee was broken.
 """
 
 import argparse
@@ -12,7 +14,7 @@ from pathlib import Path
 from tests.campaign.runner import Campaign, run_campaign
 
 SPARES = 5
-"""More than can be down, coming back and in quarantine at the same time."""
+"""More than the bookies that can be down, restarting and in quarantine at the same time."""
 
 
 def main() -> int:
@@ -24,13 +26,13 @@ def main() -> int:
     parser.add_argument("--write", type=int, default=3)
     parser.add_argument("--ack", type=int, choices=(2, 3), default=2)
     parser.add_argument(
-        "--in-sync", type=int, metavar="MIN", help="in-sync mode, with so many members at least"
+        "--in-sync", type=int, metavar="MIN", help="in-sync mode, with at least this many members"
     )
     parser.add_argument("--bookies", type=int, help="default: five more than an ensemble")
-    parser.add_argument("--down-max", type=int, default=2, help="bookies hurt at a time")
+    parser.add_argument("--down-max", type=int, default=2, help="bookies with a fault at a time")
     parser.add_argument("--parallel", type=int, default=2, help="ledgers written at a time")
     parser.add_argument("--megabytes-per-s", type=float, default=6.0, help="bounds the disk used")
-    parser.add_argument("--keep", type=Path, help="leave history and data in this directory")
+    parser.add_argument("--keep", type=Path, help="keep history and data in this directory")
     given = parser.parse_args()
     campaign = Campaign(
         seconds=given.minutes * 60,

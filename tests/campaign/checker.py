@@ -1,9 +1,10 @@
-"""A process that reads everything a campaign wrote, twice, and compares it with what was told.
+"""Process that reads all data of a campaign twice, and compares it with the acknowledgements.
 
     python -m tests.campaign.checker --uri zk://... --history FILE --seed N [--tails FILE]
 
-Once through a fresh client, once from every bookie of every fragment's write sets directly. Prints
-one JSON object; its status is 1 if any promise was broken. Leaves what a promise is to `judge`.
+It reads once through a new client, and once directly from every bookie of every fragment's write
+sets. Prints one JSON object. The exit status is 1 if any guarantee was broken. Leaves the
+guarantees to `judge`.
 """
 
 import argparse
@@ -35,7 +36,7 @@ VIOLATIONS_SHOWN_MAX: Final = 50
 
 @dataclass(slots=True)
 class LedgerBytes:
-    """What a fresh client read of one ledger, from entry 0 on."""
+    """Entries of one ledger that a new client read, from entry 0 on."""
 
     data: bytearray = field(default_factory=bytearray)
     offsets: list[int] = field(default_factory=lambda: [0])
@@ -44,11 +45,11 @@ class LedgerBytes:
 
     @property
     def count(self) -> int:
-        """How many entries were read."""
+        """Number of entries read."""
         return len(self.offsets) - 1
 
     def of(self, first: int, last: int) -> tuple[list[int], memoryview]:
-        """Return the lengths, and the bytes back to back, of entries that were read."""
+        """Return the lengths and the concatenated bytes of entries that were read."""
         offsets = self.offsets[first : last + 2]
         lengths = [b - a for a, b in pairwise(offsets)]
         return lengths, memoryview(self.data)[offsets[0] : offsets[-1]]
@@ -56,7 +57,7 @@ class LedgerBytes:
 
 @dataclass(slots=True)
 class CheckReport:
-    """What became of a campaign's promises."""
+    """Result of checking a campaign's guarantees."""
 
     violations: list[Violation] = field(default_factory=list)
     acked_entries: int = 0
@@ -64,11 +65,11 @@ class CheckReport:
     read_bytes: int = 0
     copies_read: int = 0
     copies_missing: int = 0
-    """Entries that a member of their write set does not hold: allowed down to the ack quorum."""
+    """Entries that a member of their write set lacks: allowed down to the ack quorum."""
     fragments: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """Return what is printed."""
+        """Return the report as the JSON object that is printed."""
         kinds: Counter[str] = Counter()
         for each in self.violations:
             kinds[each.kind] += each.count
@@ -78,9 +79,10 @@ class CheckReport:
 
 
 class Checker:
-    """Checks ledger after ledger; `make` tells what each entry is to hold, None if there is none.
+    """Checks one ledger after the other.
 
-    Of the copies that bookies in `gone` held nothing is asked, nor that there are others instead.
+    `make` returns the expected contents of each entry, None if there is none. Bookies in `gone`
+    need not hold copies, and no others must hold these copies instead.
     """
 
     def __init__(
@@ -132,7 +134,9 @@ class Checker:
         self.report.fragments += len(metadata.fragments)
 
     def _copies_wanted(self, metadata: LedgerMetadata) -> tuple[int, ...]:
-        """In in-sync mode every member of a fragment holds its entries: rule 11.1."""
+        """Return how many copies are expected; in in-sync mode, every member of a fragment (rule
+        11.1).
+        """
         if not metadata.quorum.is_in_sync:
             return ()
         parts = [part.ensemble for part in metadata.fragments]
@@ -192,7 +196,7 @@ class Checker:
 
 
 def _is_same(batch: BatchView, found: LedgerBytes) -> bool:
-    """Tell whether a copy holds what the client read; entries beyond the end are not compared."""
+    """Return whether a copy equals what the client read; entries after the end are not compared."""
     first, last = batch.header.first_entry_id, min(batch.header.last_entry_id, found.count - 1)
     if first > last:
         return True
@@ -204,7 +208,7 @@ def _is_same(batch: BatchView, found: LedgerBytes) -> bool:
 
 
 def _clip(valid: list[Range], wanted: list[Range]) -> list[Range]:
-    """Return the parts of batches that count: each entry once, and only where it is wanted."""
+    """Return the parts of batches to compare: each entry once, within the expected ranges."""
     clipped: list[Range] = []
     end = -1
     for first, last in sorted(valid):
@@ -219,7 +223,7 @@ def _clip(valid: list[Range], wanted: list[Range]) -> list[Range]:
 async def check_campaign(
     uri: str, history: History, seed: int, tails: dict[int, int] | None, say: Callable[[str], None]
 ) -> CheckReport:
-    """Check every ledger of a campaign whose faults are over and whose bookies are all up."""
+    """Check every ledger of a campaign whose faults are over and whose bookies all run."""
     async with LedgerClient(uri) as client, open_direct(uri) as direct:
         checker = Checker(client, direct, Payloads(seed).make)
         checker.report.acked_entries = history.acked_count
@@ -231,7 +235,7 @@ async def check_campaign(
 
 
 def main() -> int:
-    """Check, and print what was found."""
+    """Check, and print the report."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--uri", required=True)
     parser.add_argument("--history", type=Path, required=True)

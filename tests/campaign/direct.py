@@ -1,9 +1,10 @@
-"""Asks single bookies, past the client's protocols: what do you hold, and what are its bytes?
+"""Requests to single bookies, without the client's protocols: their ranges, and the bytes of
+entries.
 
-Leaves what the answers mean to those who ask.
+Leaves the meaning of the answers to the callers.
 
-Invariants: nothing is fenced and nothing is written by reading here; bytes count as valid only when
-the batch and each entry pass the writer's digests.
+Invariants: these reads fence and write nothing. Bytes count as valid only if the batch and each
+entry pass the writer's digests.
 """
 
 import os
@@ -31,13 +32,13 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """A cluster's metadata, and a connection to each bookie."""
+    """Metadata of a cluster, and a connection to each bookie."""
 
     cluster: Cluster
     pool: BookiePool
 
     async def metadata(self, ledger_id: int) -> LedgerMetadata:
-        """Read a ledger's metadata as of now."""
+        """Read a ledger's current metadata."""
         found, _ = await self.cluster.ledgers.get(LedgerId(ledger_id), fresh=True)
         return found
 
@@ -56,13 +57,13 @@ async def open_direct(uri: str) -> AsyncIterator[Direct]:
 
 @dataclass(slots=True)
 class HeldCopies:
-    """What one bookie answered of the ranges that it was asked for."""
+    """One bookie's answers for the requested ranges."""
 
     valid: list[BatchView] = field(default_factory=list)
     damaged: list[Range] = field(default_factory=list)
     """A batch that fails its digests, or UNKNOWN."""
     missing: list[Range] = field(default_factory=list)
-    """What the bookie says that it does not have."""
+    """Entries that the bookie denies."""
 
 
 async def read_copies(
@@ -89,7 +90,7 @@ async def read_copies(
 
 
 async def list_held(pool: BookiePool, ledger_id: LedgerId, bookie_id: BookieId) -> list[Range]:
-    """Ask a bookie for the ranges of a ledger that it holds; the key must be attached."""
+    """Request the ranges of a ledger that a bookie holds; the key must be attached."""
     listed: list[Range] = []
     at = 0
     while True:
@@ -131,9 +132,9 @@ async def _read(
 
 
 def wanted_ranges(ledger: LedgerMetadata, last_entry_id: int) -> dict[BookieId, list[Range]]:
-    """Return which entries each bookie of each write set is to hold (protocol rule 3.1).
+    """Return which entries each bookie of each write set must hold (protocol rule 3.1).
 
-    Written down a second time, from the rule: the product's own arithmetic is not to judge itself.
+    This is a second implementation of the rule, so that the product does not check itself.
     """
     wanted: dict[BookieId, list[Range]] = {}
     bounds = [fragment.first_entry_id for fragment in ledger.fragments] + [last_entry_id + 1]

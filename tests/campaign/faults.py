@@ -1,10 +1,11 @@
-"""Hurts the processes of a cluster at random, and heals them: kills, pauses, polite restarts.
+"""Random faults in the processes of a cluster: kills, pauses and orderly restarts.
 
 Leaves the processes to `quire.local_cluster`, and the consequences to the other processes of a
 campaign.
 
-Invariants: never more than `down_max` bookies are hurt at a time, so there are always spares; what
-was hurt is healed when `settle` returns; the seed decides the plan (not how long processes take).
+Invariants: no more than `down_max` bookies have a fault at a time, so there are always spares.
+Every fault has ended when `settle` returns. The seed decides the plan, but not the time that
+processes take.
 """
 
 import asyncio
@@ -29,10 +30,10 @@ GAP_S: Final = (0.1, 1.5)
 ZOOKEEPER_PAUSE_S: Final = (0.1, 3.0)
 TWO_AT_ONCE: Final = 0.4
 AIMED: Final = 0.8
-"""So often the bookies hurt are of one ensemble that is being written to."""
+"""Share of faults that hit bookies of an ensemble that is being written."""
 SAME_KIND: Final = 0.4
 STAGGER_S: Final = 0.3
-"""The second of two is hurt so much later at most, unless both are hurt alike."""
+"""Maximum delay of the second of two faults, unless both are of the same kind."""
 ZOOKEEPER_SHARE: Final = 0.04
 WRITER_SHARE: Final = 0.04
 SLOWED_S: Final = (0.3, 1.0)
@@ -42,16 +43,16 @@ KINDS: Final = ("killed", "paused", "restarted", "frozen and killed", "slowed an
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What of a campaign is hurt beside its cluster, and where it hurts."""
+    """Parts of a campaign that faults hit in addition to its cluster."""
 
     ensembles: Callable[[], Sequence[tuple[str, ...]]]
-    """Of each ledger that is being written, the ids of its bookies."""
+    """For each ledger that is being written, the ids of its bookies."""
     replace_writer: Callable[[], Awaitable[None]]
     """Kills the writer and starts another."""
 
 
 class FaultInjector:
-    """Does one campaign's faults."""
+    """Injects the faults of one campaign."""
 
     def __init__(self, cluster: LocalCluster, rng: Random, down_max: int, targets: Targets) -> None:
         self.counts: Counter[str] = Counter()
@@ -60,15 +61,15 @@ class FaultInjector:
         self._rng = rng
         self._down_max = down_max
         self._targets = targets
-        self._hurt: dict[str, asyncio.Task[None]] = {}
+        self._faulty: dict[str, asyncio.Task[None]] = {}
         self._is_stopping = False
 
     async def run(self) -> None:
-        """Hurt until `stop`; a fault that has begun goes on until it is healed."""
+        """Inject faults until `stop`; a fault that has begun continues until its end."""
         while not self._is_stopping:
             await asyncio.sleep(self._rng.uniform(*GAP_S))
-            self._hurt = {name: task for name, task in self._hurt.items() if not task.done()}
-            self._look_for_dead()
+            self._faulty = {name: task for name, task in self._faulty.items() if not task.done()}
+            self._record_dead()
             draw = self._rng.random()
             if draw < ZOOKEEPER_SHARE:
                 await self._pause_zookeeper()
@@ -76,27 +77,27 @@ class FaultInjector:
                 self.counts["writer killed"] += 1
                 await self._targets.replace_writer()
             else:
-                await self._hurt_bookies()
+                await self._inject_bookie_faults()
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Start no more faults."""
         self._is_stopping = True
 
     async def settle(self) -> None:
-        """Wait until everything is healed."""
-        await asyncio.gather(*self._hurt.values())
-        self._hurt = {}
-        self._look_for_dead()
+        """Wait until every fault has ended."""
+        await asyncio.gather(*self._faulty.values())
+        self._faulty = {}
+        self._record_dead()
 
-    async def _hurt_bookies(self) -> None:
-        """Hurt one bookie beside those that are hurt, or two at the same moment."""
+    async def _inject_bookie_faults(self) -> None:
+        """Inject a fault into one more bookie, or into two at the same moment."""
         count = 1
         if self._rng.random() < TWO_AT_ONCE:
             count = self._down_max
             await self.settle()
-        if count + len(self._hurt) > self._down_max:
+        if count + len(self._faulty) > self._down_max:
             return
-        well = [bookie for bookie in self._cluster.bookies if bookie.name not in self._hurt]
+        well = [bookie for bookie in self._cluster.bookies if bookie.name not in self._faulty]
         ensembles = self._targets.ensembles()
         if ensembles and self._rng.random() < AIMED:
             members = self._rng.choice(ensembles)
@@ -110,7 +111,7 @@ class FaultInjector:
         for number, (bookie, kind) in enumerate(zip(chosen, kinds, strict=True)):
             self.counts[kind] += 1
             fault = self._guarded(kind, bookie, number * delay_s)
-            self._hurt[bookie.name] = asyncio.create_task(fault)
+            self._faulty[bookie.name] = asyncio.create_task(fault)
 
     async def _guarded(self, kind: str, bookie: LocalBookie, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
@@ -130,16 +131,16 @@ class FaultInjector:
             self.complaints.append(str(error))
 
     async def _freeze_and_kill(self, bookie: LocalBookie) -> None:
-        """Lose what lies in its sockets: it was sent, and never read."""
+        """Kill a paused bookie: data in its sockets, sent but not read, is lost."""
         frozen_s = self._rng.uniform(*FREEZE_S)
         bookie.pause()
         await asyncio.sleep(frozen_s)
         await self._kill(bookie)
 
     async def _slow_and_kill(self, bookie: LocalBookie) -> None:
-        """Lose what it has accepted and not synced, and there is much of it: its syncs are slow.
+        """Kill a bookie with slow syncs: much data that it accepted and did not sync is lost.
 
-        Where processes cannot be traced, it is just killed.
+        Where processes cannot be traced, only kill it.
         """
         slowed_s = self._rng.uniform(*SLOWED_S)
         strace = shutil.which("strace")
@@ -187,9 +188,9 @@ class FaultInjector:
         await asyncio.sleep(paused_s)
         self._cluster.zookeeper.resume()
 
-    def _look_for_dead(self) -> None:
-        """Note each bookie that ended without having been hurt."""
+    def _record_dead(self) -> None:
+        """Record each bookie that ended without a fault."""
         for bookie in self._cluster.bookies:
-            is_hurt = bookie.name in self._hurt
-            if not is_hurt and not bookie.is_running and bookie.name not in str(self.complaints):
+            is_faulty = bookie.name in self._faulty
+            if not is_faulty and not bookie.is_running and bookie.name not in str(self.complaints):
                 self.complaints.append(f"{bookie.name} ended by itself:\n{bookie.log_tail()}")

@@ -1,9 +1,9 @@
-"""Keeps what a writer was told: a JSON line per fact, written before it does anything else.
+"""History of a campaign: a JSON line for each fact, written before the process continues.
 
 Leaves judging it to `judge`.
 
-Invariants: a line is one `write` to a file opened for appending, so what was told is not lost with
-the process that was told it; lines are never changed.
+Invariants: a line is one `write` to a file opened for appending, so a written fact survives the end
+of its process. Lines never change.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class AckedRange:
-    """Entries first..last whose appends were confirmed, with the digest of what was appended."""
+    """Entries first..last whose appends were confirmed, with the digest of their contents."""
 
     first: int
     last: int
@@ -26,33 +26,33 @@ class AckedRange:
 
 @dataclass(slots=True)
 class LedgerHistory:
-    """Everything that was told of one ledger."""
+    """Facts about one ledger."""
 
     ledger_id: int
     acked: list[AckedRange] = field(default_factory=list)
     lac: int = -1
-    """The highest LAC that its writer showed."""
+    """Highest LAC that its writer showed."""
     lac_regressions: int = 0
     ended: str | None = None
     ensemble: tuple[str, ...] = ()
-    """The bookies that its writer sends to, as far as it told."""
+    """Bookies that its writer sends to, as last recorded."""
     end_last: int | None = None
-    """Where its writer or recoverer was told that it ends."""
+    """Last entry that its writer or recoverer received as its end."""
 
 
 @dataclass(slots=True)
 class History:
-    """What one campaign's writers were told."""
+    """Facts that the writers of one campaign recorded."""
 
     ledgers: dict[int, LedgerHistory] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
-    """Typed errors by name: honest ends of a writer, and recoveries that had to be repeated."""
+    """Count of typed errors by name: correct ends of a writer, and repeated recoveries."""
     complaints: list[str] = field(default_factory=list)
-    """What a writer itself saw go wrong: ids out of order, an untyped error."""
+    """Errors that a writer itself found: ids out of order, an untyped error."""
     ensemble_changes: int = 0
 
     def take(self, fact: dict[str, Any]) -> None:
-        """Add one line's content."""
+        """Add the contents of one line."""
         match fact["event"]:
             case "created":
                 ledger_id = int(fact["ledger"])
@@ -80,29 +80,29 @@ class History:
 
     @property
     def acked_count(self) -> int:
-        """How many entries were acknowledged."""
+        """Number of acknowledged entries."""
         ledgers = self.ledgers.values()
         return sum(each.last - each.first + 1 for ledger in ledgers for each in ledger.acked)
 
     @property
     def ensembles(self) -> list[tuple[str, ...]]:
-        """Of each ledger that is being written, the bookies that it is sent to."""
+        """For each ledger that is being written, the bookies that its writer sends to."""
         return [each.ensemble for each in self.ledgers.values() if each.ended is None]
 
     @property
     def unended(self) -> list[int]:
-        """The ledgers that nobody was told the end of."""
+        """Ledgers whose end no writer or recoverer received."""
         return [ledger.ledger_id for ledger in self.ledgers.values() if ledger.ended is None]
 
 
 class HistoryFile:
-    """Writes facts, each durable against the end of this process once the call returns."""
+    """Writes facts; each survives the end of this process once the call returns."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def tell(self, event: str, **fields: object) -> None:
-        """Write one line, whole."""
+        """Write one complete line."""
         at = round(time.time(), 3)
         line = (
             json.dumps({"event": event, "at": at, **fields}, separators=(",", ":")).encode() + b"\n"
@@ -112,7 +112,7 @@ class HistoryFile:
 
 
 class HistoryFollower:
-    """Reads a history that grows, whole lines at a time."""
+    """Reads complete lines of a history that grows."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -120,7 +120,7 @@ class HistoryFollower:
         self.history = History()
 
     def catch_up(self) -> History:
-        """Take in what was written since the last call."""
+        """Read the facts written since the last call."""
         if self._path.exists():
             with self._path.open("rb") as file:
                 file.seek(self._offset)
@@ -133,7 +133,7 @@ class HistoryFollower:
 
 
 def parse_lines(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
-    """Return the facts of whole lines."""
+    """Return the facts of complete lines."""
     for line in lines:
         fact = json.loads(line)
         assert isinstance(fact, dict), "a fact is an object"
@@ -141,5 +141,5 @@ def parse_lines(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
 
 
 def read_history(path: Path) -> History:
-    """Read a history that has ended."""
+    """Read a finished history."""
     return HistoryFollower(path).catch_up()

@@ -1,4 +1,5 @@
-"""Judges one ledger: what its writer was told, against what is found afterwards. Pure.
+"""Decision whether one ledger kept its guarantees, from its writer's history and the evidence.
+Pure.
 
 Leaves gathering the evidence to `checker`.
 
@@ -14,26 +15,26 @@ from tests.campaign.history import LedgerHistory
 
 Range = tuple[int, int]
 Reporter = Callable[[str, int, str], None]
-"""Takes a kind, a count (of 0: nothing is wrong) and a text."""
+"""Receives a kind, a count (0: no violation) and a text."""
 EXAMPLES_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """What was found at one bookie, by asking it directly."""
+    """Entries found at one bookie by direct reads."""
 
     bookie_id: str
     valid: tuple[Range, ...]
-    """With a valid digest, and the same bytes as the reader of the ledger was given."""
+    """Entries with a valid digest and the same bytes as the client read."""
     differing: tuple[Range, ...] = ()
-    """With a valid digest, and other bytes."""
+    """Entries with a valid digest and other bytes."""
     damaged: tuple[Range, ...] = ()
-    """Held, and failing their digest, or not readable."""
+    """Entries that the bookie holds, but that fail their digest or are not readable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a ledger turned out to be, once it was closed and all bookies were up."""
+    """State of a ledger after it was closed and all bookies run again."""
 
     state: str
     last_entry_id: int | None
@@ -41,22 +42,23 @@ class Evidence:
     fragment_firsts: tuple[int, ...]
     ack_quorum: int
     read_digests: dict[Range, str]
-    """Of each acknowledged range, the digest of what a fresh client read; missing when the read
-    did not reach it."""
+    """For each acknowledged range, the digest of what a new client read; missing if the read did
+    not reach it.
+    """
     read_bytes: int
     foreign: tuple[int, ...]
-    """Entries that a fresh client read, whose bytes are not what was made for their ids."""
+    """Entries that a new client read, whose bytes are not those made for their ids."""
     copies: tuple[Copies, ...]
     copies_wanted: tuple[int, ...] = ()
-    """Of each fragment, where they differ: how many copies its acknowledged entries have. Empty:
-    `ack_quorum` of all."""
+    """For each fragment, if they differ: the expected copies of its acknowledged entries. Empty:
+    `ack_quorum` for all."""
     tailed: int | None = None
-    """How many entries a tailing reader was given until it was told the end."""
+    """Number of entries that a tailing reader got until the end of the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken promise; `count` is of entries where it can be."""
+    """One broken guarantee; `count` is the number of entries where that applies."""
 
     kind: str
     ledger_id: int
@@ -65,7 +67,7 @@ class Violation:
 
 
 def judge(history: LedgerHistory, evidence: Evidence) -> list[Violation]:
-    """Return every broken promise of one ledger."""
+    """Return every broken guarantee of one ledger."""
     found: list[Violation] = []
 
     def report(kind: str, count: int, text: str) -> None:
@@ -144,7 +146,7 @@ def _copies_wanted(evidence: Evidence, confirmed: int) -> list[tuple[Range, int]
 
 
 def covered_less_than(times: int, within: Range, sets: Iterable[Sequence[Range]]) -> list[Range]:
-    """Return the parts of `within` that fewer than `times` of the sets of ranges hold."""
+    """Return the parts of `within` that fewer than `times` of the sets of ranges contain."""
     steps: dict[int, int] = {within[0]: 0, within[1] + 1: 0}
     for ranges in sets:
         for first, last in ranges:

@@ -1,4 +1,4 @@
-"""Ends a child process of a test when its parent is gone, however the parent ended.
+"""End of a child process of a test when its parent ends in any way.
 
 Leaves the orderly end to the child. The parent holds the other end of the child's standard input.
 """
@@ -9,7 +9,7 @@ import sys
 
 
 def end_with_parent() -> None:
-    """Watch standard input on the running loop; end this process at once when it ends."""
+    """Watch standard input on the running loop; end this process at once when it closes."""
 
     def look() -> None:
         if not os.read(sys.stdin.fileno(), 1024):

@@ -1,9 +1,10 @@
-"""Makes the bytes of every entry of a campaign from its seed, ledger and number alone.
+"""Contents of every entry of a campaign, computed from seed, ledger and entry number.
 
-Leaves appending them to `writer`, and looking for them to `checker`.
+Leaves appending them to `writer`, and finding them to `checker`.
 
 Format: 28 bytes little-endian (seed u64, ledger id u64, entry id u64, payload bytes u32), then
-bytes of a block that the seed determines. One entry in 256 is empty, a few are large, most small.
+bytes of a block that the seed determines. One entry in 256 is empty, a few are large, most are
+small.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ _MASK: Final = (1 << 64) - 1
 
 
 class Payloads:
-    """The payloads of one campaign: the same arguments always give the same bytes."""
+    """Payloads of one campaign; the same arguments always give the same bytes."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -52,9 +53,9 @@ class Payloads:
 
 
 def digest_of(lengths: Sequence[int], data: bytes | bytearray | memoryview) -> str:
-    """Return the digest of consecutive entries: of their lengths, and of their bytes back to back.
+    """Return the digest of consecutive entries, over their lengths and concatenated bytes.
 
-    Not the one that the product computes, so that both are never wrong in the same way.
+    It differs from the product's digest, so that both are never wrong in the same way.
     """
     digest = hashlib.sha256(struct.pack(f"<{len(lengths)}I", *lengths))
     digest.update(data)

@@ -1,8 +1,8 @@
-"""Runs one campaign: a cluster, a writer, a tailing reader, faults, and at the end the checker.
+"""One campaign: a cluster, a writer, a tailing reader, faults, and at the end the checker.
 
-Leaves each of these to its module. Everything that judges runs outside the writer's process.
+Leaves each of these to its module. Every check runs outside the writer's process.
 
-Format of the result: one JSON object; `is_well` says whether every promise was kept.
+Format of the result: one JSON object; `is_well` says whether every guarantee was kept.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ Summary = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """What is asked for."""
+    """Options of a campaign."""
 
     seconds: float
     seed: int
@@ -40,17 +40,17 @@ class Campaign:
     write: int = 3
     ack: int = 2
     in_sync: int | None = None
-    """Ledgers are in in-sync mode with so many members at least: `ensemble` of them otherwise."""
+    """In-sync mode with at least this many of `ensemble` members; None for ordinary ledgers."""
     bookies: int = 7
     down_max: int = 2
     parallel: int = 2
     megabytes_per_s: float = 6.0
     keep: Path | None = None
-    """Where the history and the cluster's data are left for looking at; none: they are removed."""
+    """Directory that keeps the history and the cluster's data; None: they are removed."""
 
 
 class CampaignRun:
-    """One campaign under way."""
+    """One campaign that runs."""
 
     def __init__(self, campaign: Campaign, directory: Path) -> None:
         self._campaign = campaign
@@ -65,7 +65,7 @@ class CampaignRun:
         self._longest_stall_s = 0.0
 
     async def run(self) -> Summary:
-        """Run it; return the summary."""
+        """Run the campaign; return the summary."""
         data_dir = self._directory / "cluster"
         async with LocalCluster(self._campaign.bookies, data_dir) as cluster:
             try:
@@ -156,7 +156,7 @@ class CampaignRun:
         return read_report(self._tails) if self._tails.exists() else None
 
     async def _watch(self, faults: "asyncio.Task[None]") -> None:
-        """Wait for the end of the time; note the longest time without an acknowledgement."""
+        """Wait until the time is over; record the longest time without an acknowledgement."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._campaign.seconds
         acked, since = 0, loop.time()
@@ -223,7 +223,7 @@ class CampaignRun:
 
 
 async def run_campaign(campaign: Campaign) -> Summary:
-    """Run one campaign in a directory of its own; return its summary."""
+    """Run one campaign in a separate directory; return its summary."""
     directory = campaign.keep or Path(tempfile.mkdtemp(prefix="quire-campaign-"))
     directory.mkdir(parents=True, exist_ok=True)
     try:

@@ -1,12 +1,12 @@
-"""A process that follows every ledger of a campaign from its first entry to its end.
+"""Process that follows every ledger of a campaign from its first entry to its end.
 
     python -m tests.campaign.tailer --uri zk://... --history FILE --seed N --report FILE
 
-Leaves writing to `writer`, and judging the counts to `judge`. On SIGTERM it goes on until every
-ledger that it follows is closed and read, writes its report, and ends.
+Leaves writing to `writer`, and judging the counts to `judge`. After SIGTERM it continues until
+every ledger that it follows is closed and read, writes its report, and ends.
 
-Invariants checked here, for each reader: ids without gaps from 0; bytes as made for their ids;
-nothing beyond the LAC; the LAC never goes back (protocol rules 8.1, 8.4, 8.5).
+Invariants checked here, for each reader: ids without gaps from 0; the expected bytes for each id;
+no entry after the LAC; the LAC never goes back (protocol rules 8.1, 8.4, 8.5).
 """
 
 import argparse
@@ -29,16 +29,16 @@ COMPLAINTS_MAX: Final = 20
 
 @dataclass(slots=True)
 class TailReport:
-    """What the tailing readers were given."""
+    """Results of the tailing readers."""
 
     entries: dict[int, int] = field(default_factory=dict)
-    """Ledger -> entries given until its end was told; no key for one whose end was not."""
+    """Ledger -> number of entries received until its end; no key if the end was not received."""
     errors: dict[str, int] = field(default_factory=dict)
-    """Typed errors by name, after which the reader was opened again where it was."""
+    """Count of typed errors by name, after which the reader was opened again at its position."""
     complaints: list[str] = field(default_factory=list)
 
     def complain(self, text: str) -> None:
-        """Take note of a broken promise."""
+        """Record a broken guarantee."""
         if len(self.complaints) < COMPLAINTS_MAX:
             self.complaints.append(text)
 
@@ -54,7 +54,7 @@ class CampaignTailer:
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Follow until stopping, then to the end of each ledger."""
+        """Follow until a stop is requested, then to the end of each ledger."""
         async with LedgerClient(self._uri) as client:
             while True:
                 is_last = stopping.is_set()
@@ -130,7 +130,7 @@ async def _run(uri: str, history: Path, seed: int) -> TailReport:
 
 
 def read_report(path: Path) -> TailReport:
-    """Read what a tailer wrote at its end."""
+    """Read the report that a tailer wrote at its end."""
     content = json.loads(path.read_text())
     entries = {int(ledger_id): int(count) for ledger_id, count in content["entries"].items()}
     return TailReport(entries, content["errors"], content["complaints"])

@@ -1,4 +1,4 @@
-"""Short campaigns, for a machine that tests every change: `pytest -m campaign`."""
+"""Short campaigns, for machines that test every change: `pytest -m campaign`."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""ZooKeeper is stopped for a minute while a ledger is written; too long for every change."""
+"""Test of appends during a minute without ZooKeeper; too long to run for every change."""
 
 import asyncio
 from pathlib import Path

@@ -1,13 +1,13 @@
-"""A process that appends at full speed until it is told to stop, and keeps what it was told.
+"""Process that appends at full speed until it is stopped, and records its results.
 
     python -m tests.campaign.writer --uri zk://... --history FILE --seed N --ensemble 3 ...
 
-Leaves hurting bookies to `faults`, and judging to `checker`. On SIGTERM it closes its ledgers and
-ends with status 0; any other end is a finding, unless it was killed.
+Leaves faults in bookies to `faults`, and judging to `checker`. On SIGTERM it closes its ledgers and
+ends with status 0. Any other end is an error, unless it was killed.
 
-Invariants: a confirmed append is in the history before anything else is done; the id that an append
-will get is known before it, so its bytes tell where they belong; ledgers that an earlier process
-left open are recovered first.
+Invariants: a confirmed append is in the history before the writer continues. The id of an append is
+known before the append, so its bytes show where they belong. Ledgers that an earlier process left
+open are recovered first.
 """
 
 import argparse
@@ -36,12 +36,12 @@ MANY_ENTRIES_MAX: Final = 5_000
 SINGLES_MAX: Final = 48
 LEDGER_ENTRIES_MAX: Final = 150_000
 DEPTH: Final = 3
-"""So many calls of one ledger are under way at once; in in-sync mode one, because a call may be
-refused that others, already made, come behind."""
+"""Number of concurrent calls of one ledger; in in-sync mode one, because a call may be refused when
+later calls have already been made."""
 LAC_SAMPLE_S: Final = 0.05
 MEMBERS_POLL_S: Final = 0.02
 MEMBERS_S_MAX: Final = 40.0
-"""More than an append's deadline: if it has ended the writer, the next append says so."""
+"""Longer than an append's deadline: if the writer has failed, the next append reports it."""
 RECOVERY_TRIES_MAX: Final = 40
 RETRY_S: Final = 0.5
 LAG_S: Final = 3.0
@@ -49,7 +49,7 @@ LAG_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What one writer process does."""
+    """Options of one writer process."""
 
     uri: str
     history: Path
@@ -61,12 +61,12 @@ class Settings:
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether members come and go, instead of being replaced."""
+        """Whether members leave and return, instead of being replaced."""
         return self.quorum.spec.is_in_sync
 
 
 class CampaignWriter:
-    """Writes ledger after ledger, several at a time."""
+    """Writes one ledger after the other, several at a time."""
 
     def __init__(self, settings: Settings, stopping: asyncio.Event) -> None:
         self._settings = settings
@@ -78,7 +78,7 @@ class CampaignWriter:
         self._started_at = asyncio.get_running_loop().time()
 
     async def run(self) -> None:
-        """Write until stopping."""
+        """Write until the stop."""
         left_open = read_history(self._settings.history).unended
         async with LedgerClient(self._settings.uri, on_event=self._on_event) as client:
             for ledger_id in left_open:
@@ -144,11 +144,11 @@ class CampaignWriter:
             while under_way:
                 await under_way.popleft()
         finally:
-            # The rest is confirmed or fails by itself, and what is confirmed is told.
+            # The rest is confirmed or fails by itself, and confirmed entries are recorded.
             await asyncio.gather(*under_way, return_exceptions=True)
 
     async def _enough_members(self, ledger: LedgerWriter) -> None:
-        """Wait while appends would be refused; a refusal of one among many ends the ledger."""
+        """Wait while appends would be refused; if one of many is refused, its ledger ends."""
         if not self._settings.is_in_sync:
             return
         polls = 0
@@ -192,7 +192,7 @@ class CampaignWriter:
             self._file.tell("complaint", text=text)
 
     async def _abort(self, ledger: LedgerWriter) -> None:
-        """Close a failed ledger as its writer, before anybody recovers it."""
+        """Close a failed ledger as its writer, before another process recovers it."""
         try:
             await ledger.abort()
         except LedgerError as error:

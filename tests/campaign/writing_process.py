@@ -1,6 +1,6 @@
-"""Handles a process that appends to ledgers, and what it was told so far.
+"""Handle of a process that appends to ledgers, and of its history so far.
 
-Leaves what it does to its module, and the check of what it was told to `checker`.
+Leaves the appends to `writer`, and the check of the history to `checker`.
 """
 
 import asyncio
@@ -30,17 +30,17 @@ class WritingProcess:
 
     @property
     def history(self) -> History:
-        """What it was told until now."""
+        """Facts that it recorded so far."""
         return self._follower.catch_up()
 
     @property
     def acked_count(self) -> int:
-        """How many entries were acknowledged until now."""
+        """Number of entries acknowledged so far."""
         return self.history.acked_count
 
     @property
     def failure_count(self) -> int:
-        """How many ledgers or calls have failed until now."""
+        """Number of ledgers or calls that failed so far."""
         return sum(self.history.failures.values())
 
     async def ledger_id(self) -> int:
@@ -49,13 +49,14 @@ class WritingProcess:
         return next(iter(self.history.ledgers))
 
     async def wait_for_acks(self, count: int) -> None:
-        """Wait until so many more entries are acknowledged than now."""
+        """Wait until this many more entries are acknowledged than now."""
         wanted = self.acked_count + count
         await self.wait_until(lambda history: history.acked_count >= wanted)
 
     async def wait_until(self, is_so: Callable[[History], bool]) -> None:
-        """Wait until what it was told is as wanted. Raises TimeoutError; AssertionError when it
-        ended.
+        """Wait until the history meets a condition.
+
+        Raises TimeoutError; AssertionError if the process ended.
         """
         async with asyncio.timeout(WAIT_S):
             while not is_so(self.history):
@@ -63,16 +64,17 @@ class WritingProcess:
                 await asyncio.sleep(POLL_S)
 
     def pause(self) -> None:
-        """Stop its clock."""
+        """Pause its process."""
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Resume its process."""
         self._process.send_signal(signal.SIGCONT)
 
     async def stop(self) -> History:
-        """Let it close its ledger; return all that it was told. Raises AssertionError when it does
-        not end, or not well.
+        """Let it close its ledger; return its history.
+
+        Raises AssertionError if it does not end, or ends with an error.
         """
         if self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
@@ -80,18 +82,18 @@ class WritingProcess:
             status = await asyncio.wait_for(self._process.wait(), WAIT_S)
         except TimeoutError:
             raise AssertionError(f"it did not end in {WAIT_S} s: {self.log_tail()}") from None
-        was_ending = bool(self.history.failures)  # a signal may meet it on its way out
+        was_ending = bool(self.history.failures)  # the signal may arrive while the process ends
         assert status == 0 or (was_ending and status == -signal.SIGTERM), self.log_tail()
         return self.history
 
     async def ended(self) -> History:
-        """Wait until it has ended by itself; return all that it was told."""
+        """Wait until it has ended by itself; return its history."""
         status = await asyncio.wait_for(self._process.wait(), WAIT_S)
         assert status == 0, self.log_tail()
         return self.history
 
     def log_tail(self) -> str:
-        """Return the end of what it printed."""
+        """Return the end of its output."""
         return self._log.read_text()[-LOG_TAIL_BYTES:]
 
 

@@ -1,8 +1,8 @@
 """`python -m tests.fuzz --frames 1000000 --seed 1 --workers 2`: damaged bytes into every parser.
 
-Prints one JSON object; its status is 1 if a parser did anything but return or raise its own error,
-took seconds over one input, or memory grew by more than 64 MB. `--replay HEX` feeds one input to
-one target, `--block NUMBER` one block again.
+Prints one JSON object. The exit status is 1 if a parser did anything but return or raise its own
+error, needed seconds for one input, or memory grew by more than 64 MB. `--replay HEX` feeds one
+input to one target, `--block NUMBER` repeats one block.
 """
 
 import argparse
@@ -24,14 +24,14 @@ def main() -> int:
     targets = all_targets()
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument(
-        "--frames", type=int, default=FRAMES_DEFAULT, help="of all targets together"
+        "--frames", type=int, default=FRAMES_DEFAULT, help="for all targets together"
     )
     parser.add_argument("--target", nargs="+", choices=list(targets), default=list(targets))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=1, help="processes")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="end sooner, if not done")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="maximum run time")
     parser.add_argument("--replay", metavar="HEX", help="feed this input to each --target")
-    parser.add_argument("--forged", action="store_true", help="as the finding to replay says")
+    parser.add_argument("--forged", action="store_true", help="the input has corrected checksums")
     parser.add_argument("--block", type=int, help="feed this block of --seed to each --target")
     given = parser.parse_args()
     chosen = [targets[name] for name in given.target]

@@ -1,10 +1,10 @@
-"""Fuzzes the client's end of a connection: a bookie that answers with damaged streams.
+"""Fuzzer of the client's end of a connection: a bookie that answers with damaged streams.
 
-Leaves damage to `tests.fuzz.streams`, and what writers and readers make of outcomes to them.
+Leaves damage to `tests.fuzz.streams`, and the handling of outcomes to writers and readers.
 
 Invariants checked: every add and every call ends exactly once, by an answer of its kind or by a
-typed failure; nothing else is raised, in the connection or on the loop; the loss of the connection
-is told once; what was waiting is counted out.
+typed failure. No other exception is raised, in the connection or on the loop. The loss of the
+connection is reported once. The count of waiting requests returns to 0.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ ADDS_MAX: Final = 12
 CALLS_MAX: Final = 12
 ADD_TIMEOUT_S: Final = 5.0
 END_S: Final = 12.0
-"""Behind every deadline: adds' timeout, pings and theirs."""
+"""Longer than every deadline: the adds' timeout, pings and their timeout."""
 _BODIES: Final = (*(encode_message(each) for each in REPLIES), *sample_answers(), *BATCHES)
 
 
@@ -59,20 +59,20 @@ class Sink:
     outcomes: list[object] = field(default_factory=list)
 
     def on_add_answered(self, bookie_id: BookieId, first_entry_id: EntryId, status: Status) -> None:
-        """Take an answer."""
+        """Record an answer."""
         require(bookie_id == BOOKIE and first_entry_id >= 0, "an outcome names its add")
         self.outcomes.append(status)
 
     def on_add_failed(
         self, bookie_id: BookieId, first_entry_id: EntryId, failure: CallFailure, reason: str
     ) -> None:
-        """Take a failure."""
+        """Record a failure."""
         require(bookie_id == BOOKIE and first_entry_id >= 0, "an outcome names its add")
         self.outcomes.append(failure if reason else None)
 
 
 class ClientTarget:
-    """See `tests.fuzz.targets.Target`; a block is an episode of streams, each on a connection."""
+    """See `tests.fuzz.targets.Target`; a block is an episode of streams, one on each connection."""
 
     name = "client_connection"
     weight = 1.0
@@ -119,7 +119,7 @@ async def _feed(talk: "_Talk", tally: Tally, block: str) -> None:
 
 
 class _Talk:
-    """One connection: a hello, some adds and calls, then whatever the bookie sends."""
+    """One connection: a hello, some adds and calls, then the bookie's stream."""
 
     def __init__(self, rng: random.Random, damage: StreamDamage, stream: bytes | None) -> None:
         self.frame_count = 0
@@ -138,7 +138,7 @@ class _Talk:
         self._is_damaged = True
 
     async def run(self) -> None:
-        """Talk, and check how everything ended."""
+        """Run the connection, and check how everything ended."""
         rng = self._rng
         hello = Hello(BOOKIE, 1, 1, 0, b"", "fuzz")
         connection = BookieConnection(
@@ -179,7 +179,7 @@ class _Talk:
             self.frame_count += len(self._answers)
             self.stream = self._damage.damage(self._answers)
             undamaged = b"".join(frame.encode() for frame in self._answers)
-            # What a greeting leaves unfinished takes from what follows.
+            # Data that a greeting leaves over is part of what follows.
             self._is_damaged = self._is_greeting_damaged or self.stream != undamaged
         else:
             self.frame_count += 1
@@ -190,7 +190,7 @@ class _Talk:
         rng = self._rng
         connection.attach(ONE, bytes(32))
         acks: list[tuple[int, Status]] = []
-        request_id = 2  # the hello and the attachment took 1 and 2
+        request_id = 2  # the hello and the attachment used 1 and 2
         for number in range(int(rng.random() * ADDS_MAX)):
             sink = Sink()
             self._sinks.append(sink)

@@ -1,4 +1,4 @@
-"""Computes CRC32C by its definition: slow, and written by nobody who wrote the fast one."""
+"""CRC32C by its definition: slow, and independent of the fast implementation."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ _TABLE: Final = tuple(_row(byte) for byte in range(256))
 
 
 def reference_crc32c(data: bytes, before: int = 0) -> int:
-    """Return the CRC32C of `data` behind bytes whose CRC32C is `before`."""
+    """Return the CRC32C of `data` after bytes whose CRC32C is `before`."""
     crc = before ^ 0xFFFFFFFF
     for byte in data:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8

@@ -1,9 +1,9 @@
-"""Fuzzes what a bookie reads from its own disks when it starts, and when it reads or cleans.
+"""Fuzz targets for the files that a bookie reads from its own disks.
 
-Leaves crashes, which tear what was written in order, to the tests of the simulated disk.
+Leaves crashes, which tear data written in order, to the tests of the simulated disk.
 
-Invariants: bytes that were changed without their checksums are never taken for what was stored;
-a second start finds what the first one left.
+Invariants: bytes that changed without their checksums never count as stored bytes. A second start
+finds the same contents as the first one.
 """
 
 import random
@@ -44,7 +44,7 @@ Key = tuple[int, int, bytes]
 
 
 def build_segment(number: int, bodies: list[tuple[RecordKind, bytes]], *, end_before: int) -> bytes:
-    """Return a segment as the log writes it, each record synced before the next; with a footer."""
+    """Return a segment as the log writes it, each record synced before the next, with a footer."""
     data, runs = bytearray(), bytearray()
     bodies = [(RecordKind.HEAD, records.encode_head(end_before, 0)), *bodies]
     for kind, body in bodies:
@@ -78,7 +78,7 @@ _CLEANED: Final = build_segment(3, [_bodies(11)[1]], end_before=0)
 
 
 def sample_segments() -> tuple[bytes, ...]:
-    """Return whole segments: one kept from the first release, and others."""
+    """Return complete segments: one kept from the first release, and others."""
     deleted = [*_bodies(7), (RecordKind.TOMBSTONE, records.encode_ledger(LedgerId(7)))]
     large = build_batch(LedgerId(12), EntryId(0), EntryId(-1), 0, [bytes(20)] * 60, 12)
     return (
@@ -118,11 +118,11 @@ _STORED: Final = {
 
 _STORED_CONTENT: Final = {(kind, body): None for kind, _, body in _STORED}
 _COPIES_LSN: Final = records.lsn_of(2, 0)
-"""A start copies the unproved tail of the log into a segment behind the first."""
+"""A start copies the unproved tail of the log into a segment after the first."""
 
 
 def check_segment(data: bytes, _origin: bytes, is_sealed: bool) -> bool:
-    """Start a bookie on a segment, alone or with others behind it, and start it again."""
+    """Start a bookie on a segment, alone or with others after it, and start it again."""
     files = {FIRST: data}
     if len(data) % 3:
         files[SECOND] = _TWO
@@ -173,7 +173,7 @@ async def _start(platter: Platter, before: ReplayOutcome, *, is_sealed: bool) ->
 
 
 def check_record(data: bytes, _origin: bytes, is_sealed: bool) -> bool:
-    """Scan bytes for records, and look for the next one behind damage."""
+    """Scan bytes for records, and search for the next one after damage."""
     view = memoryview(data)
     found, taken, stopper = replay.scan(view, RECORD_LSN)
     require(taken == sum(record.header.size for record in found), "records lie back to back")
@@ -243,7 +243,7 @@ def check_cookie(data: bytes, _origin: bytes, _is_sealed: bool) -> bool:
 
 
 def disk_targets() -> list[ParserTarget]:
-    """Return the targets."""
+    """Return the targets of this module."""
     return [
         ParserTarget(
             "record",

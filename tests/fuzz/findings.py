@@ -1,6 +1,6 @@
-"""Says what the fuzzer found, and how to see it again.
+"""Findings of the fuzzer, and how to reproduce them.
 
-Leaves looking for it to the targets.
+Leaves the search for them to the targets.
 """
 
 import re
@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Final
 
 INPUT_HEX_MAX: Final = 8 * 1024
-"""Characters of a reproducer that are printed; a longer one is made again from its block."""
+"""Number of printed characters of a reproducer; a longer one is generated again from its block."""
 FINDINGS_MAX: Final = 20
-"""Kept of one target; one defect is often met thousands of times."""
+"""Maximum number of kept findings of one target; one defect often causes thousands."""
 
 
 class InvariantError(AssertionError):
-    """Something that must hold for every input did not hold for this one."""
+    """An invariant does not hold for this input."""
 
 
 def require(condition: object, what: str) -> None:
@@ -27,20 +27,20 @@ def require(condition: object, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One input on which a parser did something that it must not do."""
+    """One input for which a parser did something forbidden."""
 
     target: str
     what: str
     block: str
-    """Names the block that it is in: target, seed and number, for `--block`."""
+    """Name of its block: target, seed and number, for `--block`."""
     input_hex: str
     where: tuple[str, ...] = ()
     is_forged: bool = False
-    """Whether its checksums were made right after it was changed, which no damage does."""
+    """Whether its checksums were made after the change, which no damage does."""
 
     @property
     def shown_hex(self) -> str:
-        """The input, as far as it is printed; a longer one is made again from its block."""
+        """Input as far as it is printed; a longer one is generated again from its block."""
         if len(self.input_hex) <= INPUT_HEX_MAX:
             return self.input_hex
         return f"{self.input_hex[:INPUT_HEX_MAX]}... of {len(self.input_hex) // 2} bytes"
@@ -48,20 +48,20 @@ class Finding:
 
 @dataclass(slots=True)
 class Tally:
-    """What was fed to a target, and what came of it."""
+    """Inputs of a target, and their results."""
 
     frames: int = 0
     inputs: int = 0
     accepted: int = 0
-    """Inputs that were taken for good, in part at least: how deep the fuzzer gets."""
+    """Inputs that were at least partly accepted: how deep the fuzzer gets."""
     traced: int = 0
-    """Inputs whose allocations were measured one by one."""
+    """Inputs whose allocations were measured singly."""
     largest_allocation_bytes: int = 0
     findings: list[Finding] = field(default_factory=list)
     findings_left_out: int = 0
 
     def note(self, finding: Finding) -> None:
-        """Keep a finding, unless the same was met before or there are too many."""
+        """Keep a finding, unless the same kind is known or there are too many."""
         is_repeated = any(_kind(each) == _kind(finding) for each in self.findings)
         if is_repeated or len(self.findings) >= FINDINGS_MAX:
             self.findings_left_out += 1
@@ -69,7 +69,7 @@ class Tally:
             self.findings.append(finding)
 
     def add(self, other: "Tally") -> None:
-        """Add up what two runs of a target saw."""
+        """Add the results of another run of a target."""
         self.frames += other.frames
         self.inputs += other.inputs
         self.accepted += other.accepted
@@ -87,14 +87,14 @@ class Tally:
 
 
 def describe(error: BaseException) -> tuple[str, tuple[str, ...]]:
-    """Return an error in one line, and the last places that it came through."""
+    """Describe an error in one line, with the last places that it passed."""
     frames = traceback.extract_tb(error.__traceback__)[-6:]
     places = tuple(f"{_short(each.filename)}:{each.lineno} {each.name}" for each in frames)
     return f"{type(error).__name__}: {error}"[:300], places
 
 
 def _kind(finding: Finding) -> tuple[str, bool]:
-    """Return what is the same of all findings of one defect: all but the numbers."""
+    """Return the part that all findings of one defect share: everything but the numbers."""
     return re.sub(r"-?\d+", "#", finding.what), finding.is_forged
 
 

@@ -1,9 +1,10 @@
-"""`python -m tests.fuzz.flood --connections 400 --seconds 10`: a real bookie, bad clients
-that never say hello, send a byte per second, announce huge frames or read no answers, of reads or
-of long polls, and one good client whose appends are timed with and without them.
+"""`python -m tests.fuzz.flood --connections 400 --seconds 10`: a real bookie with hundreds of bad
+clients.
 
-Prints one JSON object; its status is 1 if an append failed, an entry came back wrong, or the
-bookie's memory grew beyond what its limits say. Leaves the clients to `tests.fuzz.flood_clients`.
+They never say hello, send a byte per second, announce huge frames, or read no answers, of reads or
+of long polls. One good client's appends are timed with and without them. Prints one JSON object.
+The exit status is 1 if an append failed, an entry was read wrong, or the bookie's memory grew
+beyond its limits. Leaves the bad clients to `tests.fuzz.flood_clients`.
 """
 
 import argparse
@@ -27,45 +28,45 @@ MIB: Final = 1024 * 1024
 ONE_BOOKIE: Final = Quorum(ensemble=1, write=1, ack=1)
 APPEND_PERIOD_S: Final = 0.005
 SETTLE_S: Final = 1.5
-"""Until all of a phase's connections have come."""
+"""Time until all connections of a phase are open, in seconds."""
 SLACK_BYTES: Final = 64 * MIB
-"""What the good client's own entries, and the allocator, may add."""
+"""Memory that the good client's own entries, and the allocator, may add."""
 CLIENT_ENTRY_BYTES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What the good client saw, and what the bookie used, while some bad clients were there."""
+    """Results of the good client, and the bookie's memory, during one phase of bad clients."""
 
     bad_clients: str
     connections: int
     appends: int
     failures: int
     p50_ms: float
-    """Latencies are for who reads them: what a busy machine makes of them breaks no promise."""
+    """Latencies are reported but not judged: a busy machine makes them long."""
     p99_ms: float
     max_ms: float
     bookie_peak_mb: float
     bookie_peak_mb_allowed: float
-    """By the limits of the connections of this phase, or of the one before that held the most."""
+    """Limit for the connections of this phase, or of the earlier phase that held the most."""
     bookie_mb_after: float
     disconnected: int
 
 
 @dataclass(frozen=True, slots=True)
 class Flood:
-    """What to run: how many connections in each phase, for how long."""
+    """Options: number of connections in each phase, and its length."""
 
     connections: int
     seconds: float
     kinds: tuple[Kind, ...] = tuple(Kind)
     seed: int = 1
     is_short: bool = False
-    """Leaves out the phases in which bad clients of one kind are alone."""
+    """Leaves out the phases with bad clients of a single kind."""
 
 
 async def run_flood(flood: Flood) -> dict[str, object]:
-    """Run all phases on a cluster of one bookie; return what is printed."""
+    """Run all phases on a cluster of one bookie; return the results to print."""
     async with LocalCluster(1) as cluster, LedgerClient(cluster.metadata_uri) as client:
         bookie = cluster.bookies[0]
         host, port = bookie.address.rsplit(":", 1)
@@ -94,7 +95,7 @@ async def run_flood(flood: Flood) -> dict[str, object]:
 
 
 class _GoodClient:
-    """Appends one entry at a time, and knows what it appended."""
+    """Appends one entry at a time, and keeps a copy of what it appended."""
 
     def __init__(self, ledger: LedgerWriter, rng: random.Random) -> None:
         self.appended: list[bytes] = []
@@ -102,7 +103,7 @@ class _GoodClient:
         self._rng = rng
 
     async def append_for(self, seconds: float) -> tuple[list[float], int]:
-        """Append for some time; return the latencies, and how many appends failed."""
+        """Append for some time; return the latencies, and the number of failed appends."""
         loop = asyncio.get_running_loop()
         latencies: list[float] = []
         end = loop.time() + seconds
@@ -122,7 +123,7 @@ class _GoodClient:
         return latencies, failures
 
     async def count_wrong(self, client: LedgerClient) -> int:
-        """Read everything back; return how many entries are missing or other."""
+        """Read all entries back; return how many are missing or differ."""
         last = len(self.appended) - 1
         async with client.open_ledger(self._ledger.id) as reader:
             found = [entry.data async for batch in reader.read(0, last) for entry in batch]
@@ -153,7 +154,7 @@ async def _run_phase(
     after = _memory_bytes(bookie, "VmRSS")
     ordered = sorted(latencies) or [float("inf")]
     held = sum(each * CONNECTION_BYTES_MAX[kind] for kind in kinds)
-    # What connections held and gave back may stay with the allocator, for those that come next.
+    # Memory that connections returned may stay with the allocator, for the next ones.
     bad_clients.most_held_bytes = max(bad_clients.most_held_bytes, held)
     allowed = base_bytes + SLACK_BYTES + bad_clients.most_held_bytes
     return Phase(
@@ -172,7 +173,7 @@ async def _run_phase(
 
 
 def _memory_bytes(bookie: LocalBookie, name: str) -> int:
-    """Return a figure of the bookie's memory; 0 where the system does not tell."""
+    """Return a figure of the bookie's memory; 0 where the system does not report it."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{bookie.pid}/status").read_text().splitlines():
             if line.startswith(f"{name}:"):
@@ -181,7 +182,7 @@ def _memory_bytes(bookie: LocalBookie, name: str) -> int:
 
 
 def _forget_peak(bookie: LocalBookie) -> None:
-    """Let the bookie's peak begin again with what it uses now, where the system can."""
+    """Reset the bookie's memory peak to its current use, where the system can."""
     with contextlib.suppress(OSError):
         Path(f"/proc/{bookie.pid}/clear_refs").write_text("5")
 
@@ -189,8 +190,8 @@ def _forget_peak(bookie: LocalBookie) -> None:
 def main() -> int:
     """Run a flood."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.flood", description=__doc__)
-    parser.add_argument("--connections", type=int, default=400, help="at a time, in each phase")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each phase")
+    parser.add_argument("--connections", type=int, default=400, help="open at a time in each phase")
+    parser.add_argument("--seconds", type=float, default=10.0, help="length of each phase")
     parser.add_argument("--kind", nargs="+", choices=list(Kind), default=list(Kind))
     parser.add_argument("--seed", type=int, default=random.Random(os.urandom(8)).randrange(2**32))
     given = parser.parse_args()

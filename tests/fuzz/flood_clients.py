@@ -1,9 +1,8 @@
-"""Clients that keep a bookie busy: silent, slow, announcing large frames, or never reading.
+"""Bad clients that keep a bookie busy: silent, slow, with large announcements, or without reads.
 
-Leaves the bookie, the good client beside them and the judgement to `tests.fuzz.flood`.
+Leaves the bookie, the good client and the result to `tests.fuzz.flood`.
 
-Invariant: a bad client that is disconnected comes again, so that the requested number is
-present.
+Invariant: a disconnected bad client connects again, so that the requested number is always there.
 """
 
 import asyncio
@@ -41,8 +40,7 @@ LEDGER: Final = LedgerId(2**55 + 1)
 KEY: Final = bytes(range(32))
 LIMITS: Final = ServerLimits()
 ENTRIES: Final = 48
-"""More than a bookie keeps in memory: the first of them are read from the disk, by each for itself.
-"""
+"""More than a bookie keeps in memory: each client causes disk reads of the first ones."""
 ENTRY_BYTES: Final = 1024 * 1024
 DRIP_PERIOD_S: Final = 1.0
 COME_AGAIN_S: Final = 0.2
@@ -50,22 +48,22 @@ READS_PER_CLIENT: Final = 200
 POLLS_PER_CLIENT: Final = 200
 POLL_WAIT_MS_MAX: Final = 5_000
 POLL_BYTES: Final = 4 * 1024
-"""A timer, a watch and what they refer to."""
+"""A timer, a watch and the objects that they refer to."""
 SMALL_SOCKET_BYTES: Final = 4 * 1024
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Kind(StrEnum):
-    """What a bad client does."""
+    """Behaviour of a bad client."""
 
     SILENT = "silent"
     """Never says hello."""
     DRIP = "drip"
-    """Sends one byte per second: of a hello, or of a frame behind it."""
+    """Sends one byte per second: of a hello, or of a frame after it."""
     ANNOUNCE = "announce"
-    """Announces the largest frame, and sends little of it."""
+    """Announces the largest frame, and sends a small part of it."""
     NO_READ = "no-read"
-    """Asks for more and more, and reads no answer."""
+    """Sends more and more requests, and reads no answer."""
     POLL = "poll"
     """Opens many long polls, moves the LAC, which wakes them, and reads no answer."""
 
@@ -83,24 +81,24 @@ CONNECTION_BYTES_MAX: Final = {
     Kind.NO_READ: UNREAD_BYTES_MAX,
     Kind.POLL: UNREAD_BYTES_MAX + POLLS_PER_CLIENT * POLL_BYTES,
 }
-"""What one connection of a kind may hold of a bookie's memory, by the limits that name it."""
+"""Maximum memory that the bookie's limits allow one connection of a kind."""
 
 
 class BadClients:
-    """Many connections of one kind, until they are told to go."""
+    """Many connections of one kind, until they are closed."""
 
     def __init__(self, address: tuple[str, int], bookie_id: str, rng: random.Random) -> None:
         self.disconnected = 0
-        """How often one was disconnected, or not let in."""
+        """Number of connections that were closed or refused by the bookie."""
         self.most_held_bytes = 0
-        """The most that the connections of any one phase may have held of the bookie's memory."""
+        """Maximum memory that the connections of any one phase may have held."""
         self._address = address
         self._bookie_id = bookie_id
         self._rng = rng
         self._tasks: list[asyncio.Task[None]] = []
 
     async def store_entries(self) -> None:
-        """Store the entries that clients which never read request."""
+        """Store the entries that clients of kind `no-read` request."""
         reader, writer = await self._greeted()
         for number in range(ENTRIES):
             payload = self._rng.randbytes(ENTRY_BYTES)
@@ -115,7 +113,7 @@ class BadClients:
         writer.close()
 
     def come(self, kind: Kind, count: int) -> None:
-        """Let some connections begin."""
+        """Open some connections."""
         act = {
             Kind.SILENT: self._be_silent,
             Kind.DRIP: self._drip,
@@ -126,7 +124,7 @@ class BadClients:
         self._tasks += [asyncio.create_task(self._go_on(act)) for _ in range(count)]
 
     async def go(self) -> None:
-        """End all of them."""
+        """Close all connections."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -184,7 +182,7 @@ class BadClients:
     async def _ask_without_reading(
         self, requests: Sequence[Request], next_one: Callable[[], Request]
     ) -> None:
-        """Ask all, then one more now and then, and read no answer until disconnected."""
+        """Send all requests, then one more at times; read no answer until disconnected."""
         _, writer = await self._greeted()
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         try:
@@ -192,7 +190,7 @@ class BadClients:
                 writer.write(_frame(number, request))
                 await writer.drain()
             while not writer.transport.is_closing():
-                # Without reading, the end shows only when something is written.
+                # Without reading, the end is noticed only at the next write.
                 await asyncio.sleep(DRIP_PERIOD_S)
                 writer.write(_frame(1, next_one()))
         finally:

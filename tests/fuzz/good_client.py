@@ -1,4 +1,4 @@
-"""A client that does everything right while bad clients do not, and checks that it is served.
+"""Correct client, active at the same time as bad ones, that checks its answers.
 
 Leaves the bad clients to `tests.fuzz.server_episode`.
 """
@@ -28,7 +28,7 @@ READS_EVERY: Final = 5
 
 
 class GoodClient:
-    """One connection; what it stored, it reads back."""
+    """One connection; it reads back what it stored."""
 
     def __init__(self, connection: BookieConnection, bookie_id: BookieId) -> None:
         self._bookie_id = bookie_id
@@ -49,7 +49,7 @@ class GoodClient:
         await self._send_request(AttachLedger(LEDGER, KEY))
 
     async def work(self) -> None:
-        """Append a batch, and now and then read everything."""
+        """Append a batch, and sometimes read all entries."""
         first = len(self._stored)
         payloads = [b"entry %d" % (first + i) * (1 + i) for i in range(4)]
         batch = build_batch(
@@ -65,7 +65,7 @@ class GoodClient:
             await self._read_all()
 
     async def leave(self) -> None:
-        """Read once more, and go."""
+        """Read once more, and disconnect."""
         await self._read_all()
         self._transport.close()
 

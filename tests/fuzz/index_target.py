@@ -1,8 +1,8 @@
-"""Fuzzes the index: any keys and values in its store, under everything that works on them.
+"""Fuzz target for the index: any keys and values in its store, under all its operations.
 
-Leaves the log beside it to `tests.fuzz.disk_targets`.
+Leaves the log to `tests.fuzz.disk_targets`.
 
-Invariant: a value that was changed without its checksum never shows as a run.
+Invariant: a value that changed without its checksum never counts as a run.
 """
 
 import random
@@ -34,12 +34,12 @@ Pairs = list[tuple[bytes, bytes]]
 
 
 def join(pairs: Pairs) -> bytes:
-    """Return pairs as bytes: each key and value behind its length in one byte."""
+    """Return pairs as bytes: each key and value after its length in one byte."""
     return b"".join(bytes([len(k)]) + k + bytes([len(v)]) + v for k, v in pairs)
 
 
 def split(data: bytes) -> Pairs:
-    """Return the pairs that bytes hold, the last of them cut short when it must be."""
+    """Return the pairs that bytes hold; the last one is cut short if bytes are missing."""
     pairs: Pairs = []
     at = 0
     while at < len(data):
@@ -139,7 +139,7 @@ def _change(transaction: Transaction, *, is_sealed: bool) -> None:
     for ledger in LEDGERS:
         index_pages.put_runs(transaction, ledger, [(24, 13, 9 << 32, 77), (28, 26, 9 << 32, 5)], 56)
         looked = index_pages.look_up(transaction, ledger, 13, 24, RUNS_MAX)
-        # A key of another form between the runs ends what is known, as it must.
+        # A key of another form between the runs ends the known range, as it must.
         is_found = looked.runs == [(24, 13, 9 << 32, 77)]
         require(is_found or looked.is_unproven or is_sealed, "what was put is found, or in doubt")
         old = ((24, 13, 9 << 32, 77),)

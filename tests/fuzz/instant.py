@@ -1,8 +1,8 @@
-"""Runs what reads a disk without an event loop: a disk that answers at once, and counts.
+"""Execution of disk readers without an event loop, on a disk that answers at once.
 
-Leaves what is on it to the targets.
+Leaves the contents of the disk to the targets.
 
-Invariant: more than `STEPS_MAX` operations for one input are taken for an endless loop.
+Invariant: more than `STEPS_MAX` operations for one input count as an endless loop.
 """
 
 import random
@@ -45,7 +45,7 @@ def platter_with(**files: bytes) -> Platter:
 
 
 def drive(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine that never waits; it may yield to the loop a bounded number of times."""
+    """Run a coroutine that never waits; it may yield to the loop a limited number of times."""
     try:
         for _ in range(YIELDS_MAX):
             if work.send(None) is not None:
@@ -54,4 +54,4 @@ def drive(work: Coroutine[Any, Any, Result]) -> Result:
         result: Result = end.value
         return result
     work.close()
-    raise InvariantError("it waits for what nothing will bring about")
+    raise InvariantError("it waits for an event that never comes")

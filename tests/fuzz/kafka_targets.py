@@ -1,4 +1,4 @@
-"""Fuzzes what brokers decode of Kafka's protocol: frames of requests, and batches of records.
+"""Fuzz targets for the broker's decoders of Kafka's protocol: requests and record batches.
 
 Leaves the bookies' wire to `tests.fuzz.wire_targets`.
 """
@@ -39,7 +39,7 @@ _START: Final = struct.Struct(">hhih")
 def kafka_targets() -> list[ParserTarget]:
     """Return the targets of this module."""
     for _ in messages.warm_up():
-        continue  # compiling is no allocation of an input
+        continue  # compilation is no allocation of an input
     return [
         ParserTarget(
             "kafka_request",
@@ -94,7 +94,7 @@ def _check_batch(data: bytes, origin: bytes, is_sealed: bool) -> bool:
 
 
 def _parse(data: bytes) -> bool:
-    """Parse what stored bytes might be: nothing but a BatchError may come of it."""
+    """Parse bytes as if they were stored; only a BatchError may result."""
     with contextlib.suppress(BatchError):
         read_control(data)
     try:

@@ -1,6 +1,6 @@
-"""Lists the kinds of findings that are known and not fixed, so that new ones show.
+"""List of the kinds of findings that are known and not fixed, so that new ones are reported.
 
-Leaves looking for them to the targets. An entry goes when what it names is fixed.
+Leaves the search for them to the targets. An entry is removed when its defect is fixed.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A kind of finding: the targets that meet it, how it begins, and why it may wait."""
+    """Kind of finding: the targets that meet it, its first words, and why it may wait."""
 
     targets: tuple[str, ...]
     what: str

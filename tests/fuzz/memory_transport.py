@@ -1,9 +1,9 @@
-"""Connects a protocol to a test in memory: pieces go in, frames come out.
+"""In-memory transport between a protocol and a test: bytes in, frames out.
 
-Leaves what is sent, and what the frames should be, to the episodes.
+Leaves the choice of bytes, and the expected frames, to the episodes.
 
-Invariant: as asyncio's own transports: nothing is received while reading is paused or after a
-close, and `connection_lost` comes once, by the loop.
+Invariant: like asyncio's own transports, it delivers nothing while reading is paused or after a
+close, and the loop calls `connection_lost` once.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class MemoryTransport(asyncio.Transport):
 
     @property
     def is_mid_frame(self) -> bool:
-        """Whether the protocol sent a part of a frame and not the rest."""
+        """Whether the protocol sent a part of a frame but not the rest."""
         return self._assembler.is_mid_frame
 
     @override
@@ -94,7 +94,7 @@ class MemoryTransport(asyncio.Transport):
         return "a test" if name == "peername" else default
 
     async def deliver(self, data: bytes, rng: random.Random) -> None:
-        """Let the protocol receive bytes, split anywhere, with some time between some of them."""
+        """Deliver bytes to the protocol, split at any places, with pauses between some of them."""
         at = 0
         piece_max = rng.choice((3, 40, 500, 4_000, 1 << 16))
         pause_share = rng.choice((0.0, 0.1, 0.5)) if piece_max > 3 else 0.01

@@ -1,8 +1,8 @@
-"""Makes damaged inputs out of good ones, the same for the same seed.
+"""Damaged inputs, made from good ones; the same seed makes the same inputs.
 
-Leaves making checksums right again to `tests.fuzz.sealing`, and judging to the targets.
+Leaves correcting checksums to `tests.fuzz.sealing`, and judging to the targets.
 
-Invariants: no output is longer than `OUTPUT_BYTES_MAX`; draws come from the given rng alone.
+Invariants: no output is longer than `OUTPUT_BYTES_MAX`. All random numbers come from the given rng.
 """
 
 import random
@@ -26,8 +26,10 @@ _U32: Final = struct.Struct("<I")
 
 
 class Mutator:
-    """Changes inputs of one kind; `samples` are good ones to borrow from, `fields` the places
-    (offset, size) of their numbers.
+    """Changes inputs of one kind.
+
+    `samples` are good inputs to copy parts from; `fields` are the places (offset, size) of their
+    numbers.
     """
 
     __slots__ = ("_fields", "_random", "_samples")
@@ -48,7 +50,7 @@ class Mutator:
         return self._samples[int(self._random() * len(self._samples))]
 
     def mutate(self, data: bytes) -> bytearray:
-        """Return a changed copy; now and then it is equal by chance."""
+        """Return a changed copy; it may be equal by chance."""
         rnd = self._random
         out = bytearray(data)
         rounds = 1
@@ -114,14 +116,14 @@ class Mutator:
                 del out[offset:]
             case 9:  # a piece is missing
                 del out[offset : offset + span]
-            case 10:  # a piece comes twice
+            case 10:  # a piece is repeated
                 out[offset:offset] = out[offset : offset + span]
-            case 11:  # something new in the middle
+            case 11:  # new bytes in the middle
                 noise = bytes([int(rnd() * 256)]) if rnd() < 0.5 else bytes(span)
                 out[offset:offset] = noise
             case 12:  # half of this, half of another
                 other = self.pick()
                 out[offset:] = other[int(rnd() * (len(other) + 1)) :]
-            case _:  # something behind the end
+            case _:  # bytes after the end
                 out += self.pick()[:span] if rnd() < 0.5 else _U32.pack(int(rnd() * 2**32))
         return out

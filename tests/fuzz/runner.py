@@ -1,9 +1,9 @@
-"""Runs targets for as many frames as are asked for, in one process or in several, and adds up.
+"""Runs of the targets for a number of frames, in one process or several, and their sum.
 
 Leaves single inputs to the targets.
 
-Invariant: what is fed depends on the seed and the number of frames alone, not on the workers; a run
-that is out of time has fed a part of the same to every target.
+Invariant: the inputs depend only on the seed and the number of frames, not on the workers. A run
+that ends for lack of time has fed the same share to every target.
 """
 
 import math
@@ -25,7 +25,7 @@ from tests.fuzz.watch import MEMORY_GROWTH_BYTES_MAX, forget_peak, hangs_noticed
 from tests.fuzz.wire_targets import wire_targets
 
 SHARE_FRAMES: Final = 20_000
-"""About as many frames as a worker takes at a time."""
+"""Approximate number of frames that a worker takes at a time."""
 MIB: Final = 1024 * 1024
 
 
@@ -42,7 +42,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What a share's worker saw."""
+    """Results of one share."""
 
     target: str
     tally: Tally
@@ -58,7 +58,7 @@ def all_targets() -> dict[str, Target]:
 
 
 def plan(targets: Sequence[Target], frames: int, seed: int) -> list[Share]:
-    """Share frames out by weight, and let every target have its turn again and again."""
+    """Divide frames by weight, and alternate between the targets."""
     total = sum(target.weight for target in targets)
     shares: list[tuple[float, Share]] = []
     for target in targets:
@@ -77,12 +77,12 @@ class Worker:
     def __init__(self) -> None:
         self.targets = all_targets()
         for target in self.targets.values():
-            target.run_block(0, 1, Tally())  # what is made once is no growth
+            target.run_block(0, 1, Tally())  # objects that are made once do not count as growth
         forget_peak()
         self._peak_at_first = peak_bytes()
 
     def run(self, share: Share) -> Shared:
-        """Do one share."""
+        """Run one share."""
         target, tally = self.targets[share.target], Tally()
         began_s, number = time.process_time(), share.first
         with hangs_noticed(tally):
@@ -111,7 +111,7 @@ def _run(share: Share) -> Shared:
 
 
 def run(shares: Sequence[Share], workers: int, seconds_max: float = math.inf) -> list[Shared]:
-    """Do all shares, each in whichever process is free, or as many as there is time for."""
+    """Run all shares, each in a free process, or as many as the time allows."""
     end = time.monotonic() + seconds_max
     if workers <= 1:
         worker = Worker()
@@ -131,7 +131,7 @@ def _until(end: float, done: Iterator[Shared]) -> list[Shared]:
 
 
 def summarise(done: Sequence[Shared], elapsed_s: float, seed: int) -> dict[str, object]:
-    """Return what is printed; `is_well` tells whether nothing unknown was found."""
+    """Return the results to print; `is_well` says whether there was no unknown finding."""
     tallies: dict[str, Tally] = {}
     cpu_s: dict[str, float] = {}
     for each in done:
@@ -157,7 +157,7 @@ def summarise(done: Sequence[Shared], elapsed_s: float, seed: int) -> dict[str, 
 
 
 def is_known(finding: Finding) -> bool:
-    """Tell whether a finding is of a kind that is written down already."""
+    """Return whether a finding is of a known kind."""
     return any(
         finding.target in each.targets and finding.what.startswith(each.what) for each in KNOWN
     )

@@ -1,7 +1,7 @@
-"""Makes the checksums of changed bytes right again, so that what lies behind them is reached.
+"""Correction of the checksums of changed bytes, to reach the code after the check.
 
-Leaves what is changed to `tests.fuzz.mutations`. Bytes that are too short for a checksum are left
-as they are.
+Leaves the changes to `tests.fuzz.mutations`. Bytes that are too short for a checksum are not
+changed.
 """
 
 import hashlib
@@ -25,8 +25,9 @@ _TRAILER_HASH_BYTES: Final = 32
 
 
 def seal_batch(data: bytearray, rng: random.Random, offset: int = 0) -> None:
-    """Give the batch at `offset` its MAC and CRC; half of the time its sizes are made to fit too,
-    so far as they can.
+    """Give the batch at `offset` its MAC and CRC.
+
+    Half of the time, its sizes are corrected too, as far as possible.
     """
     room = len(data) - offset
     if room < BATCH_HEADER_BYTES:
@@ -51,7 +52,7 @@ def seal_batch(data: bytearray, rng: random.Random, offset: int = 0) -> None:
 
 
 def _fit_batch(data: bytearray, offset: int, body: int) -> None:
-    """Make payload bytes and lengths those of what is there."""
+    """Set payload bytes and lengths to those of the data."""
     room = len(data) - offset - body
     (count,) = _U32.unpack_from(data, offset + 4)
     payload_bytes = room - BYTES_PER_ENTRY * count
@@ -66,8 +67,9 @@ def _fit_batch(data: bytearray, offset: int, body: int) -> None:
 def seal_record(
     data: bytearray, rng: random.Random, offset: int = 0, lsn: int | None = None
 ) -> int:
-    """Give the record at `offset` its CRCs, and its place if one is given; return where the next
-    one starts.
+    """Give the record at `offset` its CRCs, and its place if one is given.
+
+    Return the offset of the next record.
     """
     room = len(data) - offset
     if room < RECORD_HEADER_BYTES:

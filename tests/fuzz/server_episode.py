@@ -1,12 +1,12 @@
-"""Fuzzes the server's end of connections: damaged streams of bad clients beside one good client, on
-the production connection, a real storage and the simulated disk.
+"""Fuzzer of the server's end of connections: damaged streams of bad clients, and one good client.
 
-Leaves damage to `tests.fuzz.streams`, and real sockets to `tests.fuzz.flood`.
+It uses the production connection, a real storage and the simulated disk. Leaves damage to
+`tests.fuzz.streams`, and real sockets to `tests.fuzz.flood`.
 
-Invariants checked: every frame that comes back decodes; nothing is answered twice or that was not
-asked; while a connection is open, everything whole that was asked is answered; no request fails by
-an error of the server's; a good client's adds are stored and read back whole meanwhile; a
-connection leaves nothing behind.
+Invariants checked: every frame that comes back decodes. No request is answered twice, and no answer
+is without a request. While a connection is open, every complete request is answered. No request
+fails by an error of the server. A good client's adds are stored and read back completely at the
+same time. A connection leaves no state after its end.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ _BODIES: Final = (*(encode_message(each) for each in REQUESTS), *BATCHES)
 
 
 class RecordingLog(ServerLog):
-    """Keeps the server's own failures, which are findings, and writes nothing."""
+    """Records the server's own failures, which are findings, and writes nothing."""
 
     def __init__(self) -> None:
         super().__init__(lambda: 0.0)
@@ -120,7 +120,7 @@ class ServerTarget:
 
 
 class _Episode:
-    """One bookie, one good client, and one bad client after the other, or some at a time."""
+    """One bookie, one good client, and bad clients, one after the other or several at a time."""
 
     def __init__(self, rng: random.Random, tally: Tally, block: str, stream: bytes | None) -> None:
         self._rng = rng
@@ -133,7 +133,7 @@ class _Episode:
         self._context: ServerContext
 
     async def run(self) -> None:
-        """Run it; findings go to the tally."""
+        """Run the episode; add findings to the tally."""
         rng, loop = self._rng, simulation_loop()
         disk = CrashableDisk(Platter(), rng, DiskFaults(delay_s_max=0.001))
         storage = await BookieStorage.open(disk, CONFIG, rng=rng)
@@ -217,7 +217,7 @@ class _Episode:
         *,
         is_greeted: bool,
     ) -> None:
-        """Check that a peer that owes a hello, or the rest of a frame, is disconnected at last."""
+        """Check that a peer that owes a hello, or the rest of a frame, is disconnected."""
         is_whole = sum(len(frame.encode()) for frame in sent) == len(stream)
         overdue = connection.overdue(simulation_loop().time() + OVERDUE_S)
         if not is_greeted or not is_whole:
@@ -246,7 +246,7 @@ class _Episode:
         count = 1 + int(rng.random() * FRAMES_MAX)
         good = [self._make_frame(first_id + number) for number in range(count)]
         greeting = b"".join([frame.encode() for frame in frames])
-        if rng.random() < 0.85:  # damage behind a good greeting reaches further
+        if rng.random() < 0.85:  # damage after a good greeting reaches more code
             return greeting + self._damage.damage(good)
         return self._damage.damage([*frames, *good])
 
@@ -286,8 +286,9 @@ def _request(request_id: int, request: Request) -> RawFrame:
 
 
 def _answered_ids(frames: list[Frame]) -> Counter[tuple[bool, int]]:
-    """Count answers by (is it an add's, request id). Raises what a client would see as a broken
-    answer.
+    """Count answers by (is it an add's, request id).
+
+    Raises an error that a client would report as a broken answer.
     """
     found: Counter[tuple[bool, int]] = Counter()
     for frame in frames:
@@ -305,7 +306,7 @@ def _answered_ids(frames: list[Frame]) -> Counter[tuple[bool, int]]:
 
 
 def _asked_ids(frames: list[RawFrame]) -> Counter[tuple[bool, int]]:
-    """Count what is to be answered, if all of it is served."""
+    """Count the expected answers, if all requests are served."""
     asked: Counter[tuple[bool, int]] = Counter()
     for frame in frames:
         if frame.kind == FrameKind.ADD:

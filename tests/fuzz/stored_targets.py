@@ -1,4 +1,4 @@
-"""Fuzzes the values in the metadata service, and the files of `quire ledger export`.
+"""Fuzz targets for the values in the metadata service, and for files of `quire ledger export`.
 
 Leaves the bookie's own files to `tests.fuzz.disk_targets`.
 """
@@ -39,7 +39,9 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 def codec_check(encode: Callable[[Value], bytes], decode: Callable[[bytes], Value]) -> Check:
-    """Return the check that a stored value is refused, or the same encoded and decoded again."""
+    """Return the check that a stored value is refused, or stays the same when encoded and decoded
+    again.
+    """
 
     def check(data: bytes, _origin: bytes, _is_sealed: bool) -> bool:
         try:
@@ -84,7 +86,7 @@ def _closed(ledger: LedgerMetadata) -> LedgerMetadata:
 
 
 def sample_registrations() -> tuple[bytes, ...]:
-    """Return what live bookies tell about themselves."""
+    """Return registrations of live bookies."""
     plain = BookieRegistration(BookieId("bookie-a"), "10.0.0.1", 4181)
     full = BookieRegistration(
         BookieId("bookie-b"),
@@ -122,7 +124,7 @@ EXPORTS: Final = sample_exports()
 
 
 def check_export(data: bytes, _origin: bytes, is_sealed: bool) -> bool:
-    """Read a file as `quire ledger import` does, and write what was read."""
+    """Read a file as `quire ledger import` does, and write the contents again."""
     try:
         reader = LedgerFileReader(io.BytesIO(data))
         blocks = list(reader.blocks())
@@ -142,7 +144,7 @@ def check_export(data: bytes, _origin: bytes, is_sealed: bool) -> bool:
 
 
 def stored_targets() -> list[ParserTarget]:
-    """Return the targets."""
+    """Return the targets of this module."""
     cookie = CookieRecord(BookieId("bookie-a"), bytes(16), 1_700_000_000_000, 3, bytes(32))
     instance = pack("the cluster's instance", [1, bytes(range(16))])
     held = [HeldNode(bytes(16), 9, b"content"), HeldNode(b"", _INT64_MAX, b"")]

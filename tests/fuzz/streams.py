@@ -1,6 +1,6 @@
-"""Makes streams of frames, and damages them: a byte, a body, a frame, or their order.
+"""Streams of frames, and damage to them: to a byte, a body, a frame, or their order.
 
-Leaves what goes into a good stream to the episodes.
+Leaves the contents of a good stream to the episodes.
 """
 
 import random
@@ -22,7 +22,7 @@ Seal = Callable[[bytearray, random.Random], None]
 
 @dataclass(frozen=True, slots=True)
 class RawFrame:
-    """A frame as it is sent, right or wrong."""
+    """A frame as it is sent, correct or not."""
 
     kind: int
     request_id: int
@@ -30,13 +30,13 @@ class RawFrame:
     flags: int = 0
 
     def encode(self) -> bytes:
-        """Return its bytes; their size is always told right."""
+        """Return its bytes; the announced size is always correct."""
         head = _HEADER.pack(FRAME_MAGIC, self.kind, self.flags, self.request_id, len(self.body))
         return head + self.body
 
 
 def cut_stream(data: bytes) -> list[RawFrame]:
-    """Cut bytes into frames as far as they are whole, and know nothing about kinds or limits."""
+    """Split bytes into complete frames, without knowledge of kinds or limits."""
     frames: list[RawFrame] = []
     at = 0
     while len(data) - at >= FRAME_HEADER_BYTES:
@@ -50,7 +50,7 @@ def cut_stream(data: bytes) -> list[RawFrame]:
 
 
 class StreamDamage:
-    """Damages streams; `seals` make some kinds' checksums right again."""
+    """Damages streams; `seals` correct the checksums of some kinds."""
 
     def __init__(self, rng: random.Random, bodies: Sequence[bytes], seals: dict[int, Seal]) -> None:
         self._rng = rng

@@ -1,9 +1,9 @@
-"""Names everything that is fuzzed, and feeds one target a block of inputs drawn from a seed.
+"""Interface of the fuzz targets, and the blocks of inputs drawn from a seed.
 
 Leaves inputs and checks to the modules of targets, and many blocks to `tests.fuzz.runner`.
 
-Invariants: a block depends on its name alone; block 0 also feeds every sample and every hostile
-input as it is; one block in `TRACED_EVERY` measures what each input allocates.
+Invariants: a block depends only on its name. Block 0 also feeds every sample and every hostile
+input unchanged. One block in `TRACED_EVERY` measures the allocations of each input.
 """
 
 import random
@@ -25,32 +25,32 @@ Seal = Callable[[bytearray, random.Random], None]
 
 
 class Target(Protocol):
-    """Something that takes bytes from outside."""
+    """Code that accepts bytes from outside."""
 
     @property
     def name(self) -> str:
-        """What it is called on the command line."""
+        """Name on the command line."""
 
     @property
     def weight(self) -> float:
-        """Its share of all frames, relative to the others."""
+        """Share of all frames, relative to the other targets."""
 
     def run_block(self, seed: int, number: int, tally: Tally) -> None:
         """Feed it one block of inputs."""
 
     def replay(self, data: bytes, *, is_forged: bool) -> Tally:
-        """Feed it one input; `is_forged`: its checksums were made right after it was changed."""
+        """Feed it one input; `is_forged`: its checksums were made after the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParserTarget:
-    """A function from bytes to a value or a typed error."""
+    """Function from bytes to a value or a typed error."""
 
     name: str
     check: Check
     samples: tuple[bytes, ...]
     hostile: tuple[bytes, ...] = ()
-    """Inputs made by hand that are meant to cost much; they are not good ones."""
+    """Handmade inputs that are meant to cost much; they are not good ones."""
     seal: Seal | None = None
     fields: tuple[tuple[int, int], ...] = ()
     weight: float = 1.0

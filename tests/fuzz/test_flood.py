@@ -1,4 +1,4 @@
-"""A short flood of bad clients against a real bookie: it serves a good client in bounded memory."""
+"""Test of a real bookie with many bad clients: a good client is served, and memory is limited."""
 
 import pytest
 
@@ -11,7 +11,7 @@ SECONDS = 2.0
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 
-async def test_a_flood_of_bad_clients_harms_nobody() -> None:
+async def test_bad_clients_do_not_disturb_a_good_one() -> None:
     summary = await run_flood(Flood(CONNECTIONS, SECONDS, is_short=True))
     assert summary["entries_wrong"] == 0, summary
     assert summary["is_memory_bounded"], summary
@@ -22,6 +22,6 @@ async def test_a_flood_of_bad_clients_harms_nobody() -> None:
     assert all(phase["appends"] for phase in phases)
 
 
-async def test_who_announces_and_sends_nothing_costs_little() -> None:
-    """What the flood allows is counted from the bookie's own limits: they are bounded here."""
+async def test_announced_frames_that_are_not_sent_cost_little() -> None:
+    """The flood computes its limit from the bookie's own limits: check that those are small."""
     assert max(CONNECTION_BYTES_MAX[each] for each in (Kind.SILENT, Kind.DRIP, Kind.ANNOUNCE)) < MIB

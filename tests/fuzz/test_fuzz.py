@@ -1,4 +1,4 @@
-"""A few thousand damaged inputs into every parser; and proof that the fuzzer sees what is planted.
+"""Tests of every parser with a few thousand damaged inputs, and of the fuzzer with planted defects.
 
 Leaves millions of them to `python -m tests.fuzz`.
 """
@@ -31,7 +31,7 @@ FRAMES_PLANTED = 1_500
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_damaged_input_is_refused_and_nothing_else(name: str) -> None:
+def test_damaged_input_is_refused_with_the_parsers_own_error(name: str) -> None:
     tally = Tally()
     number = 0
     while tally.frames < FRAMES * min(1.0, TARGETS[name].weight):
@@ -66,7 +66,7 @@ def test_the_reference_is_crc32c() -> None:
     assert reference_crc32c(b"6789", reference_crc32c(b"12345")) == crc32c(b"123456789")
 
 
-# What is planted is found
+# Planted defects are found
 
 
 def _found_in(name: str, frames: int = FRAMES_PLANTED) -> str:
@@ -89,7 +89,7 @@ def test_a_check_left_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "passed its CRC" in _found_in("batch")
 
 
-def test_a_finding_is_met_again_in_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finding_is_reproduced_by_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bookie.log.replay.is_whole", lambda _header, _body: True)
     target, tally = all_targets()["record"], Tally()
     target.run_block(5, 1, tally)
@@ -158,7 +158,7 @@ def test_a_server_that_leaves_a_request_unanswered_is_found(
     assert "what was asked is answered" in _found_in("server_connection")
 
 
-def test_a_log_that_dies_of_a_client_that_left_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_fails_when_a_client_leaves_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     async def write_lac(
         storage: BookieStorage, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None
     ) -> LedgerSnapshot:
@@ -171,7 +171,7 @@ def test_a_log_that_dies_of_a_client_that_left_is_found(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("place", ["_fail_all", "_take_acks"])
-def test_a_client_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+def test_a_client_that_drops_a_call_is_found(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setattr(ClientConnection, place, lambda *_: None)
     assert _found_in("client_connection")
 

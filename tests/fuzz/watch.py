@@ -1,6 +1,6 @@
-"""Watches the process that fuzzes: an input that takes seconds, and memory that grows.
+"""Watch over the fuzzing process: inputs that take seconds, and memory that grows.
 
-Leaves what one input allocates to `tests.fuzz.targets`.
+Leaves the allocations of one input to `tests.fuzz.targets`.
 """
 
 import contextlib
@@ -15,19 +15,19 @@ from typing import Final
 from tests.fuzz.findings import InvariantError, Tally
 
 TICK_CPU_S: Final = 5.0
-"""Processor time, not time on the wall: a busy machine is no hang."""
+"""Processor time, not wall time: a busy machine is no hang."""
 MEMORY_GROWTH_BYTES_MAX: Final = 64 * 1024 * 1024
 _PEAK_RESET: Final = Path("/proc/self/clear_refs")
 _STATUS: Final = Path("/proc/self/status")
 
 
 class HangError(InvariantError):
-    """One input takes longer than any input should."""
+    """One input takes longer than the limit."""
 
 
 @contextlib.contextmanager
 def hangs_noticed(tally: Tally) -> Iterator[None]:
-    """Raise HangError in the middle of an input that takes TICK_CPU_S to twice as much."""
+    """Raise HangError during an input that takes TICK_CPU_S to twice as much."""
     last_inputs = [-1]
 
     def tick(_number: int, _frame: FrameType | None) -> None:
@@ -45,13 +45,13 @@ def hangs_noticed(tally: Tally) -> Iterator[None]:
 
 
 def forget_peak() -> None:
-    """Let `peak_bytes` begin again with what is used now, where the system can."""
+    """Reset the value of `peak_bytes` to the current use, where the system can."""
     with contextlib.suppress(OSError):
         _PEAK_RESET.write_text("5")
 
 
 def peak_bytes() -> int:
-    """Return the most memory that this process had since `forget_peak`."""
+    """Return the maximum memory of this process since `forget_peak`."""
     with contextlib.suppress(OSError):
         for line in _STATUS.read_text().splitlines():
             if line.startswith("VmHWM:"):

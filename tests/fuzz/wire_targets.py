@@ -1,6 +1,6 @@
-"""Fuzzes what client and bookie decode from the wire, one function at a time.
+"""Fuzz targets for the wire decoders of client and bookie, one function at a time.
 
-Leaves whole connections to `tests.fuzz.server_episode` and `tests.fuzz.client_episode`.
+Leaves complete connections to `tests.fuzz.server_episode` and `tests.fuzz.client_episode`.
 """
 
 import contextlib
@@ -85,7 +85,7 @@ REPLIES: Final[tuple[Reply, ...]] = (
 
 
 def nested_arrays(size: int, depth: int = 1020) -> bytes:
-    """Return array headers within each other, each announcing as many items as there are bytes."""
+    """Return nested array headers, each of which announces as many items as there are bytes."""
     headers = (b"\xdd" + (size - 1).to_bytes(4, "big")) * depth
     return headers + b"\xc0" * (size - len(headers))
 
@@ -105,7 +105,7 @@ HOSTILE_MSGPACK: Final = (
 
 
 def sample_batches() -> tuple[bytes, ...]:
-    """Return batches of every kind, small ones mostly."""
+    """Return batches of every kind, mostly small ones."""
     rng = Random(5)
     plain = [b"one", b"", b"three" * 5]
     batches = [
@@ -124,7 +124,7 @@ _KNOWN_BATCHES: Final = frozenset(BATCHES)
 
 
 def check_batch(data: bytes, _origin: bytes, is_sealed: bool) -> bool:
-    """Check a batch as a bookie and as a client does, and what both then rely on."""
+    """Check a batch as a bookie and as a client does, and the properties that both rely on."""
     try:
         view = BatchView(data)
         view.verify_crc()
@@ -187,12 +187,12 @@ def check_entries(data: bytes, _origin: bytes, _is_sealed: bool) -> bool:
 
 
 def check_request(data: bytes, _origin: bytes, _is_sealed: bool) -> bool:
-    """Decode what a client says, and encode it again."""
+    """Decode a client's message, and encode it again."""
     return _check_message(data, is_request=True)
 
 
 def check_reply(data: bytes, _origin: bytes, _is_sealed: bool) -> bool:
-    """Decode what a bookie says, and encode it again."""
+    """Decode a bookie's message, and encode it again."""
     return _check_message(data, is_request=False)
 
 
@@ -219,14 +219,15 @@ def check_acks(data: bytes, _origin: bytes, _is_sealed: bool) -> bool:
 
 
 def check_frames(data: bytes, _origin: bytes, _is_sealed: bool) -> bool:
-    """Cut a stream into frames twice, received in different pieces."""
+    """Split a stream into frames twice, received in different pieces."""
     size = len(data)
     limit = FIRST_FRAME_BYTES_MAX if size & 1 else FRAME_BYTES_MAX
     once, is_refused_once = _cut(data, RECEIVE_BUFFER_BYTES, limit)
     piece = 1 + (sum(data[:16]) * 7 + size) % 97
     again, is_refused_again = _cut(data, piece, limit)
     require(is_refused_once == is_refused_again, "a stream is followed however it is split")
-    # What came with the bad header in one piece is not handed out: the connection is lost anyway.
+    # Frames received in one piece with the bad header are not returned: the connection is lost
+    # anyway.
     require(again[: len(once)] == once, "frames are the same however the stream is split")
     require(is_refused_once or len(once) == len(again), "no frame is lost by a split")
     return bool(again)
@@ -284,7 +285,7 @@ def sample_answers() -> tuple[bytes, ...]:
 
 
 def wire_targets() -> list[ParserTarget]:
-    """Return the targets."""
+    """Return the targets of this module."""
     acks = [encode_acks([(number, status) for number, status in enumerate(Status)]), b""]
     return [
         ParserTarget(

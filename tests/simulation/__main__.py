@@ -1,6 +1,6 @@
-"""Runs the simulation of ledgers from the command line.
+"""Command-line entry point of the simulation of ledgers.
 
-Leaves reading it, and what is printed, to `tests.simulation.command`.
+Leaves arguments and output to `tests.simulation.command`.
 """
 
 import sys
@@ -22,7 +22,7 @@ LEDGERS: Final = Simulation(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what was asked for; return the exit status."""
+    """Run the simulations that the arguments request; return the exit status."""
     return run_command(LEDGERS, arguments)
 
 

@@ -1,4 +1,4 @@
-"""Speaks a little HTTP to a simulated bookie's administration, as an operator's tool would.
+"""HTTP client for the administration of a simulated bookie, as an operator's tool uses it.
 
 Leaves what the requests do to `bookie/server/admin.py`.
 """
@@ -33,7 +33,7 @@ class _Exchange(asyncio.Protocol):
 
 
 async def post(host: str, port: int, path: str, body: bytes = b"") -> int:
-    """Send one request and return its HTTP status; 0 when there was none."""
+    """Send one request and return its HTTP status; 0 if no response arrived."""
     head = (
         f"POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"

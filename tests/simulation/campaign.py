@@ -1,4 +1,4 @@
-"""Runs many seeds, on one process or several, and adds up what they showed.
+"""Runs of many seeds, in one process or several, and the sum of their results.
 
 Leaves one seed to `tests.simulation.run` or `tests.simulation.topics.topic_run`, and the command
 line to `tests.simulation.command`.
@@ -27,7 +27,7 @@ RunSeed = Callable[[int], Result]
 
 @dataclass(slots=True)
 class Summary:
-    """The sum of a campaign."""
+    """Sum of the results of a campaign."""
 
     seeds: int = 0
     failing: list[int] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Summary:
     errors: Counter[str] = field(default_factory=Counter)
 
     def add(self, result: Result, processor_s: float) -> None:
-        """Count one seed."""
+        """Add the result of one seed."""
         self.seeds += 1
         if result.violations:
             self.failing.append(result.seed)
@@ -55,7 +55,7 @@ class Summary:
         self.errors.update(result.errors)
 
     def as_json(self, wall_s: float) -> dict[str, object]:
-        """Return what is printed."""
+        """Return the summary as the JSON object that is printed."""
         return {
             "seeds": self.seeds,
             "violations": len(self.failing),
@@ -76,7 +76,7 @@ class Summary:
 
 
 def replay_command(command: str, seed: int, *, beyond_budget: bool) -> str:
-    """Return the command that shows one seed again, and the commit that it belongs to."""
+    """Return the command that replays one seed, and the commit that it belongs to."""
     options = f"--seed {seed}{' --beyond-budget' if beyond_budget else ''} --trace"
     return f"{command} {options}  # {_commit()}"
 
@@ -89,7 +89,7 @@ def run_campaign(
     stop_at_first: bool,
     on_result: Callable[[Result], None],
 ) -> Summary:
-    """Run all seeds, or those up to the first that fails."""
+    """Run all seeds, or stop at the first one that fails."""
     summary = Summary()
     for result, processor_s in _results(seeds, workers, run):
         summary.add(result, processor_s)
@@ -100,7 +100,7 @@ def run_campaign(
 
 
 def _commit() -> str:
-    """Name what is checked out; a copy without its history has no name."""
+    """Return the checked-out commit; "no commit" for a copy without its history."""
     described = subprocess.run(
         ["git", "describe", "--always", "--dirty"],
         cwd=Path(__file__).parent,

@@ -1,7 +1,6 @@
-"""Puts one simulated cluster together: network, metadata service, bookies, clients and checkers.
+"""One simulated cluster: network, metadata service, bookies, clients and checkers.
 
-Leaves what they do to `tests.simulation.workloads`, and what befalls them to
-`tests.simulation.faults`.
+Leaves the clients' work to `tests.simulation.workloads`, and faults to `tests.simulation.faults`.
 """
 
 import asyncio
@@ -40,7 +39,7 @@ from tests.simulation.wire_tap import BookieTap, ClientTap, ConnectionTap
 
 
 class Cluster:
-    """Everything of one run."""
+    """All parts of one run."""
 
     def __init__(self, loop: SimulationLoop, plan: Plan, model: Model) -> None:
         self.loop = loop
@@ -87,11 +86,11 @@ class Cluster:
         self._by_host = {each.host: each for each in self.bookies}
 
     def wall_clock_ms(self) -> int:
-        """Tell the time of day."""
+        """Return the time of day."""
         return int((START_S + self.loop.time()) * 1000)
 
     async def wait_until(self, is_so: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait for something; tell whether it came about."""
+        """Wait until a condition is true; return whether it became true in time."""
         deadline_s = self.loop.time() + timeout_s
         while not is_so():
             if self.loop.time() >= deadline_s:
@@ -100,7 +99,7 @@ class Cluster:
         return True
 
     def note_confirmed(self, ledger: LedgerModel, entry_id: int, expected: int) -> None:
-        """Take note that a caller saw an append succeed."""
+        """Record that a caller saw an append succeed."""
         self.model.note("confirmed", f"ledger {ledger.ledger_id} entry {entry_id}")
         ledger.told = max(ledger.told, entry_id)
         self.model.confirmed_count += 1
@@ -111,7 +110,7 @@ class Cluster:
         return [each for each, ledger in self.model.ledgers.items() if ledger.metadata is not None]
 
     def is_sound(self, bookie_id: str) -> bool:
-        """Tell whether a bookie serves and was never damaged."""
+        """Return whether a bookie serves and was never damaged."""
         bookie = self._sound_bookie(bookie_id)
         return bookie is not None and bookie.is_serving
 

@@ -1,6 +1,7 @@
-"""Reads the command line of a simulation: seeds in, violations and one JSON line out.
+"""Command line of a simulation: seeds in, violations and one JSON line out.
 
-Leaves running seeds to `tests.simulation.campaign`. The exit status is 1 if any promise was broken.
+Leaves running seeds to `tests.simulation.campaign`. The exit status is 1 if any invariant was
+violated.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from tests.simulation.run import Result
 
 
 class RunTraced(Protocol):
-    """Runs one seed; with a trace, its history is kept."""
+    """Runs one seed; with a trace, it keeps the history."""
 
     def __call__(self, seed: int, *, trace: bool = False) -> Result:
         """Run it to its end."""
@@ -26,7 +27,7 @@ class RunTraced(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What can be run by seeds."""
+    """A simulation that runs by seeds."""
 
     command: str
     themes: tuple[str, ...]
@@ -37,7 +38,7 @@ class Simulation:
 
 
 def run_command(simulation: Simulation, arguments: Sequence[str] | None = None) -> int:
-    """Run what was asked for; return the exit status."""
+    """Run the simulations that the arguments request; return the exit status."""
     asked = _parser(simulation).parse_args(arguments)
     run: RunTraced = simulation.run
     if asked.beyond_budget:

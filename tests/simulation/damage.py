@@ -1,9 +1,9 @@
-"""Finds places in a bookie's log where damage can be told from a torn tail.
+"""Choice of places in a bookie's log where damage is distinct from a torn tail.
 
-Leaves altering them to `tests.simulation.faults`.
+Leaves changing the bytes to `tests.simulation.faults`.
 
-Invariant: what is drawn lies below the largest `synced_lsn` that a durable record carries: damage
-there is corruption, while damage of the very last group looks as a torn tail must.
+Invariant: a chosen place lies below the largest `synced_lsn` in a durable record. Damage there is
+corruption, while damage of the last group looks like a torn tail.
 Source: storage design, "One log", replay.
 """
 
@@ -19,7 +19,7 @@ SEGMENT_SHIFT: Final = 32
 
 
 def draw_known_synced(platter: Platter, rng: random.Random) -> tuple[str, int] | None:
-    """Return a file and an offset in it, below what is known to be synced; None without any."""
+    """Return a file and an offset in it that is known to be synced; None if there is none."""
     limit = 0
     sizes: dict[str, int] = {}
     for name in sorted(platter.names):

@@ -1,9 +1,9 @@
-"""Ends bookies between a write and its sync, and cuts their power once they have started again.
+"""Faults that end bookies between a write and its sync, and cut their power after the next start.
 
-What such a process wrote is in the page cache alone. Its next start can read it, and must not vouch
-for it; only the power cut shows whether it did.
+Such a process leaves its writes in the page cache only. Its next start can read them, but must not
+rely on them. Only the power cut shows whether it did.
 
-Leaves how often this happens to `tests.simulation.plan`, and other faults to
+Leaves the rates of these faults to `tests.simulation.plan`, and other faults to
 `tests.simulation.faults`.
 
 Invariants: no disk hangs longer than a moment; nothing that was synced is lost.
@@ -23,13 +23,13 @@ HANG_S: Final = (0.05, 0.3, 1.0)
 BEFORE_CUT_S: Final = (1.0, 4.0, 12.0)
 DOWN_S: Final = 0.2
 UP_S: Final = 30.0
-"""More than a session of a bookie whose power was cut."""
+"""More than the session time of a bookie whose power was cut."""
 FENCE_S: Final = 15.0
 FAILED_SYNC_SHARE: Final = 0.4
 
 
 class UnsyncedDeaths:
-    """The faults of one run that leave unsynced bytes to a next process."""
+    """Faults of one run that leave unsynced bytes to the next process."""
 
     def __init__(self, cluster: Cluster, rng: random.Random) -> None:
         self._cluster = cluster
@@ -37,7 +37,7 @@ class UnsyncedDeaths:
         self._taker_count = 0
 
     def heal(self) -> None:
-        """Have every disk go on."""
+        """Let every disk continue."""
         for bookie in self._cluster.bookies:
             faults = bookie.disk_faults
             if faults.paused is not None:
@@ -45,21 +45,25 @@ class UnsyncedDeaths:
             faults.paused = None
 
     async def die_unsynced(self) -> None:
-        """Have some bookies write and not sync, or fail to sync; cut the power some time later."""
+        """Let some bookies write without a sync, or with a failed one; cut the power some time
+        later.
+        """
         rng, running = self._rng, self._running(self._cluster.bookies)
         share = rng.choice((0.3, 1.0, 1.0))
         chosen = [each for each in running if rng.random() < share]
         if rng.random() < FAILED_SYNC_SHARE:
             for bookie in chosen:
-                bookie.disk_faults.failing_syncs = 1  # its process ends, and is started again
+                bookie.disk_faults.failing_syncs = 1  # its process ends, and is restarted
         else:
             await self._die_writing(chosen, rng.choice(HANG_S) * rng.random())
         await asyncio.sleep(rng.choice(BEFORE_CUT_S) * rng.random())
         self._cut_power([each for each in chosen if rng.random() < share])
 
     async def fence_unsynced(self) -> None:
-        """Have the bookies of a live ledger die with a fence written and not synced, fence it once
-        more, cut the power, and have the writer go on, which hears of nothing meanwhile.
+        """Kill the bookies of an open ledger between the write and the sync of a fence.
+
+        Then fence the ledger again, cut the power, and let the writer continue. The writer receives
+        no news during this.
         """
         cluster, rng = self._cluster, self._rng
         live = list(cluster.live_ledgers.items())
@@ -90,7 +94,7 @@ class UnsyncedDeaths:
         store.resume()
 
     async def _die_writing(self, chosen: Sequence[BookieNode], hang_s: float) -> None:
-        """Have disks hang before each sync, and then the processes end."""
+        """Let disks hang before each sync, and then end the processes."""
         hung = asyncio.Event()
         for bookie in chosen:
             bookie.disk_faults.paused = hung
@@ -99,7 +103,7 @@ class UnsyncedDeaths:
             bookie.disk_faults.paused = None
             bookie.kill(power_off=False)
             bookie.start_after(DOWN_S * self._rng.random())
-        hung.set()  # those of processes that other faults started meanwhile
+        hung.set()  # processes that other faults started in the meantime
 
     def _cut_power(self, chosen: Sequence[BookieNode]) -> None:
         for bookie in self._running(chosen):

@@ -1,11 +1,11 @@
-"""A disk in memory that forgets, tears and reorders what was not synced when the power fails.
+"""Simulated disk in memory that loses, tears and reorders unsynced data when the power fails.
 
-Leaves the choice of faults to the test: every one is a field of `DiskFaults`, or a method of
-`Platter`: `crash` cuts the power, `kill` ends the process alone, so that the page cache lives on.
+Leaves the choice of faults to the test: every fault is a field of `DiskFaults` or a method of
+`Platter`. `crash` cuts the power; `kill` ends only the process, and the page cache survives.
 
-Invariants: what a returned `commit` wrote survives every crash; of anything else any 512-byte
-sector may be kept or lost. What a failed sync was to write stays readable and counts as clean: no
-later sync writes it, and it is gone once its pages are evicted.
+Invariants: what a returned `commit` wrote survives every crash. Of all other data, any 512-byte
+sector may be kept or lost. The data of a failed sync stays readable and counts as clean: no later
+sync writes it, and it is lost once its pages are evicted.
 Source: reliability D7-D14, D20; assurance design.
 """
 
@@ -21,17 +21,17 @@ from tests.simulation.file_content import Content
 from tests.simulation.index_store import MemoryStore
 
 SIGNATURE_BYTES: Final = 48
-"""A batch is known by its header, which holds its CRC."""
+"""A batch is identified by its header, which holds its CRC."""
 
 
 @dataclass(slots=True)
 class DiskFaults:
-    """What goes wrong, and how slow the disk is."""
+    """Faults of the disk, and its delays."""
 
     delay_s_max: float = 0.01
     capacity_bytes: int = 2**40
     index_capacity_bytes: int | None = None
-    """When given, the index has a disk of its own, of this size."""
+    """If set, the index has a separate disk of this size."""
     failing_syncs: int = 0
     """This many of the next syncs fail, and what they were to write stays in the page cache alone.
     Everything after them would succeed again, and must not be tried.
@@ -52,7 +52,7 @@ class DiskFaults:
 
 @dataclass(slots=True)
 class Platter:
-    """What outlives the process: give it to the next `CrashableDisk`."""
+    """State that outlives the process: pass it to the next `CrashableDisk`."""
 
     names: dict[str, Content] = field(default_factory=dict)
     durable_names: dict[str, Content] = field(default_factory=dict)
@@ -60,9 +60,9 @@ class Platter:
     generation: int = 0
     locked: bool = False
     synced: dict[bytes, None] = field(default_factory=dict)
-    """How each buffer begins that was ever synced as such; a quick way to know a batch again."""
+    """First bytes of each buffer that was ever synced, to find a batch again quickly."""
     is_formatted: bool = False
-    """Whether whoever runs the bookie saw its formatting succeed."""
+    """Whether the operator of the bookie saw its formatting succeed."""
     label: str = "disk"
     """Part of the identity of the lock and of each file that is made; a file-level copy has its
     own.
@@ -83,8 +83,9 @@ class Platter:
             self.stores[name].crash(rng)
 
     def lose_power(self, is_kept: Callable[[int], bool] = lambda _sector: False) -> None:
-        """Cut the power, without a draw: unsynced names and commits are lost, and of unsynced bytes
-        all but the chosen sectors.
+        """Cut the power without a random draw.
+
+        Unsynced names and commits are lost. Of unsynced bytes, only the chosen sectors are kept.
         """
         self.generation += 1
         self.locked = False
@@ -96,8 +97,8 @@ class Platter:
             store.lose_unsynced()
 
     def kill(self, rng: random.Random) -> None:
-        """End the process; the kernel lives on. Pages that no sync wrote may be evicted while no
-        process runs.
+        """End the process; the kernel continues. Unsynced pages may be evicted while no process
+        runs.
         """
         self.generation += 1
         self.locked = False
@@ -112,17 +113,17 @@ class Platter:
             content.evict()
 
     def holds(self, data: bytes) -> bool:
-        """Tell whether the log holds these bytes durably."""
+        """Return whether the log holds these bytes durably."""
         if data[:SIGNATURE_BYTES] in self.synced:
             return True
         names = sorted((name for name in self.names if name.startswith("log/")), reverse=True)
         return any(self.names[name].durable.find(data) >= 0 for name in names)
 
     def copied(self, label: str = "") -> "Platter":
-        """Return a copy, as another disk that holds the same bytes.
+        """Return a copy: another disk with the same bytes.
 
-        A block-level copy keeps the identity of every file; with a label, the files are copied one
-        by one and get identities of their own.
+        A block-level copy keeps the identity of every file. With a label, the files are copied one
+        by one and get new identities.
         """
         contents: dict[int, Content] = {}
         for content in (*self.names.values(), *self.durable_names.values()):
@@ -143,7 +144,7 @@ class Platter:
         )
 
     def flip_bit(self, name: str, bit: int) -> None:
-        """Change one bit of a file, as a failing medium would."""
+        """Change one bit of a file, as a failing medium does."""
         content = self.names[name]
         content.current[bit // 8] ^= 1 << bit % 8
         content.durable[bit // 8] ^= 1 << bit % 8
@@ -171,9 +172,7 @@ class CrashableFile:
         return len(self._content.current)
 
     async def commit(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        """See `File.commit`: writes in pieces, so that a crash can come between them, then
-        syncs.
-        """
+        """Write in pieces, so that a crash can come between them, then sync; see `File.commit`."""
         assert not self._is_failed, "a file was used after its disk had failed"
         disk, content = self._disk, self._content
         data = b"".join(buffers)
@@ -198,7 +197,7 @@ class CrashableFile:
                     disk.platter.synced[bytes(buffer[:SIGNATURE_BYTES])] = None
 
     def read_nowait(self, offset: int, size: int) -> Buffer | None:
-        """See `File.read_nowait`; what it has in memory is drawn."""
+        """See `File.read_nowait`; which data is in memory is drawn."""
         if self._disk.rng.random() < 0.5:
             return None
         self._disk.check()
@@ -217,7 +216,7 @@ class CrashableFile:
         await self._sync()
 
     def drop_cached(self, offset: int, size: int) -> None:
-        """See `File.drop_cached`; what is dropped must have been synced, or it costs a read."""
+        """See `File.drop_cached`; assert that the range is synced."""
         content = self._content
         assert size > 0
         if not self._disk.faults.forgets_syncs:
@@ -251,7 +250,7 @@ class CrashableFile:
             self._content.make_durable()
 
     def _failure(self, why: str) -> DiskFailedError:
-        """Note that the file must not be used any more; return what to raise."""
+        """Mark the file as unusable; return the exception to raise."""
         self._is_failed = True
         return DiskFailedError(self.name, why)
 
@@ -263,12 +262,12 @@ class CrashableDisk:
         self, platter: Platter, rng: random.Random, faults: DiskFaults | None = None
     ) -> None:
         self.on_index_stored: Callable[[MemoryStore], object] = bool
-        """Sees an index when it is opened, and after each of its commits."""
+        """Receives an index when it is opened, and after each of its commits."""
         self.platter = platter
         self.rng = rng
         self.faults = faults or DiskFaults()
         self.boot_id = "boot"
-        """Names the run of the machine's system, of which there is a new one after a power cut."""
+        """Id of the run of the machine's system; a power cut starts a new one."""
         self._generation = platter.generation
         self._is_locked = False
 
@@ -277,12 +276,12 @@ class CrashableDisk:
         assert self._generation == self.platter.generation, "a dead process used its disk"
 
     async def pause(self) -> None:
-        """Take the time that a disk takes."""
+        """Wait for the simulated delay of the disk."""
         await asyncio.sleep(self.rng.random() * self.faults.delay_s_max)
         self.check()
 
     def room_for(self, growth: int) -> int:
-        """Return how many of `growth` more bytes there is room for."""
+        """Return how many of `growth` more bytes fit on the disk."""
         used = sum(len(content.current) for content in self.platter.names.values())
         return max(0, min(growth, self.faults.capacity_bytes - used))
 

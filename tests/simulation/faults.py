@@ -1,9 +1,9 @@
-"""Hurts a simulated cluster: each kind of fault comes at its own rate, drawn from the seed.
+"""Faults of a simulated cluster: each kind occurs at a rate drawn from the seed.
 
-Leaves what is drawn to `tests.simulation.plan`.
+Leaves drawing the rates to `tests.simulation.plan`.
 
-Invariants: every fault ends or is ended by `heal`; damage (bytes lost or altered that were synced)
-stays within the plan's budget of bookies.
+Invariants: every fault ends, at the latest at `heal`. Damage (synced bytes lost or changed) stays
+within the plan's budget of bookies.
 Source: assurance design; reliability, catalogue of failures.
 """
 
@@ -79,12 +79,12 @@ class Faults:
         }
 
     def start(self) -> None:
-        """Begin."""
+        """Start the faults."""
         for kind, every_s in self._plan.fault_every_s.items():
             self._tasks.append(asyncio.create_task(self._repeat(kind, every_s)))
 
     async def heal(self) -> None:
-        """End everything, and bring every machine back up."""
+        """End all faults, and start every machine again."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -108,7 +108,7 @@ class Faults:
 
     @property
     def damaged_hosts(self) -> list[str]:
-        """List the machines whose synced bytes were lost or altered."""
+        """Return the hosts whose synced bytes were lost or changed."""
         return list(self._damaged)
 
     async def _repeat(self, kind: str, every_s: float) -> None:
@@ -163,7 +163,9 @@ class Faults:
         client.resume()
 
     async def _take_over(self) -> None:
-        """Stop a writer, recover its ledger, at times cut the bookies' power, let it go on."""
+        """Pause a writer, recover its ledger, sometimes cut the bookies' power, and resume the
+        writer.
+        """
         cluster = self._cluster
         live = list(cluster.live_ledgers.items())
         if not live:
@@ -172,7 +174,7 @@ class Faults:
         writer = next(each for each in cluster.clients if each.host == host)
         is_cut_off = writer.store is not None and self._rng.random() < 0.5
         if is_cut_off and writer.store is not None:
-            writer.store.suspend()  # else the news of the recovery reaches it first
+            writer.store.suspend()  # otherwise the news of the recovery reaches the writer first
         writer.pause()
         self._take_over_count += 1
         taker = ClientNode(
@@ -258,7 +260,7 @@ class Faults:
         self._rng.choice(self._cluster.bookies).disk_faults.failing_writes = 1
 
     async def _full_sync(self) -> None:
-        """Have a sync find no room that the writes before it had found."""
+        """Let a sync fail for lack of space that the writes before it had found."""
         self._rng.choice(self._cluster.bookies).disk_faults.full_syncs = 1
 
     async def _fill_disk(self) -> None:
@@ -301,10 +303,11 @@ class Faults:
     # -- damage
 
     def _victim(self) -> BookieNode | None:
-        """Choose whose bytes are to be damaged, within the budget."""
+        """Choose the bookie to damage, within the budget."""
         bookie = self._rng.choice(self._cluster.bookies)
         if bookie.wipes and not self._plan.beyond_budget:
-            return None  # a ledger could lose two bookies: the one it had, and its successor
+            # otherwise a ledger could lose two bookies: the former one and its successor
+            return None
         if bookie.host not in self._damaged:
             if len(self._damaged) >= self._plan.damage_max:
                 return None
@@ -341,10 +344,11 @@ class Faults:
             await self._second_starts.start_copy(bookie)
 
     async def _old_disk(self) -> None:
-        """Copy a disk at any time, running or not, and put the copy in its place some time later.
+        """Copy a disk at any time, and replace the disk with the copy some time later.
 
-        A block-level copy is put there only when all of the log is recorded: what was acknowledged
-        after the last record is not protected against it (rule 2.6).
+        The process may run during the copy. A block-level copy is put back only if the process
+        recorded the complete log: what it acknowledged after the last record is not protected (rule
+        2.6).
         """
         bookie = self._victim()
         if bookie is None or not bookie.platter.is_formatted:

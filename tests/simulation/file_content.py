@@ -1,9 +1,9 @@
-"""The bytes of one simulated file: on the medium, and in the page cache.
+"""Bytes of one simulated file, on the medium and in the page cache.
 
-Leaves names, and when bytes are written and synced, to `tests.simulation.disk`.
+Leaves names, and the times of writes and syncs, to `tests.simulation.disk`.
 
-Invariants: what was written before the last sync that succeeded is on the medium, but for what a
-failed sync was to write; of anything else any 512-byte sector may be kept or lost.
+Invariants: data written before the last successful sync is on the medium, except the data of a
+failed sync. Of all other data, any 512-byte sector may be kept or lost.
 Source: reliability D7-D14, D20.
 """
 
@@ -17,19 +17,19 @@ SECTOR_BYTES: Final = 512
 
 @dataclass(slots=True)
 class Content:
-    """What is on the medium, and what a process reads."""
+    """Bytes on the medium, and bytes that a process reads."""
 
     identity: str = ""
     durable: bytearray = field(default_factory=bytearray)
     current: bytearray = field(default_factory=bytearray)
     writes: list[tuple[int, bytes]] = field(default_factory=list)
     unwritten: list[tuple[int, bytes]] = field(default_factory=list)
-    """What failed syncs were to write: readable, clean, and not on the medium."""
+    """Data of failed syncs: readable, clean, and not on the medium."""
     dropped: list[tuple[int, int]] = field(default_factory=list)
-    """(Offset, size) of what the process wanted out of the page cache, in order."""
+    """(Offset, size) of the ranges that the process dropped from the page cache, in order."""
 
     def make_durable(self) -> None:
-        """Bring what was written since the last sync to the medium."""
+        """Copy the data written since the last sync to the medium."""
         durable, size = self.durable, len(self.current)
         del durable[size:]
         durable.extend(bytes(size - len(durable)))
@@ -38,12 +38,12 @@ class Content:
         self.writes.clear()
 
     def fail_write_back(self) -> None:
-        """Have what was written since the last sync in the page cache alone, for good."""
+        """Keep the data written since the last sync in the page cache only, for ever."""
         self.unwritten += self.writes
         self.writes.clear()
 
     def evict(self) -> None:
-        """Drop the clean pages: what failed syncs were to write is gone."""
+        """Drop the clean pages: the data of failed syncs is lost."""
         if self.unwritten:
             kept = self.durable[: len(self.current)]
             kept.extend(bytes(len(self.current) - len(kept)))
@@ -53,14 +53,14 @@ class Content:
             self.unwritten.clear()
 
     def crash(self, rng: random.Random) -> None:
-        """Cut the power: of what was not synced, drawn sectors are left."""
+        """Cut the power: of unsynced data, drawn sectors are kept."""
         kept_share = rng.choice((0.0, 0.3, 0.7, 1.0))
         shorter, longer = sorted((len(self.durable), len(self.current)))
         size = rng.choice((shorter, longer, rng.randint(shorter, longer)))
         self.lose_power(size, lambda _sector: rng.random() < kept_share)
 
     def lose_power(self, size: int, is_kept: Callable[[int], bool]) -> None:
-        """Cut the power: the file has this size, and of what was not synced the chosen sectors."""
+        """Cut the power: set this size; of unsynced data, keep the chosen sectors."""
         survived = bytearray(self.durable[:size])
         survived.extend(bytes(size - len(survived)))
         for offset, data in self.writes:

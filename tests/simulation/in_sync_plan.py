@@ -1,9 +1,10 @@
-"""Draws which ledgers of a run are in in-sync mode, and how patient their writers are.
+"""Choice of the ledgers of a run in in-sync mode, and of the limits of their writers.
 
-Leaves everything else of a plan to `tests.simulation.plan`. What is drawn here has a generator of
-its own, so that the rest of a seed's plan is the same with and without it.
+Leaves the rest of a plan to `tests.simulation.plan`. A separate generator draws these values, so
+that the rest of a seed's plan is the same with and without them.
 
-Invariant: of an in-sync ledger, `min_in_sync - 1` members may be lost for good, and no more.
+Invariant: an in-sync ledger survives the permanent loss of `min_in_sync - 1` members, but of no
+more.
 Source: protocol section 11.
 """
 
@@ -15,19 +16,19 @@ from ledger_client import ClientConfig, Quorum
 
 THEME: Final = "in_sync"
 SHARE: Final = 0.4
-"""Of the runs of other themes: those in which some ledgers are in in-sync mode."""
+"""Share of the runs of other themes in which some ledgers are in in-sync mode."""
 SIZES: Final = (2, 3, 3, 4)
 
 
 def losses_tolerated(quorum: Quorum) -> int:
-    """Return how many bookies may lose what they hold before an acknowledged entry is lost."""
+    """Return how many bookies may lose their data before an acknowledged entry is lost."""
     return (quorum.min_in_sync if quorum.spec.is_in_sync else quorum.ack) - 1
 
 
 def with_in_sync(
     quorums: tuple[Quorum, ...], seed: int, theme: str, bookie_count: int, *, least: int
 ) -> tuple[Quorum, ...]:
-    """Put ledgers in in-sync mode among those of a run, or in their place; `least` is the smallest
+    """Add in-sync ledgers to those of a run, or replace them; `least` is the smallest
     `min_in_sync`.
     """
     rng = random.Random(f"in sync {seed}")

@@ -1,10 +1,10 @@
-"""An ordered key-value store in memory whose unsynced commits a crash may lose.
+"""Ordered key-value store in memory that may lose unsynced commits in a crash.
 
 Leaves the meaning of keys and values to `bookie.index.index_pages`.
 
-Invariants: a returned `update` survives every crash, and makes all before it durable; one that was
-under way is applied whole or not at all, and may be seen by the next process without being durable;
-after a commit that failed no other is made; a view never sees one that is under way.
+Invariants: a returned `update` survives every crash, and makes all earlier updates durable. An
+update in progress is applied completely or not at all; the next process may see it before it is
+durable. After a failed commit there are no more commits. A view never sees an update in progress.
 Source: storage design, "Threads"; reliability D5, D20.
 """
 
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 class MemoryTransaction:
-    """Works on the store in place and remembers how to undo it."""
+    """Changes the store in place and records how to undo it."""
 
     def __init__(self, store: "MemoryStore") -> None:
         self._store = store
@@ -69,10 +69,11 @@ class MemoryStore:
         self.keys: list[bytes] = []
         self.pairs: dict[bytes, bytes] = {}
         self.puts_left: int | None = None
-        """When given, the store is full after this many more."""
+        """If set, the number of puts until the store is full."""
         self._unsynced: list[tuple[bytes, bytes | None]] = []
         self._unproved: list[list[tuple[bytes, bytes | None]]] = []
-        """Commits that dead processes left in the page cache: what undoes each, in order."""
+        """Commits that dead processes left in the page cache: for each, what undoes it, in order.
+        """
         self._failed: DiskFailedError | None = None
         self._pause: Callable[[], Awaitable[None]] | None = None
         self._fails: Callable[[], bool] = bool
@@ -86,8 +87,10 @@ class MemoryStore:
         fails: Callable[[], bool],
         on_stored: Callable[[], object] = bool,
     ) -> None:
-        """Take the delays, faults and observer of the disk of this incarnation; the last is called
-        whenever what is held is durable: now, unless that is not sure, and after each commit.
+        """Set the delays, faults and observer of this incarnation's disk.
+
+        The observer is called whenever the contents are durable: after each commit, and now unless
+        that is uncertain.
         """
         self._pause, self._fails, self._on_stored = pause, fails, on_stored
         self._failed = None
@@ -96,7 +99,7 @@ class MemoryStore:
         self._lock, self._viewing = asyncio.Lock(), asyncio.Lock()
 
     async def view(self, job: Callable[[Transaction], Result]) -> Result:
-        """See `OrderedStore.view`; updates may begin and end before and after the job runs."""
+        """See `OrderedStore.view`; updates may start and end before and after the job runs."""
         async with self._viewing:
             await self._wait()
             result = self._run_on_committed(job)
@@ -132,7 +135,7 @@ class MemoryStore:
         return StoreSizes(sum(map(len, self.pairs.values())), 2**40)
 
     def growth_bytes(self, changes: int) -> int:
-        """See `OrderedStore.growth_bytes`: this store takes no room of the simulated disk."""
+        """See `OrderedStore.growth_bytes`: this store uses no space of the simulated disk."""
         return 0 * changes
 
     async def close(self) -> None:
@@ -140,7 +143,7 @@ class MemoryStore:
         await self._wait()
 
     def kill(self, rng: random.Random) -> None:
-        """End the process alone: the commit under way is there, in the page cache, or it is not."""
+        """End only the process: a commit in progress is in the page cache, or it is lost."""
         if rng.random() < 0.5:
             self._undo(self._unsynced)
         elif self._unsynced:
@@ -148,22 +151,20 @@ class MemoryStore:
         self._unsynced = []
 
     def crash(self, rng: random.Random) -> None:
-        """Cut the power: the commit under way may be lost, and others since the last one that
-        synced.
-        """
+        """Cut the power: the commit in progress and others since the last sync may be lost."""
         self.kill(rng)
         for _ in range(rng.randint(0, len(self._unproved))):
             self._undo(self._unproved.pop())
         self._unproved.clear()
 
     def lose_unsynced(self) -> None:
-        """Cut the power: all commits since the last one that synced are lost."""
+        """Cut the power: all commits since the last synced one are lost."""
         for undo in reversed([*self._unproved, self._unsynced]):
             self._undo(undo)
         self._unsynced, self._unproved = [], []
 
     def copied(self) -> "MemoryStore":
-        """Return a store that holds the same, and is not open."""
+        """Return a closed store with the same contents."""
         copy = MemoryStore()
         copy.keys, copy.pairs = list(self.keys), dict(self.pairs)
         copy._unsynced = list(self._unsynced)
@@ -171,7 +172,7 @@ class MemoryStore:
         return copy
 
     def flip_bit(self, rng: random.Random) -> bytes:
-        """Change one bit of one value, as a failing medium would; return its key."""
+        """Change one bit of one value, as a failing medium does; return its key."""
         key = rng.choice(self.keys)
         value = bytearray(self.pairs[key])
         value[rng.randrange(len(value))] ^= 1 << rng.randrange(8)
@@ -179,7 +180,7 @@ class MemoryStore:
         return key
 
     def take_room(self) -> None:
-        """Count a put. Raises DiskFullError when there is no room for it."""
+        """Count a put. Raises DiskFullError if there is no space for it."""
         if self.puts_left is not None:
             if not self.puts_left:
                 raise DiskFullError("the simulated index")
@@ -196,7 +197,7 @@ class MemoryStore:
         self.pairs[key] = value
 
     def _run_on_committed(self, job: Callable[[Transaction], Result]) -> Result:
-        """Run a job on the store without the update under way."""
+        """Run a job on the store without the update in progress."""
         under_way = [(key, self.pairs.get(key)) for key, _ in self._unsynced]
         self._undo(self._unsynced)
         try:

@@ -1,11 +1,12 @@
-"""Runs coroutines in virtual time, in an order drawn from a seed: one seed, one history.
+"""Event loop in virtual time: it runs coroutines in an order drawn from a seed.
 
-Leaves networks, disks and stores to the modules beside it. Nothing here waits, reads a clock or
-does input or output.
+Leaves networks, disks and stores to the other modules of `tests.simulation`. The loop does not
+wait, read a clock, or do input or output.
 
-Invariants: time moves only when nothing is ready; ready callbacks are shuffled by the seed; tasks
-hash by creation number, so that sets of them iterate alike in every process; a killed node's tasks
-never run again, not even their `finally`; a paused node's wait, in their order, until it goes on.
+Invariants: time moves only when no callback is ready. The seed shuffles ready callbacks. Tasks hash
+by creation number, so that sets of them iterate alike in every process. Tasks of a killed node
+never run again, not even their `finally`. Tasks of a paused node wait, in order, until it resumes.
+One seed gives one history.
 Source: assurance design, "Deterministic simulation".
 """
 
@@ -25,17 +26,17 @@ from typing_extensions import override  # `typing` has it from 3.12 on
 Result = TypeVar("Result")
 
 NODE: Final = ContextVar("NODE", default=0)
-"""Which simulated process a callback belongs to; 0 is the test itself."""
+"""Node (simulated process) that a callback belongs to; 0 is the test itself."""
 
 CALLBACKS_MAX: Final = 50_000_000
-"""A run that takes more loop steps than this is taken for a livelock."""
+"""A run with more loop steps than this counts as a livelock."""
 
 TASKS_KEPT: Final = 1_000
-"""Finished tasks are forgotten once there are about so many."""
+"""Number of tasks at which finished ones are dropped."""
 
 
 class LivelockError(Exception):
-    """The run goes on without end, or nothing is left that could wake it."""
+    """The run does not end, or no event is left that could wake it."""
 
 
 class SimulationTask(asyncio.Task[Any]):
@@ -55,7 +56,7 @@ class SimulationTask(asyncio.Task[Any]):
 
 
 class SimulationLoop(base_events.BaseEventLoop):
-    """An event loop without a world outside; see `run_simulation`."""
+    """Event loop without access to the real world; see `run_simulation`."""
 
     _ready: deque[asyncio.Handle]
     _timer_cancelled_count: int
@@ -85,11 +86,11 @@ class SimulationLoop(base_events.BaseEventLoop):
 
     @property
     def step_count(self) -> int:
-        """How many callbacks have run."""
+        """Number of callbacks that have run."""
         return self._steps
 
     def spawn(self, coroutine: Coroutine[Any, Any, Result]) -> tuple[int, asyncio.Task[Result]]:
-        """Start a coroutine as a new node, which `kill` can end; return the node and the task."""
+        """Start a coroutine as a new node that `kill` can end; return the node and the task."""
         node = next(self._node_numbers)
         context = copy_context()
         context.run(NODE.set, node)
@@ -97,23 +98,23 @@ class SimulationLoop(base_events.BaseEventLoop):
         return node, self.create_task(coroutine, context=context)
 
     def run_in(self, node: int, call: Callable[[], Result]) -> Result:
-        """Call something as part of a node, so that what it starts belongs to the node."""
+        """Call a function as part of a node, so that tasks that it starts belong to the node."""
         return self._contexts[node].copy().run(call)
 
     def pause(self, node: int) -> None:
-        """Run nothing of a node until `resume`, as a stopped process."""
+        """Run no callback of a node until `resume`, like a stopped process."""
         self._paused.setdefault(node, [])
 
     def resume(self, node: int) -> None:
-        """Let a paused node go on: all that became due meanwhile is ready at once."""
+        """Let a paused node continue: callbacks that became due in the pause are ready at once."""
         self._ready.extend(self._paused.pop(node, []))
 
     def is_alive(self, node: int) -> bool:
-        """Tell whether a node has not been killed."""
+        """Return whether a node has not been killed."""
         return node not in self._dead
 
     def kill(self, node: int) -> None:
-        """Drop everything that a node has running, as a power cut would."""
+        """Drop all callbacks and tasks of a node, like a power cut."""
         self._dead[node] = None
         self._paused.pop(node, None)
         for handle in itertools.chain(self._ready, [each[2] for each in self._timers]):
@@ -166,10 +167,10 @@ class SimulationLoop(base_events.BaseEventLoop):
     @override
     def run_in_executor(self, *_: Any, **__: Any) -> Any:  # type: ignore[override]
         """Refuse: there are no threads in a simulation."""
-        raise AssertionError("a thread was asked for in the simulation")
+        raise AssertionError("code started a thread in the simulation")
 
     def close_tasks(self) -> None:
-        """End every coroutine that is left, with nothing able to run because of it."""
+        """Close every coroutine that is left, without running any other."""
         for node in range(next(self._node_numbers)):
             self._dead[node] = None
         for task in self._tasks:
@@ -206,7 +207,7 @@ class SimulationLoop(base_events.BaseEventLoop):
         self.failures.append(exception or RuntimeError(str(context.get("message"))))
 
     def _asyncgen_finalizer_hook(self, generator: object) -> None:
-        """Leave an abandoned generator unfinished: when it is collected is not part of the
+        """Leave an abandoned generator unfinished: the time of its collection is not part of the
         history.
         """
 
@@ -227,7 +228,7 @@ class SimulationLoop(base_events.BaseEventLoop):
                 handle._run()
 
     def _take_due_timers(self) -> None:
-        """Move the clock to the next timer if nothing is ready, and make ready what is due."""
+        """If no callback is ready, move the clock to the next timer; make due timers ready."""
         timers, ready = self._timers, self._ready
         if self._timer_cancelled_count > max(100, len(timers) // 2):
             timers[:] = [each for each in timers if not each[2]._cancelled]
@@ -237,7 +238,7 @@ class SimulationLoop(base_events.BaseEventLoop):
             heapq.heappop(timers)
         if not ready and not self._stopping:
             if not timers:
-                raise LivelockError("every task waits for something that nothing will bring about")
+                raise LivelockError("every task waits, and no event is left that could wake one")
             self._now = max(self._now, timers[0][0])
         now = self._now
         while timers and timers[0][0] <= now:
@@ -268,11 +269,10 @@ def simulation_loop() -> SimulationLoop:
 def run_simulation(
     main: Callable[[], Coroutine[Any, Any, Result]], seed: int, *, until_s: float = 1e6
 ) -> Result:
-    """Run `main()` to its end under `seed`; what fails unseen in any task or callback fails the
+    """Run `main()` to its end under `seed`; an unhandled failure in any task or callback fails the
     run.
 
-    Raises LivelockError when nothing can happen any more, TimeoutError past `until_s` of virtual
-    time.
+    Raises LivelockError when no event is left, TimeoutError after `until_s` of virtual time.
     """
     loop = SimulationLoop(seed)
     try:

@@ -1,7 +1,7 @@
-"""Keeps what a run knows for certain: what was pushed, confirmed, stored, fenced and deleted.
+"""Facts of a run: entries that were pushed, confirmed, stored, fenced and deleted.
 
-Leaves judging it to `tests.simulation.checkers`. Nothing here is told by the code under test but
-what it promised to its callers, what it put on the wire, and what the metadata store holds.
+Leaves judging them to `tests.simulation.checkers`. The facts come from results that callers
+received, from the bytes on the wire, and from the metadata store.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ _MESSAGE = struct.Struct("<dIB")
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken promise: which checker saw it, when, and what it saw."""
+    """A violated invariant: the checker that found it, the time, and what it found."""
 
     checker: str
     at_s: float
@@ -33,7 +33,7 @@ class Violation:
 
 
 class Writing(Protocol):
-    """What is asked of a writer's handle."""
+    """Task for a writer's handle."""
 
     @property
     def last_confirmed(self) -> int:
@@ -42,21 +42,21 @@ class Writing(Protocol):
 
 @dataclass(slots=True)
 class LedgerModel:
-    """One ledger as it must be."""
+    """Expected state of one ledger."""
 
     ledger_id: int
     metadata: LedgerMetadata | None = None
-    """As stored now; None once deleted."""
+    """Metadata as stored now; None once deleted."""
     payloads: dict[int, bytes] = field(default_factory=dict)
     writer: Writing | None = None
     told: int = -1
-    """The highest entry whose append a caller saw succeed."""
+    """Highest entry whose append succeeded for its caller."""
     judged: int = -1
-    """Up to here the copies of confirmed entries were counted."""
+    """Copies of confirmed entries were counted up to this entry."""
     closed_at: int | None = None
-    """The last entry of the first CLOSED that was stored."""
+    """Last entry of the first CLOSED metadata that was stored."""
     readers: dict[int, int] = field(default_factory=dict)
-    """The LAC that each reader's handle last showed."""
+    """LAC that each reader's handle last showed."""
 
     @property
     def confirmed(self) -> int:
@@ -79,12 +79,12 @@ class LedgerModel:
 
     @property
     def is_closed(self) -> bool:
-        """Tell whether the stored state is CLOSED."""
+        """Return whether the stored state is CLOSED."""
         return self.metadata is not None and self.metadata.state is LedgerState.CLOSED
 
 
 def write_set(metadata: LedgerMetadata, fragment: Fragment, entry_id: int) -> list[str]:
-    """Name the bookies of an entry: rules 3.1 and 11.1, written down anew."""
+    """Return the bookies of an entry: a second implementation of rules 3.1 and 11.1."""
     quorum = metadata.quorum
     start = entry_id // quorum.stripe_entries
     members = fragment.ensemble
@@ -94,7 +94,7 @@ def write_set(metadata: LedgerMetadata, fragment: Fragment, entry_id: int) -> li
 
 
 def copies_wanted(metadata: LedgerMetadata, fragment: Fragment, *, full: bool) -> int:
-    """Return on how many bookies an entry is once it is acknowledged, or fully replicated."""
+    """Return how many bookies hold an entry once it is acknowledged, or fully replicated."""
     quorum = metadata.quorum
     if quorum.is_in_sync:
         return len(fragment.ensemble)
@@ -107,19 +107,19 @@ def fragment_of(metadata: LedgerMetadata, entry_id: int) -> Fragment:
 
 
 def members_in_sync(metadata: LedgerMetadata) -> list[str]:
-    """Name the members of the last fragment that every other one names too: rule 11.2, anew."""
+    """Return the members of the last fragment that every other fragment names: rule 11.2 again."""
     names = [[str(each) for each in part.ensemble] for part in metadata.fragments]
     return [each for each in names[-1] if all(each in ensemble for ensemble in names)]
 
 
 class Model:
-    """All ledgers of a run, who acknowledged what, and the history of the run."""
+    """All ledgers of a run, the bookies' acknowledgements, and the history of the run."""
 
     def __init__(self, loop: SimulationLoop, *, trace: bool = False) -> None:
         self.loop = loop
         self.ledgers: dict[int, LedgerModel] = {}
         self.held: dict[tuple[str, int], dict[int, float]] = {}
-        """(Bookie, ledger) -> entry -> when the bookie first acknowledged it."""
+        """(Bookie, ledger) -> entry -> time when the bookie first acknowledged it."""
         self.violations: list[Violation] = []
         self.message_count = 0
         self.confirmed_count = 0
@@ -128,14 +128,14 @@ class Model:
         self._digest = hashlib.blake2b(digest_size=16)
 
     def ledger(self, ledger_id: int) -> LedgerModel:
-        """Return what is known of a ledger."""
+        """Return the facts about a ledger."""
         found = self.ledgers.get(ledger_id)
         if found is None:
             found = self.ledgers[ledger_id] = LedgerModel(ledger_id)
         return found
 
     def copies(self, ledger: LedgerModel, metadata: LedgerMetadata, entry_id: int) -> list[str]:
-        """Name the bookies of an entry's write set that acknowledged it."""
+        """Return the bookies of an entry's write set that acknowledged it."""
         return [
             bookie
             for bookie in write_set(metadata, fragment_of(metadata, entry_id), entry_id)
@@ -150,14 +150,14 @@ class Model:
             self.violations.append(violation)
 
     def note(self, kind: str, text: str) -> None:
-        """Put a line into the history."""
+        """Add a line to the history."""
         line = f"{self.loop.time():.6f} {kind}: {text}"
         self._digest.update(line.encode())
         if self.trace is not None and len(self.trace) < TRACE_LINES_MAX:
             self.trace.append(line)
 
     def note_bytes(self, number: int, *, from_bookie: bool, data: bytes) -> None:
-        """Put a message's bytes into the history's hash."""
+        """Add a message's bytes to the history's hash."""
         self._digest.update(_MESSAGE.pack(self.loop.time(), number, from_bookie))
         self._digest.update(data)
 

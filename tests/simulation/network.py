@@ -1,11 +1,11 @@
-"""Is the network of a simulated cluster: hosts that listen and connect, with faults.
+"""Network of a simulated cluster: hosts that listen and connect, with faults.
 
-Leaves the bytes of a connection to `tests.simulation.transport`, and when which fault happens to
+Leaves the bytes of a connection to `tests.simulation.transport`, and the times of faults to
 `tests.simulation.faults`.
 
-Invariants: every delay and every cut of a stream into reads is drawn from the seed; a cut between
-two hosts keeps back what is sent, and brings it once the cut heals, as TCP would; a killed host's
-peers see a reset, later or never.
+Invariants: the seed draws every delay and every split of a stream into reads. A cut between two
+hosts holds data back and delivers it after the cut heals, as TCP does. The peers of a killed host
+see a reset, later or never.
 Source: assurance design; reliability, network faults.
 """
 
@@ -21,24 +21,24 @@ from tests.simulation.loop import NODE, SimulationLoop
 from tests.simulation.transport import Endpoint, Tap
 
 HOST: Final = ContextVar("HOST", default="outside")
-"""Which simulated machine a callback runs on."""
+"""Simulated machine that a callback runs on."""
 LOOK_AGAIN_S: Final = 0.1
 SILENCE_S: Final = 130.0
-"""How long the connecting side tries to reach a machine that is off."""
+"""Time that the connecting side tries to reach a machine that is off, in seconds."""
 
 MakeTaps = Callable[[Endpoint, Endpoint, asyncio.BaseProtocol], tuple[Tap, Tap] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkOdds:
-    """How slow and how rough the network is."""
+    """Delays and fault rates of the network."""
 
     delay_s: float = 0.0005
     slow_share: float = 0.0
     slow_delay_s: float = 0.5
     split_share: float = 0.2
     never_seen_share: float = 0.3
-    """Of the peers of a killed host: those that get no reset."""
+    """Share of a killed host's peers that get no reset."""
 
 
 class _Socket:
@@ -64,12 +64,12 @@ class Listener(asyncio.AbstractServer):
         self._name = name
 
     def close(self) -> None:  # type: ignore[explicit-override]
-        """Accept nothing more."""
+        """Accept no more connections."""
         if self.is_serving():
             del self._network.listeners[self._name]
 
     async def wait_closed(self) -> None:  # type: ignore[explicit-override]
-        """Return at once: connections are their protocols' own."""
+        """Return at once: connections belong to their protocols."""
 
     def get_loop(self) -> asyncio.AbstractEventLoop:  # type: ignore[explicit-override]
         """Return the simulation's loop."""
@@ -88,7 +88,7 @@ class Listener(asyncio.AbstractServer):
 
 
 class Network:
-    """All hosts of one simulation. `install` it once."""
+    """All hosts of one simulation. Call `install` once."""
 
     def __init__(self, loop: SimulationLoop, seed: int, odds: NetworkOdds) -> None:
         self.loop = loop
@@ -105,7 +105,7 @@ class Network:
         self._off_hosts: dict[str, None] = {}
 
     def install(self) -> None:
-        """Become what the loop's `create_connection` and `create_server` reach."""
+        """Handle the loop's `create_connection` and `create_server`."""
         loop: Any = self.loop
         loop.create_connection = self._connect
         loop.create_server = self._listen
@@ -113,7 +113,7 @@ class Network:
     # -- faults
 
     def cut(self, source: str, target: str) -> None:
-        """Let nothing through from one host to another; cuts add up."""
+        """Block all traffic from one host to another; cuts add up."""
         pair = (source, target)
         self._cuts[pair] = self._cuts.get(pair, 0) + 1
 
@@ -128,7 +128,7 @@ class Network:
                 endpoint.go_on()
 
     def kill(self, node: int, host: str, *, power_off: bool) -> None:
-        """Take a process's connections away; without power, the host does not even refuse."""
+        """Close a process's connections; without power, the host does not even refuse new ones."""
         for name in [name for name, each in self.listeners.items() if each.node == node]:
             del self.listeners[name]
         if power_off:
@@ -144,15 +144,15 @@ class Network:
                 peer.lose_later(self.delay_s(peer) + self._rng.random())
 
     def power_on(self, host: str) -> None:
-        """Let a host refuse connections again, and reset those of its former life."""
+        """Let a host refuse connections again, and reset those of its former process."""
         self._off_hosts.pop(host, None)
 
     def connections(self) -> list[Endpoint]:
-        """Return the clients' ends of what is connected."""
+        """Return the clients' ends of all connections."""
         return [each for each in self._endpoints if each.peer in self._endpoints]
 
     def break_connection(self, endpoint: Endpoint) -> None:
-        """Lose a connection: both ends learn of it, each in its time, or one never."""
+        """Lose a connection: both ends notice it, each after a delay, or one never does."""
         peer = endpoint.peer
         assert peer is not None
         sides = [endpoint, peer]
@@ -161,34 +161,34 @@ class Network:
         if self._rng.random() >= self.odds.never_seen_share:
             sides[1].lose_later(self._rng.random() * 2)
 
-    # -- what transports ask
+    # -- called by transports
 
     def delay_s(self, _endpoint: Endpoint) -> float:
-        """Draw how long a message is under way."""
+        """Draw the delay of a message."""
         draw = self._rng.random()
         if draw < self.odds.slow_share:
             return self.odds.slow_delay_s * self._rng.random()
         return self.odds.delay_s * (0.5 + draw)
 
     def read_size(self, available: int) -> int:
-        """Draw how much of what has arrived is read at once."""
+        """Draw how many of the arrived bytes are read at once."""
         if available > 1 and self._rng.random() < self.odds.split_share:
             return self._rng.randint(1, available)
         return available
 
     def is_cut(self, source: str, target: str) -> bool:
-        """Tell whether nothing gets from one host to another."""
+        """Return whether all traffic from one host to another is blocked."""
         return bool(self._cuts) and (source, target) in self._cuts
 
     def keep_back(self, endpoint: Endpoint) -> None:
-        """Remember whom to tell when a cut heals."""
+        """Add an endpoint to call when a cut heals."""
         self._kept_back[endpoint] = None
 
     def forget(self, endpoint: Endpoint) -> None:
-        """Take note that one side of a connection ended."""
+        """Record that one side of a connection ended."""
         self._endpoints.pop(endpoint, None)
 
-    # -- what the loop is asked
+    # -- called by the loop
 
     async def _listen(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **_options: object
@@ -230,7 +230,7 @@ class Network:
         return near, protocol
 
     async def _reach(self, source: str, target: str) -> None:
-        """Pass one way through the network, however long that takes."""
+        """Pass one way through the network, after any delay or cut."""
         draw = self._rng.random()
         await asyncio.sleep(self.odds.delay_s * (0.5 + draw))
         waited_s = 0.0

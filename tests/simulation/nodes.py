@@ -1,10 +1,9 @@
-"""Runs bookies and clients as simulated processes: the constructors that `main` calls, unchanged.
+"""Bookies and clients as simulated processes, built by the same constructors as in `main`.
 
-Leaves putting a cluster together to `tests.simulation.cluster`, and hurting it to
-`tests.simulation.faults`.
+Leaves the cluster to `tests.simulation.cluster`, and faults to `tests.simulation.faults`.
 
-Invariants: a bookie's platter outlives its processes; one process at a time uses a platter; a
-killed process runs nothing more, and what it had not synced may be lost when the power fails.
+Invariants: a bookie's platter outlives its processes. One process at a time uses a platter. A
+killed process runs no more code, and its unsynced data may be lost when the power fails.
 Source: assurance design; `bookie/main.py`.
 """
 
@@ -40,7 +39,7 @@ ADMIN_PORT: Final = 8080
 
 
 class Node:
-    """One machine with, at most, one process of ours on it."""
+    """One machine with at most one process on it."""
 
     def __init__(self, cluster: "Cluster", host: str) -> None:
         self.cluster = cluster
@@ -53,15 +52,15 @@ class Node:
         self.is_wanted = True
         self.is_on_purpose = False
         self.last_error: BaseException | None = None
-        """What the last process ended with that was not killed."""
+        """Exception of the last process that ended without being killed."""
 
     @property
     def is_running(self) -> bool:
-        """Tell whether the process lives."""
+        """Return whether the process lives."""
         return self.node is not None
 
     def start(self) -> None:
-        """Start the process, if it is wanted and does not live."""
+        """Start the process, unless it lives or is not wanted."""
         if self.is_running or not self.is_wanted:
             return
         self.starts += 1
@@ -75,7 +74,7 @@ class Node:
         task.add_done_callback(lambda ended: self._note_end(node, ended))
 
     def kill(self, *, power_off: bool) -> None:
-        """End the process without a word."""
+        """End the process at once."""
         if self.node is None:
             return
         node, self.node = self.node, None
@@ -89,27 +88,27 @@ class Node:
         self.after_death(power_off=power_off)
 
     def pause(self) -> None:
-        """Stop the process."""
+        """Pause the process."""
         if self.node is not None and not self.is_paused:
             self.is_paused = True
             self.cluster.loop.pause(self.node)
 
     def resume(self) -> None:
-        """Let the process go on."""
+        """Resume the process."""
         if self.node is not None and self.is_paused:
             self.is_paused = False
             self.cluster.loop.resume(self.node)
 
     @property
     def is_done(self) -> bool:
-        """Tell whether nothing is left to be done here."""
+        """Return whether the machine has no work left."""
         return False
 
     def after_death(self, *, power_off: bool) -> None:
-        """Do to the machine what the end of its process, or of its power, does."""
+        """Apply the effects of the process's end, or of a power cut, to the machine."""
 
     def draw(self) -> random.Random:
-        """Return what the next process takes its randomness from."""
+        """Return the seed of the next process's random numbers."""
         return random.Random(f"{self.host} {self.cluster.plan.seed} {self.starts}")
 
     async def _main(self) -> None:
@@ -123,7 +122,7 @@ class Node:
         self.is_paused = False
         self.last_error = error = None if task.cancelled() else task.exception()
         self.cluster.model.note("ended", f"{self.host}: {error!r}")
-        self.cluster.network.kill(node, self.host, power_off=False)  # its sockets go with it
+        self.cluster.network.kill(node, self.host, power_off=False)  # its sockets close with it
         if error is not None and not isinstance(error, BookieError | MetadataError | LedgerError):
             self.cluster.model.report("crash", f"{self.host} ended with {described(error)}")
         self.after_end(error)
@@ -131,11 +130,11 @@ class Node:
             self.cluster.loop.call_later(RESTART_S, self.start, context=self.cluster.context)
 
     def after_end(self, error: BaseException | None) -> None:
-        """Do to the machine what a process's own end does."""
+        """Apply the effects of an end of the process by itself to the machine."""
 
 
 class BookieNode(Node):
-    """A bookie's machine."""
+    """Machine of one bookie."""
 
     def __init__(self, cluster: "Cluster", number: int) -> None:
         super().__init__(cluster, f"bookie-{number}")
@@ -153,18 +152,18 @@ class BookieNode(Node):
 
     @property
     def has_recorded_all(self) -> bool:
-        """Tell whether everything durable is covered by the position that the process recorded."""
+        """Return whether the position that the process recorded covers everything durable."""
         keeper = None if self.process is None else self.process._keeper
         return self.is_serving and keeper is not None and keeper.age_s == 0.0
 
     @property
     def is_serving(self) -> bool:
-        """Tell whether the process has started to serve."""
+        """Return whether the process has started to serve."""
         return self.is_running and self.addresses is not None
 
     @property
     def is_registered(self) -> bool:
-        """Tell whether the process serves, and its session holds the bookie's registration."""
+        """Return whether the process serves, and its session holds the bookie's registration."""
         if self.store is None or self.bookie_id is None or not self.is_serving:
             return False
         path = bookie_path(BookieId(self.bookie_id))
@@ -175,13 +174,13 @@ class BookieNode(Node):
         return held.session_id == self.store.session_id
 
     async def stop(self) -> None:
-        """Ask the process to end in order, and start it again at once."""
+        """Request an orderly stop of the process, and start it again at once."""
         self.stopping.set()
         while self.is_running:  # noqa: ASYNC110 - virtual time costs nothing
             await asyncio.sleep(0.1)
 
     def start_after(self, after_s: float) -> None:
-        """Start the process that was killed, some time later and no earlier."""
+        """Start the killed process again after a delay."""
         self.is_on_purpose = True
         self.cluster.loop.call_later(after_s, self._start_again, context=self.cluster.context)
 
@@ -194,7 +193,7 @@ class BookieNode(Node):
         cluster, rng = self.cluster, self.draw()
         self.stopping = asyncio.Event()
         self.addresses = None
-        if not self.platter.is_formatted:  # what a broken-off formatting left is thrown away
+        if not self.platter.is_formatted:  # the result of an interrupted formatting is discarded
             self.platter = Platter()
         platter = self.platter
         disk = CrashableDisk(platter, rng, self.disk_faults)
@@ -237,7 +236,7 @@ class BookieNode(Node):
 
     @override
     def after_death(self, *, power_off: bool) -> None:
-        """Lose what was not synced, if the power is off: the page cache outlives the process."""
+        """Lose unsynced data if the power is off; the page cache outlives the process."""
         self.addresses = None
         if power_off:
             self.platter.crash(self.cluster.rng)
@@ -246,13 +245,13 @@ class BookieNode(Node):
 
     @override
     def after_end(self, error: BaseException | None) -> None:
-        """At times the machine ends with the process, or follows it."""
+        """Sometimes end the machine with the process, or after it."""
         self.disk_faults.index_commit_fails = False
         self.after_death(power_off=self.cluster.rng.random() < 0.3)
 
 
 class ClientNode(Node):
-    """A machine with one client on it, which does one kind of work until the run is over."""
+    """Machine with one client on it, which does one kind of work until the run is over."""
 
     def __init__(
         self,
@@ -263,19 +262,19 @@ class ClientNode(Node):
         super().__init__(cluster, name)
         self._work = work
         self.reads: LedgerModel | None = None
-        """The ledger that it reads now."""
+        """Ledger that it reads now."""
         self.writes: LedgerModel | None = None
-        """The ledger that it writes now."""
+        """Ledger that it writes now."""
 
     @property
     @override
     def is_done(self) -> bool:
-        """Tell whether the run is over."""
+        """Return whether the run is over."""
         return self.cluster.is_over
 
     @override
     def after_death(self, *, power_off: bool) -> None:
-        """Leave what it wrote to whoever recovers it."""
+        """Leave its ledgers to clients that recover them."""
         live = self.cluster.live_ledgers
         for ledger_id in [each for each, host in live.items() if host == self.host]:
             del live[ledger_id]
@@ -291,7 +290,8 @@ class ClientNode(Node):
             store, rng=rng, wall_clock_ms=cluster.wall_clock_ms, config=cluster.plan.config
         )
         try:
-            async with client:  # one that cannot start is of no further use: see `_note_end`
+            # a process that cannot start is not needed any more: see `_note_end`
+            async with client:
                 await self._work(self, client, random.Random(f"work {rng.random()}"))
         finally:
             await client.aclose()
@@ -302,7 +302,7 @@ Work = Callable[[ClientNode, LedgerClient, random.Random], Coroutine[None, None,
 
 
 def options_of(options: BookieOptions, host: str, machine: str) -> BookieOptions:
-    """Return what a bookie at a host's address is started with; several may share a machine."""
+    """Return the start options of the bookie at a host's address; several may share a machine."""
     fields = {name: getattr(options, name) for name in options.__dataclass_fields__}
     placed = {"host": host, "admin_host": host, "data_dir": host}
     placed["location"] = f"/sim/sim/{machine}"
@@ -310,7 +310,7 @@ def options_of(options: BookieOptions, host: str, machine: str) -> BookieOptions
 
 
 async def first_of(failure: Coroutine[None, None, None], stopping: asyncio.Event) -> None:
-    """Return when the event is set; raise what the coroutine raises, if that comes first."""
+    """Return when the event is set, or raise an earlier exception of the coroutine."""
     task = asyncio.ensure_future(failure)
     task.add_done_callback(lambda _: stopping.set())
     await stopping.wait()

@@ -1,4 +1,4 @@
-"""Tells typed failures, which a caller may meet, from those that are bugs."""
+"""Distinction between typed failures, which a caller may meet, and bugs."""
 
 import traceback
 from pathlib import Path
@@ -13,7 +13,7 @@ FRAMES_SHOWN: Final = 6
 
 
 def note_error(cluster: "Cluster", what: str, error: BaseException) -> None:
-    """Put a failure into the history; one that is not typed is a violation."""
+    """Add a failure to the history; an untyped failure is a violation."""
     name = type(error).__name__
     cluster.model.note("error", f"{what}: {name}: {error}")
     counts = cluster.model.error_counts
@@ -23,7 +23,7 @@ def note_error(cluster: "Cluster", what: str, error: BaseException) -> None:
 
 
 def described(error: BaseException) -> str:
-    """Say what failed, and where."""
+    """Describe what failed, and where."""
     frames = traceback.extract_tb(error.__traceback__)[-FRAMES_SHOWN:]
     where = " < ".join(f"{Path(each.filename).name}:{each.lineno}" for each in reversed(frames))
     return f"{error!r} at {where}"

@@ -1,9 +1,9 @@
-"""Draws from a seed what one run is: sizes, speeds, workloads, and which faults come how often.
+"""Plan of one run, drawn from a seed: sizes, speeds, workloads, and fault rates.
 
-Leaves carrying it out to the other modules of the simulation.
+Leaves the execution to the other modules of the simulation.
 
-Invariants: equal seeds give equal plans; within the budget, damage (bookies whose bytes are lost or
-altered) stays below every ledger's ack quorum, or `min_in_sync`, so that any violation is a bug.
+Invariants: equal seeds give equal plans. Within the budget, damage (bookies whose bytes are lost or
+changed) stays below every ledger's ack quorum, or `min_in_sync`, so that any violation is a bug.
 Source: assurance design, "Deterministic simulation" (swarm odds).
 """
 
@@ -43,7 +43,7 @@ KINDS: Final = (
 )
 DAMAGE_KINDS: Final = ("flip_log_bit", "flip_index_bit", "wipe_disk", "old_disk")
 BUDGETED_KINDS: Final = (*DAMAGE_KINDS, "start_copy")
-"""A copy may take the place of an original that died or lost its session meanwhile."""
+"""A copy may replace an original that died or lost its session."""
 THEMES: Final[dict[str, tuple[str, ...]]] = {
     "anything": (),
     "takeovers": ("take_over", "checkpoint", "restart_bookie", "pause_client"),
@@ -54,7 +54,7 @@ THEMES: Final[dict[str, tuple[str, ...]]] = {
     "damage": ("kill_bookie", "checkpoint", "kill_client", *DAMAGE_KINDS),
     in_sync_plan.THEME: ("kill_bookie", "pause_bookie", "isolate_bookie", "slow_disk", "take_over"),
 }
-"""Faults that make trouble together. Drawn one by one, they would seldom meet."""
+"""Groups of faults that act together. Faults drawn one by one would seldom coincide."""
 LATER_KINDS: Final = {
     "die_unsynced": ("crashes", "takeovers"),
     "fence_unsynced": ("takeovers",),
@@ -65,19 +65,21 @@ LATER_KINDS: Final = {
 seed's plan is the same without them.
 """
 LATER_SHARE: Final = 0.2
-"""Of the runs of other themes: those in which such a kind occurs."""
+"""Share of the runs of other themes in which such a kind occurs."""
 WRITING_THEMES: Final = ("takeovers", "changes", "metadata", "recoveries", in_sync_plan.THEME)
 THEME_COUNT: Final = 12.0
-"""How often each fault of a run's theme comes, about."""
+"""Approximate number of faults of each kind of a run's theme."""
 FAULT_EVERY_S_MIN: Final = 1.5
 BUSY_S: Final = 1_200.0
-"""However long a run is, it has as many faults as one of this length."""
+"""Every run has as many faults as one of this length, in seconds."""
 PATIENT_EVERY: Final = 9
-"""No divisor of it divides the count of themes, so that every theme has its turn."""
+"""One seed in this many is long and slow. It shares no divisor with the count of themes, so that
+long runs occur in every theme.
+"""
 PATIENT_S: Final = 6_600.0
-"""Every so many seeds, one is long and slow: what takes minutes to go wrong shows there."""
+"""Length of a long run, in seconds: enough for failures that take minutes to show."""
 ENDLESS_S: Final = 36_000.0
-"""Of a deadline: what hangs is to hang until the end of the run, and to be found there."""
+"""Deadline that no run reaches: a hanging call hangs to the end of the run, and is reported."""
 
 QUORUMS: Final = (
     Quorum(3, 3, 2),
@@ -95,7 +97,7 @@ QUORUMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Who does what to the ledgers, and how fast."""
+    """Kinds of clients, and their speed."""
 
     writers: int
     tailers: int
@@ -107,23 +109,23 @@ class Workload:
     entry_bytes_max: int
     pending_max: int
     pause_between_s: float
-    """Between ledgers, reads and recoveries: most of a long run is spent here."""
+    """Time between ledgers, reads and recoveries: most of a long run passes here."""
     takeover_share: float
-    """Of recoveries: those of ledgers that are being written."""
+    """Share of recoveries of ledgers that are being written."""
     password: bytes
-    """Of every ledger of the run."""
+    """Share of all ledgers of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run."""
+    """Plan of one run."""
 
     seed: int
     theme: str
     beyond_budget: bool
     bookie_count: int
     bookies_per_host: int
-    """Disks of one machine, each with a bookie of its own."""
+    """Disks of one machine, each with a separate bookie."""
     duration_s: float
     quorums: tuple[Quorum, ...]
     workload: Workload
@@ -132,13 +134,13 @@ class Plan:
     disk_delay_s: float
     preallocates: bool
     fault_every_s: dict[str, float]
-    """Kind -> mean seconds between two; kinds that do not occur are missing."""
+    """Kind -> mean seconds between two faults; kinds that do not occur are absent."""
     damage_max: int
     options: BookieOptions
     config: ClientConfig
     session_timeout_s: float
     pools_small_bodies: bool
-    """Whether bookies lend receive buffers also to frames as small as simulated ones."""
+    """Whether bookies lend receive buffers also to the small frames of the simulation."""
 
     @property
     def ack_quorum_min(self) -> int:
@@ -147,17 +149,17 @@ class Plan:
 
 
 def theme_of(seed: int) -> str:
-    """Return which faults a run has most of."""
+    """Return the theme of a run: the group of faults that it has most of."""
     return list(THEMES)[seed % len(THEMES)]
 
 
 def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
-    """Draw everything."""
+    """Draw the plan of a seed."""
     rng = random.Random(f"plan {seed} {beyond_budget}")
     is_patient = seed % PATIENT_EVERY == PATIENT_EVERY - 1
     bookie_count = rng.choice((3, 4)) if is_patient else rng.choice((3, 4, 4, 5, 5, 6))
     theme = theme_of(seed)
-    ack_min = 2 if theme == "damage" else 1  # else nothing may be damaged
+    ack_min = 2 if theme == "damage" else 1  # otherwise no disk may be damaged
     fitting = [each for each in QUORUMS if each.ensemble <= bookie_count and each.ack >= ack_min]
     quorums = in_sync_plan.with_in_sync(
         _quorums(fitting, rng), seed, theme, bookie_count, least=ack_min
@@ -201,9 +203,9 @@ def _quorums(fitting: list[Quorum], rng: random.Random) -> tuple[Quorum, ...]:
 def _workload(rng: random.Random, theme: str, duration_s: float) -> Workload:
     gap_s = rng.choice((0.0, 0.001, 0.01, 0.05))
     is_patient = duration_s >= PATIENT_S
-    # Writers that are always in the middle of a ledger: there, these faults should find them.
+    # Writers are always within a ledger: these faults then hit one.
     is_long = theme in WRITING_THEMES and not is_patient
-    # Much data, and much of it deleted: there should be something to move and to clean.
+    # Much data is written, and much of it deleted, so that there is work for moving and cleaning.
     is_full = theme == "crashes" and not is_patient
     return Workload(
         writers=1 if is_patient else rng.randint(1, 3),
@@ -295,7 +297,7 @@ def _options(rng: random.Random, duration_s: float, memory_rng: random.Random) -
 
 
 def _config(rng: random.Random) -> ClientConfig:
-    # A window, its entries, and what it needs of the bound of unanswered bytes.
+    # A window, its entries, and its share of the limit of unanswered bytes.
     window = rng.choice(((8_000, 30, 24_000), (2**20, 200_000, 2**28)))
     return ClientConfig(
         delay_ensemble_change=rng.random() < 0.25,

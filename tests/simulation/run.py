@@ -1,8 +1,8 @@
-"""Runs one seed: faults with safety checked at every step, then healing and liveness.
+"""Run of one seed: faults with safety checked at every step, then healing and liveness.
 
-Leaves the campaign over many seeds, and what is printed, to `tests.simulation.campaign`.
+Leaves the campaign over many seeds, and its output, to `tests.simulation.campaign`.
 
-Invariant: the same seed, mode and code give the same history, whatever the process's hash seed.
+Invariant: the same seed, mode and code give the same history, for any hash seed of the process.
 Source: assurance design, "Deterministic simulation".
 """
 
@@ -31,27 +31,27 @@ from tests.simulation.plan import Plan, make_plan
 from tests.simulation.workloads import add_clients
 
 START_S_MAX: Final = 600.0
-"""A start may fail and be repeated many times before the metadata service has answered in time."""
+"""A start may fail and repeat many times before the metadata service answers in time."""
 LOOK_EVERY_S: Final = 0.5
 UNTIL_S: Final = 100_000.0
 MESSAGES_MAX: Final = 20_000
-"""A run that has exchanged so many goes on to its healing."""
+"""Number of messages after which a run goes to its healing."""
 SMALL_BODY_BYTES: Final = 64
-"""Pooled and rounded so, simulated frames take part in what else only large ones do."""
+"""Small sizes of pooled buffers, so that simulated frames also use paths for large frames."""
 SMALL_BODY_WASTE_MAX: Final = 1_000.0
-"""Their sizes differ: a buffer that was once lent is for whatever fits into it."""
+"""The sizes differ: a buffer that was lent once is lent again for any frame that fits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one seed showed."""
+    """Results of one seed."""
 
     seed: int
     violations: tuple[str, ...]
     messages: int
-    """Frames between clients and bookies."""
+    """Number of frames between clients and bookies."""
     metadata_messages: int
-    """Requests to the metadata service, its answers and its news."""
+    """Number of requests to the metadata service, its answers and its watch events."""
     simulated_s: float
     entries: int
     ledgers: int
@@ -66,8 +66,8 @@ def run_seed(seed: int, *, beyond_budget: bool = False, trace: bool = False) -> 
     disabled_logs = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     gc_was_on = gc.isenabled()
-    gc.disable()  # when cycles are collected would be part of the history
-    gc.collect()  # else the run before would be frozen too, and kept for ever
+    gc.disable()  # otherwise the times of garbage collections would be part of the history
+    gc.collect()  # otherwise the previous run would be frozen too, and never freed
     gc.freeze()
     loop = SimulationLoop(seed)
     model = Model(loop, trace=trace)
@@ -97,7 +97,7 @@ def run_seed(seed: int, *, beyond_budget: bool = False, trace: bool = False) -> 
 
 @contextmanager
 def _pooled_bodies(plan: Plan) -> Iterator[None]:
-    """Let the bookies' pools lend small buffers too, if the plan says so."""
+    """If the plan says so, let the bookies' pools lend small buffers too."""
     if not plan.pools_small_bodies:
         yield
         return
@@ -110,11 +110,11 @@ def _pooled_bodies(plan: Plan) -> Iterator[None]:
 
 
 def forget(loop: SimulationLoop) -> None:
-    """Throw the run away; what its coroutines do when they are thrown away is of no interest."""
+    """Discard the run, and ignore what its coroutines do when they are closed."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # coroutines that were never begun
+            warnings.simplefilter("ignore")  # coroutines that never started
             loop.close_tasks()
             loop.close()
             gc.collect()
@@ -150,12 +150,12 @@ class _Run:
 
     @property
     def metadata_message_count(self) -> int:
-        """How many messages to and from the metadata service there were."""
+        """Return the number of messages to and from the metadata service."""
         return 0 if self._cluster is None else self._cluster.store_faults.message_count
 
     @property
     def lost_watches(self) -> dict[str, int]:
-        """How often the news of a change was lost with its connection, as a kind of fault."""
+        """Return how often a watch event was lost with its connection, as a kind of fault."""
         count = 0 if self._cluster is None else self._cluster.store_faults.lost_watch_count
         return {"lost_watch": count} if count else {}
 
@@ -194,7 +194,7 @@ class _Run:
             await read_replicas(cluster, faults.damaged_hosts)
 
     async def _suffer(self) -> None:
-        """Let the faults do their work, until there is enough of it or a promise is broken."""
+        """Wait for the faults until there are enough of them or an invariant is violated."""
         until_s = self._loop.time() + self._plan.duration_s
         while self._loop.time() < until_s:
             await asyncio.sleep(LOOK_EVERY_S)

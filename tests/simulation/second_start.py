@@ -1,10 +1,10 @@
-"""Starts a copy of a bookie's directories on another machine while the original lives.
+"""Fault: a copy of a bookie's directories starts on another machine while the original lives.
 
-Leaves when this happens, and to whom, to `tests.simulation.faults`.
+Leaves the times and the choice of bookies to `tests.simulation.faults`.
 
-Invariant: where the original is registered as the copy starts, the copy serves nothing and nothing
-ends the original while it runs and keeps its session. An original that has a new session and is not
-registered again yet may be displaced.
+Invariant: if the original is registered when the copy starts, the copy serves no requests, and the
+original is not ended while it runs and keeps its session. An original with a new session that is
+not registered again yet may be displaced.
 Source: protocol rule 2.6.
 """
 
@@ -21,11 +21,11 @@ NAME: Final = "identity"
 COPY_S_MAX: Final = 45.0
 """More than a start waits for the session of a silent original."""
 LOOK_EVERY_S: Final = 0.02
-"""Less than a copy needs to take the place of an original whose session has expired."""
+"""Less than a copy needs to replace an original whose session has expired."""
 
 
 class CopyNode(BookieNode):
-    """The machine on which a copy is started once."""
+    """Machine on which a copy is started once."""
 
     def __init__(self, original: BookieNode, number: int, rng: random.Random) -> None:
         super().__init__(original.cluster, original.number)
@@ -36,7 +36,7 @@ class CopyNode(BookieNode):
 
 
 class SecondStarts:
-    """The copies of one run."""
+    """Copies that one run starts."""
 
     def __init__(self, cluster: Cluster, rng: random.Random) -> None:
         self._cluster = cluster
@@ -44,7 +44,7 @@ class SecondStarts:
         self._count = 0
 
     async def start_copy(self, original: BookieNode) -> None:
-        """Start a copy of a bookie that is registered, and end it when that is over."""
+        """Start a copy of a registered bookie, and end it afterwards."""
         life = _life_of(original)
         if life is None or not original.is_registered:
             return
@@ -69,7 +69,7 @@ class SecondStarts:
 
 
 def _life_of(bookie: BookieNode) -> tuple[int | None, int] | None:
-    """Return what stays the same while a process serves and keeps its session; None if not."""
+    """Return a value that changes when the process stops serving or loses its session."""
     store = bookie.store
     if store is None or not bookie.is_serving or bookie.is_paused or bookie.stopping.is_set():
         return None

@@ -1,12 +1,12 @@
-"""Brings the metadata service in memory into a simulation: sessions of nodes, its faults, its news.
+"""Metadata service of a simulation: sessions of nodes, faults, and watch events.
 
-Leaves the meaning of operations to `metadata.store.memory`, and when which fault happens to
+Leaves the meaning of operations to `metadata.store.memory`, and the times of faults to
 `tests.simulation.faults`.
 
-Invariants: what a session tells its process runs in that process's context, whoever caused it;
-delays, lost answers, lost news and stale reads are drawn from the seed; news is lost only together
-with its connection, and every watch calls back after a reconnection, as with ZooKeeper; every
-change of a ledger's metadata is seen by the checkers in the step in which it happens.
+Invariants: a session calls its process in that process's context, whichever process caused the
+event. The seed draws delays, lost answers, lost events and stale reads. A watch event is lost only
+together with its connection, and every watch calls back after a reconnection, as with ZooKeeper.
+The checkers see every change of a ledger's metadata in the step in which it happens.
 Source: protocol rule 1.3; `MetadataStore.watch_value`; assurance design.
 """
 
@@ -31,22 +31,22 @@ from tests.simulation.loop import NODE, simulation_loop
 
 @dataclass(frozen=True, slots=True)
 class StoreOdds:
-    """How rough the metadata service is."""
+    """Delays and fault rates of the metadata service."""
 
     delay_s: float = 0.002
     slow_share: float = 0.0
     slow_delay_s: float = 2.0
     lost_share: float = 0.0
-    """Of writes: those whose answer is lost."""
+    """Share of writes whose answer is lost."""
     refused_share: float = 0.0
     stale_share: float = 0.0
     stale_changes_max: int = 20
     watch_delay_s: float = 0.01
     slow_watch_share: float = 0.0
     lost_watch_share: float = 0.0
-    """Of the news of changes: that which never comes, because its connection breaks instead."""
+    """Share of watch events that never arrive, because their connection breaks instead."""
     reconnect_delay_s_max: float = 0.1
-    """Until a session whose connection broke so has another; by then it may have expired."""
+    """Time until a session with such a broken connection reconnects; it may expire before."""
 
 
 class SimulatedStoreFaults:
@@ -56,12 +56,12 @@ class SimulatedStoreFaults:
         self.odds = odds
         self.stalled_until_s = 0.0
         self.message_count = 0
-        """Requests, answers and news."""
+        """Number of requests, answers and watch events."""
         self.lost_watch_count = 0
         self._rng = random.Random(f"store {seed}")
 
     async def before(self, call: StoreCall) -> None:
-        """Take the time that a request takes, or refuse it."""
+        """Wait for the delay of a request, or refuse it."""
         self.message_count += 1
         await asyncio.sleep(self._delay_s())
         loop = asyncio.get_running_loop()
@@ -71,27 +71,27 @@ class SimulatedStoreFaults:
             raise StoreUnavailableError("memory", "refused by the simulation")
 
     async def after(self, call: StoreCall) -> None:
-        """Take the time that an answer takes, or lose it."""
+        """Wait for the delay of an answer, or lose it."""
         self.message_count += 1
         await asyncio.sleep(self._delay_s())
         if call.is_write and self._rng.random() < self.odds.lost_share:
             raise OutcomeUnknownError(call.path, "lost by the simulation")
 
     def missed_changes(self, call: StoreCall) -> int:
-        """Draw how far behind the leader a read is."""
+        """Draw how many changes a read is behind the leader."""
         if self._rng.random() < self.odds.stale_share:
             return self._rng.randint(1, self.odds.stale_changes_max)
         return 0
 
     def watch_delay_s(self, path: str) -> float:
-        """Draw how long news is under way."""
+        """Draw the delay of a watch event."""
         self.message_count += 1
         if self._rng.random() < self.odds.slow_watch_share:
             return self._rng.random() * self.odds.slow_delay_s
         return self._rng.random() * self.odds.watch_delay_s
 
     def loses_watch(self) -> bool:
-        """Draw whether the connection breaks before some news comes."""
+        """Draw whether the connection breaks before a watch event arrives."""
         return self._rng.random() < self.odds.lost_watch_share
 
     def reconnect_delay_s(self) -> float:
@@ -107,7 +107,7 @@ class SimulatedStoreFaults:
 
 
 class NodeStore(MemoryMetadataStore):
-    """A session of one simulated process, made within it."""
+    """Session of one simulated process, made within it."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class NodeStore(MemoryMetadataStore):
         self._home = copy_context()
         self.node = self._home.get(NODE, 0)
         self._connection = 0
-        """Counts breaks: news that was under way over an earlier connection never comes."""
+        """Number of breaks: an event in flight on an earlier connection never arrives."""
         super().__init__(server, session_timeout_s=session_timeout_s)
 
     @override
@@ -142,14 +142,14 @@ class NodeStore(MemoryMetadataStore):
         self._at_home(lambda: MemoryMetadataStore.expire(self))
 
     def leave_behind(self, delay_s: float) -> None:
-        """End the session of a process that was killed, once the service has missed it."""
+        """End the session of a killed process, after the service noticed its absence."""
         server, session_id = self._server, self.session_id
         loop = simulation_loop()
         loop.call_later(delay_s, server.end_session, session_id)
 
     @property
     def is_connected(self) -> bool:
-        """Tell whether the session may be cut."""
+        """Return whether the session may be cut."""
         return self.session_state is SessionState.CONNECTED
 
     @override
@@ -160,15 +160,16 @@ class NodeStore(MemoryMetadataStore):
             self._bring(number, change.number, delay_s, instead=self._lose if break_off else None)
             return
         self._bring(number, 0, delay_s)
-        # It reconnected to a server that may lag: where it is told of what it missed, it may read
-        # an older state once more. A watch armed there fires when that server has caught up.
+        # The session reconnected to a server that may lag: when it is notified of missed changes,
+        # it may
+        # read an older state once more. A watch set there fires when that server has caught up.
         late_s = self._faults.watch_delay_s(self._watches[number].path)
         self._bring(number, self._tree.change_count, delay_s + late_s)
 
     def _bring(
         self, number: int, seen: int, delay_s: float, *, instead: Callable[[], None] | None = None
     ) -> None:
-        """Let a watch call back later, unless the connection is another by then."""
+        """Let a watch call back later, unless the connection has changed by then."""
         connection = self._connection
 
         def deliver() -> None:
@@ -178,13 +179,14 @@ class NodeStore(MemoryMetadataStore):
             if instead is not None:
                 instead()
                 return
-            self._seen = max(self._seen, seen)  # whoever is told of a change also reads it
+            # a process that is notified of a change also reads it
+            self._seen = max(self._seen, seen)
             watch.callback()
 
         simulation_loop().call_later(delay_s, deliver)
 
     def _lose(self) -> None:
-        """Lose the connection and all news under way; have another one later."""
+        """Lose the connection and all events in flight; reconnect later."""
         self.suspend()
         simulation_loop().call_later(self._faults.reconnect_delay_s(), self.resume)
 
@@ -194,7 +196,7 @@ class NodeStore(MemoryMetadataStore):
 
 
 class LedgerNews:
-    """Tells of every change of a ledger's stored metadata, in the step in which it happens."""
+    """Reports every change of a ledger's stored metadata, in the step in which it happens."""
 
     def __init__(
         self,

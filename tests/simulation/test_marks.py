@@ -1,4 +1,4 @@
-"""A mark that goes back is seen at the commit that sets it, however soon the next one follows."""
+"""Tests that a mark that moves back is reported at its commit, even before the next commit."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ SEED = 1
 
 
 def _violations(marks: list[int], *, damaged: dict[str, None]) -> list[str]:
-    """Commit marks one right after the other on one disk; return what was reported."""
+    """Commit marks one directly after the other on one disk; return the violations."""
     loop = SimulationLoop(0)
     model = Model(loop)
     checkers = Checkers(model, [MarksChecker(model, damaged)])
@@ -53,7 +53,7 @@ def test_every_commit_is_looked_at() -> None:
 
 
 def test_a_bookies_own_checkpoints_are_looked_at() -> None:
-    """Through the constructors that a run uses: else nothing would ever be seen."""
+    """Test the constructors that a run uses; otherwise the checker would never be called."""
     seen: list[int] = []
     look = MarksChecker.on_index_stored
 

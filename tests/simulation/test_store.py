@@ -1,4 +1,4 @@
-"""The simulated metadata service's lost news: lost with its connection, and never for good."""
+"""Tests of lost watch events of the simulated metadata service."""
 
 import asyncio
 from functools import partial
@@ -13,11 +13,11 @@ from tests.simulation.store import NodeStore, SimulatedStoreFaults, StoreOdds
 PATH: Final = "/watched"
 SEEDS: Final = 20
 ENOUGH_S: Final = 60.0
-"""Virtual: all news has come by then."""
+"""Virtual time after which all events have arrived, in seconds."""
 
 
 class Watched:
-    """A node that one session watches and another changes; what the first is told, in order."""
+    """A node that one session watches and another changes; records what the first sees."""
 
     def __init__(self, seed: int, odds: StoreOdds, *, session_timeout_s: float = 10.0) -> None:
         self.faults = SimulatedStoreFaults(seed, odds)
@@ -36,11 +36,11 @@ class Watched:
         self.watching.watch_value(PATH, self._on_watch)
 
     async def change(self, number: int) -> None:
-        """Write a number over the one before it."""
+        """Write a number over the previous one."""
         await self.changing.compare_and_set(PATH, b"%d" % number, Version(number - 1))
 
     async def found(self) -> list[bytes]:
-        """Return what was read after each call of the watch, once all of them have come."""
+        """Return the values read after each call of the watch, once all calls have come."""
         await asyncio.sleep(ENOUGH_S)
         return [await each for each in self.reads]
 
@@ -111,7 +111,9 @@ def test_news_under_way_is_lost_with_its_connection() -> None:
 
 
 def test_a_lagging_server_tells_again_when_it_has_caught_up() -> None:
-    """Else who reads an old state after its reconnection would never be told of a newer one."""
+    """Otherwise a process that reads an old state after its reconnection would never see a newer
+    one.
+    """
     first: list[bytes] = []
 
     async def main(seed: int) -> None:

@@ -1,10 +1,10 @@
-"""Carries bytes between two protocols of a simulated network, as a pair of TCP sockets would.
+"""Connections of a simulated network: a pair of endpoints that behaves like two TCP sockets.
 
-Leaves delays, cuts and who listens where to `tests.simulation.network`.
+Leaves delays, cuts and listening ports to `tests.simulation.network`.
 
-Invariants: bytes arrive in order, each once, or the connection is lost; how they are cut into reads
-is drawn; nothing reaches a protocol after its `connection_lost`; a node's protocol is called in its
-own context only, so that a killed node hears nothing and a paused one hears later.
+Invariants: bytes arrive in order, each once, or the connection is lost. The split into reads is
+drawn. A protocol gets no call after its `connection_lost`. A node's protocol is called only in its
+own context, so that a killed node gets no calls and a paused one gets them later.
 Source: assurance design; reliability, network faults.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.simulation.network import Network
 
 SOCKET_BYTES: Final = 64 * 1024
-"""What the kernels take of a connection before `write` has to keep the rest."""
+"""Bytes of a connection that the kernels accept before `write` keeps the rest."""
 WRITE_BYTES_HIGH: Final = 64 * 1024
 
 FINISH: Final = b"finish"
@@ -31,13 +31,13 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Tap(Protocol):
-    """Sees the bytes of one direction of a connection, when written and when delivered."""
+    """Observes the bytes of one direction of a connection, when written and when delivered."""
 
     def sent(self, data: bytes) -> None:
-        """Take note of what was written."""
+        """Record bytes that were written."""
 
     def delivered(self, total_bytes: int) -> None:
-        """Take note of how much the receiver has read since the connection began."""
+        """Record how many bytes the receiver has read since the connection began."""
 
 
 class Endpoint(asyncio.Transport):
@@ -52,11 +52,11 @@ class Endpoint(asyncio.Transport):
         self.context = context
         self.peer: Endpoint | None = None
         self.tap: Tap | None = None
-        """What sees the bytes written here."""
+        """Observer of the bytes written here."""
         self.stalled_until_s = 0.0
         self.is_lost = False
         self.is_silent = False
-        """Of a dead side: its machine does not even reset what arrives."""
+        """Whether this side is dead without a reset: its machine does not answer what arrives."""
         self._network = network
         self._loop: SimulationLoop = network.loop
         self._protocol: Any = None
@@ -76,7 +76,7 @@ class Endpoint(asyncio.Transport):
         self._low = WRITE_BYTES_HIGH // 4
 
     def attach(self, protocol: asyncio.BaseProtocol) -> None:
-        """Begin to talk to a protocol, in the node's own context."""
+        """Connect a protocol, in the node's own context."""
         self._protocol = protocol
         protocol.connection_made(self)
         self._call_soon(self._settle)
@@ -88,7 +88,7 @@ class Endpoint(asyncio.Transport):
         if self._settling_turns:
             self._call_soon(self._settle)
 
-    # -- what protocols call
+    # -- called by protocols
 
     @override
     def write(self, data: Buffer) -> None:
@@ -166,10 +166,10 @@ class Endpoint(asyncio.Transport):
         assert isinstance(self._protocol, asyncio.BaseProtocol)
         return self._protocol
 
-    # -- what the network does
+    # -- called by the network
 
     def lose(self, error: Exception | None) -> None:
-        """End this side; its protocol is told at once."""
+        """End this side; notify its protocol at once."""
         if self.is_lost:
             return
         if self._protocol is not None and self._settling_turns:
@@ -184,22 +184,22 @@ class Endpoint(asyncio.Transport):
             self._protocol.connection_lost(error)
 
     def lose_later(self, delay_s: float) -> None:
-        """Have this side learn, after a delay, that the connection is gone."""
+        """Notify this side, after a delay, that the connection is lost."""
         error = ConnectionResetError("the peer reset the connection")
         self._loop.call_later(delay_s, self.lose, error, context=self.context)
 
     def vanish(self) -> None:
-        """End this side without a word to anyone: its node is dead."""
+        """End this side silently: its node is dead."""
         self.is_lost = self._is_closing = True
         self._queue.clear()
         self._network.forget(self)
 
     def go_on(self) -> None:
-        """Try again to deliver what a cut kept back."""
+        """Try again to deliver data that a cut held back."""
         if self._queue and self._timer is None:
             self._arm(self._loop.time() + self._network.delay_s(self))
 
-    # -- the way out
+    # -- sending
 
     def _send(self, data: bytes) -> None:
         due_s = max(self._last_due_s, self._loop.time() + self._network.delay_s(self))
@@ -209,7 +209,7 @@ class Endpoint(asyncio.Transport):
             self._arm(due_s)
 
     def _arm(self, due_s: float) -> None:
-        # The network's own work, in no node's context: dead and paused nodes have live kernels.
+        # Work of the network, in no node's context: dead and paused nodes have live kernels.
         self._timer = self._loop.call_at(due_s, self._deliver, context=self._network.context)
 
     def _deliver(self) -> None:
@@ -241,10 +241,10 @@ class Endpoint(asyncio.Transport):
         if not peer.is_silent and not self.is_lost:
             self.lose_later(self._network.delay_s(self))
 
-    # -- the way in
+    # -- receiving
 
     def receive(self, arrived: list[bytes]) -> None:
-        """Take what the network brings."""
+        """Accept bytes that the network delivers."""
         for data in arrived:
             if data is RESET:
                 self.lose_later(0.0)
@@ -264,7 +264,7 @@ class Endpoint(asyncio.Transport):
                 self._reads_again = self._loop.call_soon(self._read, context=self.context)
 
     def _read(self) -> None:
-        """Give the protocol one piece, or all, of what is there."""
+        """Pass one piece of the received bytes, or all, to the protocol."""
         self._reads_again = None
         if self.is_lost or not self._is_reading:
             return
@@ -300,7 +300,7 @@ class Endpoint(asyncio.Transport):
         return size
 
     def note_read(self, count: int) -> None:
-        """Take note that the peer has read so much of what was written here."""
+        """Record that the peer has read this many of the bytes written here."""
         self._unread_bytes -= count
         self._delivered_bytes += count
         if self.tap is not None:

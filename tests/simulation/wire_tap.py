@@ -1,9 +1,10 @@
-"""Reads what clients and bookies say to each other, and tells the checkers what it means.
+"""Decoder of the traffic between clients and bookies, which reports it to the checkers.
 
-Leaves judging it to `tests.simulation.checkers`; what cannot be read is left to the two sides.
+Leaves judging it to `tests.simulation.checkers`. Bytes that cannot be decoded are left to the two
+sides.
 
-Invariants: a request counts as delivered when the bookie has read its last byte; an answer counts
-when it is written, which is the moment from which a bookie is bound by it.
+Invariants: a request counts as delivered when the bookie has read its last byte. An answer counts
+when it is written: from then on, the bookie is bound by it.
 """
 
 import struct
@@ -44,7 +45,7 @@ class ConnectionTap:
         self._fenced: dict[int, None] = {}
 
     def on_request(self, code: int, flags: int, request_id: int, body: bytes) -> Asked | None:
-        """Take note of what a client asks; return it where it matters when it is delivered."""
+        """Record a client's request; return it if its delivery matters."""
         asked: Asked | None = None
         if code == FrameKind.ADD:
             _, _, _, count, ledger_id, first = _BATCH.unpack_from(body)
@@ -66,7 +67,7 @@ class ConnectionTap:
         return asked
 
     def on_answer(self, code: int, request_id: int, body: bytes) -> None:
-        """Take note of what a bookie answers."""
+        """Record a bookie's answer."""
         if code == FrameKind.ACKS:
             for answered, status in _ACK.iter_unpack(body):
                 asked = self._asked.pop(answered, None)
@@ -127,15 +128,15 @@ class ConnectionTap:
 
 
 class _Frames:
-    """Cuts one direction's bytes into frames."""
+    """Splits one direction's bytes into frames."""
 
     def __init__(self) -> None:
         self._rest = b""
         self.end = 0
-        """Offset in the stream behind the last frame cut."""
+        """Offset in the stream behind the last complete frame."""
 
     def cut(self, data: bytes) -> list[tuple[int, int, int, int, bytes]]:
-        """Return (end offset, kind, flags, request id, body) of what is whole now."""
+        """Return (end offset, kind, flags, request id, body) of each frame that is complete now."""
         if self._rest:
             data = self._rest + data
         frames = []
@@ -154,7 +155,7 @@ class _Frames:
 
 
 class ClientTap:
-    """What a client writes."""
+    """Observer of the bytes that a client writes."""
 
     def __init__(self, connection: ConnectionTap) -> None:
         self._connection = connection
@@ -179,7 +180,7 @@ class ClientTap:
 
 
 class BookieTap:
-    """What a bookie writes."""
+    """Observer of the bytes that a bookie writes."""
 
     def __init__(self, connection: ConnectionTap) -> None:
         self._connection = connection

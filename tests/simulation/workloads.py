@@ -1,6 +1,6 @@
-"""Reads, follows, recovers and deletes the ledgers of a run.
+"""Clients that read, follow, recover and delete the ledgers of a run.
 
-Leaves writing them to `tests.simulation.writing`, and judging what is seen to the checkers.
+Leaves writing ledgers to `tests.simulation.writing`, and judging the results to the checkers.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ TAIL_S_MAX = 30.0
 
 
 def add_clients(cluster: Cluster) -> None:
-    """Make the machines of everybody who uses the cluster."""
+    """Add the machines of all clients of the cluster."""
     work = cluster.plan.workload
     for kind, count, run in (
         ("writer", work.writers, write_ledgers),
@@ -39,7 +39,7 @@ def add_clients(cluster: Cluster) -> None:
 
 
 async def tail_ledgers(node: ClientNode, client: LedgerClient, rng: random.Random) -> None:
-    """Follow ledger after ledger, preferring those that are being written."""
+    """Follow one ledger after the other, preferring those that are being written."""
     cluster = node.cluster
     while not cluster.is_over:
         ledger = _choose(cluster, rng, newest=True)
@@ -62,7 +62,7 @@ async def follow(
     first: int,
     on_seen: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Read a ledger to its end as it grows; `on_seen` is told of each entry."""
+    """Read a ledger to its end as it grows; call `on_seen` for each entry."""
     password = cluster.plan.workload.password
     async with client.open_ledger(ledger.ledger_id, password=password) as reader:
         handle = next(cluster.handle_numbers)
@@ -86,7 +86,7 @@ async def follow(
 
 
 async def reread_ledgers(node: ClientNode, client: LedgerClient, rng: random.Random) -> None:
-    """Read what may be read of any ledger, again and again."""
+    """Read entries of any ledger that may be read, repeatedly."""
     cluster = node.cluster
     while not cluster.is_over:
         ledger = _choose(cluster, rng, newest=False)
@@ -101,7 +101,7 @@ async def reread_ledgers(node: ClientNode, client: LedgerClient, rng: random.Ran
 
 
 async def read_all(cluster: Cluster, client: LedgerClient, ledger: LedgerModel) -> int:
-    """Read a ledger up to its LAC; return how many entries there were."""
+    """Read a ledger up to its LAC; return the number of entries."""
     count, password = 0, cluster.plan.workload.password
     try:
         async with client.open_ledger(ledger.ledger_id, password=password) as reader:
@@ -128,7 +128,7 @@ def _look_at_lac(cluster: Cluster, ledger: LedgerModel, handle: int, reader: Led
 
 
 async def recover_ledgers(node: ClientNode, client: LedgerClient, rng: random.Random) -> None:
-    """Recover ledgers: those left behind, and at times those of a living writer."""
+    """Recover ledgers: abandoned ones, and sometimes those of a living writer."""
     cluster = node.cluster
     work = cluster.plan.workload
     while not cluster.is_over:
@@ -150,7 +150,7 @@ async def recover(
     *,
     is_unclean: bool = False,
 ) -> None:
-    """Recover one ledger, and compare what that returns with what is stored."""
+    """Recover one ledger, and compare the result with the stored metadata."""
     password = cluster.plan.workload.password
     call = client.recover_ledger_unclean if is_unclean else client.recover_ledger
     info = await call(ledger.ledger_id, password=password, timeout=timeout_s)
@@ -179,13 +179,14 @@ def recover_one(ledger_id: int, timeout_s: float) -> Work:
 
 
 async def delete_ledgers(node: ClientNode, client: LedgerClient, rng: random.Random) -> None:
-    """Delete a ledger now and then."""
+    """Delete a ledger at random times."""
     cluster = node.cluster
     while not cluster.is_over:
         await asyncio.sleep(cluster.plan.workload.pause_between_s * 4 * rng.random())
         ledger = _choose(cluster, rng, newest=False)
-        # One whose creator does not know of it yet, or whose creation was slow and repeated, could
-        # be created once more after its deletion.
+        # A ledger whose creator does not know of it yet, or whose slow creation was repeated, could
+        # be
+        # created again after its deletion.
         if ledger is None or ledger.writer is None or not _is_settled(cluster, ledger):
             continue
         if ledger.is_closed or rng.random() < 0.1:
@@ -196,7 +197,7 @@ async def delete_ledgers(node: ClientNode, client: LedgerClient, rng: random.Ran
 
 
 def _is_settled(cluster: Cluster, ledger: LedgerModel) -> bool:
-    """Tell whether no request of a ledger's creation can still take effect."""
+    """Return whether no request of a ledger's creation can still take effect."""
     assert ledger.metadata is not None
     age_s = (cluster.wall_clock_ms() - ledger.metadata.created_ms) / 1000
     stalled_until_s = cluster.store_faults.stalled_until_s

@@ -1,9 +1,9 @@
-"""Writes ledgers in every manner that the client offers, and ends them in every manner.
+"""Clients that write ledgers in every way that the client offers, and end them in every way.
 
 Leaves reading, recovering and deleting to `tests.simulation.workloads`.
 
-Invariants: the bytes of every entry are noted before the client is given them; every success is
-shown to the checkers in the step in which the caller learns of it.
+Invariants: the bytes of every entry are recorded before the client gets them. The checkers see
+every success in the step in which the caller receives it.
 Source: api, "Client"; protocol sections 4-6.
 """
 
@@ -23,11 +23,11 @@ ENDINGS = ("close", "close", "abort", "abandon", "abandon", "block")
 LINGER_S_MAX = 5.0
 REPLICATED_S_MAX = 10.0
 REFUSED_PAUSE_S = 0.5
-"""Before appends that were refused, because too few members are in sync, are tried again."""
+"""Time before appends that were refused for lack of in-sync members are retried, in seconds."""
 
 
 class Writing:
-    """One ledger being written."""
+    """One ledger that is being written."""
 
     def __init__(
         self, cluster: Cluster, ledger: LedgerModel, writer: LedgerWriter, rng: random.Random
@@ -42,7 +42,7 @@ class Writing:
         self._pending: deque[asyncio.Future[int]] = deque()
 
     async def write(self) -> None:
-        """Append until there is enough, or until the writer fails."""
+        """Append the planned entries, or until the writer fails."""
         wanted = self.rng.randint(1, 2 * self.work.entries_per_ledger)
         while wanted > 0 and not self.is_failed and not self.cluster.is_over:
             step = self.rng.randrange(8)
@@ -139,7 +139,7 @@ class Writing:
         self.cluster.note_confirmed(self.ledger, entry_id, expected)
 
     def fail(self, error: LedgerError) -> None:
-        """Take note that the writer is at its end, or full, or out of time."""
+        """Record that the writer failed, is full, or timed out."""
         note_error(self.cluster, "append", error)
         if isinstance(error, NotEnoughInSyncReplicasError):
             self._is_refused = True
@@ -152,7 +152,7 @@ async def _ended(future: "asyncio.Future[int]") -> None:
 
 
 async def write_ledgers(node: ClientNode, client: LedgerClient, rng: random.Random) -> None:
-    """Create ledger after ledger, write each and end it somehow, until the run is over."""
+    """Create one ledger after the other, write each and end it, until the run is over."""
     cluster = node.cluster
     while not cluster.is_over:
         try:
@@ -197,7 +197,7 @@ def _begin(node: ClientNode, writer: LedgerWriter, rng: random.Random) -> Writin
 
 
 def _check_closed(cluster: Cluster, writer: LedgerWriter) -> None:
-    """See to it that a close that succeeded is stored, unless the ledger was deleted since."""
+    """Check that a successful close is stored, unless the ledger was deleted since."""
     ledger = cluster.model.ledger(writer.id)
     cluster.live_ledgers.pop(writer.id, None)
     if ledger.metadata is not None and ledger.closed_at is None:

@@ -1,5 +1,7 @@
-"""`python -m tests.campaign.topics --minutes 10 --seed 1`: faults at random under stock Kafka
-clients, then the checker. Prints one JSON object; its status is 1 if any guarantee was broken.
+"""`python -m tests.campaign.topics --minutes 10 --seed 1`: random faults under stock Kafka clients,
+then the check of all results.
+
+Prints one JSON object. The exit status is 1 if any guarantee was broken.
 """
 
 import argparse
@@ -19,16 +21,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.Random().randrange(2**32))
     parser.add_argument("--brokers", type=int, default=3)
     parser.add_argument("--bookies", type=int, default=5)
-    parser.add_argument("--partitions", type=int, default=6, help="of each of the two topics")
+    parser.add_argument("--partitions", type=int, default=6, help="for each of the two topics")
     parser.add_argument("--producers", type=int, default=2)
     parser.add_argument("--transactors", type=int, default=3)
-    parser.add_argument("--members", type=int, default=3, help="of each group")
+    parser.add_argument("--members", type=int, default=3, help="for each group")
     parser.add_argument("--protocols", nargs="+", default=["classic", "consumer"])
     parser.add_argument("--watchers", type=int, default=1, help="readers of committed records")
-    parser.add_argument("--records-per-s", type=float, default=0.0, help="0: all that is taken")
-    parser.add_argument("--brokers-down-max", type=int, default=2, help="brokers hurt at a time")
-    parser.add_argument("--bookies-down-max", type=int, default=2, help="bookies hurt at a time")
-    parser.add_argument("--keep", type=Path, help="leave histories and data in this directory")
+    parser.add_argument("--records-per-s", type=float, default=0.0, help="0: no limit")
+    parser.add_argument(
+        "--brokers-down-max", type=int, default=2, help="brokers with faults at once"
+    )
+    parser.add_argument(
+        "--bookies-down-max", type=int, default=2, help="bookies with faults at once"
+    )
+    parser.add_argument("--keep", type=Path, help="keep histories and data in this directory")
     given = vars(parser.parse_args())
     given["seconds"] = given.pop("minutes") * 60
     given["protocols"] = tuple(given["protocols"])

@@ -1,4 +1,4 @@
-"""What a campaign on topics does itself as a client: makes its topics, and sees that all is well.
+"""Client calls of a campaign on topics: creation of the topics, and the final checks of health.
 
 Leaves running and judging to `runner` and `judge`.
 """
@@ -24,11 +24,11 @@ TOPIC_CONFIGS: Final[Mapping[str, str]] = {
     "retention.ms": "-1",
     "retention.bytes": "-1",
 }
-"""Small segments: ledgers end and begin while things fail."""
+"""Small segments, so that ledgers end and begin during faults."""
 
 
 def make_topics(bootstrap: str, partitions: int) -> None:
-    """Make the topics of a campaign. Raises KafkaException."""
+    """Create the topics of a campaign. Raises KafkaException."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topics = [NewTopic(name, partitions, 3, config=dict(TOPIC_CONFIGS)) for name in (PLAIN, TOKENS)]
     for future in admin.create_topics(topics, operation_timeout=MAKE_S_MAX).values():
@@ -36,8 +36,8 @@ def make_topics(bootstrap: str, partitions: int) -> None:
 
 
 def probe(bootstrap: str, partitions: int, seconds: float) -> str:
-    """Produce to each partition of the plain topic; return "" once it was acknowledged, else why
-    not.
+    """Produce to each partition of the plain topic; return "", or why a record was not
+    acknowledged.
     """
     failures: dict[int, str] = dict.fromkeys(range(partitions), "no answer")
 
@@ -63,8 +63,9 @@ def probe(bootstrap: str, partitions: int, seconds: float) -> str:
 
 
 def consumed_by(bootstrap: str, group: str, partitions: int, silent_s: float) -> str:
-    """Wait until a group has committed the ends of the plain topic; return "" then, else what is
-    left once nothing more was committed for so long.
+    """Wait until a group has committed the ends of the plain topic.
+
+    Return "" then, or what is left after a time without commits.
     """
     ends, offsets = Ends(bootstrap, IsolationLevel.READ_UNCOMMITTED), Offsets(bootstrap, group)
     committed, since = -1, time.monotonic()

@@ -1,7 +1,7 @@
-"""Asks where partitions end, and what a group has committed, with consumers that only ask.
+"""Queries of partition ends and of committed offsets, with consumers that do nothing else.
 
-Leaves judging answers to others. The admin client's question for a group's offsets is not used: it
-brings its process down when a coordinator has just moved (librdkafka issue 5040).
+Leaves judging the answers to the callers. The admin client's query of a group's offsets is not
+used: it crashes its process if a coordinator has just moved (librdkafka issue 5040).
 """
 
 from types import TracebackType
@@ -10,11 +10,11 @@ from typing import Final, Self
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
 
 NONE: Final = -1
-"""What is told of a partition that a group is said to have no offset of."""
+"""Offset of a partition for which a group has no committed offset."""
 
 
 class Ends:
-    """A consumer that only asks; closed at the end of its block."""
+    """Consumer for queries of partition ends; closed at the end of its block."""
 
     def __init__(self, bootstrap: str, level: IsolationLevel) -> None:
         self.level = level.name.lower()
@@ -39,7 +39,7 @@ class Ends:
         return {each: self.of(topic, each, timeout_s) for each in range(partitions)}
 
     def known(self, topic: str, partitions: int, timeout_s: float) -> dict[int, int | str]:
-        """Return the ends of all partitions, and why not where it was not told."""
+        """Return the ends that were received, and the errors of the other partitions."""
         ends: dict[int, int | str] = {}
         for each in range(partitions):
             try:
@@ -61,7 +61,9 @@ class Ends:
 
 
 class Offsets:
-    """A consumer that asks for a group's offsets and never joins it; closed with its block."""
+    """Consumer for queries of a group's offsets; it never joins the group, and is closed with its
+    block.
+    """
 
     def __init__(self, bootstrap: str, group: str) -> None:
         self.group = group
@@ -74,8 +76,9 @@ class Offsets:
         )
 
     def of(self, topic: str, partitions: int, timeout_s: float) -> dict[int, int]:
-        """Return what is committed, NONE where nothing is; a partition whose answer is an error is
-        left out. Raises KafkaException.
+        """Return the committed offsets, NONE where there is none.
+
+        A partition whose answer is an error is left out. Raises KafkaException.
         """
         places = [TopicPartition(topic, each) for each in range(partitions)]
         answers = self._consumer.committed(places, timeout=timeout_s)

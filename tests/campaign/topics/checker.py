@@ -1,8 +1,8 @@
-"""Reads everything that a campaign wrote, twice, with fresh clients, and has it judged.
+"""Process that reads all data of a campaign twice with new clients, and judges it.
 
     python -m tests.campaign.topics.checker --bootstrap ... --histories DIRECTORY --partitions N
 
-Prints one JSON object; its status is 1 if a guarantee was broken. Leaves what a guarantee is to
+Prints one JSON object. The exit status is 1 if a guarantee was broken. Leaves the guarantees to
 `judge`, and reading to `reading`.
 """
 
@@ -37,7 +37,7 @@ VIOLATIONS_SHOWN_MAX: Final = 50
 
 
 class Readings:
-    """Both topics, as they were read."""
+    """Both topics as they were read."""
 
     def __init__(self, reading: Reading) -> None:
         everything, committed = IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED
@@ -48,7 +48,7 @@ class Readings:
 
     @property
     def count(self) -> int:
-        """How many records were read, each time."""
+        """Number of records read, for each reading."""
         plain = self.plain.count + self.plain_again.count
         return plain + sum(
             each.count for each in (self.everything, self.committed, self.committed_again)
@@ -82,7 +82,7 @@ def _judge_again(topic: str, first: Found, again: Found) -> list[Violation]:
 
 
 def check(bootstrap: str, facts: Facts, partitions: int) -> tuple[list[Violation], dict[str, Any]]:
-    """Read everything twice and judge it; return also what is told of the reading."""
+    """Read all data twice and judge it; return also the facts about the readings."""
     begun = time.monotonic()
     with new_pool() as pool:
         reading = Reading(bootstrap, partitions, pool)
@@ -120,7 +120,7 @@ def check(bootstrap: str, facts: Facts, partitions: int) -> tuple[list[Violation
 
 
 def main() -> int:
-    """Check, and print what was found."""
+    """Check, and print the report."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--histories", type=Path, required=True)

@@ -1,4 +1,4 @@
-"""What the processes of a campaign told, gathered from their histories.
+"""Facts that the processes of a campaign recorded, gathered from their histories.
 
 Leaves writing them to the processes, and judging to `judge`.
 
@@ -16,7 +16,7 @@ from tests.campaign.topics.spans import SpanList, add_words
 
 
 class Outcome(Enum):
-    """What the writer of a token was told of it."""
+    """Outcome of a token, as its writer received it."""
 
     UNKNOWN = "unknown"
     COMMITTED = "committed"
@@ -25,7 +25,7 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class Token:
-    """What one transaction was to write: of each partition (first sequence, records)."""
+    """Planned contents of one transaction: for each partition (first sequence, records)."""
 
     writer: str
     parts: dict[int, tuple[int, int]]
@@ -34,7 +34,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Offsets that a group had committed; `at` is when its member was told."""
+    """Offsets that a group committed; `at` is when its member received the confirmation."""
 
     at: float
     offsets: dict[int, int]
@@ -42,7 +42,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Offsets that somebody was told a group had committed; `asked` is when it began to ask."""
+    """Committed offsets as a process received them; `asked` is when it sent the request."""
 
     by: str
     asked: float
@@ -51,7 +51,7 @@ class Fetch:
 
 @dataclass(slots=True)
 class GroupFacts:
-    """What the members of one group told, and those who asked for its offsets."""
+    """Facts of one group's members, and of the processes that query its offsets."""
 
     commits: list[Commit] = field(default_factory=list)
     fetches: list[Fetch] = field(default_factory=list)
@@ -60,40 +60,40 @@ class GroupFacts:
 
 @dataclass(slots=True)
 class Facts:
-    """Everything that was told in one campaign."""
+    """All facts of one campaign."""
 
     acked: dict[int, SpanList] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
     groups: dict[str, GroupFacts] = field(default_factory=dict)
     watched: dict[str, dict[int, SpanList]] = field(default_factory=dict)
-    """What each watcher saw of the tokens."""
+    """What each watcher read of the tokens."""
     stuck: list[dict[str, Any]] = field(default_factory=list)
-    """Clients that hung, with what was found out about each."""
+    """Clients that hung, with the cause as far as known."""
     ends: dict[tuple[str, str], list[dict[int, int]]] = field(default_factory=dict)
-    """Of a topic at an isolation level, what each question was answered."""
+    """For each topic and isolation level, the answers to the queries."""
     acked_counts: Counter[int] = field(default_factory=Counter)
-    """How many records of each partition of the plain topic were acknowledged."""
+    """Number of acknowledged records of each partition of the plain topic."""
     failures: Counter[str] = field(default_factory=Counter)
     complaints: list[str] = field(default_factory=list)
     in_sync_least: int | None = None
     left: int = 0
-    """Records that a producer gave up waiting for at the end."""
+    """Records that a producer stopped waiting for at the end."""
 
     @property
     def acked_count(self) -> int:
-        """How many records of the plain topic were acknowledged."""
+        """Number of acknowledged records of the plain topic."""
         return self.acked_counts.total()
 
     def tokens_of(self, outcome: Outcome) -> int:
-        """How many tokens ended so."""
+        """Return the number of tokens with this outcome."""
         return sum(each.outcome is outcome for each in self.tokens.values())
 
     def group(self, name: str) -> GroupFacts:
-        """Return what was told of a group."""
+        """Return the facts of a group."""
         return self.groups.setdefault(name, GroupFacts())
 
     def take(self, fact: dict[str, Any]) -> None:
-        """Add one line's content."""
+        """Add the contents of one line."""
         match fact["event"]:
             case "acked":
                 self.acked_counts.update(add_words(self.acked, fact["spans"]))
@@ -131,7 +131,9 @@ class Facts:
             self.complaints.append(f"{fact['by']}: {fact['text']}")
 
     def _read_by(self, name: str, group: str) -> dict[int, SpanList]:
-        """Return where to gather what a member of a group read, or a watcher, which is in none."""
+        """Return where to add the records read by a group's member, or by a watcher without a
+        group.
+        """
         return self.group(group).read if group else self.watched.setdefault(name, {})
 
     def _take_counts(self, counts: list[int]) -> None:
@@ -140,7 +142,7 @@ class Facts:
 
 
 class FactsFollower:
-    """Reads the histories in a directory while they grow, whole lines at a time."""
+    """Reads complete lines of the histories in a directory while they grow."""
 
     def __init__(self, directory: Path) -> None:
         self.facts = Facts()
@@ -148,21 +150,21 @@ class FactsFollower:
         self._offsets: dict[Path, int] = {}
 
     def catch_up(self) -> Facts:
-        """Take in what was written since the last call."""
+        """Read the facts written since the last call."""
         for path in sorted(self._directory.glob("*.jsonl")):
             self._offsets[path] = _take_lines(self.facts, path, self._offsets.get(path, 0))
         return self.facts
 
 
 def read_history(path: Path) -> Facts:
-    """Read one process's history, as far as it is written."""
+    """Read one process's history as far as it is written."""
     facts = Facts()
     _take_lines(facts, path, 0)
     return facts
 
 
 def _take_lines(facts: Facts, path: Path, offset: int) -> int:
-    """Take in the whole lines from an offset on; return where they end."""
+    """Read the complete lines from an offset on; return their end."""
     with path.open("rb") as file:
         file.seek(offset)
         data = file.read()
@@ -173,7 +175,7 @@ def _take_lines(facts: Facts, path: Path, offset: int) -> int:
 
 
 def read_facts(directory: Path) -> Facts:
-    """Read histories that have ended."""
+    """Read finished histories."""
     return FactsFollower(directory).catch_up()
 
 

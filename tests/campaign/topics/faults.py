@@ -1,11 +1,11 @@
-"""Hurts brokers, bookies and ZooKeeper at random, and heals them.
+"""Random faults in brokers, bookies and ZooKeeper.
 
 Leaves the processes to `quire.local_cluster`, and the consequences to the other processes of a
 campaign.
 
-Invariants: never more than `brokers_down_max` brokers and `bookies_down_max` bookies are hurt at a
-time; what was hurt is healed when `settle` returns; the seed decides the plan (not how long
-processes take).
+Invariants: no more than `brokers_down_max` brokers and `bookies_down_max` bookies have a fault at a
+time. Every fault has ended when `settle` returns. The seed decides the plan, but not the time that
+processes take.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from quire.errors import LocalClusterError
 from quire.local_cluster import LocalCluster
 
 PAUSE_S: Final = (0.02, 12.0)
-"""Beyond the session's timeout too: then others have taken over when it goes on."""
+"""Longer than the session timeout too: other brokers have then taken over before it resumes."""
 FREEZE_S: Final = (0.01, 0.4)
 DOWN_S_MEAN: Final = 2.0
 DOWN_S_MAX: Final = 15.0
 GAP_S: Final = (0.3, 4.0)
 SEVERAL_AT_ONCE: Final = 0.3
 TOGETHER: Final = 0.5
-"""Of several, so many are hurt in one way at one moment, the others one after the other."""
+"""Share of several faults that happen together and in one way; the others happen one by one."""
 STAGGER_S: Final = 0.3
 ZOOKEEPER_SHARE: Final = 0.08
 ZOOKEEPER_PAUSE_S: Final = (0.1, 9.0)
@@ -39,7 +39,7 @@ ZOOKEEPER_KINDS: Final = ("paused", "paused", "killed")
 
 
 class Server(Protocol):
-    """What a broker and a bookie have in common."""
+    """Common interface of a broker and a bookie."""
 
     name: str
 
@@ -55,7 +55,7 @@ class Server(Protocol):
         """Stop it with SIGSTOP."""
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Resume it with SIGCONT."""
 
     async def stop(self) -> None:
         """End it in order."""
@@ -73,14 +73,14 @@ class Server(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much may be hurt at a time."""
+    """Maximum numbers of servers with a fault at a time."""
 
     brokers_down_max: int
     bookies_down_max: int
 
 
 class FaultInjector:
-    """Does one campaign's faults."""
+    """Injects the faults of one campaign."""
 
     def __init__(
         self,
@@ -97,36 +97,36 @@ class FaultInjector:
         self._bounds = bounds
         self._replace_client = replace_client
         self._say = say
-        self._hurt: dict[str, asyncio.Task[None]] = {}
+        self._faulty: dict[str, asyncio.Task[None]] = {}
         self._is_stopping = False
 
     async def run(self) -> None:
-        """Hurt until `stop`; a fault that has begun goes on until it is healed."""
+        """Inject faults until `stop`; a fault that has begun continues until its end."""
         while not self._is_stopping:
             await asyncio.sleep(self._rng.uniform(*GAP_S))
-            self._hurt = {name: task for name, task in self._hurt.items() if not task.done()}
-            self._look_for_dead()
+            self._faulty = {name: task for name, task in self._faulty.items() if not task.done()}
+            self._record_dead()
             draw = self._rng.random()
             if draw < ZOOKEEPER_SHARE:
-                self._hurt_zookeeper()
+                self._inject_zookeeper_fault()
             elif draw < ZOOKEEPER_SHARE + CLIENT_SHARE:
                 self.counts["client killed"] += 1
                 await self._replace_client(self._rng)
             else:
-                self._hurt_servers()
+                self._inject_server_faults()
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Start no more faults."""
         self._is_stopping = True
 
     async def settle(self) -> None:
-        """Wait until everything is healed."""
-        await asyncio.gather(*self._hurt.values())
-        self._hurt = {}
-        self._look_for_dead()
+        """Wait until every fault has ended."""
+        await asyncio.gather(*self._faulty.values())
+        self._faulty = {}
+        self._record_dead()
 
-    def _hurt_servers(self) -> None:
-        """Hurt one server, or several at nearly the same moment."""
+    def _inject_server_faults(self) -> None:
+        """Inject a fault into one server, or into several at nearly the same moment."""
         count = 2 + (self._rng.random() < 0.3) if self._rng.random() < SEVERAL_AT_ONCE else 1
         begun = 0
         is_together, one_kind = self._rng.random() < TOGETHER, self._rng.choice(KINDS)
@@ -140,17 +140,18 @@ class FaultInjector:
                 self.counts[f"{'broker' if is_broker else 'bookie'} {kind}"] += 1
                 rng = Random(self._rng.random())
                 fault = self._fault(kind, server, delay_s, rng)
-                self._hurt[server.name] = asyncio.create_task(fault)
+                self._faulty[server.name] = asyncio.create_task(fault)
         if begun > 1:
             self.counts["several together" if is_together else "several at once"] += 1
 
     def _choose(self, *, is_broker: bool) -> Server | None:
-        """Return one that is well, unless as many are hurt as may be."""
+        """Return a healthy server, unless the maximum number already has a fault."""
         servers: Sequence[Server] = self._cluster.brokers if is_broker else self._cluster.bookies
         bounds = self._bounds
         down_max = bounds.brokers_down_max if is_broker else bounds.bookies_down_max
-        well = [each for each in servers if each.name not in self._hurt]
-        chosen = self._rng.choice(well) if well else None  # drawn always: the plan is the seed's
+        well = [each for each in servers if each.name not in self._faulty]
+        # drawn in any case: the seed alone decides the plan
+        chosen = self._rng.choice(well) if well else None
         return chosen if len(servers) - len(well) < down_max else None
 
     async def _fault(self, kind: str, server: Server, delay_s: float, rng: Random) -> None:
@@ -179,13 +180,13 @@ class FaultInjector:
         except LocalClusterError as error:
             self.complaints.append(str(error))
 
-    def _hurt_zookeeper(self) -> None:
+    def _inject_zookeeper_fault(self) -> None:
         kind = self._rng.choice(ZOOKEEPER_KINDS)
         seconds = _log_uniform(self._rng, ZOOKEEPER_PAUSE_S)
-        if "zookeeper" in self._hurt:
+        if "zookeeper" in self._faulty:
             return
         self.counts[f"zookeeper {kind}"] += 1
-        self._hurt["zookeeper"] = asyncio.create_task(self._zookeeper_fault(kind, seconds))
+        self._faulty["zookeeper"] = asyncio.create_task(self._zookeeper_fault(kind, seconds))
 
     async def _zookeeper_fault(self, kind: str, seconds: float) -> None:
         zookeeper = self._cluster.zookeeper
@@ -203,12 +204,12 @@ class FaultInjector:
         except MetadataError as error:
             self.complaints.append(f"ZooKeeper: {error}")
 
-    def _look_for_dead(self) -> None:
-        """Note each server that ended without having been hurt."""
+    def _record_dead(self) -> None:
+        """Record each server that ended without a fault."""
         servers: list[Server] = [*self._cluster.brokers, *self._cluster.bookies]
         for server in servers:
-            is_hurt = server.name in self._hurt
-            if not is_hurt and not server.is_running and server.name not in str(self.complaints):
+            is_faulty = server.name in self._faulty
+            if not is_faulty and not server.is_running and server.name not in str(self.complaints):
                 self.complaints.append(f"{server.name} ended by itself:\n{server.log_tail()}")
 
 

@@ -1,9 +1,9 @@
-"""Says which of Kafka's guarantees were broken, from what was told and what is there at the end.
+"""Kafka's guarantees that were broken, found from the recorded facts and the final contents.
 
 Leaves gathering both to the processes and to `checker`, and comparing ranges to `ranges`.
 
-Invariant: pure. A record that nobody was told of may be there, once, in its writer's order; every
-other difference is a violation.
+Invariant: pure. A record without a recorded acknowledgement may be there, once, in its writer's
+order. Every other difference is a violation.
 """
 
 from collections import Counter
@@ -17,12 +17,12 @@ from tests.campaign.topics.spans import Span, SpanList
 
 Spans = Mapping[int, SpanList]
 Place = tuple[str, int]
-"""A writer, and how far the offsets of its records are from their numbers."""
+"""A writer, and the difference between the offsets and the numbers of its records."""
 
 
 @dataclass(slots=True)
 class Found:
-    """What a fresh consumer read of a topic from beginning to end."""
+    """What a new consumer read of a topic from its beginning to its end."""
 
     spans: dict[int, SpanList] = field(default_factory=dict)
     foreign: list[str] = field(default_factory=list)
@@ -30,12 +30,12 @@ class Found:
 
     @property
     def count(self) -> int:
-        """How many records were read."""
+        """Number of records read."""
         return sum(spans.count for spans in self.spans.values())
 
 
 def judge_log(topic: str, found: Found) -> list[Violation]:
-    """Find records that are there twice, out of their writer's order, or written by nobody."""
+    """Find duplicate records, records out of their writer's order, and records of no writer."""
     violations = [Violation("foreign", 0, 1, f"{topic}: {each}") for each in found.foreign]
     if found.error:
         violations.append(Violation("unreadable", 0, 1, f"{topic}: {found.error}"))
@@ -62,7 +62,7 @@ def judge_log(topic: str, found: Found) -> list[Violation]:
 
 
 def judge_acked(facts: Facts, found: Found) -> list[Violation]:
-    """Find acknowledged records that are not there, or not where their producer was told."""
+    """Find acknowledged records that are missing, or not at their acknowledged offset."""
     violations = []
     for partition, spans in facts.acked.items():
         there = found.spans.get(partition, SpanList())
@@ -79,8 +79,10 @@ def judge_acked(facts: Facts, found: Found) -> list[Violation]:
 
 
 def judge_tokens(tokens: Mapping[str, Token], committed: Found) -> list[Violation]:
-    """Find committed tokens that are not there whole, aborted ones that are there, others that are
-    there in part, and records that belong to none.
+    """Find tokens that are not all or nothing.
+
+    These are committed tokens with missing records, aborted tokens with records, other tokens that
+    are there in part, and records of no token.
     """
     violations = []
     held = {partition: _sequences(spans) for partition, spans in committed.spans.items()}
@@ -106,7 +108,9 @@ def judge_tokens(tokens: Mapping[str, Token], committed: Found) -> list[Violatio
 
 
 def judge_same(what: str, one: Spans, other: Spans) -> list[Violation]:
-    """Find what was read first and is not there later, at the same offset, or came in between."""
+    """Find records of a first reading that a later one lacks at the same offset, or has others
+    between.
+    """
     violations = []
     for partition, spans in one.items():
         if not spans:
@@ -123,7 +127,7 @@ def judge_same(what: str, one: Spans, other: Spans) -> list[Violation]:
 
 
 def judge_unseen(what: str, seen: Spans, committed: Spans) -> list[Violation]:
-    """Find what is there behind all that a reader saw that was to read to the end."""
+    """Find records after the end of what a reader saw that had to read to the end."""
     violations = []
     for partition, spans in committed.items():
         end = seen[partition].end if partition in seen else 0
@@ -135,8 +139,10 @@ def judge_unseen(what: str, seen: Spans, committed: Spans) -> list[Violation]:
 
 
 def judge_group(name: str, group: GroupFacts, found: Found) -> list[Violation]:
-    """Find committed offsets that went back, records read that are not there, and records before a
-    committed offset that nobody of the group read.
+    """Find violations of one group.
+
+    These are committed offsets that went back, records read that are not there, and records before
+    a committed offset that no member read.
     """
     highest, violations = _judge_offsets(name, group)
     for partition, end in highest.items():
@@ -171,7 +177,7 @@ def _judge_offsets(name: str, group: GroupFacts) -> tuple[dict[int, int], list[V
 
 
 def judge_ends(facts: Facts) -> list[Violation]:
-    """Find ends of partitions that were shown once and taken back later."""
+    """Find ends of partitions that went back."""
     violations = []
     for (topic, level), answers in facts.ends.items():
         highest: dict[int, int] = {}
@@ -190,7 +196,7 @@ def _raise_to(highest: dict[int, int], offsets: Mapping[int, int]) -> None:
 
 
 def _sequences(spans: Iterable[Span]) -> dict[str, Numbers]:
-    """Return which records of each writer there are."""
+    """Return the records of each writer that are there."""
     found: dict[str, Numbers] = {}
     for span in spans:
         found.setdefault(span.writer, Numbers()).add(span.sequence, span.sequence + span.count)
@@ -198,7 +204,7 @@ def _sequences(spans: Iterable[Span]) -> dict[str, Numbers]:
 
 
 def _offsets(spans: Iterable[Span]) -> dict[Place, Numbers]:
-    """Return at which offsets there are records, of each place."""
+    """Return the offsets of the records of each place."""
     found: dict[Place, Numbers] = {}
     for span in spans:
         place = span.writer, span.offset - span.sequence

@@ -1,10 +1,10 @@
-"""A process that is a member of the group that reads the plain topic, and commits what it read.
+"""Process that is a member of the group that reads the plain topic, and commits its position.
 
 Leaves judging to `judge`.
 
-Invariants: what was read is told before it is committed; a commit is told when the client was told
-of it; what a committed offset is found to be is told with the time at which it was asked for. The
-client may never choose where to read from: an offset that is not there is an error.
+Invariants: records are added to the history before their offset is committed. A commit is added
+when the client has its confirmation. A queried offset is added with the time of the query. The
+client never chooses where to read from: an offset out of range is an error.
 """
 
 import sys
@@ -58,7 +58,7 @@ class Member:
         self._consumer = Consumer(settings)
 
     def go(self) -> None:
-        """Read and commit until told to stop; leave the group then."""
+        """Read and commit until the stop; then leave the group."""
         self._consumer.subscribe(
             [PLAIN],
             on_assign=self._on_assign,
@@ -78,7 +78,7 @@ class Member:
         self._consumer.close()
 
     def _read_some(self) -> None:
-        """Poll one by one: callbacks come between two records then, never behind both."""
+        """Poll one record at a time: callbacks then run between two records, never after both."""
         wait_s = 0.1
         for _ in range(READ_MAX):
             message = self._consumer.poll(wait_s)
@@ -114,7 +114,7 @@ class Member:
             self._untold = 0
 
     def _left(self) -> dict[str, object]:
-        """Return what there is to read, of each partition (next, end); nothing where none is."""
+        """Return (next, end) of each partition that has records left."""
         with Ends(self._worker.options.bootstrap, IsolationLevel.READ_UNCOMMITTED) as source:
             ends = source.known(PLAIN, self._worker.options.partitions, ENDS_S)
         held = self._positions.items()
@@ -153,7 +153,7 @@ class Member:
     def _ask_committed(
         self, consumer: Consumer, given: list[TopicPartition]
     ) -> list[TopicPartition] | None:
-        """Ask until all is told; None when told to stop before."""
+        """Query until all offsets are received; return None if stopped before."""
         places = [TopicPartition(PLAIN, each.partition) for each in given]
         while places and not self._worker.is_stopping:
             self._worker.alive()

@@ -1,8 +1,8 @@
-"""A process that asks, again and again, for what must never go back: ends of partitions, offsets.
+"""Process that repeatedly queries values that must never go back: partition ends and offsets.
 
 Leaves judging to `judge`.
 
-Invariant: one question at a time, so each answer is of a later time than the one before.
+Invariant: it sends one query at a time, so each answer is of a later time than the previous one.
 """
 
 import sys

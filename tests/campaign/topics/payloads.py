@@ -1,10 +1,10 @@
-"""What each record of a campaign holds: who wrote it, its place there, and bytes that follow.
+"""Contents of each record of a campaign: its writer, its place there, and padding.
 
-Leaves who writes what to the processes, and where it is found to `spans`.
+Leaves the choice of writers to the processes, and the places of records to `spans`.
 
 Format of a value: `writer/partition/sequence/` in ASCII, then the CRC-32 of that in hexadecimal,
-repeated as often as the CRC says: some hundred bytes, and now and then a kilobyte and a half. So a
-record that is changed, cut, or in a partition where it does not belong shows by itself.
+repeated as the CRC determines: some hundred bytes, sometimes 1,500. So a record that was changed,
+cut, or stored in a wrong partition is found by its contents alone.
 """
 
 import zlib
@@ -19,7 +19,7 @@ REPEATED_WHEN_LARGE: Final = 180
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which record it is: the writer's so many-th in that partition."""
+    """Identity of a record: its writer, partition and number there."""
 
     writer: str
     partition: int
@@ -27,7 +27,7 @@ class Identity:
 
 
 def prefix_of(writer: str, partition: int) -> bytes:
-    """Return what all values of a writer in a partition begin with."""
+    """Return the common prefix of all values of a writer in a partition."""
     return f"{writer}/{partition}/".encode()
 
 
@@ -45,7 +45,7 @@ def payload_of(identity: Identity) -> bytes:
 
 
 def identify(value: bytes | None, partition: int) -> Identity | None:
-    """Return which record a value is; None if nobody can have written it there."""
+    """Return the identity of a value; None if no writer can have written it there."""
     if value is None:
         return None
     try:

@@ -1,12 +1,12 @@
-"""A process that produces with an idempotent producer, and tells what was acknowledged.
+"""Process that produces with an idempotent producer, and records the acknowledgements.
 
 Leaves judging to `judge`.
 
-It produces as fast as records are acknowledged, unless it is given a rate: what is under way is
-bounded, partition by partition, so one that takes nothing holds up no other.
+It produces as fast as records are acknowledged, unless a rate is given. The records in flight are
+limited for each partition, so one that is not available delays no other.
 
-Invariants: every acknowledgement is in the history before anything more is produced; after a fatal
-error it goes on as another writer, whose records have names of their own.
+Invariants: every acknowledgement is in the history before more records are produced. After a fatal
+error it continues as another writer, whose records have other names.
 """
 
 import sys
@@ -21,7 +21,7 @@ from tests.campaign.topics.spans import SpanMaker
 from tests.campaign.topics.work import PLAIN, Pace, Worker
 
 IN_FLIGHT_MAX: Final = 30_000
-"""Of all partitions together; less than what the client queues itself."""
+"""Limit for all partitions together; less than the client's own queue."""
 BURST: Final = 200
 POLL_S: Final = 0.005
 END_S: Final = 120.0
@@ -30,7 +30,7 @@ COMPRESSIONS: Final = ("none", "lz4", "zstd", "gzip", "snappy")
 
 
 class ProducerRun:
-    """One producer, until it is to end or fails."""
+    """One producer, until it ends or fails."""
 
     def __init__(self, worker: Worker, life: int) -> None:
         self.is_dead = False
@@ -58,7 +58,7 @@ class ProducerRun:
         )
 
     def go(self, pace: Pace) -> None:
-        """Produce until told to stop, or until the producer is of no use any more."""
+        """Produce until the stop, or until the producer is not usable any more."""
         while not self._worker.is_stopping and not self.is_dead:
             room = [p for p, count in enumerate(self._in_flight) if count + BURST <= self._room]
             if room and pace.may_go(BURST):
@@ -68,7 +68,7 @@ class ProducerRun:
                 self._poll(POLL_S)
 
     def end(self) -> int:
-        """Wait for what is under way; return how much of it was left."""
+        """Wait for records in flight; return how many are left."""
         deadline = time.monotonic() + END_S
         while any(self._in_flight) and not self.is_dead and time.monotonic() < deadline:
             self._poll(0.05)

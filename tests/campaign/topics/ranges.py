@@ -1,9 +1,9 @@
-"""Sets of numbers kept as ranges, and what is in one and not in another.
+"""Sets of numbers stored as ranges, and their differences.
 
-Leaves what the numbers mean to `judge`.
+Leaves the meaning of the numbers to `judge`.
 
-Invariants: pure; the ranges of a set do not touch each other and increase; what it costs follows
-the ranges, not the numbers in them.
+Invariants: pure. The ranges of a set increase and do not touch each other. The cost depends on the
+number of ranges, not of numbers.
 """
 
 from bisect import bisect_left, bisect_right
@@ -24,7 +24,7 @@ class Numbers:
         self._ends: list[int] = []
 
     def add(self, start: int, end: int) -> int:
-        """Add start..end-1; return how many of them were there already."""
+        """Add start..end-1; return how many of them were in the set already."""
         starts, ends = self._starts, self._ends
         if not ends or start > ends[-1]:
             starts.append(start)
@@ -41,7 +41,7 @@ class Numbers:
         return already
 
     def count(self, start: int, end: int) -> int:
-        """Return how many of start..end-1 are there."""
+        """Return how many of start..end-1 are in the set."""
         starts, ends = self._starts, self._ends
         at, total = bisect_right(ends, start), 0
         while at < len(starts) and starts[at] < end:
@@ -54,7 +54,7 @@ class Numbers:
         return zip(self._starts, self._ends, strict=True)
 
     def first_absent(self, start: int, end: int) -> int | None:
-        """Return the first of start..end-1 that is not there."""
+        """Return the first of start..end-1 that is not in the set."""
         at = bisect_right(self._ends, start)
         if at == len(self._starts) or self._starts[at] > start:
             return start
@@ -63,14 +63,14 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Missing(Generic[Key]):
-    """How many numbers one has and the other has not, and the least of them, with its key."""
+    """How many numbers one set has and the other lacks, and the least of them, with its key."""
 
     count: int
     first: tuple[int, Key] | None
 
 
 def missing(one: Mapping[Key, Numbers], other: Mapping[Key, Numbers]) -> Missing[Key]:
-    """Find what is in `one` and not, under the same key, in `other`."""
+    """Find the numbers of `one` that `other` lacks under the same key."""
     total, first, nothing = 0, None, Numbers()
     for key, numbers in one.items():
         held = other.get(key, nothing)

@@ -1,9 +1,9 @@
-"""Reads topics from beginning to end with fresh clients, several at a time.
+"""Readings of topics from beginning to end, with new clients, several at a time.
 
-Leaves what is read to be judged to `judge`.
+Leaves judging the results to `judge`.
 
-Invariants: each reading is a process of its own with a client of its own; one that gets nothing for
-long says so instead of waiting for ever.
+Invariants: each reading is a separate process with a separate client. A reader that gets no record
+for long reports that instead of waiting for ever.
 """
 
 import multiprocessing
@@ -21,17 +21,17 @@ from tests.campaign.topics.spans import Recogniser
 
 SILENT_S_MAX: Final = 30.0
 STABLE_S_MAX: Final = 60.0
-"""After the end of everything, transactions that nobody ended must have timed out within this."""
+"""After the end of the campaign, transactions without an end must time out within this time."""
 CALL_S: Final = 10.0
 READ_MAX: Final = 10_000
 FOREIGN_MAX: Final = 1_000
 SHARES: Final = 2
-"""A reading is shared by so many processes."""
+"""Number of processes that share a reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one process reads."""
+    """Partitions that one process reads."""
 
     bootstrap: str
     topic: str
@@ -41,7 +41,7 @@ class Task:
 
 
 class Reading:
-    """Reads topics of one cluster."""
+    """Readings of the topics of one cluster."""
 
     def __init__(self, bootstrap: str, partitions: int, pool: ProcessPoolExecutor) -> None:
         self._bootstrap = bootstrap
@@ -50,8 +50,10 @@ class Reading:
         self.unserved: dict[tuple[str, int], str] = {}
 
     def ends(self, topic: str, level: IsolationLevel) -> dict[int, int]:
-        """Return where each partition ends, waiting for those without a leader; those that nobody
-        serves for too long are left out, and are in `unserved` from then on.
+        """Return the end of each partition, waiting for those without a leader.
+
+        Partitions that no broker serves for too long are left out, and are in `unserved` from then
+        on.
         """
         deadline = time.monotonic() + SILENT_S_MAX
         with Ends(self._bootstrap, level) as source:
@@ -65,8 +67,9 @@ class Reading:
                 time.sleep(0.2)
 
     def wait_until_stable(self, topic: str) -> tuple[float, str]:
-        """Wait until no transaction is open; return how long that took, and "", or what is open
-        after too long.
+        """Wait until no transaction is open.
+
+        Return how long that took, and "", or what is open after too long.
         """
         begun = time.monotonic()
         while True:
@@ -80,7 +83,7 @@ class Reading:
             time.sleep(0.2)
 
     def begin(self, topic: str, level: IsolationLevel) -> "list[Future[Found]]":
-        """Begin to read a topic from its beginning to where it ends now."""
+        """Start to read a topic from its beginning to its current end."""
         ends = self.ends(topic, level)
         shares = [tuple(ends)[first::SHARES] for first in range(SHARES)]
         return [
@@ -93,7 +96,7 @@ class Reading:
 
 
 def joined(readings: "list[Future[Found]]") -> Found:
-    """Wait for the shares of one reading; return all that was found."""
+    """Wait for the shares of one reading; return all results."""
     whole = Found()
     for each in readings:
         part = each.result()
@@ -104,7 +107,7 @@ def joined(readings: "list[Future[Found]]") -> Found:
 
 
 def new_pool() -> ProcessPoolExecutor:
-    """Return as many processes as there are processors, each without what its parent has open."""
+    """Return one process for each processor, without the open files of its parent."""
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(os.cpu_count() or 1, mp_context=context)
 

@@ -1,6 +1,6 @@
-"""Runs one campaign on topics: a cluster, clients, faults, and at the end the checker.
+"""One campaign on topics: a cluster, clients, faults, and at the end the checker.
 
-Leaves each of these to its module. Everything that judges runs outside the clients' processes.
+Leaves each of these to its module. Every check runs outside the clients' processes.
 
 Format of the result: one JSON object; `is_well` says whether every guarantee was kept.
 """
@@ -29,7 +29,7 @@ from tests.campaign.topics.workers import REPOSITORY, Workers
 STALL_S_MAX: Final = 90.0
 AVAILABLE_S_MAX: Final = 60.0
 SILENT_S_MAX: Final = 150.0
-"""A group that reads to the end commits more within this, though a client of its hangs."""
+"""A group that reads to the end commits more within this time, even if one of its clients hangs."""
 CHECK_S_MAX: Final = 3600.0
 WATCH_S: Final = 0.25
 Summary = dict[str, Any]
@@ -37,7 +37,7 @@ Summary = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """What is asked for."""
+    """Options of a campaign."""
 
     seconds: float
     seed: int
@@ -47,19 +47,19 @@ class Campaign:
     producers: int = 2
     transactors: int = 3
     members: int = 3
-    """Of each group: there is one for each protocol."""
+    """For each group: there is one group for each protocol."""
     protocols: tuple[str, ...] = ("classic", "consumer")
     watchers: int = 1
     records_per_s: float = 0.0
-    """Of all producers together; 0: as fast as they are acknowledged."""
+    """Rate of all producers together; 0: as fast as records are acknowledged."""
     brokers_down_max: int = 2
     bookies_down_max: int = 2
     keep: Path | None = None
-    """Where histories and the cluster's data are left for looking at; none: they are removed."""
+    """Directory that keeps histories and the cluster's data; None: they are removed."""
 
 
 class Stalls:
-    """How long partitions were without an acknowledgement."""
+    """Times that partitions were without an acknowledgement."""
 
     def __init__(self, partitions: int, now: float) -> None:
         self.longest_s = 0.0
@@ -67,7 +67,7 @@ class Stalls:
         self._since = dict.fromkeys(range(partitions), now)
 
     def take(self, counts: Counter[int], now: float) -> None:
-        """Take note of how many records were acknowledged until now."""
+        """Add the current number of acknowledged records."""
         for partition, since in self._since.items():
             self.longest_s = max(self.longest_s, now - since)
             if counts[partition] > self._counts[partition]:
@@ -76,7 +76,7 @@ class Stalls:
 
 
 def processor_times() -> tuple[int, int]:
-    """Return the time that this machine's processors were busy, and all of their time."""
+    """Return the busy time of this machine's processors, and their total time."""
     first = Path("/proc/stat").read_text().splitlines()[0]
     times = [int(each) for each in first.split()[1:9]]
     idle, waiting = times[3:5]
@@ -84,7 +84,7 @@ def processor_times() -> tuple[int, int]:
 
 
 class CampaignRun:
-    """One campaign under way."""
+    """One campaign that runs."""
 
     def __init__(self, campaign: Campaign, directory: Path) -> None:
         self._campaign = campaign
@@ -100,7 +100,7 @@ class CampaignRun:
         self._consumed_after_s: float | None = None
 
     async def run(self) -> Summary:
-        """Run it; return the summary."""
+        """Run the campaign; return the summary."""
         campaign = self._campaign
         async with LocalCluster(campaign.bookies, self._data_dir, campaign.brokers) as cluster:
             bootstrap = ",".join(broker.address for broker in cluster.brokers)
@@ -134,7 +134,7 @@ class CampaignRun:
         return self._summary(injector, checked)
 
     def _say(self, text: str) -> None:
-        """Note what was done to whom, beside the histories, for those who look for a cause."""
+        """Log each fault next to the histories, for the search for a cause."""
         with (self._histories / "faults.log").open("a") as file:
             at = datetime.now(UTC).strftime("%H:%M:%S.%f")[:-3]
             file.write(f"{at} {text}\n")
@@ -154,7 +154,9 @@ class CampaignRun:
         await workers.start("observer", "-".join(("observer", *campaign.protocols)))
 
     async def _watch(self, faults: "asyncio.Task[None]", workers: Workers) -> None:
-        """Wait for the end of the time; note how long any partition took nothing."""
+        """Wait until the time is over; record the longest time without an acknowledgement of a
+        partition.
+        """
         loop = asyncio.get_running_loop()
         begun = loop.time()
         stalls, processors = Stalls(self._campaign.partitions, begun), processor_times()
@@ -173,7 +175,7 @@ class CampaignRun:
         self._busy = round(used / max(1, all_of_it), 2)
 
     async def _is_available(self, bootstrap: str) -> bool:
-        """All is healed: tell whether every partition takes records again in time."""
+        """Return whether every partition accepts records again in time after all faults ended."""
         begun = time.monotonic()
         partitions = self._campaign.partitions
         failed = await asyncio.to_thread(probe, bootstrap, partitions, AVAILABLE_S_MAX)
@@ -256,7 +258,7 @@ class CampaignRun:
 
 
 async def run_campaign(campaign: Campaign) -> Summary:
-    """Run one campaign in a directory of its own; return its summary."""
+    """Run one campaign in a separate directory; return its summary."""
     directory = campaign.keep or Path(tempfile.mkdtemp(prefix="quire-topics-"))
     directory.mkdir(parents=True, exist_ok=True)
     try:

@@ -1,11 +1,11 @@
-"""Where records are, told in few words: one writer's successive records at successive offsets.
+"""Compact lists of record positions: one writer's successive records at successive offsets.
 
-Leaves what a record holds to `payloads`, and what is to be where to `judge`.
+Leaves the contents of records to `payloads`, and the expected positions to `judge`.
 
 Format in a history: a span is [writer, first sequence, first offset, count], per partition.
 
-Invariant: what is kept grows with the spans, 32 bytes each, never with the records: tens of
-millions of records are some hundred thousand spans, as a batch is one.
+Invariant: memory grows with the spans, 32 bytes each, never with the records. Tens of millions of
+records are some hundred thousand spans, since a batch is one.
 """
 
 from array import array
@@ -17,7 +17,7 @@ from tests.campaign.topics.payloads import Identity, identify, payload_at, prefi
 
 SpanWords = Sequence[str | int]
 WORDS: Final = 4
-"""Of a span in a list: its writer's number, sequence, offset, count."""
+"""Fields of a span in a list: its writer's number, sequence, offset, count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,9 @@ class Span:
 
 
 class SpanList:
-    """Spans in the order in which they were added; one that goes on where the last ended is joined
-    to it.
+    """Spans in the order in which they were added.
+
+    A span that continues the last one is joined to it.
     """
 
     __slots__ = ("_numbers", "_words")
@@ -67,21 +68,21 @@ class SpanList:
 
     @property
     def count(self) -> int:
-        """How many records they are."""
+        """Number of records."""
         return sum(self._words[WORDS - 1 :: WORDS])
 
     @property
     def end(self) -> int:
-        """The offset behind the last."""
+        """Offset after the last record."""
         return self._words[-2] + self._words[-1] if self._words else 0
 
     def words(self) -> list[list[str | int]]:
-        """Return what is written to a history."""
+        """Return the form that is written to a history."""
         return [[span.writer, span.sequence, span.offset, span.count] for span in self]
 
 
 class SpanMaker:
-    """Gathers records whose writers are known, partition by partition."""
+    """Gathers records of known writers for each partition."""
 
     def __init__(self) -> None:
         self.spans: dict[int, SpanList] = {}
@@ -94,7 +95,7 @@ class SpanMaker:
         held.add(writer, sequence, offset, 1)
 
     def take(self) -> dict[str, list[list[str | int]]]:
-        """Return the words for all that was gathered, and begin anew."""
+        """Return the history's form of all gathered records, and start again."""
         words = {str(key): spans.words() for key, spans in self.spans.items()}
         self.spans = {}
         return words
@@ -114,14 +115,14 @@ class Run:
 
 
 class Recogniser:
-    """Tells which records are read, and gathers them; quick when one follows the other."""
+    """Identifies records and gathers them; fast if one follows the other."""
 
     def __init__(self) -> None:
         self._runs: dict[int, Run] = {}
         self._spans: dict[int, SpanList] = {}
 
     def take(self, partition: int, offset: int, value: bytes | None) -> bool:
-        """Take one record in; return whether somebody can have written it there."""
+        """Add one record; return whether a writer can have written it there."""
         run = self._runs.get(partition)
         if run is not None:
             count = run.count
@@ -138,18 +139,18 @@ class Recogniser:
         return True
 
     def spans(self) -> dict[int, SpanList]:
-        """Return all that was gathered, and begin anew."""
+        """Return all gathered spans, and start again."""
         for partition in self._runs:
             self._close(partition)
         spans, self._spans = self._spans, {}
         return spans
 
     def words(self) -> dict[str, list[list[str | int]]]:
-        """Return the same as `spans`, in the words of a history."""
+        """Return the same as `spans`, in the form of a history."""
         return {str(key): spans.words() for key, spans in self.spans().items()}
 
     def _close(self, partition: int) -> None:
-        """Turn a run into a span; what follows goes on from there."""
+        """Turn a run into a span; the next record starts from there."""
         run = self._runs.get(partition)
         if run is None or not run.count:
             return
@@ -163,7 +164,7 @@ class Recogniser:
 def add_words(
     to: dict[int, SpanList], words_by_partition: Mapping[str, Sequence[SpanWords]]
 ) -> dict[int, int]:
-    """Add the spans of one line of a history; return how many records they are, by partition."""
+    """Add the spans of one line of a history; return the number of records of each partition."""
     counts: dict[int, int] = {}
     for partition, spans in words_by_partition.items():
         held = to.setdefault(int(partition), SpanList())

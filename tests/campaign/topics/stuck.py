@@ -1,11 +1,10 @@
-"""Notices a reader that gets nothing where there is something to get, and finds out why.
+"""Detection of a reader that gets no records though there are some, and search for the cause.
 
 Leaves ending it to `work`, and reading to `watcher`.
 
-What is found out: where it stands and where the partition ends; what it knows of brokers and of
-the partition (librdkafka's statistics); what its threads wait for (gdb, where there is one); and
-whether a fresh reader gets something at the same place. If not even that one does, it is the
-brokers' fault.
+Collected facts: its position and the end of the partition; what it knows of brokers and of the
+partition (librdkafka's statistics); what its threads wait for (gdb, if installed); and whether a
+new reader gets records at the same position. If not even that one does, the brokers are the cause.
 """
 
 import json
@@ -38,7 +37,7 @@ _FRAME: Final = re.compile(r"^#\d+\s+(?:0x[0-9a-f]+ in )?([\w@.?]+)")
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """A partition whose reader has stood still since, though its end is further."""
+    """A partition whose reader has not moved since `since`, though its end is further."""
 
     partition: int
     position: int
@@ -47,7 +46,7 @@ class Behind:
 
 
 class Standstill:
-    """Compares, now and then, where a reader is with where partitions end."""
+    """Compares a reader's positions with the ends of partitions."""
 
     def __init__(self) -> None:
         self._behind: dict[int, Behind] = {}
@@ -55,8 +54,9 @@ class Standstill:
     def note(
         self, positions: Sequence[int], ends: Mapping[int, int], now: float
     ) -> tuple[Behind, ...]:
-        """Return the partitions that stood still for too long; time runs from the first look that
-        found something to get.
+        """Return the partitions that did not move for too long.
+
+        The time runs from the first check that found records to get.
         """
         stuck = []
         for partition, end in ends.items():
@@ -72,7 +72,9 @@ class Standstill:
 
 
 def fresh_reader(settings: Mapping[str, str | bool], topic: str, behind: Behind) -> int | None:
-    """Return the offset that another consumer gets first at the same place; None if nothing."""
+    """Return the offset that another consumer gets first at the same position; None if it gets
+    none.
+    """
     consumer = Consumer(dict(settings))
     try:
         consumer.assign([TopicPartition(topic, behind.partition, behind.position)])
@@ -89,7 +91,7 @@ def fresh_reader(settings: Mapping[str, str | bool], topic: str, behind: Behind)
 
 
 def known_to_client(statistics: str, topic: str, partitions: Sequence[int]) -> dict[str, Any]:
-    """Return what of librdkafka's statistics tells why a partition is not read."""
+    """Return the parts of librdkafka's statistics that explain why a partition is not read."""
     if not statistics:
         return {}
     told = json.loads(statistics)
@@ -106,8 +108,10 @@ def known_to_client(statistics: str, topic: str, partitions: Sequence[int]) -> d
 
 
 def threads_of(pid: int, path: Path) -> list[str]:
-    """Write the stacks of a process to a file; return those of the client's threads in one line
-    each, innermost first; nothing where gdb is missing or not allowed.
+    """Write the stacks of a process to a file.
+
+    Return those of the client's threads in one line each, innermost first; nothing if gdb is
+    missing or not allowed.
     """
     gdb = shutil.which("gdb")
     if gdb is None:
@@ -116,7 +120,7 @@ def threads_of(pid: int, path: Path) -> list[str]:
         *(gdb, "-nx", "-batch", "-iex", "set debuginfod enabled off"),
         *("-p", str(pid), "-ex", "thread apply all backtrace"),
     ]
-    with path.open("wb") as file:  # a pipe's reader would be stopped with the rest
+    with path.open("wb") as file:  # the reader of a pipe would be stopped with the process
         try:
             subprocess.run(
                 command,
@@ -132,7 +136,7 @@ def threads_of(pid: int, path: Path) -> list[str]:
 
 
 def stacks(text: str) -> list[str]:
-    """Return, of gdb's backtraces, those of librdkafka's threads, in one line each."""
+    """Return the backtraces of librdkafka's threads, in one line each."""
     found: list[tuple[str, list[str]]] = []
     for line in text.splitlines():
         thread, frame = _THREAD.match(line), _FRAME.match(line)

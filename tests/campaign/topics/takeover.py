@@ -1,8 +1,8 @@
-"""`python -m tests.campaign.topics.takeover --partitions 1000`: kill -9 of a broker, and how long
-until the partitions that it led take records again. Prints one JSON object.
+"""`python -m tests.campaign.topics.takeover --partitions 1000`: kill -9 of a broker, and the time
+until the partitions that it led accept records again.
 
-Leaves taking over to the brokers. Nothing is asserted about times; the status is 1 if a partition
-was not back in time to be told.
+Prints one JSON object. Leaves taking over to the brokers. No limit on the times is asserted; the
+exit status is 1 if a partition was not available again within the measurement.
 """
 
 import argparse
@@ -29,7 +29,7 @@ ASK_EVERY_S: Final = 0.1
 
 
 class Taking:
-    """A producer that notes when each partition took its record."""
+    """Producer that records when each partition accepted its record."""
 
     def __init__(self, bootstrap: str) -> None:
         self._taken: dict[int, float] = {}
@@ -37,7 +37,7 @@ class Taking:
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
-                "max.in.flight": 1_000,  # one request is for one partition: five would queue up
+                "max.in.flight": 1_000,  # one request for each partition: five would queue up
                 "linger.ms": 0,
                 "message.timeout.ms": int(GIVE_UP_S * 1000),
                 "retry.backoff.ms": 50,
@@ -50,7 +50,7 @@ class Taking:
         )
 
     def take(self, partitions: list[int]) -> tuple[dict[int, float], dict[int, str]]:
-        """Produce to each partition; return when each had it, and why those failed that did."""
+        """Produce to each partition; return the time of each, and the errors of failed ones."""
         self._taken, self._failed = {}, {}
         for number in partitions:
             tell = partial(self._on_delivery, number)
@@ -70,13 +70,13 @@ class Taking:
 
 
 def leaders(admin: AdminClient) -> dict[int, int]:
-    """Return who leads each partition, as one broker says."""
+    """Return the leader of each partition, as one broker reports it."""
     found = admin.list_topics(TOPIC, CALL_S).topics[TOPIC].partitions
     return {number: part.leader for number, part in found.items()}
 
 
 def wait_until_led_by_others(admin: AdminClient, dead: int, since: float) -> float | None:
-    """Return how long it took until nobody was said to be led by the dead; None if it did not."""
+    """Return the time until no partition is reported with the dead leader; None if never."""
     while time.monotonic() - since < GIVE_UP_S:
         if all(leader not in (dead, -1) for leader in leaders(admin).values()):
             return time.monotonic() - since
@@ -92,7 +92,7 @@ def cpu_s(pids: list[int]) -> float:
 
 
 async def measure(partitions: int, brokers: int, bookies: int) -> dict[str, object]:
-    """Start a cluster, kill a broker, and return what came of it."""
+    """Start a cluster, kill a broker, and return the measurements."""
     async with LocalCluster(bookies, broker=brokers) as cluster:
         bootstrap = ",".join(broker.address for broker in cluster.brokers)
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})

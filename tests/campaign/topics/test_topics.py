@@ -1,4 +1,4 @@
-"""Short campaigns on topics, for a machine that tests every change: `pytest -m campaign`."""
+"""Short campaigns on topics, for machines that test every change: `pytest -m campaign`."""
 
 import json
 

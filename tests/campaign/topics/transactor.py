@@ -1,9 +1,10 @@
-"""A process that writes tokens: each to several partitions in one transaction, or not at all.
+"""Process that writes tokens: each to several partitions in one transaction, or not at all.
 
 Leaves judging to `judge`.
 
-Invariants: what a token is to consist of is told before it is begun, and its outcome when, and only
-when, the client knew it; a token whose outcome nobody was told may be there or not, but whole.
+Invariants: the planned contents of a token are recorded before it begins, and its outcome if and
+only if the client knew it. A token without a recorded outcome may be there or not, but only
+completely.
 """
 
 import sys
@@ -22,12 +23,12 @@ TRANSACTION_TIMEOUT_MS: Final = 15_000
 RECORDS_MAX: Final = 4
 ABORTED_SHARE: Final = 0.25
 LINGERING_SHARE: Final = 0.1
-"""So many stay open for a while, that more is hurt while they are."""
+"""Share of tokens that stay open for a while, so that more faults hit them."""
 LINGER_S_MAX: Final = 3.0
 
 
 class TransactorRun:
-    """One producer with the worker's transactional id, until it is to end or fails."""
+    """One producer with the worker's transactional id, until it ends or fails."""
 
     def __init__(self, worker: Worker, life: int) -> None:
         self._worker = worker
@@ -48,7 +49,7 @@ class TransactorRun:
         )
 
     def go(self, pace: Pace) -> None:
-        """Write token after token until told to stop; raises KafkaException when it must end."""
+        """Write one token after the other until the stop. Raises KafkaException if it must end."""
         self._until_done("init", lambda: self._producer.init_transactions(CALL_S))
         while not self._worker.is_stopping:
             self._worker.alive()
@@ -100,7 +101,7 @@ class TransactorRun:
                 self._producer.poll(0.1)
 
     def _until_done(self, what: str, call: Callable[[], None]) -> None:
-        """Call again while the client says that this is right."""
+        """Call again while the client reports that a retry is right."""
         deadline = time.monotonic() + OUTCOME_S_MAX
         while True:
             self._worker.alive()

@@ -1,11 +1,11 @@
-"""A process that reads the tokens with read_committed while they are written, once each.
+"""Process that reads the tokens once with read_committed while they are written.
 
-Leaves judging to `judge`, which compares what was seen here with what is there at the end, and what
-is found out about a reader that hangs to `stuck`.
+Leaves judging to `judge`, which compares its records with the final contents, and the search for
+the cause of a hanging reader to `stuck`.
 
-Invariants: it begins at the beginning, or behind what an earlier run told of, and never chooses
-another place: an offset that is not there is a complaint. It ends behind the last record. A second
-thread asks where partitions end, so it never stands still unnoticed.
+Invariants: it starts at the beginning, or after the records of its earlier history, and never
+chooses another position: an offset out of range is a complaint. It ends after the last record. A
+second thread queries the ends of partitions, so a standstill is always noticed.
 """
 
 import sys
@@ -43,13 +43,13 @@ NEVER: Final = (
 
 
 def positions_told(history: Path, name: str, partitions: int) -> list[int]:
-    """Return where to go on: behind what is in the history."""
+    """Return the positions to continue from: after the records in the history."""
     watched = read_history(history).watched.get(name, {})
     return [watched[each].end if each in watched else 0 for each in range(partitions)]
 
 
 class Watcher:
-    """One reader, and how far it is."""
+    """One reader and its positions."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -57,7 +57,7 @@ class Watcher:
         self._partitions = options.partitions
         self._positions = positions_told(worker.history_path, options.name, self._partitions)
         self._reached = list(self._positions)
-        """Behind records that nobody is given too: markers, and what was aborted."""
+        """Positions, also after offsets that no reader gets: markers, and aborted records."""
         self._seen = Recogniser()
         self._statistics = ""
         self._statistics_at = 0.0
@@ -82,7 +82,7 @@ class Watcher:
         )
 
     def go(self) -> None:
-        """Read until told to stop, and to the end then."""
+        """Read until the stop, and then to the end."""
         places = enumerate(self._positions)
         self._consumer.assign([TopicPartition(TOKENS, each, offset) for each, offset in places])
         threading.Thread(target=self._look, daemon=True).start()
@@ -105,7 +105,7 @@ class Watcher:
             self._worker.tell("read", group="", spans=self._seen.words())
 
     def _take(self, message: Message) -> bool:
-        """Take one message in; return whether it is a record."""
+        """Add one message; return whether it is a record."""
         error = message.error()
         partition, offset = message.partition(), message.offset()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
@@ -130,7 +130,7 @@ class Watcher:
         self._statistics, self._statistics_at = statistics, time.monotonic()
 
     def _settled_ends(self) -> Mapping[int, int] | None:
-        """Return the ends once no transaction is open; None while one is, or nobody can tell."""
+        """Return the ends when no transaction is open; None while one is, or if that is unknown."""
         bootstrap = self._worker.options.bootstrap
         everything = Ends(bootstrap, IsolationLevel.READ_UNCOMMITTED)
         committed = Ends(bootstrap, IsolationLevel.READ_COMMITTED)
@@ -142,7 +142,7 @@ class Watcher:
                 return None
 
     def _look(self) -> None:
-        """Compare with the ends again and again; end the process once it is stuck."""
+        """Compare with the ends repeatedly; end the process when it is stuck."""
         standstill = Standstill()
         with Ends(self._worker.options.bootstrap, IsolationLevel.READ_COMMITTED) as source:
             while True:

@@ -1,8 +1,8 @@
-"""What every process of a campaign on topics has: its options, its history, and when to stop.
+"""Common parts of the processes of a campaign on topics: options, history, and the stop.
 
-Leaves what it does to its module.
+Leaves the work to each module.
 
-Invariants: a worker ends with its parent, however that ended; SIGTERM asks it to end in order.
+Invariants: a worker ends when its parent ends in any way. SIGTERM requests an orderly end.
 """
 
 import argparse
@@ -24,22 +24,22 @@ from tests.campaign.history import HistoryFile
 from tests.campaign.topics.stuck import threads_of
 
 PLAIN = "plain"
-"""Written by idempotent producers, read by a group."""
+"""Topic written by idempotent producers and read by a group."""
 TOKENS = "tokens"
-"""Written in transactions alone."""
+"""Topic written only in transactions."""
 GROUP = "readers"
 STUCK_STATUS: Final = 75
 STUCK_S_MAX: Final = 60.0
 """A worker whose client does not return, or gets nothing, for longer is ended, counted and started
-again: threads of librdkafka can wait for each other when brokers die (its issue 5476). Were it the
-brokers' fault, the next one would fare no better, and the campaign says so at its end.
+again: threads of librdkafka can wait for each other when brokers die (its issue 5476). If the
+brokers are the cause, the next worker hangs too, and the campaign reports it at its end.
 """
 WATCH_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a worker was told."""
+    """Options of a worker."""
 
     bootstrap: str
     name: str
@@ -50,7 +50,7 @@ class Options:
 
     @property
     def rng(self) -> Random:
-        """Randomness that depends on the campaign's seed, on who it is, and on the run."""
+        """Random numbers that depend on the campaign's seed, the worker's name and its run."""
         return Random(f"{self.seed}/{self.name}/{self.run}")
 
 
@@ -67,7 +67,7 @@ class Worker:
         parser.add_argument("--seed", type=int, default=0)
         parser.add_argument("--records-per-s", type=float, default=0.0)
         parser.add_argument("--partitions", type=int, required=True)
-        parser.add_argument("--is-ending", action="store_true", help="as if told to end already")
+        parser.add_argument("--is-ending", action="store_true", help="stop at the end of the data")
         given = vars(parser.parse_args())
         self.history_path: Path = given.pop("history")
         self.history = HistoryFile(self.history_path)
@@ -84,30 +84,31 @@ class Worker:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was asked to end."""
+        """Whether a stop was requested."""
         return self._stopping.is_set()
 
     def alive(self) -> None:
-        """Say that the client has returned from its call, or is about to be called."""
+        """Report that the client has returned from its call, or is about to be called."""
         self._seen_alive = time.monotonic()
 
     def pause(self, seconds: float) -> None:
-        """Wait so long, or until it is asked to end."""
+        """Wait this long, or until a stop is requested."""
         self._stopping.wait(seconds)
 
     def tell(self, event: str, **fields: object) -> None:
-        """Write a fact, with who tells it and when on the clock that all processes share."""
+        """Write a fact, with its worker and the time on the clock that all processes share."""
         self.history.tell(event, by=self.options.name, mono=time.monotonic(), **fields)
 
     def _end_when_stuck(self) -> None:
-        """End a process whose client hangs in itself: its threads can lock each other out."""
+        """End a process whose client hangs: its threads can deadlock."""
         while time.monotonic() - self._seen_alive < STUCK_S_MAX:
             time.sleep(WATCH_S)
         self.end_as_stuck("its call did not return")
 
     def end_as_stuck(self, why: str, found: Mapping[str, object] | None = None) -> NoReturn:
-        """End this process, to be started again: its client is of no use any more. What was found
-        out about it is told, with what its threads wait for.
+        """End this process, so that it is started again with a new client.
+
+        Record the facts found, with what its threads wait for.
         """
         self._is_ending.acquire()
         path = self.history_path.with_suffix(f".{self.options.run}.stuck")
@@ -117,14 +118,15 @@ class Worker:
         os._exit(STUCK_STATUS)
 
     def failed(self, where: str, error: KafkaError | None) -> None:
-        """Write that a call failed: honest, and counted."""
+        """Record a failed call: a correct outcome, which is counted."""
         name = error.name() if error is not None else "unknown"
         self.tell("failed", error=f"{where}: {name}", text=str(error))
 
 
 class Silence:
-    """Ends a worker whose client got nothing for long, though there was something to get: `look`
-    tells what, or nothing.
+    """Ends a worker whose client got no record for long, though there were some.
+
+    `look` returns the evidence, or nothing.
     """
 
     def __init__(
@@ -135,7 +137,7 @@ class Silence:
         self._since = time.monotonic()
 
     def note(self, *, got_some: bool) -> None:
-        """Note whether something came, or nothing is expected."""
+        """Record whether a record came, or none is expected."""
         now = time.monotonic()
         if got_some:
             self._since = now
@@ -147,7 +149,7 @@ class Silence:
 
 
 class Pace:
-    """Holds a loop to a rate; to none if it is 0."""
+    """Limits a loop to a rate; 0 means no limit."""
 
     def __init__(self, per_s: float) -> None:
         self._per_s = per_s
@@ -155,7 +157,7 @@ class Pace:
         self._count = 0
 
     def may_go(self, count: int) -> bool:
-        """Tell whether so many more are allowed now; what was missed is not made up for."""
+        """Return whether this many more are allowed now; missed ones are not made up for."""
         if not self._per_s:
             return True
         now = time.monotonic()

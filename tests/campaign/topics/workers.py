@@ -1,9 +1,9 @@
-"""Starts, replaces and ends the client processes of a campaign on topics.
+"""Start, replacement and end of the client processes of a campaign on topics.
 
-Leaves what they do to their modules.
+Leaves their work to their modules.
 
-Invariant: each has a history and a log of its own, by name; a process that is started in place of
-another has the same name, and another run.
+Invariant: each name has a separate history and log. A process that replaces another has the same
+name and another run number.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ END_S_MAX: Final = 150.0
 ENDED_ANEW_MAX: Final = 3
 REPOSITORY: Final = Path(__file__).parents[3]
 REPLACED: Final = ("transactor", "member", "producer")
-"""Whose processes are killed now and then, and others started in their place."""
+"""Modules whose processes are killed at times, and replaced by new ones."""
 FINISHING: Final = ("watcher",)
-"""Who has something to read to its end once it is told to end."""
+"""Modules whose processes read to the end of their data after the stop."""
 
 
 @dataclass(slots=True)
@@ -49,13 +49,13 @@ class Workers:
         self._clients: dict[str, ClientProcess] = {}
 
     async def start(self, module: str, name: str, records_per_s: float = 0.0) -> None:
-        """Start a client under a name that nobody has."""
+        """Start a client under a new name."""
         assert name not in self._clients, "a name is one client's"
         process = await self._spawn(module, name, 0, records_per_s)
         self._clients[name] = ClientProcess(module, name, records_per_s, process)
 
     async def replace_one(self, rng: Random) -> None:
-        """Kill one of those that can be replaced, and start it again."""
+        """Kill one of the replaceable clients, and start it again."""
         names = [each.name for each in self._clients.values() if each.module in REPLACED]
         client = self._clients[rng.choice(names)]
         if client.process.returncode is not None:
@@ -66,7 +66,7 @@ class Workers:
         await self._start_again(client)
 
     async def replace_stuck(self) -> None:
-        """Start again those whose client hung in itself."""
+        """Start the clients again that ended because they hung."""
         for client in self._clients.values():
             if client.process.returncode == STUCK_STATUS:
                 await self._start_again(client)
@@ -87,7 +87,7 @@ class Workers:
             await self._end_one(client)
 
     async def _end_one(self, client: ClientProcess) -> None:
-        """Wait for one that was told to end; who hangs, and has something to finish, may again."""
+        """Wait for a stopped client; one that hangs and has data to read may start again."""
         for _ in range(ENDED_ANEW_MAX):
             try:
                 await asyncio.wait_for(client.process.wait(), END_S_MAX)
@@ -102,7 +102,7 @@ class Workers:
         self._note_end(client)
 
     async def kill_all(self) -> None:
-        """End whoever still runs."""
+        """End every client that still runs."""
         for client in self._clients.values():
             if client.process.returncode is None:
                 client.process.kill()

@@ -1,7 +1,7 @@
-"""`python -m tests.campaign.topics.wrong --seconds 45`: campaigns on what is wrong on purpose.
+"""`python -m tests.campaign.topics.wrong --seconds 45`: campaigns on copies with deliberate bugs.
 
-Each must end with a broken guarantee of the kind that it is about, at full load. Prints one JSON
-object; its status is 1 if one was not found. Leaves the patches to `tests.seeded_bugs`.
+Each must end with a broken guarantee of the kind that its bug causes, at full load. Prints one JSON
+object. The exit status is 1 if one was not found. Leaves the patches to `tests.seeded_bugs`.
 """
 
 import argparse
@@ -42,7 +42,7 @@ EXPECTED: Final[Mapping[str, str]] = {
     "sequences_are_not_compared": "duplicate",
     "aborted_list_left_out": "aborted token",
 }
-"""A bug, and what its campaign has to find, maybe among other things."""
+"""A bug, and a guarantee that its campaign must report as broken, maybe among others."""
 WRONG: Final = tuple(each for each in (*BUGS, ENDS_NOT_READ) if each.name in EXPECTED)
 LIMIT_S: Final = 1_200
 

@@ -1,7 +1,7 @@
-"""Who is named in an older fragment of an in-sync ledger holds every entry of it, durably.
+"""Checker: a member of an older fragment of an in-sync ledger holds every entry of it durably.
 
-Looked for on its disk in the step in which the name is stored; a disk that was damaged is passed
-over. That the entries can also be read there, once everything is healed, is for `replicas` to see.
+The check reads the member's disk in the step in which the metadata names it. It skips a damaged
+disk. That the entries can also be read there after healing is checked by `replicas`.
 
 Source: protocol rules 9.1, 11.2; invariant "a member is in sync once it holds every earlier entry".
 """
@@ -19,12 +19,12 @@ from tests.simulation.model import LedgerModel, Model
 
 
 class CatchingUpChecker(Checker):
-    """Looks at every bookie that joins a fragment which is complete."""
+    """Checks every bookie that joins a complete fragment."""
 
     name: Final = "catching up"
 
     def __init__(self, model: Model, sound_platter_of: Callable[[str], Platter | None]) -> None:
-        """`sound_platter_of` returns the disk of a bookie by its id, unless it was damaged."""
+        """`sound_platter_of` returns a bookie's disk by its id, unless the disk was damaged."""
         super().__init__(model)
         self._platter_of = sound_platter_of
 

@@ -1,4 +1,4 @@
-"""Says what a checker may see, and brings it to all of them.
+"""Interface of the checkers, and the distribution of observations to them.
 
 Leaves each invariant to the module named after it.
 """
@@ -14,20 +14,20 @@ from tests.simulation.model import LedgerModel, Model
 
 @dataclass(slots=True)
 class Asked:
-    """A request seen on the wire, and when the bookie had read all of it."""
+    """A request seen on the wire, and the time when the bookie had read all of it."""
 
     kind: str
     ledger_id: int
     first_entry_id: int
     last_entry_id: int
     flag: bool
-    """Of an add: by a recovery. Of a read: with a fence."""
+    """For an add: sent by a recovery. For a read: sent with a fence."""
     body: bytes = b""
     delivered_at_s: float | None = None
 
 
 class Checker:
-    """What is not overridden is not looked at."""
+    """Base of all checkers; a checker ignores the observations that it does not override."""
 
     name = "checker"
 
@@ -39,44 +39,44 @@ class Checker:
         self.model.report(self.name, text)
 
     def on_greeted(self, bookie_id: str, node: int) -> None:
-        """Look at a process that accepts a hello as a bookie."""
+        """Check a process that accepts a hello as a bookie."""
 
     def on_stored(self, bookie_id: str, host: str, asked: Asked, new: list[int]) -> None:
-        """Look at a bookie's OK to an add; `new` are the entries it had not acknowledged before."""
+        """Check a bookie's OK to an add; `new` are the entries not acknowledged by it before."""
 
     def on_fenced(self, bookie_id: str, ledger_id: int) -> None:
-        """Look at a bookie's first answer to a fence."""
+        """Check a bookie's first answer to a fence."""
 
     def on_negative(self, bookie_id: str, asked: Asked, entry_id: int | None) -> None:
-        """Look at "no such entry", or, without an entry, "no such ledger"."""
+        """Check "no such entry", or, without an entry, "no such ledger"."""
 
     def on_status(self, bookie_id: str, asked: Asked, status: Status) -> None:
-        """Look at any other answer's status."""
+        """Check the status of any other answer."""
 
     def on_confirmed(self, ledger: LedgerModel, entry_id: int, expected: int) -> None:
-        """Look at an append that succeeded."""
+        """Check an append that succeeded."""
 
     def on_fully_replicated(self, ledger: LedgerModel, entry_id: int) -> None:
-        """Look at an entry that its writer was told is on all of its write quorum."""
+        """Check an entry that the writer received as stored by its complete write quorum."""
 
     def on_metadata(self, ledger: LedgerModel, before: LedgerMetadata | None) -> None:
-        """Look at a change of stored metadata; `ledger` holds what is stored now."""
+        """Check a change of stored metadata; `ledger` holds the value stored now."""
 
     def on_read(self, ledger: LedgerModel, entry_id: int, data: bytes) -> None:
-        """Look at an entry that a reader was given."""
+        """Check an entry that a reader received."""
 
     def on_reader_lac(self, ledger: LedgerModel, handle: int, lac: int) -> None:
-        """Look at the LAC of a reader's handle."""
+        """Check the LAC of a reader's handle."""
 
     def on_index_stored(self, host: str, store: MemoryStore) -> None:
-        """Look at a bookie's index: when it is opened, and after each of its commits."""
+        """Check a bookie's index when it is opened and after each of its commits."""
 
     def on_not_found(self, ledger: LedgerModel, text: str) -> None:
-        """Look at a reader's "no such entry" for what it may read."""
+        """Check a reader's "no such entry" for an entry that it may read."""
 
 
 class Checkers:
-    """Hands every observation to the checkers that look at its kind."""
+    """Passes every observation to all checkers."""
 
     def __init__(self, model: Model, checkers: list[Checker]) -> None:
         self.model = model

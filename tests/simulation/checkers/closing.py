@@ -1,6 +1,7 @@
-"""A ledger is closed once, at one last entry, not before an acknowledged one, of right length.
+"""Checker: a ledger is closed once, with one last entry and the right length.
 
-What an unclean recovery gives up is judged by `unclean`.
+The last entry is not before an acknowledged one. Entries that an unclean recovery gives up are
+judged by `unclean`.
 
 Source: protocol rules 1.5, 6.1, 6.2, 7.5; invariants "a closed ledger ends at or after every acked
 entry", "one close, one last entry", "no ack after another's close".

@@ -1,6 +1,7 @@
-"""An acknowledged entry is on an ack quorum of the bookies that stored metadata names for it, and
-so is every entry of a closed ledger. In in-sync mode it is on every one of them, whoever joined
-since.
+"""Checker: every acknowledged entry has enough copies on the bookies that stored metadata names.
+
+Enough is an ack quorum, also for every entry of a closed ledger. In in-sync mode it is every one of
+these bookies, including those that joined later.
 
 Source: protocol rules 4.4, 4.5, 5.1, 5.2, 7.4, 11.1, 11.2; invariant "ack implies stored metadata
 names those bookies".

@@ -1,4 +1,4 @@
-"""A bookie removes a ledger only when its metadata is gone, or it is closed and names others.
+"""Checker: a bookie removes a ledger only if it is deleted, or is closed on other bookies.
 
 Source: protocol rules 10.1, 10.2; invariant "no local delete while metadata exists".
 """
@@ -12,7 +12,7 @@ from tests.simulation.checkers.checker import Asked, Checker
 
 
 class DeletionChecker(Checker):
-    """Looks at every answer that says "deleted"."""
+    """Checks every answer that says "deleted"."""
 
     name = "deletion"
 

@@ -1,4 +1,4 @@
-"""What a bookie acknowledges has been synced to its disk before.
+"""Checker: a bookie syncs entries to its disk before it acknowledges them.
 
 Source: protocol rule 4.3; invariant "fsync before ack".
 """
@@ -15,11 +15,11 @@ from tests.simulation.disk import Platter
 from tests.simulation.model import Model
 
 DISTINCT_BYTES: Final = 16
-"""Payloads of at least so many bytes are found by themselves."""
+"""Payloads of at least this many bytes are searched for on the disk."""
 
 
 class DurabilityChecker(Checker):
-    """Looks for acknowledged bytes among what would survive a power cut at this moment."""
+    """Searches for acknowledged bytes among those that would survive a power cut now."""
 
     name = "durability"
 

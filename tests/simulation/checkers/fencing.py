@@ -1,4 +1,4 @@
-"""A bookie that answered a fence accepts no ordinary add afterwards, also after crashes.
+"""Checker: a bookie that answered a fence accepts no ordinary add later, even after crashes.
 
 Source: protocol rules 4.3, 7.2; invariant "a fence survives crashes".
 """
@@ -10,7 +10,7 @@ from tests.simulation.model import Model
 
 
 class FencingChecker(Checker):
-    """Remembers every fence that was answered."""
+    """Records every fence that was answered."""
 
     name = "fencing"
 

@@ -1,5 +1,7 @@
-"""Stored fragments follow each other; only the last one of an open ledger changes, and others by
-copy-then-swap: a target is marked as incoming, and only one that is marked becomes a member.
+"""Checker: stored fragments are contiguous, and only allowed changes are made to them.
+
+The last fragment of an open ledger may change. Others change only by copy-then-swap: a target is
+marked as incoming, and only a marked bookie becomes a member.
 
 Source: protocol rules 1.1, 1.5, 5.1, 7.5, 9.1, 11.2; invariant "fragments contiguous, only the last
 one mutable except for copy-then-swap".
@@ -13,7 +15,7 @@ from tests.simulation.model import LedgerModel
 
 
 class FragmentsChecker(Checker):
-    """Compares each stored value with the one before."""
+    """Compares each stored value with the one before it."""
 
     name = "fragments"
 
@@ -21,7 +23,7 @@ class FragmentsChecker(Checker):
     def on_metadata(self, ledger: LedgerModel, before: LedgerMetadata | None) -> None:
         now = ledger.metadata
         if now is None or before is None or now.fragments == before.fragments or now.given_up:
-            return  # what is given up is judged by `unclean`
+            return  # fragments that were given up are judged by `unclean`
         where = f"ledger {ledger.ledger_id}"
         was_closed = before.state is LedgerState.CLOSED
         kept = len(before.fragments) - (0 if was_closed else 1)
@@ -53,7 +55,7 @@ class FragmentsChecker(Checker):
 
 
 def _is_step_of_a_copy(old: Fragment, new: Fragment) -> bool:
-    """Tell whether a mark was set or taken off, or one that was marked became a member."""
+    """Return whether a mark was set or removed, or a marked bookie became a member."""
     if old.first_entry_id != new.first_entry_id:
         return False
     if old.ensemble == new.ensemble:

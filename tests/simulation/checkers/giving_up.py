@@ -1,6 +1,6 @@
-"""Beyond the budget: an in-sync ledger whose last members are lost is recovered uncleanly.
+"""Check beyond the budget: an in-sync ledger that lost its last members is recovered uncleanly.
 
-Leaves judging what it gives up to `unclean`. Here the last member loses its disk, or does not: then
+Leaves judging what it gives up to `unclean`. In some runs the last member keeps its disk: then
 nothing may be given up.
 
 Source: protocol rule 11.6.
@@ -20,15 +20,15 @@ from tests.simulation.workloads import read_all, recover
 
 WIPED_SHARE: Final = 0.7
 ALONE_S: Final = 15.0
-"""How long a member that stays alone is waited for."""
+"""Time to wait for a member that stays alone, in seconds."""
 
 
 class GiveUpCheck(ProgressCheck):
-    """One in-sync ledger that comes to rest on one member, which may then lose its disk."""
+    """One in-sync ledger with one member left, which may then lose its disk."""
 
     @override
     async def run(self) -> None:
-        """Check it. Raises LedgerError for what may be tried again."""
+        """Run the check. Raises LedgerError for failures that may be retried."""
         dead: list[BookieNode] = []
         writer = await self._create()
         ledger = self._adopt(writer)
@@ -38,7 +38,8 @@ class GiveUpCheck(ProgressCheck):
                 await self._leave_alone(ledger, writer, dead)
                 if self._rng.random() < WIPED_SHARE:
                     self._wipe(writer)
-                await self._recover(ledger)  # before those come back that the writer would take in
+                # before the members return that the writer would add to the set
+                await self._recover(ledger)
                 await self._revive(dead)
                 dead.clear()
                 await self._recover(ledger)
@@ -50,7 +51,7 @@ class GiveUpCheck(ProgressCheck):
     async def _leave_alone(
         self, ledger: LedgerModel, writer: LedgerWriter, dead: list[BookieNode]
     ) -> None:
-        """Kill all members but one, and append until it holds entries alone."""
+        """Kill all members but one, and append until only that one holds new entries."""
         while len(writer.info.fragments[-1].ensemble) > 1:
             count = len(writer.info.fragments[-1].ensemble)
             dead.append(self._kill_member(writer))
@@ -59,11 +60,11 @@ class GiveUpCheck(ProgressCheck):
                 ALONE_S,
             )
             if len(writer.info.fragments[-1].ensemble) >= count:
-                return  # a spare was quicker, or the one that is left does not answer
+                return  # a spare was faster, or the remaining member does not answer
         await self._append(ledger, writer, dead)
 
     def _wipe(self, writer: LedgerWriter) -> None:
-        """Let every member of the last fragment lose its disk."""
+        """Wipe the disk of every member of the last fragment."""
         members = writer.info.fragments[-1].ensemble
         for bookie in self._cluster.bookies:
             if bookie.bookie_id in members:
@@ -77,7 +78,7 @@ class GiveUpCheck(ProgressCheck):
         try:
             await recover(self._cluster, self._client, ledger, 2 * PROGRESS_S, is_unclean=True)
         except RecoveryUndecidedError:
-            return  # no replica of the earlier fragments is up, or will ever be
+            return  # no replica of the earlier fragments is up, and none will return
         assert ledger.metadata is not None
         kept, given_up = ledger.metadata.fragments, ledger.metadata.given_up
         self._cluster.model.note("unclean", f"ledger {ledger.ledger_id}: {kept} {given_up}")

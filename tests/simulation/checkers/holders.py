@@ -1,4 +1,4 @@
-"""Two processes never serve as the same bookie at the same time.
+"""Checker: two processes never serve as the same bookie at the same time.
 
 Source: protocol rules 2.1, 2.2; invariant "one live holder per bookie id".
 """
@@ -12,7 +12,7 @@ from tests.simulation.model import Model
 
 
 class HoldersChecker(Checker):
-    """Remembers which process last accepted a hello as which bookie."""
+    """Records which process last accepted a hello as which bookie."""
 
     name = "holders"
 

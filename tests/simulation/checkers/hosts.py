@@ -1,7 +1,7 @@
-"""Two bookies of one write set share a host only where no choice of the client's could avoid it.
+"""Checker: bookies of one write set share a host only if no choice could avoid it.
 
-Each choice of a client is compared with the best of all choices among the bookies that this client
-saw and did not avoid. What is stored for an open ledger must be what its client chose.
+Each choice of a client is compared with the best choice among the bookies that this client saw and
+did not avoid. The metadata stored for an open ledger must be the client's choice.
 
 Source: protocol rules 3.3, 5.1.
 """
@@ -23,11 +23,11 @@ from tests.simulation.model import LedgerModel, Model
 
 Ensemble = tuple[BookieId, ...]
 Reached = tuple[int, int]
-"""How many racks and hosts each write set spans at least."""
+"""Minimum number of racks and of hosts that a write set spans."""
 
 
 class HostsChecker(Checker):
-    """Looks at every choice of bookies, and at every ensemble that is stored."""
+    """Checks every choice of bookies and every ensemble that is stored."""
 
     name = "hosts"
 
@@ -44,7 +44,7 @@ class HostsChecker(Checker):
         candidates: Candidates,
         excluded: Mapping[BookieId, str],
     ) -> None:
-        """Look at an ensemble that a client chose; `kept` has None where it chose."""
+        """Check an ensemble that a client chose; `kept` has None at the chosen positions."""
         self._chosen[chosen] = None
         places = {each: _place_in(candidates[each].location) for each in candidates}
         filled = [places.get(each, Place(each, each)) for each in chosen]
@@ -65,7 +65,7 @@ class HostsChecker(Checker):
     def on_metadata(self, ledger: LedgerModel, before: LedgerMetadata | None) -> None:
         now = ledger.metadata
         if now is None or now.state is not LedgerState.OPEN or now.quorum.is_in_sync:
-            return  # in-sync members leave, and change places, without a choice
+            return  # in-sync members leave and change places without a choice
         ensemble = now.last_fragment.ensemble
         is_new = before is None or before.last_fragment.ensemble != ensemble
         if is_new and ensemble not in self._chosen:
@@ -74,7 +74,7 @@ class HostsChecker(Checker):
 
 @contextmanager
 def watched_choices(checker: HostsChecker) -> Iterator[None]:
-    """Show the checker every choice of every client, with what the client saw."""
+    """Report every choice of every client to the checker, with the bookies that the client saw."""
     new_ensemble, replacements = SpreadPolicy.new_ensemble, SpreadPolicy.replacements
 
     def watched_new(
@@ -115,8 +115,9 @@ def watched_choices(checker: HostsChecker) -> Iterator[None]:
 
 
 def reached(quorum: QuorumSpec, kept: Sequence[Place | None], filled: Sequence[Place]) -> Reached:
-    """Return the racks and hosts that every write set spans that had an open position. What the
-    kept members share already is not held against a choice.
+    """Return the racks and hosts that every write set with an open position spans.
+
+    Hosts that the kept members already share are not held against a choice.
     """
     size, width = quorum.ensemble_size, quorum.write_quorum
     racks, hosts = width, width
@@ -137,7 +138,7 @@ def reached(quorum: QuorumSpec, kept: Sequence[Place | None], filled: Sequence[P
 def best_of_all(
     quorum: QuorumSpec, kept: Sequence[Place | None], spare: Sequence[Place]
 ) -> Reached | None:
-    """Try every choice; return the most racks, and with so many racks the most hosts."""
+    """Try every choice; return the most racks, and the most hosts for that number of racks."""
     best: Reached | None = None
     for chosen in dict.fromkeys(permutations(spare, list(kept).count(None))):
         rest = iter(chosen)

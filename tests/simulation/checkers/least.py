@@ -1,5 +1,6 @@
-"""Nothing is acknowledged while fewer than `min_in_sync` members are alive and in sync, neither by
-what is stored nor by what the writer shows.
+"""Checker: nothing is acknowledged with fewer than `min_in_sync` members alive and in sync.
+
+Both the stored metadata and the writer's own state must name enough members.
 
 Source: protocol rules 11.2, 11.4.
 """
@@ -19,8 +20,9 @@ NAME: Final = "least in sync"
 
 @contextmanager
 def watched_confirmations(model: Model) -> Iterator[None]:
-    """Look at every confirmation of every writer in the step in which it is decided: a caller is
-    told later, when others may have failed.
+    """Check every confirmation of every writer in the step in which it is decided.
+
+    The caller receives it later, when other members may have failed.
     """
     handle = AppendProtocol.handle
 

@@ -1,4 +1,4 @@
-"""Once everything is healed: every ledger is recovered and read to its end, and appends go on.
+"""Check after healing: every ledger is recovered and read to its end, and appends continue.
 
 Source: protocol sections 5-8; invariants "every recovery ends", "every writer with enough bookies
 progresses", "every tailer reaches LAC".
@@ -30,7 +30,7 @@ Act = Callable[[], Coroutine[None, None, None]]
 
 
 async def check_liveness(cluster: Cluster, damaged: list[str], *, is_demanded: bool) -> None:
-    """Recover and read everything with a new client; without demand, only honesty is checked."""
+    """Recover and read all ledgers with a new client; unless demanded, check correctness only."""
     bookies = cluster.bookies
     await cluster.wait_until(lambda: all(each.is_serving for each in bookies), BOOKIES_UP_S)
     down = [each.host for each in bookies if not each.is_serving]
@@ -58,8 +58,8 @@ async def check_liveness(cluster: Cluster, damaged: list[str], *, is_demanded: b
 async def wait_for_work(cluster: Cluster) -> None:
     """Wait until every client has ended its work.
 
-    A call can wait for what damage took until its deadline, which may be endless: kill the clients
-    that still wait for it.
+    A call may wait for damaged data until its deadline, which may be endless. Kill the clients that
+    still wait for it.
     """
     cluster.is_over = True
     await cluster.wait_until(
@@ -82,7 +82,7 @@ async def _look_at_all(
     *,
     is_demanded: bool,
 ) -> None:
-    # A bookie that may have lost fences takes no new ledgers: see protocol rule 2.4.
+    # A bookie that may have lost fences accepts no new ledgers: see protocol rule 2.4.
     sound = cluster.plan.bookie_count - len(damaged)
     for ledger_id in cluster.ledger_ids():
         ledger = cluster.model.ledgers[ledger_id]
@@ -97,7 +97,7 @@ async def _look_at_all(
         if quorum.ensemble > sound:
             continue
         has_spare = sound > quorum.ensemble
-        is_fresh = not damaged and not number  # the first check leaves a bookie that was killed
+        is_fresh = not damaged and not number  # the first check may leave a bookie dead
         checks = [ProgressCheck, ReturnCheck] if quorum.spec.is_in_sync else [ProgressCheck]
         for kind in checks:
             check = kind(cluster, client, rng, quorum, has_spare=has_spare, is_sound=is_fresh)
@@ -107,30 +107,30 @@ async def _look_at_all(
 
 
 def _can_be_recovered(ledger: LedgerModel, sound: int, damaged: int) -> bool:
-    """Tell whether sound bookies can hold an ack quorum of every write set."""
+    """Return whether sound bookies can hold an ack quorum of every write set."""
     if ledger.metadata is None:
         return True
     quorum = ledger.metadata.quorum
-    if quorum.is_in_sync:  # any lone survivor of the last fragment is enough
+    if quorum.is_in_sync:  # a single survivor of the last fragment is enough
         return len(ledger.metadata.last_fragment.ensemble) > damaged
     return quorum.write_quorum - damaged >= quorum.ack_quorum or sound >= quorum.ensemble_size
 
 
 def _may_wait_without_end(cluster: Cluster, client: ClientNode) -> bool:
-    """Tell whether a client may wait for lost copies, or for members that cannot come."""
+    """Return whether a client may wait for lost copies, or for members that cannot return."""
     used = [each for each in (client.reads, client.writes) if each is not None]
     if any(_may_have_lost_entries(cluster, each) for each in used):
         return True
     if client.writes is None or client.writes.metadata is None:
         return False
-    # A bookie that may have lost fences takes no appends: see protocol rules 2.4 and 11.4.
+    # A bookie that may have lost fences accepts no appends: see protocol rules 2.4 and 11.4.
     sound = cluster.plan.bookie_count - len(cluster.damaged)
     quorum = client.writes.metadata.quorum
     return quorum.is_in_sync and sound < quorum.min_in_sync
 
 
 def _may_have_lost_entries(cluster: Cluster, ledger: LedgerModel) -> bool:
-    """Tell whether damaged bookies can hold all copies of an entry.
+    """Return whether damaged bookies can hold all copies of an entry.
 
     Within the budget, this needs a recovery that closed an in-sync ledger with fewer members than
     `min_in_sync` (rule 11.5): until a repair, the end of the ledger has no other copies.
@@ -155,8 +155,10 @@ def _may_have_lost_entries(cluster: Cluster, ledger: LedgerModel) -> bool:
 async def _look_at(
     cluster: Cluster, client: LedgerClient, ledger: LedgerModel, *, is_demanded: bool
 ) -> None:
-    """Recover and read a ledger; where nothing is demanded, no longer than for a while: what is
-    lost may be waited for as long as a call may take, which may be for ever.
+    """Recover and read a ledger.
+
+    Unless progress is demanded, stop after a limited time: a call may wait for lost data until its
+    deadline, which may be endless.
     """
     try:
         async with asyncio.timeout(None if is_demanded else UNDEMANDED_S):

@@ -1,4 +1,4 @@
-"""A bookie's checkpoint mark never goes back: what lies below it is not replayed again.
+"""Checker: a bookie's checkpoint mark never moves back, since nothing below it is replayed.
 
 Source: protocol rule 4.3; invariant "checkpoint mark monotone".
 """
@@ -14,14 +14,14 @@ from tests.simulation.model import Model
 
 
 class MarksChecker(Checker):
-    """Looks at what every index has durably stored. A disk that was exchanged begins anew."""
+    """Checks what every index has stored durably. A replaced disk starts without a mark."""
 
     name = "marks"
 
     def __init__(self, model: Model, damaged: Container[str]) -> None:
         super().__init__(model)
         self._damaged = damaged
-        """Hosts whose disks may have gone back."""
+        """Hosts whose disks may have returned to an older state."""
         self._seen: dict[str, tuple[MemoryStore, int]] = {}
 
     @override

@@ -1,9 +1,11 @@
-"""Of an open in-sync ledger, the stored set never shrinks below `min_in_sync`, the last member that
-is in sync never leaves, and nobody is taken out of an older fragment who is a member now.
+"""Checker: the member set of an open in-sync ledger changes only in allowed ways.
 
-A member that is away for long may give way to a spare that catches up, also when too few stay in
-sync: the number of members is then the same, and nothing is acknowledged until there are enough.
-So the number in sync has a bound only where the set gets smaller.
+The stored set never shrinks below `min_in_sync`, the last in-sync member never leaves, and no
+current member is removed from an older fragment.
+
+A caught-up spare may replace a member that is away for long, even when too few members stay in
+sync. The number of members then stays the same, and nothing is acknowledged until enough are in
+sync. So the number in sync is limited only when the set gets smaller.
 
 Source: protocol rules 11.1, 11.2, 11.4.
 """
@@ -16,7 +18,7 @@ from tests.simulation.model import LedgerModel, members_in_sync
 
 
 class MembersChecker(Checker):
-    """Looks at every set of members that is stored."""
+    """Checks every set of members that is stored."""
 
     name = "members"
 

@@ -1,4 +1,6 @@
-"""A bookie says "no such entry" only of what it never acknowledged, and keeps to it once fenced.
+"""Checker: a bookie says "no such entry" only of entries that it never acknowledged.
+
+A bookie that denied an entry to a recovery acknowledges no later add of it from the writer.
 
 Source: protocol rules 2.4, 3.2, 4.3, 10.3; invariant "no such entry only from a bookie that
 never acked it".
@@ -11,20 +13,20 @@ from tests.simulation.model import Model
 
 
 class NegativesChecker(Checker):
-    """Compares each negative with what the bookie acknowledged before it was asked."""
+    """Compares each negative with the entries that the bookie acknowledged before the request."""
 
     name = "negatives"
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self._denied_from: dict[tuple[str, int], int] = {}
-        """The lowest entry that a bookie denied to a fencing read."""
+        """Lowest entry that a bookie denied to a fencing read."""
 
     @override
     def on_negative(self, bookie_id: str, asked: Asked, entry_id: int | None) -> None:
         held = self.model.held.get((bookie_id, asked.ledger_id))
         asked_at_s = asked.delivered_at_s
-        if asked_at_s is None:  # it is answered while it is being read
+        if asked_at_s is None:  # the bookie answers while it reads the request
             asked_at_s = self.model.loop.time()
         ids = held if entry_id is None else (entry_id,)
         if held and ids and not self._may_be_trimmed(asked.ledger_id, entry_id):
@@ -41,7 +43,7 @@ class NegativesChecker(Checker):
             self._denied_from[key] = min(denied, self._denied_from.get(key, denied))
 
     def _may_be_trimmed(self, ledger_id: int, entry_id: int | None) -> bool:
-        """Tell whether a ledger was deleted, and so need not be known any more (rule 10.3)."""
+        """Return whether a ledger was deleted, so that bookies may have dropped it (rule 10.3)."""
         ledger = self.model.ledgers.get(ledger_id)
         return entry_id is None and ledger is not None and ledger.metadata is None
 

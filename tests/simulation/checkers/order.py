@@ -1,4 +1,4 @@
-"""Appends succeed with the ids of their order, and never before the entries before them.
+"""Checker: appends succeed in order, with consecutive ids.
 
 Source: protocol rules 4.1, 4.5; invariant "acks in order without gaps".
 """
@@ -10,14 +10,14 @@ from tests.simulation.model import LedgerModel, Model
 
 
 class OrderChecker(Checker):
-    """Compares each success with the id that the append must have got, and with the LAC."""
+    """Compares each success with the expected id, and with the LAC."""
 
     name = "order"
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self._lacs: dict[int, int] = {}
-        """Of each writer, the LAC that was seen last."""
+        """LAC that each writer last showed."""
 
     @override
     def on_confirmed(self, ledger: LedgerModel, entry_id: int, expected: int) -> None:

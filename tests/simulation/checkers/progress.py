@@ -1,6 +1,6 @@
-"""Once everything is healed, a bookie dies: a writer, its tailing reader and a recovery get on.
+"""Check after healing: a writer, its tailing reader and a recovery continue after a bookie dies.
 
-A hang shows only here: while faults last, a deadline makes an error of it that a run allows.
+A hang is found only here: during faults, a deadline turns it into an error that a run allows.
 
 Source: protocol rules 4.6, 5.1-5.7, 7.4, 8.4; invariants "every recovery ends", "every writer with
 enough bookies progresses", "every tailer reaches LAC".
@@ -21,17 +21,17 @@ from tests.simulation.workloads import follow, read_all, recover
 
 NAME: Final = "progress"
 PROGRESS_S: Final = 60.0
-"""More than all timeouts together that one dead bookie may cost."""
+"""More than the sum of all timeouts that one dead bookie may cause."""
 SETTLE_S: Final = 5.0
-"""After a bookie came back: more than a client waits before it connects again."""
+"""Time after a bookie returned: more than a client waits before it connects again."""
 ENTRIES: Final = 4
 SURVIVABLE_ACK_MIN: Final = 2
 CATCH_UP_S: Final = 15.0
-"""More than it takes to miss a member, and to copy a few entries to another."""
+"""More than the time to notice a missing member and copy a few entries to another."""
 
 
 class ProgressCheck:
-    """One ledger that is written and followed, and one that is left behind and recovered."""
+    """One ledger that is written and followed, and one that is abandoned and recovered."""
 
     def __init__(
         self,
@@ -43,18 +43,18 @@ class ProgressCheck:
         has_spare: bool,
         is_sound: bool,
     ) -> None:
-        """Begin with nothing; `is_sound` says that every bookie takes what it is sent."""
+        """Start without ledgers; `is_sound` says that every bookie accepts all requests."""
         self._cluster = cluster
         self._client = client
         self._rng = rng
         self._quorum = quorum
         self._can_lose_one = _can_lose_one(cluster, quorum, has_spare=has_spare)
-        # A bookie that may have lost fences refuses, and a delayed change leaves its copies out.
+        # A bookie that may have lost fences refuses adds, and a delayed change omits its copies.
         self._wants_all_copies = is_sound and not cluster.plan.config.delay_ensemble_change
         self._seen = -1
 
     async def run(self) -> None:
-        """Check it all. Raises LedgerError for what may be tried again."""
+        """Run all checks. Raises LedgerError for failures that may be retried."""
         await self._write_and_follow()
         if self._can_lose_one:
             await self._leave_and_recover()
@@ -127,7 +127,7 @@ class ProgressCheck:
         *,
         kills: bool = False,
     ) -> None:
-        """Append some entries; with half of them under way, kill a bookie of the ensemble."""
+        """Append some entries; with half of them pending, kill a bookie of the ensemble."""
         handles: list[tuple[int, asyncio.Future[int]]] = []
         for number in range(ENTRIES):
             if kills and number == ENTRIES // 2:
@@ -158,9 +158,9 @@ class ProgressCheck:
             await asyncio.sleep(0.1)
 
     async def _is_ready_to_lose_one(self, writer: LedgerWriter) -> bool:
-        """Wait until the ledger gets on without any one of its members; tell whether it does.
+        """Wait until the ledger can continue without any one of its members; return whether it can.
 
-        That it is whole some time after healing is demanded by `wholeness`.
+        `wholeness` demands that it is complete some time after healing.
         """
         quorum = self._quorum
         return await self._cluster.wait_until(
@@ -176,7 +176,7 @@ class ProgressCheck:
         up = [each for each in self._cluster.bookies if each.bookie_id in members]
         bookie = self._rng.choice(up)
         bookie.kill(power_off=self._rng.random() < 0.5)
-        self._wants_all_copies = False  # the next ledger may name it before it has come back
+        self._wants_all_copies = False  # the next ledger may name it before it has returned
         bookie.is_on_purpose = True
         return bookie
 
@@ -197,8 +197,9 @@ class ProgressCheck:
 
 
 def gets_on_without(quorum: Quorum, in_sync: Sequence[str], bookie_id: str | None) -> bool:
-    """Tell whether enough members of an in-sync ledger are in sync besides a bookie. Without them,
-    appends wait for it to come back, and a recovery does not know where the ledger ends.
+    """Return whether enough members of an in-sync ledger are in sync besides a bookie.
+
+    Otherwise appends wait for that bookie, and a recovery cannot find the end of the ledger.
     """
     if not quorum.spec.is_in_sync:
         return True
@@ -207,13 +208,13 @@ def gets_on_without(quorum: Quorum, in_sync: Sequence[str], bookie_id: str | Non
 
 
 def _can_lose_one(cluster: Cluster, quorum: Quorum, *, has_spare: bool) -> bool:
-    """Tell whether nothing is lost with one bookie, and appends get on in time."""
+    """Return whether losing one bookie loses no entry, and appends continue in time."""
     if not quorum.spec.is_in_sync:
         # With a lower ack quorum, an entry may be on the dead bookie alone.
         return has_spare and quorum.ack >= SURVIVABLE_ACK_MIN
     if quorum.min_in_sync < quorum.ensemble:
         return True
-    # Until a spare has caught up, what is pending waits.
+    # Pending appends wait until a spare has caught up.
     config = cluster.plan.config
     is_patient = config.append_deadline_s > config.spare_after_s + CATCH_UP_S
     return has_spare and is_patient and quorum.ensemble >= SURVIVABLE_ACK_MIN

@@ -1,4 +1,4 @@
-"""Readers see the bytes that were appended, up to a LAC that only grows and was confirmed.
+"""Checker: readers get the appended bytes, up to a LAC that only grows and was confirmed.
 
 Source: protocol rules 8.1, 8.2, 8.5; invariants "acked entries are readable with the same bytes",
 "LAC per handle monotone and never beyond what was confirmed", "readers never see beyond their LAC".
@@ -11,7 +11,7 @@ from tests.simulation.model import LedgerModel
 
 
 class ReadingChecker(Checker):
-    """Looks at all that readers are given."""
+    """Checks all results that readers receive."""
 
     name = "reading"
 

@@ -1,4 +1,4 @@
-"""Once everything is healed: every replica, asked directly, gives the bytes that were appended.
+"""Check after healing: every replica, read directly, returns the bytes that were appended.
 
 Source: protocol rules 2.4, 4.3, 9.4; invariants "replicas with valid digests agree", "no such entry
 only from a bookie that never acked it".
@@ -24,14 +24,14 @@ NAME: Final = "replicas"
 CALL_TIMEOUT_S: Final = 10.0
 READ_BYTES: Final = 2**20
 REGISTERED_S: Final = 60.0
-"""More than the calls to the metadata service that a stall before the healing still holds up."""
+"""More than the metadata calls that a stall before the healing may still delay."""
 
 
 async def read_replicas(cluster: Cluster, excused: list[str]) -> int:
-    """Compare every copy of every closed ledger; return how many entries were read.
+    """Compare every copy of every closed ledger; return the number of entries read.
 
-    Bookies in `excused` were damaged: they may say UNKNOWN, but nothing false. The others must
-    register first: only bookies that are registered can be asked.
+    Bookies in `excused` were damaged: they may answer UNKNOWN, but nothing false. The other bookies
+    must register first, since only registered bookies can be read.
     """
     asked = [each for each in cluster.bookies if each.host not in excused]
     await cluster.wait_until(lambda: all(each.is_registered for each in asked), REGISTERED_S)

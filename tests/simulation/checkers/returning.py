@@ -1,6 +1,6 @@
-"""Once everything is healed, an in-sync ledger loses a member, and becomes whole again.
+"""Check after healing: an in-sync ledger loses a member, and becomes complete again.
 
-Leaves what that is to `wholeness`.
+Leaves the definition of complete to `wholeness`.
 
 Source: protocol rules 5.6, 9.1, 11.2, 11.3; invariants "every ledger back at WQ", "catch-up ends".
 """
@@ -18,15 +18,15 @@ from tests.simulation.nodes import BookieNode
 from tests.simulation.workloads import read_all
 
 AWAY_S: Final = (0.0, 0.5, 20.0)
-"""How long a bookie stays dead: briefly, or until a spare was taken, where there is one."""
+"""Time that a bookie stays dead: short, or until a spare replaced it if there is one."""
 
 
 class ReturnCheck(ProgressCheck):
-    """One in-sync ledger that loses a member, and gets another or the same one back."""
+    """One in-sync ledger that loses a member, and gets another one or the same one back."""
 
     @override
     async def run(self) -> None:
-        """Check it. Raises LedgerError for what may be tried again."""
+        """Run the check. Raises LedgerError for failures that may be retried."""
         dead: list[BookieNode] = []
         try:
             async with self._create() as writer:
@@ -46,9 +46,9 @@ class ReturnCheck(ProgressCheck):
     async def _lose_one(
         self, ledger: LedgerModel, writer: LedgerWriter, dead: list[BookieNode]
     ) -> None:
-        """Kill a member while the writer is idle or busy, and bring it back some time later.
+        """Kill a member while the writer is idle or busy, and restart it some time later.
 
-        It may be the only member in sync: then appends would wait for it to come back.
+        It may be the only member in sync: then appends would wait for its return.
         """
         bookie = self._kill_member(writer)
         dead.append(bookie)

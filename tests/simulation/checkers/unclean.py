@@ -1,5 +1,7 @@
-"""What an unclean recovery gives up is recorded, is whole fragments, and is nothing of which a
-sound member is up; what it keeps is judged like any closed ledger.
+"""Checker: what an unclean recovery gives up is recorded, and consists of complete fragments.
+
+No sound member of a fragment that was given up is up. The entries that remain are judged as those
+of any closed ledger.
 
 Source: protocol rule 11.6.
 """
@@ -14,13 +16,15 @@ from tests.simulation.model import LedgerModel, Model
 
 
 class UncleanChecker(Checker):
-    """Looks at every ledger that was closed so."""
+    """Checks every ledger that an unclean recovery closed."""
 
     name = "unclean"
 
     def __init__(self, model: Model, is_sound: Callable[[str], bool]) -> None:
-        """`is_sound` says that a bookie serves, by its id, and was never damaged. Within a run an
-        unclean recovery comes only once the network is healed: such a bookie then answers.
+        """`is_sound` says, by its id, that a bookie serves and was never damaged.
+
+        Within a run, an unclean recovery starts only after the network is healed: such a bookie
+        then answers.
         """
         super().__init__(model)
         self._is_sound = is_sound

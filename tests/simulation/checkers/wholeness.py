@@ -1,5 +1,6 @@
-"""Once everything is healed, an in-sync ledger gets back to all its members, all of them in sync,
-and no copy's mark stays behind: also one that nothing is appended to.
+"""Check after healing: an in-sync ledger regains all its members, all of them in sync.
+
+No mark of a copy remains, not even in a ledger without appends.
 
 Source: protocol rules 5.6, 9.1, 11.2, 11.3; invariants "every ledger back at WQ", "catch-up ends".
 """
@@ -14,15 +15,15 @@ from tests.simulation.model import LedgerModel, members_in_sync
 NAME: Final = "wholeness"
 UP_S: Final = 200.0
 RETURN_S: Final = 300.0
-"""More than the slowest copies of the largest ledgers, and every wait before them."""
+"""More than the slowest copies of the largest ledgers, and every wait before them, in seconds."""
 
 
 async def see_members_return(cluster: Cluster, ledger: LedgerModel, writer: LedgerWriter) -> None:
-    """Wait until a ledger whose writer does nothing is whole, or has ended; report if not."""
+    """Wait until a ledger with an idle writer is complete or ended; report if it is neither."""
     bookies = cluster.bookies
     is_up = await cluster.wait_until(lambda: all(each.is_serving for each in bookies), UP_S)
     if not is_up or cluster.damaged:
-        return  # who may have lost fences takes no adds: see protocol rule 2.4
+        return  # a bookie that may have lost fences accepts no adds: see protocol rule 2.4
     if await cluster.wait_until(lambda: _is_whole(ledger, writer), RETURN_S):
         return
     assert ledger.metadata is not None
