@@ -1,8 +1,8 @@
 """`python -m tests.faults [NAME ...] [--budget small|full] [--seed S]`: campaigns of real faults.
 
-Prints one JSON object for each campaign, and last, to stderr, a line that says of each what came of
-it, and how much was done. The status is 1 if any promise was broken, else 2 if not all was done: a
-campaign was skipped, or ended early although no --seconds were given.
+Prints one JSON object for each campaign, and last, to stderr, a line with the result and the amount
+of work of each. The exit status is 1 if any guarantee was broken, else 2 if not all work was done:
+a campaign was skipped, or ended early although no --seconds were given.
 """
 
 import argparse
@@ -34,18 +34,20 @@ CAMPAIGNS: Final[dict[str, Callable[[Budget], Summary]]] = {
 
 
 def worst(summaries: Sequence[Summary]) -> int:
-    """Return the exit status of several campaigns: broken promises before all else."""
+    """Return the exit status of several campaigns; broken guarantees come first."""
     statuses = [each.status for each in summaries]
     return EXIT_BROKEN if EXIT_BROKEN in statuses else max(statuses)
 
 
 def main() -> int:
-    """Run the campaigns that are named, all without a name."""
+    """Run the named campaigns, or all if none is named."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(CAMPAIGNS))
     parser.add_argument("--budget", choices=(SMALL, FULL), default=SMALL)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, help="begin no cycle of a campaign after so long")
+    parser.add_argument(
+        "--seconds", type=float, help="start no cycle of a campaign after this time"
+    )
     given = parser.parse_args()
     unknown = [name for name in given.names if name not in CAMPAIGNS]
     if unknown:

@@ -1,9 +1,9 @@
-"""Says how much of a fault campaign is wanted, and what came of it.
+"""Size of a fault campaign, and its result.
 
 Leaves the campaigns to their modules. Each has `run(budget) -> Summary`.
 
-Format of a printed summary: one JSON object; `is_well` says whether every promise was kept of what
-was done, and is false of a campaign that was skipped; `result` tells how much that was.
+Format of a printed summary: one JSON object. `is_well` says whether every guarantee was kept in the
+work done; it is false for a skipped campaign. `result` says how much was done.
 """
 
 import time
@@ -20,21 +20,21 @@ VIOLATIONS_SHOWN_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What is asked of a campaign."""
+    """Requested size of a campaign."""
 
     size: str = SMALL
     seed: int = 1
     seconds_max: float | None = None
-    """Begin no further cycle after so long; none: all cycles are done."""
+    """Start no cycle after this time, in seconds; None: all cycles are done."""
 
     def cycles(self, *, small: int, full: int) -> int:
-        """Return how many cycles to do."""
+        """Return the number of cycles to do."""
         return full if self.size == FULL else small
 
 
 @dataclass(slots=True)
 class Summary:
-    """What one campaign did and found."""
+    """Work and findings of one campaign."""
 
     name: str
     budget: Budget
@@ -43,24 +43,24 @@ class Summary:
     counts: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What is to be seen besides: not broken promises."""
+    """Further facts to report, which are no broken guarantees."""
     skipped: str = ""
-    """Why this machine cannot run it; empty when it ran."""
+    """Reason why this machine cannot run it; empty if it ran."""
     _began: float = field(default_factory=time.monotonic)
 
     @property
     def is_well(self) -> bool:
-        """Whether it ran, and every promise was kept."""
+        """Whether it ran, and every guarantee was kept."""
         return not self.violations and not self.skipped
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that was wanted was done."""
+        """Whether all requested work was done."""
         return not self.skipped and self.cycles >= self.wanted
 
     @property
     def result(self) -> str:
-        """Say what came of it, and of how much of what was wanted."""
+        """Describe the result, and how much of the requested work was done."""
         if self.skipped:
             return f"skipped, 0 of {self.wanted}"
         found = "broken promises" if self.violations else "clean"
@@ -70,20 +70,20 @@ class Summary:
 
     @property
     def status(self) -> int:
-        """The exit status: 0 for what is clean and whole, or was cut short by the time given."""
+        """Exit status: 0 if no guarantee was broken, and all was done or a time limit was given."""
         if self.violations:
             return EXIT_BROKEN
         is_enough = self.is_whole or self.budget.seconds_max is not None
         return 0 if self.is_well and is_enough else EXIT_NOT_WHOLE
 
     def is_wanting(self) -> bool:
-        """Tell whether another cycle is to be done."""
+        """Return whether another cycle is due."""
         limit = self.budget.seconds_max
         is_late = limit is not None and time.monotonic() - self._began > limit
         return self.cycles < self.wanted and not is_late
 
     def as_json(self) -> dict[str, Any]:
-        """Return what is printed."""
+        """Return the summary as the JSON object that is printed."""
         return {
             "campaign": self.name,
             "is_well": self.is_well,

@@ -1,8 +1,8 @@
-"""Runs a part of a campaign in a forked process, so that it may end at any place.
+"""Forked processes that run a part of a campaign, so that it may end at any place.
 
-Leaves what runs there to the caller. Forking costs a hundredth of what starting Python costs.
+Leaves the code that runs there to the caller. A fork costs a hundredth of a start of Python.
 
-Invariant: this process has no other thread when it forks: campaigns run in a process of their own.
+Invariant: the parent has no other thread when it forks: campaigns run in separate processes.
 """
 
 import os
@@ -20,22 +20,22 @@ from typing import Final
 CHUNK_BYTES: Final = 1 << 16
 FAILED_STATUS: Final = 70
 _MEMORY: Final = Path("/dev/shm")
-"""Where temporary files cost no disk, on systems that have it."""
+"""Directory for temporary files in memory, on systems that have one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildEnd:
-    """How a child ended, and all that it wrote to its standard output."""
+    """End of a child, and its complete standard output."""
 
     output: bytes
     status: int
-    """Its exit status; minus the number of the signal that ended it."""
+    """Its exit status; for a signal, minus its number."""
     was_late: bool
-    """It was killed because its time was over."""
+    """Whether it was killed because its time was over."""
 
 
 class Child:
-    """A forked process, and the pipe to which it writes."""
+    """Forked process, and the pipe that it writes to."""
 
     def __init__(
         self, work: Callable[[], None], variables: Mapping[str, str] | None = None
@@ -50,7 +50,7 @@ class Child:
         self._output = bytearray()
 
     def first_line(self, seconds: float) -> bytes:
-        """Read until there is a line; what there is when it ends, or after so long."""
+        """Read until there is a line, the child ends, or this time is over; return the text."""
         deadline = time.monotonic() + seconds
         while b"\n" not in self._output and (left := deadline - time.monotonic()) > 0:
             ready, _, _ = select.select([self._reader], [], [], left)
@@ -61,7 +61,7 @@ class Child:
         return bytes(self._output).partition(b"\n")[0]
 
     def wait(self, seconds: float) -> ChildEnd:
-        """Read until it ends; kill it after so long."""
+        """Read until it ends; kill it after this time."""
         deadline = time.monotonic() + seconds
         output, was_late = self._output, False
         while True:
@@ -80,7 +80,7 @@ class Child:
         return ChildEnd(bytes(output), os.waitstatus_to_exitcode(status), was_late)
 
     def kill(self) -> None:
-        """End it with SIGKILL; it is ours until `wait` has returned."""
+        """End it with SIGKILL; `wait` must still be called."""
         os.kill(self.pid, signal.SIGKILL)
 
 

@@ -1,7 +1,7 @@
-"""Kills bookies with kill -9, all at once or some, and starts them again under a writer.
+"""Campaign: bookies are killed with kill -9, all at once or some, and restarted under a writer.
 
-Leaves the writer to `ledger_writer`, and judging to `tests.campaign.checker`: every so many cycles
-every ledger is closed and read whole, by a fresh client and from each replica directly.
+Leaves the writer to `ledger_writer`, and judging to `tests.campaign.checker`. After a number of
+cycles, every ledger is closed and read completely, by a new client and from each replica directly.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ ALL_SHARE: Final = 0.5
 STAGGER_S_MAX: Final = 0.15
 DOWN_S_MAX: Final = 0.5
 AGAIN_SHARE: Final = 0.2
-"""So often a bookie is killed again as soon as it serves: what it replayed must still be there."""
+"""Share of kills as soon as the bookie serves again: what it replayed must still be there."""
 ACKS: Final = 50
 
 
 class ClusterKills:
-    """One campaign under way."""
+    """One campaign that runs."""
 
     def __init__(self, budget: Budget, directory: Path) -> None:
         wanted = budget.cycles(small=CYCLES_SMALL, full=CYCLES_FULL)
@@ -41,7 +41,7 @@ class ClusterKills:
         self._directory = directory
 
     async def run(self) -> None:
-        """Do all cycles on one cluster."""
+        """Run all cycles on one cluster."""
         async with LocalCluster(BOOKIES, self._directory / "cluster") as cluster:
             while self.summary.is_wanting():
                 await self._do_cycles_and_check(cluster)

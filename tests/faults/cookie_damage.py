@@ -1,8 +1,8 @@
-"""Damages the cookie of one of a bookie's directories, and lets the bookie prove who it is.
+"""Damage to the cookie in one of a bookie's directories, and the check of the bookie's identity.
 
 Leaves damage to the log and the index to `log_damage`.
 
-A bookie either says that it cannot start, having changed nothing, or is who it was.
+The bookie either refuses to start and changes nothing, or starts with its correct identity.
 Source: protocol rule 2.2.
 """
 
@@ -24,7 +24,7 @@ STARTS_BEFORE: Final = 2
 
 
 async def damage_cookies(count: int, rng: Random) -> list[str]:
-    """Try so many damaged cookies; return what went wrong, one text each."""
+    """Try this many damaged cookies; return one text for each error found."""
     parent = make_directory("cookies", in_memory=True)
     try:
         store = MemoryMetadataStore(MemoryMetadataServer())
@@ -69,7 +69,7 @@ async def _try_one(
 
 
 def _damage(path: Path, original: bytes, rng: Random) -> None:
-    """Flip bits, cut, tear or remove it; two other directories still have theirs."""
+    """Flip bits, cut, tear or remove it; the two other directories still have theirs."""
     match rng.randrange(4):
         case 0:
             changed = bytearray(original)
@@ -103,5 +103,5 @@ async def _start_whole(whole: Path, store: MemoryMetadataStore) -> None:
 
 
 def run_cookies(count: int, seed: str) -> list[str]:
-    """Try so many damaged cookies on a loop of their own."""
+    """Try this many damaged cookies on a separate loop."""
     return asyncio.run(damage_cookies(count, Random(seed)))

@@ -1,10 +1,9 @@
-"""Ends the process that installs it by SIGKILL at a named place of the storage's work.
+"""Crash points: SIGKILL of the process at a named place of the storage's work.
 
-Leaves what is done before to `storage_writer`. The production functions are wrapped, not changed:
-what they do before and after the place is theirs.
+Leaves the work before it to `storage_writer`. The production functions are wrapped, not changed.
 
-Format of the variable: `NAME:COUNT`, the process ends at the COUNT-th time that it comes to NAME;
-empty: nothing is installed.
+Format of the variable: `NAME:COUNT`, the process ends at the COUNT-th time that it reaches NAME.
+Empty: no crash point is installed.
 """
 
 import os
@@ -42,7 +41,7 @@ POINTS: Final[dict[str, int]] = {
     "unlink.before": 4,
     "unlink.after": 4,
 }
-"""The name of each place, and about how often a short life comes to it."""
+"""Name of each place, and approximately how often a short run reaches it."""
 _KIND_OFFSET: Final = 3
 _COMMIT_S: Final = (0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001)
 
@@ -55,7 +54,7 @@ class CrashPoint:
         self.left = count
 
     def is_here(self, name: str) -> bool:
-        """Tell whether this is the place and the time."""
+        """Return whether this is the place and the time."""
         if name != self.name:
             return False
         self.left -= 1
@@ -68,7 +67,7 @@ class CrashPoint:
 
 
 def install(wanted: str) -> None:
-    """Wrap what leads to the named place."""
+    """Wrap the functions at the named place."""
     if not wanted:
         return
     name, count = wanted.split(":")
@@ -81,7 +80,7 @@ def install(wanted: str) -> None:
 
 
 def wrap(owner: object, name: str, make: Callable[[Callable[..., Any]], object]) -> None:
-    """Replace a function of a module or class by one made of it."""
+    """Replace a function of a module or class by the result of `make`."""
     setattr(owner, name, make(getattr(owner, name)))
 
 
@@ -114,7 +113,7 @@ def _wrap_writes(point: CrashPoint) -> None:
 
 
 def _what_is_written(descriptor: int, buffers: Sequence[Buffer]) -> str:
-    """Tell a group of the log from a segment's head, its footer, and a segment that is cleaned."""
+    """Return what is written: a log group, a segment's head or footer, or a cleaned segment."""
     name = str(Path(f"/proc/self/fd/{descriptor}").readlink())
     if name.endswith(UNFINISHED_SUFFIX):
         return "clean"
@@ -157,7 +156,7 @@ def _wrap_truncation(point: CrashPoint) -> None:
 
 
 def _wrap_commits(point: CrashPoint, count: int) -> None:
-    """`checkpoint.during` is a timer: LMDB's commit is one call that is not ours."""
+    """Wrap LMDB's commit; `checkpoint.during` is a timer, since the commit is one foreign call."""
 
     def around(real: Callable[..., Any]) -> object:
         def update(

@@ -1,7 +1,7 @@
-"""Opens a storage's directory with the production code, as a restart does, and tells what came.
+"""Check of a storage's directory: open it with the production code, as a restart does.
 
-Leaves what was promised to `promises`, and what a campaign makes of the answer to its module. The
-directory is changed by this: give a copy.
+Leaves the promised facts to `promises`, and the use of the result to each campaign. The check
+changes the directory: pass a copy.
 """
 
 import asyncio
@@ -24,30 +24,30 @@ LINE_END: Final = b"\n"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one directory turned out to hold."""
+    """Result of the check of one directory."""
 
     served: int = 0
     unknown: int = 0
     violations: tuple[str, ...] = ()
     is_limbo: bool = False
     refused: str = ""
-    """The typed error with which the storage refused to open, or failed while it was asked."""
+    """Typed error with which the storage refused to open, or failed at a request."""
     sizes: dict[str, int] = field(default_factory=dict)
-    """Bytes of each file of the log, as opening left it."""
+    """Size in bytes of each file of the log after the opening."""
 
     def as_line(self) -> bytes:
-        """Return what a process writes to tell this."""
+        """Return the line with which a process reports this."""
         return json.dumps(asdict(self)).encode() + LINE_END
 
     @classmethod
     def of_line(cls, line: bytes) -> "Verdict":
-        """Read such a line."""
+        """Parse such a line."""
         fields: dict[str, Any] = json.loads(line)
         return cls(**fields | {"violations": tuple(fields["violations"])})
 
     @property
     def shortcomings(self) -> list[str]:
-        """All that is wrong with it when nothing was damaged."""
+        """Return everything that is wrong with it if no damage was done."""
         found = list(self.violations)
         if self.refused:
             found.append(f"does not open: {self.refused}")
@@ -59,7 +59,9 @@ class Verdict:
 
 
 async def examine(directory: Path, promises: Promises) -> Verdict:
-    """Open, ask for everything, and close. Any error but a BookieError is a finding."""
+    """Open, request everything that was promised, and close. Any error but a BookieError is a
+    finding.
+    """
     try:
         storage = await open_storage(directory)
         sizes = {path.name: path.stat().st_size for path in (directory / "log").glob("*")}
@@ -76,7 +78,7 @@ async def examine(directory: Path, promises: Promises) -> Verdict:
 
 
 def examine_copy(directory: Path, promises: Promises) -> Verdict:
-    """Examine a copy of a directory in a process of its own; what is in the directory stays."""
+    """Check a copy of a directory in a separate process; the directory does not change."""
     parent = make_directory("examined", in_memory=True)
     copy = parent / "copy"
     try:

@@ -1,11 +1,12 @@
-"""Keeps a small tree of files in memory, and what a device would have of it after a power cut.
+"""Small tree of files in memory that knows what a device may keep after a power cut.
 
 Leaves the kernel's requests to `forgetful_server`.
 
-Invariants: a file's bytes survive if they were written before its last sync; of later writes any
-512-byte sector may be kept or lost, and the size be the one before or after; a name survives if it
-stood there at its directory's last sync; of later creations, renames and removals any may be kept
-or undone. Source: reliability D7-D14.
+Invariants: bytes of a file survive if they were written before its last sync. Of later writes, any
+512-byte sector may be kept or lost, and the size is the one before or after. A name survives if it
+existed at its directory's last sync. Of later creations, renames and removals, any may be kept or
+undone.
+Source: reliability D7-D14.
 """
 
 import errno
@@ -21,7 +22,7 @@ ROOT: Final = 1
 
 @dataclass(slots=True)
 class FileNode:
-    """One file: its bytes now, at its last sync, and what was written since."""
+    """One file: its current bytes, those at its last sync, and the writes since."""
 
     number: int
     now: bytearray = field(default_factory=bytearray)
@@ -30,7 +31,7 @@ class FileNode:
     is_dirty: bool = False
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write; what lies between the end and `offset` is zero."""
+        """Write; bytes between the end and `offset` are zero."""
         if len(self.now) < offset:
             self.now.extend(bytes(offset - len(self.now)))
         self.now[offset : offset + len(data)] = data
@@ -46,14 +47,14 @@ class FileNode:
         self.is_dirty = True
 
     def sync(self) -> None:
-        """Let everything written so far survive."""
+        """Make all bytes written so far durable."""
         if self.is_dirty:
             self.synced = bytes(self.now)
             self.unsynced.clear()
             self.is_dirty = False
 
     def after_power_cut(self, rng: Random) -> bytes:
-        """Return what the device may have of it."""
+        """Return bytes that the device may have kept."""
         if not self.is_dirty:
             return self.synced
         kept_share = rng.choice((0.0, 0.3, 0.7, 1.0))
@@ -69,7 +70,7 @@ class FileNode:
 
 
 def _sectors(offset: int, size: int) -> list[tuple[int, int]]:
-    """Cut a write at the device's sectors."""
+    """Split a write at the device's sectors."""
     first = offset // SECTOR_BYTES * SECTOR_BYTES
     cuts = [*range(first + SECTOR_BYTES, offset + size, SECTOR_BYTES), offset + size]
     return list(zip([offset, *cuts], cuts, strict=False)) if size else []
@@ -77,18 +78,18 @@ def _sectors(offset: int, size: int) -> list[tuple[int, int]]:
 
 @dataclass(slots=True)
 class DirectoryNode:
-    """One directory: its names now, and at its last sync."""
+    """One directory: its current names, and those at its last sync."""
 
     number: int
     now: dict[str, "Node"] = field(default_factory=dict)
     synced: dict[str, "Node"] = field(default_factory=dict)
 
     def sync(self) -> None:
-        """Let the names survive as they stand."""
+        """Make the current names durable."""
         self.synced = dict(self.now)
 
     def after_power_cut(self, rng: Random) -> dict[str, "Node"]:
-        """Return the names that the device may have."""
+        """Return names that the device may have kept."""
         left: dict[str, Node] = {}
         undone_share = rng.choice((0.0, 0.5, 1.0))
         for name in dict.fromkeys([*self.synced, *self.now]):
@@ -105,7 +106,7 @@ Made = TypeVar("Made", FileNode, DirectoryNode)
 
 
 class ForgetfulFiles:
-    """The whole tree, by node number."""
+    """Complete tree, by node number."""
 
     def __init__(self) -> None:
         self._numbers = count(ROOT)
@@ -113,7 +114,7 @@ class ForgetfulFiles:
         self.nodes: dict[int, Node] = {ROOT: self.root}
 
     def load(self, directory: Path) -> None:
-        """Take over a real directory: all of it has survived so far."""
+        """Load a real directory as durable contents."""
         self._load(directory, self.root)
 
     def _load(self, path: Path, into: DirectoryNode) -> None:
@@ -127,7 +128,7 @@ class ForgetfulFiles:
         into.sync()
 
     def store(self, directory: Path, rng: Random) -> None:
-        """Write to a real directory what the device may have after a power cut."""
+        """Write contents that the device may have kept after a power cut to a real directory."""
         self._store(directory, self.root, rng)
 
     def _store(self, path: Path, node: DirectoryNode, rng: Random) -> None:
@@ -138,7 +139,7 @@ class ForgetfulFiles:
             else:
                 (path / name).write_bytes(each.after_power_cut(rng))
 
-    # -- what the kernel asks for -----------------------------------------------------------------
+    # -- operations for the kernel ----------------------------------------------------------------
 
     def file(self, number: int) -> FileNode:
         """Return a file. Raises OSError."""
@@ -155,7 +156,7 @@ class ForgetfulFiles:
         raise OSError(errno.ENOTDIR if node else errno.ENOENT, "no directory")
 
     def named(self, parent: DirectoryNode, name: str) -> Node:
-        """Return what a name stands for. Raises OSError."""
+        """Return the node of a name. Raises OSError."""
         if name not in parent.now:
             raise OSError(errno.ENOENT, name)
         return parent.now[name]
@@ -175,12 +176,12 @@ class ForgetfulFiles:
         return node
 
     def rename(self, old: DirectoryNode, name: str, new: DirectoryNode, new_name: str) -> None:
-        """Move a name, over what had the new one. Raises OSError."""
+        """Rename an entry, replacing the one with the new name. Raises OSError."""
         new.now[new_name] = self.named(old, name)
         if (old.number, name) != (new.number, new_name):
             del old.now[name]
 
     def remove(self, parent: DirectoryNode, name: str) -> None:
-        """Remove a name; whoever has the file open keeps it. Raises OSError."""
+        """Remove a name; processes that have the file open keep it. Raises OSError."""
         self.named(parent, name)
         del parent.now[name]

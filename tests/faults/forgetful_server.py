@@ -1,9 +1,9 @@
-"""Serves forgetful files to the kernel, and cuts the power at a given change.
+"""FUSE server of files that lose unsynced data, with a power cut at a given change.
 
 Leaves the bytes of requests to `fuse_wire`, and what survives to `forgetful_files`.
 
-Invariant: from the cut on nothing changes any more, and every change that is asked for fails with
-EIO: what was answered before it, was answered by a device that still had power.
+Invariant: after the cut nothing changes any more, and every requested change fails with EIO. All
+answers before the cut come from a device with power.
 """
 
 import errno
@@ -74,7 +74,7 @@ class ForgetfulServer:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the power is gone."""
+        """Whether the power is cut."""
         return self.changes >= self._cut_at
 
     def serve(self, descriptor: int) -> None:
@@ -94,7 +94,7 @@ class ForgetfulServer:
             try:
                 os.write(descriptor, wire.OUT_HEADER.pack(size, -number, unique) + result)
             except OSError as error:
-                if error.errno != errno.ENOENT:  # whoever asked is gone
+                if error.errno != errno.ENOENT:  # the process that sent the request has ended
                     return
 
     def _answer(self, opcode: int, node: int, data: bytes) -> tuple[int, bytes]:
@@ -114,7 +114,7 @@ class ForgetfulServer:
         except OSError as error:
             return error.errno or errno.EIO, b""
         if opcode in _CHANGES and self.is_cut:
-            return errno.EIO, b""  # it was under way when the power went: kept or lost
+            return errno.EIO, b""  # it was in progress when the power was cut: kept or lost
         return 0, result
 
     # -- requests ---------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class ForgetfulServer:
         return b""
 
     def _rename(self, node: int, data: bytes) -> bytes:
-        """Both forms: the later one has eight more bytes of arguments before the names."""
+        """Rename, in both forms; the later one has eight more bytes before the names."""
         (target,) = wire.RENAME_IN.unpack_from(data)
         rest = data[wire.RENAME_IN.size :]
         if rest[:1] == b"\0":
@@ -189,7 +189,7 @@ class ForgetfulServer:
         _, offset, size, _, _, flags, _ = wire.WRITE_IN.unpack_from(data)
         file = self._files.file(node)
         file.write(offset, data[wire.WRITE_IN.size :][:size])
-        if flags & os.O_DSYNC and not self.is_cut:  # how LMDB writes its last page
+        if flags & os.O_DSYNC and not self.is_cut:  # used by LMDB to write its last page
             file.sync()
         return wire.WRITTEN.pack(size, 0)
 
@@ -228,8 +228,10 @@ def _size(node: Node) -> int:
 
 
 def serve_mounted(mounted: Path, image: Path, left: Path, cut_at: int, seed: str) -> None:
-    """Serve what is in the directory `image` until it is unmounted; write what a power cut leaves
-    of it to `left`. The descriptor that `mount` returned is this process's own.
+    """Serve the contents of the directory `image` until it is unmounted.
+
+    Write what a power cut leaves of it to `left`. The descriptor that `mount` returned belongs to
+    this process.
     """
     files = ForgetfulFiles()
     files.load(image)

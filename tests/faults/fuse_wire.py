@@ -1,7 +1,7 @@
-"""Speaks the kernel's FUSE protocol over /dev/fuse, as far as a bookie's files need it.
+"""Kernel's FUSE protocol over /dev/fuse, as far as a bookie's files need it.
 
-Leaves what the files hold to `forgetful_files`, and the process that serves them to `power_cut`.
-Needs root and no library.
+Leaves the contents of files to `forgetful_files`, and the serving process to `power_cut`. Needs
+root and no library.
 
 Format: each request is a header of 40 bytes (length u32, opcode u32, unique u64, node u64, user
 u32, group u32, process u32, padding u32) and its arguments; each answer one of 16 bytes (length
@@ -50,7 +50,7 @@ DIRENT = struct.Struct("=QQII")
 
 
 class Opcode(IntEnum):
-    """What is asked for; others are answered with ENOSYS."""
+    """Kind of request; all others are answered with ENOSYS."""
 
     LOOKUP = 1
     FORGET = 2
@@ -81,7 +81,7 @@ class Opcode(IntEnum):
 
 
 def is_usable() -> str:
-    """Return why nothing can be mounted here; empty if it can."""
+    """Return why mounting is impossible here; empty if it is possible."""
     if not Path("/dev/fuse").exists():
         return "there is no /dev/fuse"
     if os.geteuid() != 0:
@@ -90,7 +90,7 @@ def is_usable() -> str:
 
 
 def mount(directory: Path) -> int:
-    """Mount a file system; return the descriptor on which its requests come. Raises OSError."""
+    """Mount a file system; return the descriptor that receives its requests. Raises OSError."""
     descriptor = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     options = f"fd={descriptor},rootmode=40000,user_id=0,group_id=0"
     library = ctypes.CDLL(None, use_errno=True)
@@ -103,7 +103,7 @@ def mount(directory: Path) -> int:
 
 
 def unmount(directory: Path) -> None:
-    """Take a file system away from its directory. Raises OSError."""
+    """Unmount the file system of a directory."""
     library = ctypes.CDLL(None, use_errno=True)
     if library.umount2(bytes(directory), DETACH) != 0:
         number = ctypes.get_errno()
@@ -111,7 +111,7 @@ def unmount(directory: Path) -> None:
 
 
 def attributes(node: int, size: int, *, is_directory: bool) -> bytes:
-    """Encode what `stat` shows."""
+    """Encode the attributes that `stat` shows."""
     mode = DIRECTORY_MODE if is_directory else FILE_MODE
     blocks = -(-size // 512)
     return ATTRIBUTES.pack(
@@ -120,7 +120,7 @@ def attributes(node: int, size: int, *, is_directory: bool) -> bytes:
 
 
 def entry(node: int, size: int, *, is_directory: bool) -> bytes:
-    """Encode what a name stands for; the kernel is to remember it for no time."""
+    """Encode the node of a name; the kernel must not cache it."""
     return ENTRY.pack(node, 1, 0, 0, 0, 0) + attributes(node, size, is_directory=is_directory)
 
 

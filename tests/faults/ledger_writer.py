@@ -1,10 +1,11 @@
-"""A process that writes ledger after ledger, small entries, telling each confirmed append.
+"""Process that writes one ledger after the other with small entries, and reports each append.
 
     python -m tests.faults.ledger_writer --uri zk://... --history FILE --seed N --ack 2
 
-A ledger that fails (it was fenced, or its bookies are gone) is told as failed and left for others
-to recover; the next is begun. Leaves filling a ledger to `tests.integration.faults.appender`, and
-judging to the campaigns. On SIGTERM it closes its ledger and ends.
+A ledger that fails (it was fenced, or its bookies are gone) is reported as failed and left for
+others to recover; the next one is started. Leaves filling a ledger to
+`tests.integration.faults.appender`, and judging to the campaigns. On SIGTERM it closes its ledger
+and ends.
 """
 
 import argparse
@@ -63,7 +64,7 @@ def main() -> None:
     parser.add_argument("--ensemble", type=int, default=3)
     parser.add_argument("--write", type=int, default=3)
     parser.add_argument("--ack", type=int, default=2)
-    parser.add_argument("--ledger-s", type=float, default=3600.0, help="close each after so long")
+    parser.add_argument("--ledger-s", type=float, default=3600.0, help="close each after this time")
     parser.add_argument("--metadata-timeout-s", type=float, default=defaults.metadata_timeout_s)
     parser.add_argument("--session-timeout-s", type=float, default=defaults.session_timeout_s)
     asyncio.run(_write_ledgers(parser.parse_args()))

@@ -1,9 +1,9 @@
-"""Makes of the process that installs it a build that leaves out syncs, or the copy that a start
-makes of what no sync proves: it must lose what it told.
+"""Deliberately broken builds: they leave out syncs, or the copy of the unproved tail at a start.
 
-Leaves losing to `forgetful_files`, and noticing to `power_cut`.
+Such a build must lose promised data. Leaves the loss to `forgetful_files`, and its detection to
+`power_cut`.
 
-Format of the variable: the names of `KINDS`, separated by commas; empty: nothing is left out.
+Format of the variable: the names of `KINDS`, separated by commas. Empty: nothing is left out.
 """
 
 import os
@@ -22,9 +22,7 @@ KINDS: Final = ("syncs of files", "syncs of names", "syncs of index", "copies of
 
 
 def install(wanted: str) -> None:
-    """Leave out the syncs of the log's files, of names, or of the index; or take for durable what a
-    start reads.
-    """
+    """Leave out the syncs of files, names or the index, or the copy of the tail at a start."""
     for kind in wanted.split(",") if wanted else ():
         assert kind in KINDS, f"nothing is named {kind}"
         match kind:
@@ -40,7 +38,7 @@ def install(wanted: str) -> None:
 
 def _nothing(_: Callable[..., Any]) -> object:
     def do_nothing(*_: object) -> None:
-        os.getpid()  # a system call, as there was one
+        os.getpid()  # a system call, in place of the sync's
 
     return do_nothing
 

@@ -1,11 +1,11 @@
-"""Damages one file of a storage's directory, and tells what must survive that.
+"""Damage to one file of a storage's directory, and the facts that must survive it.
 
-Leaves making the directory to `torn_states`, and asking for what survives to `examining`.
+Leaves making the directory to `torn_states`, and requests for these facts to `examining`.
 
-What a storage can know: a record that names a synced LSN proves that everything below was durable,
-as does the index's mark. Damage at or above the highest such place cannot be told from a group that
-was never synced, and is cut; damage below it is never cut and never answered as "no such entry".
-The bound is computed here from the undamaged records, not by the code that is tried.
+Knowledge of a storage: a record that names a synced LSN proves that everything below was durable,
+and so does the index's mark. Damage at or above the highest such place cannot be distinguished from
+a group that was never synced, and is cut. Damage below it is never cut, and never answered as "no
+such entry". The limit is computed here from the undamaged records, not by the tested code.
 Source: protocol rule 2.4; storage design, "One log".
 """
 
@@ -31,7 +31,7 @@ _BATCH_HEADER_BYTES: Final = 48
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One undamaged record, and where it lies."""
+    """One undamaged record, and its place."""
 
     name: str
     offset: int
@@ -46,7 +46,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A directory that a killed process left, with what it had promised."""
+    """Directory that a killed process left, with its promises."""
 
     directory: Path
     files: dict[str, bytes]
@@ -56,20 +56,20 @@ class Template:
 
     @property
     def tail_lsn(self) -> int:
-        """Where the last group starts, which was written and never synced."""
+        """Start of the last group, which was written and never synced."""
         return max(item.synced_lsn for item in self.items if not item.is_cleaned)
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What becomes of one file; no data: it is gone."""
+    """New contents of one file; None: it is removed."""
 
     kind: str
     name: str
     data: bytes | None
 
     def apply(self, directory: Path) -> None:
-        """Do it."""
+        """Apply the damage."""
         path = directory / self.name
         if self.data is None:
             path.unlink()
@@ -78,7 +78,7 @@ class Damage:
 
 
 def load(directory: Path, mark_lsn: int, promises: Promises) -> Template:
-    """Read a directory that nothing damaged yet."""
+    """Read an undamaged directory."""
     paths = [path for path in directory.rglob("*") if path.is_file()]
     files = {str(path.relative_to(directory)): path.read_bytes() for path in sorted(paths)}
     items = tuple(item for name in files if name.startswith(LOG) for item in _items(name, files))
@@ -107,11 +107,11 @@ def _items(name: str, files: dict[str, bytes]) -> list[Item]:
     return found
 
 
-# -- what is done --------------------------------------------------------------------------------
+# -- damage ------------------------------------------------------------------------------------
 
 
 def draw_damage(template: Template, kind: str, rng: Random) -> Damage | None:
-    """Damage a place of this kind; None when the directory has none."""
+    """Draw damage of this kind; None if the directory has no place for it."""
     return KINDS[kind](template, kind, rng)
 
 
@@ -125,7 +125,7 @@ def _flipped(data: bytes, start: int, stop: int, rng: Random) -> bytes:
 def _flip(
     wanted: Callable[[Template, Item], bool], span: Callable[[Item], tuple[int, int]]
 ) -> Callable[[Template, str, Random], Damage | None]:
-    """Return what flips bits in a part of one of the wanted records."""
+    """Return damage that flips bits in a part of one of the given records."""
 
     def draw(template: Template, kind: str, rng: Random) -> Damage | None:
         found = [item for item in template.items if wanted(template, item)]
@@ -179,7 +179,7 @@ def _tail_of(template: Template) -> tuple[str, int]:
 
 
 def _tear_tail(template: Template, kind: str, rng: Random) -> Damage:
-    """Leave of the last group what a power cut may: any part, in any order, and rubbish behind."""
+    """Keep what a power cut may keep of the last group: any parts, with random bytes after them."""
     name, start = _tail_of(template)
     data = template.files[name]
     changed = bytearray(data)
@@ -262,17 +262,17 @@ KINDS: Final[dict[str, Callable[[Template, str, Random], Damage | None]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Survival:
-    """What a storage must still know after one damage."""
+    """Facts that a storage must still know after one damage."""
 
     promises: Promises
     is_torn_tail: bool
-    """The damage looks like a group that was never synced: it is cut in silence."""
+    """The damage looks like a group that was never synced: it is cut without an error."""
     sizes_min: dict[str, int]
-    """No file of the log may be left shorter by opening."""
+    """Opening must not shorten any file of the log."""
 
 
 def survival_of(template: Template, damage: Damage) -> Survival:
-    """Compute it from the undamaged records."""
+    """Compute these facts from the undamaged records."""
     is_index_whole = damage.name != INDEX
     bound = template.mark_lsn if is_index_whole else 0
     data = damage.data or b""
@@ -297,7 +297,7 @@ def _first_difference(before: bytes, after: bytes) -> int:
 def _still_promised(
     template: Template, bound: int, *, keeps_all: bool, is_index_whole: bool
 ) -> Promises:
-    """Leave out what nothing that is left can tell was ever durable."""
+    """Leave out facts of which no remaining record proves that they were ever durable."""
     unproven = [item for item in template.items if not item.is_cleaned and item.lsn >= bound]
     left: dict[int, Promised] = {}
     for ledger_id, known in template.promises.ledgers.items():

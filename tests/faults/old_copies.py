@@ -1,15 +1,16 @@
-"""Starts bookies on copies that were made of a busy bookie's disk at random times.
+"""Campaign: bookies are started on copies of a busy bookie's disk, made at random times.
 
 Leaves the disk and the clock to the simulation; identity, position and storage are the real ones.
 
 One history is one bookie that adds, fences, checkpoints, rolls segments, is killed, loses power or
-stops, while the metadata service is away at times. Copies of its disk are made at any moment, block
-by block (the files keep their identities) or file by file. Then the bookie dies, and each copy is
-started in its place, with the metadata service as the bookie left it.
+stops, while the metadata service is sometimes not available. Copies of its disk are made at any
+moment, block by block (the files keep their identities) or file by file. Then the bookie dies, and
+each copy is started in its place, with the metadata that the bookie left.
 
-Promise: a start refuses, is in limbo, or returns everything that was acknowledged before the last
-recorded position. No start denies such an entry, or takes an ordinary add of a ledger that was
-fenced before it. Acknowledged after the last record, and missing: counted, not broken (rule 2.6).
+Guarantee: a start refuses, is in limbo, or returns every entry that was acknowledged before the
+last recorded position. No start denies such an entry, or accepts an ordinary add to a ledger that
+was fenced before it. An entry acknowledged after the last record that is missing is counted, and is
+no broken guarantee (rule 2.6).
 """
 
 import asyncio
@@ -39,7 +40,7 @@ from tests.support.bookie.batches import make_run
 STARTS_SMALL: Final = 60
 STARTS_FULL: Final = 10_000
 COPIES: Final = 8
-"""Copies that one history leaves."""
+"""Number of copies of one history."""
 STEPS: Final = (40, 160)
 LEDGERS: Final = 4
 KEY: Final = b"k" * 32
@@ -55,17 +56,17 @@ CONFIG: Final = StorageConfig(
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """One promise: the entry, or the fence where `entry_id` is negative."""
+    """One promise: an entry, or a fence if `entry_id` is negative."""
 
     lsn: int
-    """How far the log was durable when the promise was made."""
+    """End of the durable log when the promise was made."""
     ledger_id: int
     entry_id: int
 
 
 @dataclass(slots=True)
 class Copy:
-    """A copy of a disk, and how it was made."""
+    """Copy of a disk, and the way it was made."""
 
     platter: Platter
     kind: str
@@ -87,7 +88,7 @@ class History:
         self._interval_s = rng.choice(INTERVALS_S)
 
     async def live(self) -> None:
-        """Format, run several processes, and leave copies."""
+        """Format, run several processes, and make copies."""
         disk = self._disk()
         self._bookie_id = await format_directories(
             disk, self._store, "bookie", self._rng, lambda: 5
@@ -195,14 +196,14 @@ class History:
 
 
 class OldCopies:
-    """One campaign under way."""
+    """One campaign that runs."""
 
     def __init__(self, budget: Budget) -> None:
         wanted = budget.cycles(small=STARTS_SMALL, full=STARTS_FULL)
         self.summary = Summary("old_copies", budget, wanted)
 
     def run(self) -> Summary:
-        """Do all starts."""
+        """Run all starts."""
         number = 0
         while self.summary.is_wanting():
             seed = f"old copies {self.summary.budget.seed} {number}"
@@ -225,7 +226,7 @@ class OldCopies:
     async def _start(
         self, history: History, made: Copy, end_lsn: int, rng: Random, seed: str
     ) -> None:
-        """Start one copy, on metadata of its own, and ask it for every promise."""
+        """Start one copy with separate metadata, and check every promise."""
         self.summary.cycles += 1
         server = MemoryMetadataServer()
         server.tree = copy.deepcopy(history.server.tree)
@@ -263,7 +264,7 @@ class OldCopies:
 
 
 async def _keeps(storage: BookieStorage, promise: Acknowledged) -> bool:
-    """Tell whether an entry is returned or UNKNOWN, or a fence is kept."""
+    """Return whether an entry is returned or UNKNOWN, or a fence is kept."""
     ledger_id = LedgerId(promise.ledger_id)
     if promise.entry_id < 0:
         statuses: list[Status] = []

@@ -1,8 +1,8 @@
-"""Stops a writer's clock at any time, lets another close its ledger, and lets the writer go on.
+"""Campaign: a writer is paused, another process closes its ledger, and the writer resumes.
 
-Leaves the writer to `ledger_writer`. Every cycle asks one thing: was anything acknowledged beyond
-the end that the other stored? All bytes are checked by `tests.campaign.checker`, of every ledger
-of every so many cycles.
+Leaves the writer to `ledger_writer`. Every cycle checks that nothing was acknowledged after the end
+that the other process stored. `tests.campaign.checker` checks all bytes of every ledger after a
+number of cycles.
 Source: protocol rules 4.2, 7.
 """
 
@@ -29,14 +29,14 @@ QUORUMS: Final = ((3, 3, 2), (3, 3, 3), (5, 3, 2))
 WRITING_S_MAX: Final = 0.12
 PAUSED_S_MAX: Final = 0.05
 EARLY_SHARE: Final = 0.2
-"""So often the writer goes on while the recovery is under way."""
+"""Share of cycles in which the writer resumes during the recovery."""
 BOOKIE_TOO_SHARE: Final = 0.2
-"""So often a bookie is stopped with it: adds lie in its socket while it is fenced elsewhere."""
+"""Share of cycles that also pause a bookie: adds wait in its socket while others are fenced."""
 LEDGERS_CHECKED_MAX: Final = 25
 
 
 class PauseFenceResume:
-    """One campaign under way."""
+    """One campaign that runs."""
 
     def __init__(self, budget: Budget, directory: Path) -> None:
         wanted = budget.cycles(small=CYCLES_SMALL, full=CYCLES_FULL)
@@ -45,7 +45,7 @@ class PauseFenceResume:
         self._directory = directory
 
     async def run(self) -> None:
-        """Do all cycles on one cluster."""
+        """Run all cycles on one cluster."""
         async with (
             LocalCluster(BOOKIES, self._directory / "cluster") as cluster,
             LedgerClient(cluster.metadata_uri) as other,
@@ -77,7 +77,7 @@ class PauseFenceResume:
     async def _do_cycle(
         self, cluster: LocalCluster, other: LedgerClient, writer: WritingProcess
     ) -> None:
-        """Take one ledger over."""
+        """Take over one ledger."""
         rng, counts = self._rng, self.summary.counts
         await writer.wait_until(lambda history: bool(_current(history)))
         await asyncio.sleep(rng.uniform(0.0, WRITING_S_MAX))
@@ -125,7 +125,7 @@ class PauseFenceResume:
 
 
 def _current(history: History) -> LedgerHistory | None:
-    """Return the ledger that the writer is at: the last that it made, unless that has failed."""
+    """Return the ledger that the writer uses: the last that it made, unless that has failed."""
     if not history.ledgers:
         return None
     last = list(history.ledgers.values())[-1]

@@ -1,12 +1,13 @@
-"""Cuts the power under a storage again and again: its files forget what was not synced.
+"""Campaign: power cuts under a storage, whose files then lose their unsynced data.
 
 Leaves the file system to `forgetful_server` and `forgetful_files`, the work to `storage_writer`.
-The power goes at a drawn change of the file system, or when the process is killed; what a device
-may have kept is examined, and the next process starts on it. Before that, processes die with the
-power on: the next one finds what they wrote and did not sync, and answers for it.
+The power is cut at a drawn change of the file system, or when the process is killed. The campaign
+examines what a device may have kept, and starts the next process on it. Before that, processes die
+without a power cut: the next one finds what they wrote and did not sync, and answers requests for
+it.
 
-The same is done with builds that leave syncs out, and one that takes what it reads for durable.
-Each must be found out, or this shows nothing.
+The same runs with builds that leave syncs out, and with one that treats what it reads as durable.
+The campaign must detect each of them; otherwise its result proves nothing.
 """
 
 import shutil
@@ -28,12 +29,12 @@ from tests.faults.single_log import always
 CYCLES_SMALL: Final = 30
 CYCLES_FULL: Final = 1_000
 CONTROL_CYCLES_MAX: Final = 60
-"""A build that leaves syncs out is to be found out within so many."""
+"""Maximum number of cycles to detect a build that leaves syncs out."""
 LIVES_OF_A_DIRECTORY: Final = 6
 CHANGES: Final = (20, 100, 300, 1_000)
 LIFE_S_MAX: Final = 1.0
 WARM_STARTS: Final = (0, 1, 1, 2)
-"""How many processes die before the power goes."""
+"""Number of processes that die before the power is cut."""
 DEATHS: Final = ("write.unsynced", "write.unsynced", "write.half", "head.unsynced", "rename.after")
 DEATHS_AFTER_MAX: Final = 40
 SERVER_S_MAX: Final = 20.0
@@ -42,7 +43,7 @@ UNMOUNT_PAUSE_S: Final = 0.02
 
 
 class PowerCuts:
-    """The power cuts of one build."""
+    """Power cuts of one build."""
 
     def __init__(self, summary: Summary, without: str) -> None:
         self.shortcomings: list[str] = []
@@ -54,7 +55,7 @@ class PowerCuts:
         self._preallocates = False
 
     def live_on_one_directory(self, lives: int) -> int:
-        """Do so many cycles on one directory, or until the first shortcoming; return how many."""
+        """Run cycles on one directory until the first shortcoming or `lives`; return how many."""
         parent = make_directory("power-cut", in_memory=True)
         self._promises = Promises()
         self._preallocates = self._rng.random() < 0.3
@@ -115,7 +116,7 @@ class PowerCuts:
 
 
 def _unmount(mounted: Path) -> None:
-    """Unmount, a little later if the end of a process is still under way."""
+    """Unmount; retry while the end of a process is in progress."""
     for _ in range(UNMOUNT_TRIES):
         try:
             fuse_wire.unmount(mounted)
@@ -126,7 +127,7 @@ def _unmount(mounted: Path) -> None:
 
 
 def run(budget: Budget) -> Summary:
-    """Run the campaign on the build as it is, and on builds without syncs."""
+    """Run the campaign on the normal build, and on builds without syncs."""
     wanted = budget.cycles(small=CYCLES_SMALL, full=CYCLES_FULL)
     summary = Summary("power_cut", budget, wanted)
     summary.skipped = fuse_wire.is_usable()
@@ -148,7 +149,7 @@ def run(budget: Budget) -> Summary:
 
 
 def cycles_until_found_out(summary: Summary, without: str) -> int:
-    """Return in which cycle a build that leaves syncs out broke a promise; 0 if in none."""
+    """Return the cycle in which a build that leaves syncs out broke a promise; 0 if in none."""
     cuts, done = PowerCuts(summary, without), 0
     while done < CONTROL_CYCLES_MAX:
         done += cuts.live_on_one_directory(LIVES_OF_A_DIRECTORY)

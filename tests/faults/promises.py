@@ -1,9 +1,9 @@
-"""Remembers what a storage promised in another process, and asks a storage whether it is kept.
+"""Promises that a storage made in another process, and the check that they are kept.
 
-Leaves making promises to `storage_writer`. Asking goes through the storage's public calls.
+Leaves making promises to `storage_writer`. The check uses the storage's public calls.
 
-Format: one line per fact, written in one piece: a word, a ledger id and two numbers. What is tried
-is told before it is asked for, and what is promised as soon as it is answered.
+Format: one line per fact, written at once: a word, a ledger id and two numbers. An attempt is
+written before its call, and a promise as soon as it is answered.
 """
 
 import struct
@@ -45,11 +45,11 @@ CONFIG: Final = StorageConfig(
     clean_mean_run_bytes_min=2 * KIB,
     clean_live_share_max=0.7,
 )
-"""So small that a second of writing rolls, checkpoints and cleans many times."""
+"""Small enough that a second of writing rolls, checkpoints and cleans many times."""
 
 
 class Word(Enum):
-    """What a line is about; those in -ING are told before the call."""
+    """Subject of a line; words in -ING are written before the call."""
 
     OPEN = "open"
     ADDING = "adding"
@@ -64,11 +64,11 @@ class Word(Enum):
 
 @dataclass(slots=True)
 class Promised:
-    """What is known of one ledger."""
+    """Facts about one ledger."""
 
     added: dict[int, None] = field(default_factory=dict)
     end: int = 0
-    """No entry at or beyond it was tried."""
+    """No entry from this id on was tried."""
     lac: int = -1
     lac_tried: int = -1
     is_fence_tried: bool = False
@@ -79,23 +79,23 @@ class Promised:
 
 @dataclass(slots=True)
 class Promises:
-    """What is known of every ledger."""
+    """Facts about every ledger."""
 
     ledgers: dict[int, Promised] = field(default_factory=dict)
     opens: int = 0
 
     @property
     def added_count(self) -> int:
-        """How many entries were acknowledged."""
+        """Number of entries that were acknowledged."""
         return sum(len(each.added) for each in self.ledgers.values())
 
     @property
     def fence_count(self) -> int:
-        """How many fences were acknowledged."""
+        """Number of fences that were acknowledged."""
         return sum(each.is_fenced for each in self.ledgers.values())
 
     def take(self, output: bytes) -> None:
-        """Take in whole lines of a writer's output; the last may be cut."""
+        """Add complete lines of a writer's output; the last may be cut."""
         for line in output[: output.rfind(b"\n") + 1].splitlines():
             word, ledger_id, low, high = line.decode().split()
             self._take(Word(word), int(ledger_id), int(low), int(high))
@@ -127,26 +127,26 @@ class Promises:
 
 @dataclass(slots=True)
 class Audit:
-    """How a storage's answers compare with what was promised."""
+    """Comparison of a storage's answers with its promises."""
 
     served: int = 0
     unknown: int = 0
-    """Entries that were promised, and that the storage says it cannot tell of."""
+    """Promised entries for which the storage answers UNKNOWN."""
     lost: list[str] = field(default_factory=list)
-    """Promised, and answered with "no such entry" or "no such ledger"."""
+    """Promised entries answered with "no such entry" or "no such ledger"."""
     wrong: list[str] = field(default_factory=list)
-    """Other bytes than were given, or bytes that nobody gave."""
+    """Bytes that differ from those given, or that no writer gave."""
     forgotten: list[str] = field(default_factory=list)
-    """Fences, tombstones and LACs that are gone, and LACs that nobody told."""
+    """Lost fences, tombstones and LACs, and LACs that no writer sent."""
 
     @property
     def violations(self) -> list[str]:
-        """Everything that no damage excuses."""
+        """All violations, which no damage excuses."""
         return self.lost + self.wrong + self.forgotten
 
 
 def payload_of(ledger_id: int, entry_id: int) -> bytes:
-    """Return the one payload of an entry, which names it."""
+    """Return the only payload of an entry, which contains its id."""
     draw = entry_id * 37 + ledger_id * 11
     size = _PATTERN.size + draw % (_PATTERN.size * (_PATTERNS_MAX - 1))
     return (_PATTERN.pack(ledger_id, entry_id) * _PATTERNS_MAX)[:size]
@@ -165,7 +165,7 @@ async def open_storage(directory: Path, **changes: float) -> BookieStorage:
 
 
 async def audit(storage: BookieStorage, promises: Promises) -> Audit:
-    """Ask for everything that was promised, and try to break fences; changes the storage."""
+    """Request everything that was promised, and try to break fences; this changes the storage."""
     found = Audit()
     for ledger_id, known in promises.ledgers.items():
         if await _is_deleted(storage, ledger_id, known, found):
@@ -192,7 +192,7 @@ async def _is_deleted(
 async def _audit_from(
     storage: BookieStorage, ledger_id: int, at: int, known: Promised, found: Audit
 ) -> int:
-    """Read from an entry on; return the first entry that nothing was learned of."""
+    """Read from an entry on; return the first entry without an answer."""
     first, last = EntryId(at), EntryId(known.end - 1)
     result = await storage.read(
         LedgerId(ledger_id), first, last, READ_BYTES, KEY, after_fence=False

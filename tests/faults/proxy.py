@@ -1,10 +1,10 @@
-"""Stands between a client and ZooKeeper, and is slow, silent or loses an answer or a request.
+"""Proxy between a client and ZooKeeper that delays, holds back or loses requests and answers.
 
-Leaves when it does that to `zookeeper_proxy`.
+Leaves the times of these faults to `zookeeper_proxy`.
 
-Format: both directions are frames of a length u32 (big-endian) and so many bytes; a request starts
-with its number and its opcode, i32 each; the first frame of a connection is its handshake.
-Invariant: what is forwarded is forwarded in order and unchanged.
+Format: both directions are frames of a length u32 (big-endian) and this many bytes. A request
+starts with its number and its opcode, i32 each. The first frame of a connection is its handshake.
+Invariant: forwarded frames stay in order and unchanged.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ HOST: Final = "127.0.0.1"
 LENGTH: Final = struct.Struct(">I")
 REQUEST: Final = struct.Struct(">ii")
 WRITES: Final = {1: "create", 2: "delete", 5: "set", 14: "multi", 15: "create"}
-"""Opcodes of requests that change something."""
+"""Opcodes of requests that change data."""
 FRAME_BYTES_MAX: Final = 4 * 1024 * 1024
 UNTIL_CUT_S: Final = 0.15
-"""A connection whose answer was lost stays silent at most so long before it is cut."""
+"""Maximum time that a connection with a lost answer stays silent before it is cut, in seconds."""
 
 
 class Loss(Enum):
-    """What becomes of the next write."""
+    """Loss at the next write."""
 
     NOTHING = "nothing"
     ANSWER = "answer"
@@ -42,7 +42,7 @@ class Proxy:
         self.loss = Loss.NOTHING
         """Becomes NOTHING once it has happened."""
         self.delay_s = 0.0
-        """Each frame is held for up to so long."""
+        """Maximum time that each frame is delayed, in seconds."""
         self._server_port = port
         self._rng = rng
         self._heard = asyncio.Event()
@@ -52,7 +52,7 @@ class Proxy:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Port that it listens on."""
         assert self._listener is not None, "it was started"
         return int(self._listener.sockets[0].getsockname()[1])
 
@@ -66,15 +66,15 @@ class Proxy:
         self.cut()
 
     def silence(self) -> None:
-        """Accept everything and forward nothing, until `cut` or `speak`."""
+        """Accept all frames and forward none, until `cut` or `speak`."""
         self._heard.clear()
 
     def speak(self) -> None:
-        """Forward what was held."""
+        """Forward the frames that were held back."""
         self._heard.set()
 
     def cut(self) -> None:
-        """End every connection; what was held is lost."""
+        """End every connection; frames that were held back are lost."""
         writers, self._writers = self._writers, []
         for writer in writers:
             writer.transport.abort()
@@ -97,25 +97,25 @@ class Proxy:
         self._writers = [each for each in self._writers if each not in (writer, to_server)]
 
     async def hold(self) -> None:
-        """Take the time that a frame takes."""
+        """Wait for the delay of a frame."""
         if self.delay_s:
             await asyncio.sleep(self._rng.uniform(0.0, self.delay_s))
         await self._heard.wait()
 
     def take_loss(self, what: str) -> Loss:
-        """Return what becomes of this write."""
+        """Return the loss for this write."""
         loss, self.loss = self.loss, Loss.NOTHING
         if loss is not Loss.NOTHING:
             self.counts[f"{loss.value} of {what} lost"] += 1
         return loss
 
     def until_cut_s(self) -> float:
-        """Return how long a connection that has lost something stays silent."""
+        """Return how long a connection with a loss stays silent."""
         return self._rng.uniform(0.0, UNTIL_CUT_S)
 
 
 class _Connection:
-    """One client's connection, and ours to the server."""
+    """Connection of one client, and the one to the server."""
 
     def __init__(self, proxy: Proxy, to_client: StreamWriter, to_server: StreamWriter) -> None:
         self._proxy = proxy
@@ -124,7 +124,7 @@ class _Connection:
         self._is_deaf = False
 
     async def pump_requests(self, reader: StreamReader) -> None:
-        """Forward what the client asks, until either side ends."""
+        """Forward the client's requests until either side ends."""
         is_handshake = True
         try:
             while True:
@@ -145,7 +145,7 @@ class _Connection:
             self._end()
 
     async def pump_answers(self, reader: StreamReader) -> None:
-        """Forward what the server answers, until either side ends."""
+        """Forward the server's answers until either side ends."""
         try:
             while True:
                 frame = await _read_frame(reader)

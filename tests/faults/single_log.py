@@ -1,8 +1,8 @@
-"""Kills a process that works on one storage, at named places and at any time, again and again.
+"""Campaign: a process that works on one storage is killed, at named places and at any time.
 
-Leaves the places to `crash_points`, the work to `storage_writer`, and judging to `examining`: after
-every death a copy of the directory is opened and everything that was ever promised is asked for;
-the next process starts on the directory as the death left it.
+Leaves the places to `crash_points`, the work to `storage_writer`, and judging to `examining`. After
+every death, a copy of the directory is opened and all promises are checked. The next process starts
+on the directory as the death left it.
 """
 
 import shutil
@@ -32,7 +32,7 @@ _KILLED: Final = (-signal.SIGKILL, -signal.SIGALRM)
 
 
 class SingleLog:
-    """One campaign under way."""
+    """One campaign that runs."""
 
     def __init__(self, budget: Budget) -> None:
         wanted = budget.cycles(small=CYCLES_SMALL, full=CYCLES_FULL)
@@ -44,7 +44,7 @@ class SingleLog:
         self._preallocates = False
 
     def run(self) -> Summary:
-        """Do all cycles."""
+        """Run all cycles."""
         while self.summary.is_wanting():
             self._directory = make_directory("single-log", in_memory=False)
             self._promises = Promises()
@@ -57,7 +57,9 @@ class SingleLog:
         return self.summary
 
     def _live_on(self) -> None:
-        """Do the cycles of one directory; what is broken would be told again in each."""
+        """Run the cycles of one directory; stop at a violation, which every later cycle would
+        repeat.
+        """
         before = len(self.summary.violations)
         for _ in range(LIVES_OF_A_DIRECTORY):
             if self.summary.is_wanting() and len(self.summary.violations) == before:
@@ -75,7 +77,7 @@ class SingleLog:
             counts["killed at any time"] += 1
             self._expect(end.was_late, f"ended by itself with status {end.status}")
         else:
-            # Every place comes up equally often, in an order that the seed gives.
+            # Every place occurs equally often, in an order that the seed gives.
             if cycle % len(self._names) == 0:
                 self._rng.shuffle(self._names)
             self._crash_at(self._names[cycle % len(self._names)])
@@ -94,7 +96,7 @@ class SingleLog:
         self._expect(end.status in _KILLED, f"{name}: ended by itself with status {end.status}")
 
     def _live(self, crash: str, *words: str, life_s: float = LIFE_S_MAX) -> ChildEnd:
-        """Run a writer on the directory until it dies; take in what it told."""
+        """Run a writer on the directory until it dies; add its promises."""
         seed = str(self._rng.random())
         preallocates = self._preallocates
 

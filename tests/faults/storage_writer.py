@@ -1,12 +1,12 @@
-"""A process that works on one storage in a real directory, and tells what it was promised.
+"""Process that works on one storage in a real directory, and reports the promises it receives.
 
     python -m tests.faults.storage_writer DIRECTORY --seed N [--seconds S] [--close]
 
-The environment variable QUIRE_FAULTS_CRASH names where it ends by SIGKILL (see `crash_points`),
-QUIRE_FAULTS_WITHOUT which syncs it leaves out (see `left_out_syncs`). Leaves the lines' meaning,
-and judging, to `promises`.
+The environment variable QUIRE_FAULTS_CRASH names the place where it ends by SIGKILL (see
+`crash_points`), QUIRE_FAULTS_WITHOUT the syncs that it leaves out (see `left_out_syncs`). Leaves
+the meaning of the lines, and judging, to `promises`.
 
-Invariant: every line is written before anything else is done with what it tells.
+Invariant: every line is written before the process continues.
 """
 
 import argparse
@@ -28,18 +28,18 @@ from tests.faults.promises import Word, batch_of, open_storage
 from tests.support.bookie.storage_fixture import KEY
 
 SLOTS: Final = 5
-"""So many ledgers are written at a time."""
+"""Number of ledgers that are written at a time."""
 BATCH_ENTRIES_MAX: Final = 6
 OUTPUT: Final = 1
 
 
 def tell(word: Word, ledger_id: int = 0, low: int = 0, high: int = 0) -> None:
-    """Write one line, whole."""
+    """Write one complete line."""
     os.write(OUTPUT, f"{word.value} {ledger_id} {low} {high}\n".encode())
 
 
 class SlotWriter:
-    """Writes one ledger after another."""
+    """Writes one ledger after the other."""
 
     def __init__(self, storage: BookieStorage, slot: int, rng: Random) -> None:
         self._storage = storage
@@ -69,7 +69,7 @@ class SlotWriter:
             await asyncio.sleep(0)
 
     async def _find_ledger(self) -> None:
-        """Go on with the slot's latest ledger, unless it is fenced or deleted."""
+        """Continue with the slot's latest ledger, unless it is fenced or deleted."""
         while True:
             snapshot = await self._storage.read_lac(LedgerId(self._ledger_id), KEY)
             if snapshot.status is Status.NO_SUCH_LEDGER:
@@ -83,7 +83,7 @@ class SlotWriter:
             self._ledger_id += SLOTS
 
     async def _repeat_fences(self) -> None:
-        """Ask again for what an earlier process may not have been told of, as clients do."""
+        """Repeat fences whose answer an earlier process may not have received, as clients do."""
         ledger_id = self._ledger_id
         while True:
             snapshot = await self._storage.read_lac(LedgerId(ledger_id), KEY)
@@ -108,7 +108,8 @@ class SlotWriter:
         count = self._rng.randrange(1, BATCH_ENTRIES_MAX)
         first = self._next
         if recovery:
-            first = max(0, first - self._rng.randrange(3))  # what is there already is compared
+            # entries that exist already are compared
+            first = max(0, first - self._rng.randrange(3))
         last = first + count - 1
         tell(Word.ADDING, self._ledger_id, first, last)
         status = await self._store(first, count, recovery=recovery)
@@ -122,7 +123,7 @@ class SlotWriter:
         answer: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
 
         def done(status: Status) -> None:
-            if not answer.done():  # whoever waits was cancelled: this life is over
+            if not answer.done():  # the waiting tasks were cancelled: this process ends
                 answer.set_result(status)
 
         batch = batch_of(self._ledger_id, first, count)
@@ -152,7 +153,7 @@ class SlotWriter:
 
 
 async def write(directory: Path, seed: str, seconds: float, *, close: bool) -> None:
-    """Work on the storage until something ends this process, or for so long."""
+    """Work on the storage until the process ends, or for this time."""
     rng = Random(seed)
     storage = await open_storage(directory)
     tell(Word.OPEN)
@@ -168,7 +169,7 @@ async def write(directory: Path, seed: str, seconds: float, *, close: bool) -> N
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run; a storage that fails as it says ends it with status 0."""
+    """Run; if the storage reports its failure, end with status 0."""
     parser = argparse.ArgumentParser()
     parser.add_argument("directory", type=Path)
     parser.add_argument("--seed", required=True)

@@ -1,4 +1,4 @@
-"""A campaign's summary tells "clean and whole" from "clean, but only" so many, and from a skip."""
+"""Tests of a campaign's summary: complete, incomplete and skipped runs."""
 
 import pytest
 
@@ -9,7 +9,7 @@ WANTED = 10
 
 
 def summary(cycles: int, seconds: float | None, broken: str = "", skipped: str = "") -> Summary:
-    """Return what a campaign that did so many cycles would print."""
+    """Return the printed summary of a campaign that did this many cycles."""
     made = Summary("example", Budget(SMALL, 1, seconds), WANTED, cycles, skipped=skipped)
     made.violations += [broken] if broken else []
     return made
@@ -29,7 +29,7 @@ def summary(cycles: int, seconds: float | None, broken: str = "", skipped: str =
         (summary(4, 5.0, "lost"), "broken promises, but only 4 of 10", False, EXIT_BROKEN),
     ],
 )
-def test_how_much_was_done_is_told_with_what_came_of_it(
+def test_summary_reports_the_result_and_the_work_done(
     made: Summary, result: str, *, is_well: bool, status: int
 ) -> None:
     assert (made.result, made.is_well, made.status) == (result, is_well, status)

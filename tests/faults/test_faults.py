@@ -1,4 +1,4 @@
-"""Every campaign at its small budget, and lies told to what judges them."""
+"""Tests of every campaign at its small budget, and of its judges with false promises."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ ENTRIES: Final = 4
 
 
 def run(name: str, seed: int = 1) -> dict[str, Any]:
-    """Run a campaign in a process of its own: it forks."""
+    """Run a campaign in a separate process, since it forks."""
     words = (sys.executable, "-m", "tests.faults", name, "--seed", str(seed))
     done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, timeout=LIMIT_S, check=False)
     assert done.stdout, done.stderr.decode()
@@ -48,14 +48,14 @@ def test_every_promise_is_kept(name: str) -> None:
 
 
 @pytest.mark.timeout(180)
-def test_answers_that_zookeeper_never_gives_lose_nothing() -> None:
+def test_lost_answers_of_zookeeper_lose_no_entry() -> None:
     counts = run("zookeeper_proxy")["counts"]
     for what in ("answer of", "request of"):
         assert any(name.startswith(what) for name in counts), counts
 
 
 @pytest.mark.timeout(180)
-def test_a_power_cut_is_survived_and_not_without_syncs() -> None:
+def test_power_cuts_lose_data_only_without_syncs() -> None:
     counts = run("power_cut")["counts"]
     assert [counts[f"without {kind}, found out in cycle"] > 0 for kind in KINDS] == [
         True for _ in KINDS
@@ -86,8 +86,8 @@ async def _write(directory: Path) -> None:
         ((f"deleted {LEDGER} 0 0",), "was deleted, and is OK"),
     ],
 )
-def test_an_invented_promise_is_noticed(tmp_path: Path, lie: tuple[str, ...], found: str) -> None:
-    """A judge that cannot find anything shows nothing."""
+def test_false_promises_are_reported(tmp_path: Path, lie: tuple[str, ...], found: str) -> None:
+    """Check that the judge reports a promise that was never made."""
     asyncio.run(_write(tmp_path / "data"))
     told = (f"adding {LEDGER} 0 3", f"added {LEDGER} 0 3", *lie)
     shortcomings = examine_copy(tmp_path / "data", promises_of(*told)).shortcomings
@@ -95,7 +95,7 @@ def test_an_invented_promise_is_noticed(tmp_path: Path, lie: tuple[str, ...], fo
     assert found in "".join(shortcomings)
 
 
-def test_other_bytes_are_noticed(tmp_path: Path) -> None:
+def test_changed_bytes_are_reported(tmp_path: Path) -> None:
     async def write() -> None:
         storage = await open_storage(tmp_path / "data")
         await add(storage, make_batch(LEDGER, 0, [b"other bytes than its ledger and id make"]))
@@ -107,7 +107,7 @@ def test_other_bytes_are_noticed(tmp_path: Path) -> None:
     assert "other bytes at 0" in violation
 
 
-def test_damage_is_unknown_and_a_shortcoming_where_none_was_done(tmp_path: Path) -> None:
+def test_unknown_entries_without_damage_are_a_shortcoming(tmp_path: Path) -> None:
     asyncio.run(_write(tmp_path / "data"))
     log = tmp_path / "data" / "log" / "00000001.log"
     data = log.read_bytes()

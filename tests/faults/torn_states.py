@@ -1,10 +1,11 @@
-"""Opens thousands of damaged directories: no wrong byte and no false "no such entry" may come.
+"""Campaign: thousands of damaged directories are opened; none may return wrong answers.
 
-Leaves the kinds of damage, and what must survive each, to `log_damage` and `cookie_damage`. The
-directories are written by a storage that is killed between a write and its sync.
+Wrong answers are wrong bytes and a false "no such entry". Leaves the kinds of damage, and what must
+survive each, to `log_damage` and `cookie_damage`. The directories are written by a storage that is
+killed between a write and its sync.
 
-A state whose opening ends the process counts as a violation, but for damage in the index: LMDB 0.9
-has no page checksums and reads its file as memory; how often that happens is counted.
+A state that kills the opening process counts as a violation, except for damage in the index: LMDB
+0.9 has no page checksums and reads its file as memory. These cases are counted.
 """
 
 import asyncio
@@ -49,7 +50,7 @@ State = tuple[Damage, Survival]
 
 
 class TornStates:
-    """One campaign under way."""
+    """One campaign that runs."""
 
     def __init__(self, budget: Budget) -> None:
         wanted = budget.cycles(small=STATES_SMALL, full=STATES_FULL)
@@ -134,7 +135,7 @@ class TornStates:
 def _examine_states(
     template: Template, states: list[State], parent: Path
 ) -> tuple[list[Verdict], int]:
-    """Examine states in a process of their own, until it ends; return how it ended."""
+    """Examine states in a separate process until it ends; return how it ended."""
     copy = parent / "copy"
 
     def work() -> None:
@@ -152,7 +153,9 @@ def _examine_states(
 
 
 def make_template(directory: Path, rng: Random) -> Template:
-    """Write a directory in a few lives; the last ends between the write and the sync of a group."""
+    """Write a directory in a few processes; the last ends between the write and the sync of a
+    group.
+    """
     promises = Promises()
     directory.mkdir()
     for _ in range(rng.randint(0, LIVES_MAX - 1)):
@@ -178,7 +181,7 @@ def _live(directory: Path, crash: str, rng: Random, promises: Promises, life_s: 
 
 
 def _mark_of(directory: Path) -> int:
-    """Return the checkpoint's mark, as a copy of the directory says: a start may move it."""
+    """Return the checkpoint's mark from a copy of the directory: a start may move it."""
     parent = make_directory("mark", in_memory=True)
 
     async def read() -> int:

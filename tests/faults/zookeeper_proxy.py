@@ -1,8 +1,8 @@
-"""Writes ledgers through a ZooKeeper that is slow, silent and loses answers, while bookies die.
+"""Campaign: ledgers are written through a slow, silent or lossy ZooKeeper while bookies die.
 
 Leaves the losses to `proxy`, the writer to `ledger_writer`, and judging to `tests.campaign.checker`
-(which reads metadata past the proxy). Each death of a bookie in the writer's ensemble forces an
-ensemble change, and ledgers are short: so the writes whose outcome is unknown are of every kind.
+(which reads metadata without the proxy). Each death of a bookie in the writer's ensemble forces an
+ensemble change, and ledgers are short: so writes of every kind have an unknown outcome.
 Source: protocol rules 1.3, 5; reliability, coordination.
 """
 
@@ -45,7 +45,7 @@ ACKS: Final = 25
 
 
 class ZooKeeperLosses:
-    """One campaign under way."""
+    """One campaign that runs."""
 
     def __init__(self, budget: Budget, directory: Path) -> None:
         wanted = budget.cycles(small=CYCLES_SMALL, full=CYCLES_FULL)
@@ -54,7 +54,7 @@ class ZooKeeperLosses:
         self._directory = directory
 
     async def run(self) -> None:
-        """Do all cycles on one cluster."""
+        """Run all cycles on one cluster."""
         async with (
             LocalCluster(BOOKIES, self._directory / "cluster") as cluster,
             LedgerClient(cluster.metadata_uri) as other,
@@ -122,7 +122,7 @@ class ZooKeeperLosses:
     async def _kill_member(
         self, cluster: LocalCluster, other: LedgerClient, writer: WritingProcess
     ) -> LocalBookie | None:
-        """Kill a bookie that the writer sends to, so that it has to change its ensemble."""
+        """Kill a bookie that the writer sends to, so that the writer must change its ensemble."""
         rng = self._rng
         if rng.random() >= KILL_SHARE:
             return None
@@ -135,7 +135,7 @@ class ZooKeeperLosses:
         return bookie
 
     async def _check(self, uri: str, history: History, seed: int) -> None:
-        """Let everything be read, and look whether metadata names bookies that can be."""
+        """Read all ledgers, and check whether metadata names only possible bookies."""
         summary = self.summary
         report = await check_campaign(uri, history, seed, None, lambda _: None)
         summary.violations += [f"{each.kind}: {each.text}" for each in report.violations]
@@ -153,7 +153,7 @@ class ZooKeeperLosses:
 
 
 async def _lose(proxy: Proxy, loss: Loss) -> None:
-    """Lose what the next write asks for or is answered; give up if there is none for a while."""
+    """Lose the request or the answer of the next write; return if there is no write for a while."""
     proxy.loss = loss
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(LOSS_S_MAX):
@@ -162,7 +162,7 @@ async def _lose(proxy: Proxy, loss: Loss) -> None:
 
 
 async def _odd_metadata(direct: Direct, ledger_id: int) -> list[str]:
-    """Return what no history of a ledger explains."""
+    """Return metadata that no history of a ledger can produce."""
     metadata = await direct.metadata(ledger_id)
     return [
         f"ledger {ledger_id} has the ensemble {fragment.ensemble}"
