@@ -70,7 +70,7 @@ class LedgerChain:
         self.record, self._version = held
         self._changing = asyncio.Lock()
         self._works: dict[int, object] = {}
-        self._abandoning: list[asyncio.Task[None]] = []
+        self._ending: list[asyncio.Task[None]] = []
         self._older: tuple[tuple[int, int, int], list[Segment]] | None = None
         """Cache of older segments: (first chunk, next chunk, skipped segments) and the segments."""
         self.older_bytes = 0
@@ -180,8 +180,7 @@ class LedgerChain:
 
     def _abandon_created(self, creating: asyncio.Future[LedgerWriter]) -> None:
         if not creating.cancelled() and creating.exception() is None:
-            work = self.abandon(creating.result())
-            self._abandoning.append(asyncio.get_running_loop().create_task(work))
+            self.end_later(creating.result(), is_listed=False)
 
     async def _create_writer(self, quorum: Quorum) -> LedgerWriter:
         named: dict[str, str | bytes] = {
@@ -262,9 +261,14 @@ class LedgerChain:
         except (LedgerError, MetadataError) as error:
             log.info("ledger %s, which was never used, could not be deleted: %s", writer.id, error)
 
+    def end_later(self, writer: LedgerWriter, *, is_listed: bool) -> None:
+        """Abort a writer in the background; delete its ledger if it is not listed."""
+        work = _abort(writer) if is_listed else self.abandon(writer)
+        self._ending.append(asyncio.get_running_loop().create_task(work))
+
     async def aclose(self) -> None:
-        """Wait until ledgers that were created too late are deleted."""
-        await asyncio.gather(*self._abandoning, return_exceptions=True)
+        """Wait until writers that end in the background have ended."""
+        await asyncio.gather(*self._ending, return_exceptions=True)
 
     async def _store(self, record: PartitionRecord) -> None:
         try:
@@ -276,6 +280,11 @@ class LedgerChain:
             raise deposed("another broker has claimed this partition") from error
         except NodeNotFoundError as error:
             raise deposed("this partition was deleted") from error
+
+
+async def _abort(writer: LedgerWriter) -> None:
+    with contextlib.suppress(LedgerError, MetadataError):
+        await writer.abort()
 
 
 async def _found(services: LogServices, key: PartitionKey) -> tuple[PartitionRecord, Version]:

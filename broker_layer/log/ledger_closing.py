@@ -1,6 +1,6 @@
-"""Close of a ledger that a log has written; it waits for the metadata service without a limit.
+"""End of a ledger that a log has written: closing it, and listing its end.
 
-Leaves listing the ledger's end to the log.
+Both wait for the metadata service without a limit. Leaves what is listed to the log.
 
 Invariant: `close_ledger` returns only if the ledger is closed with every entry written to it.
 
@@ -11,11 +11,12 @@ import asyncio
 import logging
 from typing import Final
 
-from broker_layer.log.ledger_chain import deposed
+from broker_layer.log.ledger_chain import LedgerChain, Transition, deposed
 from ledger_client import LedgerClient
 from ledger_client.errors import ClientClosedError, LedgerError, MetadataUnavailableError
 from ledger_client.info import LedgerInfo
 from ledger_client.writing.writer import LedgerWriter
+from metadata.errors import MetadataError, StoreClosedError
 
 RETRY_FIRST_S: Final = 0.1
 RETRY_MAX_S: Final = 2.0
@@ -52,3 +53,22 @@ async def close_ledger(
         text = f"ledger {writer.id} was closed at entry {info.last_entry_id} by another broker"
         raise deposed(text)
     return info
+
+
+async def change_until_stored(chain: LedgerChain, transition: Transition) -> None:
+    """Change the list of ledgers; try again until the metadata service answers.
+
+    Raises TopicError if another leader has claimed the list, StoreClosedError.
+    """
+    pause_s = RETRY_FIRST_S
+    while True:
+        try:
+            await chain.change(transition)
+        except StoreClosedError:
+            raise
+        except MetadataError as error:
+            log.info("the end of a ledger cannot be listed yet: %s", error)
+        else:
+            return
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, RETRY_MAX_S)

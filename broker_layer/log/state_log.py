@@ -28,8 +28,9 @@ from typing import Final, Self
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.ledger_chain import LedgerChain, Transition
-from broker_layer.log.ledger_closing import RETRY_FIRST_S, RETRY_MAX_S, close_ledger
+from broker_layer.log.ledger_closing import change_until_stored, close_ledger
 from broker_layer.log.log_services import LogServices
+from broker_layer.log.next_ledger import NextLedger
 from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.state_loading import CHANGE, SNAPSHOT, SNAPSHOT_END, load_state
 from ledger_client.errors import BackpressureError, LedgerError, NotEnoughInSyncReplicasError
@@ -37,7 +38,6 @@ from ledger_client.info import LedgerInfo
 from ledger_client.writing.writer import LedgerWriter
 from metadata.errors import MetadataError, StoreClosedError
 from metadata.ids import NO_ENTRY, BookieId, EntryId
-from metadata.topics.partition import PartitionRecord
 from metadata.topics.partition_store import PartitionKey
 
 WAITING_RECORDS_MAX: Final = 200_000
@@ -83,10 +83,8 @@ class StateLog:
         self._recent: deque[bytes] = deque(maxlen=CARRIED_RECORDS)
         self._beginning: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
-        self._next: LedgerWriter | None = None
-        """Writer of the next ledger, which is not listed yet."""
+        self._next = NextLedger(chain)
         self._preparing: asyncio.Task[None] | None = None
-        self._aborting: list[asyncio.Task[None]] = []
         self.failure: TopicError | None = None
 
     @classmethod
@@ -162,12 +160,11 @@ class StateLog:
                     await asyncio.shield(last.answer)
                 if self._writer is not None and self.failure is None:
                     _, transition = self._end_of(await self._close(self._writer))
-                    await self._change(transition, repeats=False)
+                    await self._chain.change(transition)
                     self._writer = None
         left = [each for each in (self._beginning, self._preparing) if each is not None]
         self._fail("the coordinator moved", notifies_owner=False)
         await asyncio.gather(*left, return_exceptions=True)
-        await asyncio.gather(*self._aborting, return_exceptions=True)
         await self._chain.aclose()
 
     # -- appending -------------------------------------------------------------------------------
@@ -199,10 +196,7 @@ class StateLog:
     def _roll(self) -> None:
         """Begin the next ledger if it is created, or if there is none yet; otherwise create it."""
         loop = asyncio.get_running_loop()
-        if self._next is not None and not self._next.is_usable:
-            self._end_later(self._next, is_listed=False)
-            self._next = None
-        if self._writer is None or self._next is not None:
+        if self._next.is_ready(self._config.quorum) or self._writer is None:
             self._beginning = loop.create_task(self._begin())
         elif self._preparing is None:
             self._preparing = loop.create_task(self._prepare())
@@ -237,7 +231,7 @@ class StateLog:
         """Begin the next ledger with a snapshot; records appended during this wait."""
         try:
             repeated = [*self._recent, *(record.data for record in self._pending)]
-            old, writer, self._next = self._writer, self._next, None
+            old, writer = self._writer, self._next.take()
             if writer is None:
                 writer = await self._chain.create_writer(self._config.quorum)
             base = await self._list(writer, old)
@@ -265,19 +259,22 @@ class StateLog:
         try:
             last = self._chain.record.last_segment
             base = 0 if last is None or last.end_offset is None else last.end_offset
-            transition: Transition = _unchanged
+            ended: Transition | None = None
             if old is not None:
                 await self._drain()
-                base, transition = self._end_of(await self._close(old))
+                base, ended = self._end_of(await self._close(old))
             segment = self._chain.new_segment(writer.id, base)
             is_tried = True
-            await self._change(
-                lambda record: transition(record).with_segment(segment), repeats=old is not None
-            )
+            if ended is None:
+                await self._chain.change(lambda record: record.with_segment(segment))
+            else:
+                await change_until_stored(
+                    self._chain, lambda record: ended(record).with_segment(segment)
+                )
         except BaseException as error:
             is_written = not isinstance(error, MetadataError) or isinstance(error, StoreClosedError)
             # If the ledger may be listed, the next leader would find it: it must not be deleted.
-            self._end_later(writer, is_listed=is_tried and is_written)
+            self._chain.end_later(writer, is_listed=is_tried and is_written)
             raise
         return base
 
@@ -297,22 +294,6 @@ class StateLog:
         end, size = last.base_offset + info.last_entry_id + 1, info.length or 0
         return end, lambda record: record.with_segment_ended(last.ledger_id, end, size, None)
 
-    async def _change(self, transition: Transition, *, repeats: bool) -> None:
-        """Change the list; with `repeats`, try until the metadata service answers."""
-        pause_s = RETRY_FIRST_S
-        while True:
-            try:
-                await self._chain.change(transition)
-                return
-            except StoreClosedError:
-                raise
-            except MetadataError as error:
-                if not repeats:
-                    raise
-                log.info("the next ledger of a coordinator cannot be listed yet: %s", error)
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, RETRY_MAX_S)
-
     async def _drop_below(self, base: int) -> None:
         """Delete older ledgers; if that fails, the next ledger's beginning deletes them."""
         try:
@@ -321,15 +302,8 @@ class StateLog:
             log.info("older ledgers of a coordinator will be deleted later: %s", error)
 
     async def _prepare(self) -> None:
-        """Create the next ledger; while that fails, the current one grows."""
         try:
-            self._next = await self._chain.create_writer(self._config.quorum)
-        except (LedgerError, MetadataError) as error:
-            log.info(
-                "no next ledger of a coordinator can be created yet, the current one grows: %s",
-                error,
-            )
-            await asyncio.sleep(RETRY_MAX_S)
+            await self._next.create(self._config.quorum)
         finally:
             self._preparing = None
         self._flush()
@@ -338,11 +312,6 @@ class StateLog:
     def _is_overgrown(self) -> bool:
         bytes_max = self._config.segment_bytes + self._chain.services.growth_bytes_max
         return self._written_bytes >= bytes_max
-
-    def _end_later(self, writer: LedgerWriter, *, is_listed: bool) -> None:
-        """Abort the writer of a ledger in the background; delete the ledger if it is not listed."""
-        work = _abort(writer) if is_listed else self._chain.abandon(writer)
-        self._aborting.append(asyncio.get_running_loop().create_task(work))
 
     def _fail(self, text: str, *, notifies_owner: bool = True) -> None:
         """End the log: uncommitted records fail, and the owner takes the partition over again."""
@@ -361,18 +330,8 @@ class StateLog:
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
         if self._writer is not None:
-            self._end_later(self._writer, is_listed=True)
-        if self._next is not None:
-            self._end_later(self._next, is_listed=False)
-        self._writer = self._next = None
+            self._chain.end_later(self._writer, is_listed=True)
+        self._next.abandon()
+        self._writer = None
         if notifies_owner:
             self._on_failed()
-
-
-def _unchanged(record: PartitionRecord) -> PartitionRecord:
-    return record
-
-
-async def _abort(writer: LedgerWriter) -> None:
-    with contextlib.suppress(LedgerError, MetadataError):
-        await writer.abort()

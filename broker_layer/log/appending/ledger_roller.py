@@ -15,7 +15,6 @@ Source: topics design, "What a takeover does" (rolling); protocol rule 6.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
@@ -27,12 +26,12 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.appending.log_retention import is_aged, retained_from
 from broker_layer.log.appending.pending_batches import OpenLedger
 from broker_layer.log.ledger_chain import LedgerChain
-from broker_layer.log.ledger_closing import RETRY_FIRST_S, RETRY_MAX_S, close_ledger
+from broker_layer.log.ledger_closing import change_until_stored, close_ledger
+from broker_layer.log.next_ledger import NextLedger
 from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.state.partition_state import PartitionState
 from ledger_client.errors import LedgerError, NotEnoughBookiesError
 from ledger_client.info import LedgerInfo
-from ledger_client.writing.writer import LedgerWriter
 from metadata.errors import MetadataError, StoreClosedError
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.topics.partition import Segment
@@ -102,13 +101,10 @@ class LedgerRoller:
         self.ledger: OpenLedger | None = None
         """The ledger that new batches go to."""
         self._draining: OpenLedger | None = None
-        self._next: LedgerWriter | None = None
-        self._next_config = owner.config
-        """The settings with which `_next` was created."""
+        self._next = NextLedger(chain)
         self._is_requested = False
         self._opened_s = 0.0
         self._task: asyncio.Task[None] | None = None
-        self._aborting: list[asyncio.Task[None]] = []
 
     @property
     def replicas(self) -> tuple[BookieId, ...]:
@@ -178,17 +174,10 @@ class LedgerRoller:
         share = ledger.written_bytes / config.segment_bytes
         if share < ROLL_EARLY_SHARE and not self._is_requested and not self._is_old():
             return
-        if self._next is not None and not self._is_fit(self._next):
-            self._abort(self._next)
-            self._next = None
-        if self._next is None:
-            self._run(self._prepare)
+        if not self._next.is_ready(config.quorum):
+            self._run(partial(self._next.create, config.quorum))
         elif share >= 1 or self._is_requested or self._is_old():
-            self._roll(ledger, self._next)
-
-    def _is_fit(self, writer: LedgerWriter) -> bool:
-        """Return whether a ledger that was created early can still be used."""
-        return writer.is_usable and self._next_config.quorum == self._log.config.quorum
+            self._roll(ledger)
 
     def _is_old(self) -> bool:
         now = asyncio.get_running_loop().time()
@@ -231,7 +220,7 @@ class LedgerRoller:
             return
         except (TopicError, asyncio.CancelledError):
             # The ledger may be listed, and the next leader would find it: it must not be deleted.
-            self._aborting.append(asyncio.get_running_loop().create_task(_abort(writer)))
+            self._chain.end_later(writer, is_listed=True)
             raise
         self._begin(OpenLedger(writer, segment, is_listed=True))
         self._log.admit_deferred()
@@ -248,18 +237,10 @@ class LedgerRoller:
 
     # -- rolling ---------------------------------------------------------------------------------
 
-    async def _prepare(self) -> None:
-        self._next_config = self._log.config
-        try:
-            self._next = await self._chain.create_writer(self._next_config.quorum)
-        except (LedgerError, MetadataError) as error:
-            log.info("no next ledger can be created yet, the current one grows: %s", error)
-            await asyncio.sleep(RETRY_MAX_S)
-
-    def _roll(self, old: OpenLedger, writer: LedgerWriter) -> None:
-        if self._task is not None:
+    def _roll(self, old: OpenLedger) -> None:
+        if self._task is not None or (writer := self._next.take()) is None:
             return
-        self._next, self._draining = None, old
+        self._draining = old
         segment = self._chain.new_segment(writer.id, self._log.log_end_offset)
         new = OpenLedger(writer, segment, is_listed=False)
         self._begin(new)
@@ -293,23 +274,14 @@ class LedgerRoller:
             info.length or 0,
             old.max_timestamp_ms,
         )
-        pause_s = RETRY_FIRST_S
-        while True:
-            try:
-                await self._chain.change(
-                    lambda record: (
-                        record.with_segment_ended(*ended)
-                        if new is None
-                        else record.with_segment_ended(*ended).with_segment(new.segment)
-                    )
-                )
-                return
-            except StoreClosedError:
-                raise
-            except MetadataError as error:
-                log.info("the end of ledger %s cannot be listed yet: %s", old.writer.id, error)
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, RETRY_MAX_S)
+        await change_until_stored(
+            self._chain,
+            lambda record: (
+                record.with_segment_ended(*ended)
+                if new is None
+                else record.with_segment_ended(*ended).with_segment(new.segment)
+            ),
+        )
 
     # -- trimming --------------------------------------------------------------------------------
 
@@ -366,23 +338,12 @@ class LedgerRoller:
         """Stop at once; the next leader recovers the open ledger."""
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
-        for writer in (self._next, None if self.ledger is None else self.ledger.writer):
-            if writer is not None:
-                self._abort(writer)
-        self._next = None
-
-    def _abort(self, writer: LedgerWriter) -> None:
-        is_unused = self.ledger is None or writer is not self.ledger.writer
-        work = self._chain.abandon(writer) if is_unused else _abort(writer)
-        self._aborting.append(asyncio.get_running_loop().create_task(work))
+        self._next.abandon()
+        if self.ledger is not None:
+            self._chain.end_later(self.ledger.writer, is_listed=True)
 
     async def aclose(self) -> None:
         """Wait until every task has ended."""
-        tasks = [*self._aborting, *([] if self._task is None else [self._task])]
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
         await self._chain.aclose()
-
-
-async def _abort(writer: LedgerWriter) -> None:
-    with contextlib.suppress(LedgerError, MetadataError):
-        await writer.abort()

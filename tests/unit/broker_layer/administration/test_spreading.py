@@ -94,7 +94,7 @@ async def test_unreachable_brokers_are_not_waited_for(setting: Setting, admin: A
 async def test_the_wait_is_bounded(
     setting: Setting, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker_layer.administration.spreading.SPREAD_S_MAX", 0.05)
+    monkeypatch.setattr("broker_layer.administration.spreading.SPREAD_S_MAX", 0.5)
     peer, spreading = await prepared(setting, admin)
     record = admin.broker.view.topics["a"]
     await spreading.wait([replace(record, partitions=record.partitions * 5)])

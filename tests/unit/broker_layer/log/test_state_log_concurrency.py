@@ -68,7 +68,7 @@ async def test_close_during_ledger_begin_leaves_no_writer(
     await closing
     go_on.set()
     await until(lambda: bool(writers))
-    await until(lambda: bool(log._chain._abandoning))
+    await until(lambda: bool(log._chain._ending))
     await log.aclose()
     assert [info async for info in client.list_ledgers()] == []
     after = await take_over(setting, 2)

@@ -37,8 +37,7 @@ class Faults(NoFaults):
 
 @pytest.fixture
 def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
-    monkeypatch.setattr("broker_layer.log.appending.ledger_roller.RETRY_MAX_S", 0.05)
-    monkeypatch.setattr("broker_layer.log.state_log.RETRY_MAX_S", 0.05)
+    monkeypatch.setattr("broker_layer.log.next_ledger.RETRY_MAX_S", 0.05)
     monkeypatch.setattr("broker_layer.log.ledger_closing.RETRY_MAX_S", 0.05)
     return Faults()
 
@@ -139,7 +138,7 @@ async def test_coordinator_survives_while_next_ledger_cannot_be_listed(
     for number in range(21):
         await log.append(record(number))
         state[record(number)] = None
-    await until(lambda: log._next is not None)
+    await until(lambda: log._next._writer is not None)
     faults.is_away = True
     waiting = log.append(record(21))
     state[record(21)] = None
