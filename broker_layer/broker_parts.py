@@ -16,12 +16,12 @@ from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.controller import Controller, ControllerParts
 from broker_layer.control.ledger_sweeping import LedgerSweeper
 from broker_layer.control.live_bookies import LiveBookies
+from broker_layer.control.partition_existence import PartitionExistence
 from broker_layer.control.partition_manager import PartitionManager
-from broker_layer.control.partition_opening import CoordinatorPartitions, PartitionOpening
+from broker_layer.control.partition_opener import CoordinatorPartitions, PartitionOpener
 from broker_layer.control.partition_upkeep import ReplicaReports, RetentionTimer
 from broker_layer.control.topic_changes import TopicChangeParts, TopicChanges
 from broker_layer.control.topic_erasing import TopicEraser
-from broker_layer.control.wanted_partitions import WantedPartitions
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker_layer.groups import handlers as group_handlers
 from broker_layer.groups.config import GroupsConfig
@@ -192,9 +192,9 @@ class LeadingParts:
             environment.wall_clock_ms,
             rng,
             TailMemory(),
-            is_wanted=WantedPartitions(cluster.view, cluster.topics).holds,
+            partition_exists=PartitionExistence(cluster.view, cluster.topics).check,
         )
-        opening = PartitionOpening(services, cluster.view, config.topic_defaults, coordinators)
+        opening = PartitionOpener(services, cluster.view, config.topic_defaults, coordinators)
         self.manager = PartitionManager(
             options.broker_id, cluster.view, cluster.topics, opening, config, rng
         )

@@ -1,1 +1,1 @@
-"""Leadership of partitions: the view of the cluster, the controller, and the held partitions."""
+"""Leadership of partitions: the view of the cluster, the controller, and the led partitions."""

@@ -1,7 +1,7 @@
 """Management of all partitions that the cluster's record assigns to this broker.
 
-Leaves the steps of one partition to `held_partition.py`, opening to `partition_opening.py`, and the
-choice of leaders to `controller.py`.
+Leaves the steps of one partition to `assigned_partition`, opening to `partition_opener`, and the
+choice of leaders to `controller`.
 
 Invariants: a log is found only while its epoch is the one last read from the record, it has not
 failed, and the session has not lapsed. After a log has ended for any reason, this broker requests a
@@ -17,15 +17,15 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from broker_layer.control.cluster_view import ClusterView, TopicChanged, ViewEvent
-from broker_layer.control.control_config import ControlConfig
-from broker_layer.control.held_partition import (
-    HeldPartition,
+from broker_layer.control.assigned_partition import (
+    AssignedPartition,
     PartitionStatus,
     Stage,
     TakeOverLimits,
 )
-from broker_layer.control.partition_opening import PartitionOpening
+from broker_layer.control.cluster_view import ClusterView, TopicChanged, ViewEvent
+from broker_layer.control.control_config import ControlConfig
+from broker_layer.control.partition_opener import PartitionOpener
 from broker_layer.control.takeover_slots import TakeOverSlots
 from broker_layer.coordinator_partitions import INTERNAL_TOPICS
 from broker_layer.errors import TopicError
@@ -42,7 +42,7 @@ from metadata.topics.topic_store import TopicStore
 if TYPE_CHECKING:
     from metadata.store.interface import Cancel
 
-_NONE: Final[Mapping[int, HeldPartition]] = {}
+_NONE: Final[Mapping[int, AssignedPartition]] = {}
 
 _log = logging.getLogger("quire.broker.partitions")
 
@@ -55,19 +55,19 @@ class PartitionManager:
         broker_id: int,
         view: ClusterView,
         topics: TopicStore,
-        opening: PartitionOpening,
+        opener: PartitionOpener,
         config: ControlConfig,
         rng: Random,
     ) -> None:
         self.broker_id = broker_id
         self._view = view
         self._topics = topics
-        self._opening = opening
+        self._opener = opener
         self._config = config
         self._rng = rng
-        self._held: dict[str, dict[int, HeldPartition]] = {}
-        self._ending: dict[PartitionKey, HeldPartition] = {}
-        self._needs_epoch: dict[PartitionKey, HeldPartition] = {}
+        self._assigned: dict[str, dict[int, AssignedPartition]] = {}
+        self._ending: dict[PartitionKey, AssignedPartition] = {}
+        self._needs_epoch: dict[PartitionKey, AssignedPartition] = {}
         self._epochs_wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._limits = self._new_limits()
@@ -91,9 +91,9 @@ class PartitionManager:
         for cancel in self._cancels:
             cancel()
         everything = list(self._all())
-        for held in everything:
-            held.want(None)
-        await asyncio.gather(*[held.finished() for held in everything])
+        for assigned in everything:
+            assigned.want(None)
+        await asyncio.gather(*[assigned.finished() for assigned in everything])
         await self._tasks.aclose()
 
     # -- finding logs ----------------------------------------------------------------------------
@@ -105,8 +105,8 @@ class PartitionManager:
         coordinators' state, else NOT_LEADER_OR_FOLLOWER. That is also the code while the log is
         being opened: Java consumers stop when a fetch returns LEADER_NOT_AVAILABLE.
         """
-        found = self._held.get(topic, _NONE).get(partition)
-        log = None if found is None else found.held
+        found = self._assigned.get(topic, _NONE).get(partition)
+        log = None if found is None else found.serving
         if isinstance(log, TopicLog) and log.failure is None and not self._view.lease.has_lapsed:
             return log
         raise self._no_log(topic, partition)
@@ -115,19 +115,19 @@ class PartitionManager:
         """Return the event that is set when the running takeover of a partition has ended; None if
         no takeover is running.
         """
-        found = self._held.get(topic, _NONE).get(partition)
+        found = self._assigned.get(topic, _NONE).get(partition)
         return None if found is None else found.opening
 
     def status_of(self, topic: str, partition: int) -> PartitionStatus | None:
         """Return the status of a partition that this broker is to lead; None for others."""
-        found = self._held.get(topic, _NONE).get(partition)
+        found = self._assigned.get(topic, _NONE).get(partition)
         return None if found is None else found.status
 
     def statuses(self) -> Iterator[tuple[str, int, PartitionStatus]]:
         """Yield topic, partition and status for each partition that this broker is to lead."""
-        for topic, partitions in self._held.items():
-            for partition, held in partitions.items():
-                yield topic, partition, held.status
+        for topic, partitions in self._assigned.items():
+            for partition, assigned in partitions.items():
+                yield topic, partition, assigned.status
 
     def is_offline(self, topic: str, partition: int) -> bool:
         """Return whether this broker is to lead a partition but has failed to for a while."""
@@ -137,18 +137,18 @@ class PartitionManager:
     def offline(self) -> Iterator[tuple[PartitionKey, int]]:
         """Yield the offline partitions, with the leader epochs that the record names."""
         now_s = asyncio.get_running_loop().time()
-        for partitions in self._held.values():
-            for held in partitions.values():
-                if held.wanted is not None and held.status.is_offline(now_s):
-                    yield held.key, held.wanted
+        for partitions in self._assigned.values():
+            for assigned in partitions.values():
+                if assigned.wanted is not None and assigned.status.is_offline(now_s):
+                    yield assigned.key, assigned.wanted
 
     def logs(self) -> list[TopicLog]:
         """Return the logs that this broker leads now, without coordinators' state."""
         return [
-            held.held
-            for partitions in self._held.values()
-            for held in partitions.values()
-            if isinstance(held.held, TopicLog)
+            assigned.serving
+            for partitions in self._assigned.values()
+            for assigned in partitions.values()
+            if isinstance(assigned.serving, TopicLog)
         ]
 
     @property
@@ -201,57 +201,57 @@ class PartitionManager:
 
     def _on_lapse(self) -> None:
         """Make coordinators resign. Unlike logs, they are not looked up through `log_of`."""
-        for name in list(self._held):
-            if self._opening.is_state(name):
-                for held in self._held[name].values():
-                    held.fail("the session of this broker has lapsed")
+        for name in list(self._assigned):
+            if self._opener.is_state(name):
+                for assigned in self._assigned[name].values():
+                    assigned.fail("the session of this broker has lapsed")
 
     def _sync(self, name: str) -> None:
         """Hold exactly those partitions of a topic that its record assigns to this broker."""
         record = self._view.topics.get(name)
-        held = self._held.get(name, {})
+        assigned = self._assigned.get(name, {})
         topic_id = record.topic_id if record is not None else None
         leaderships = record.partitions if record is not None else ()
-        for partition, each in list(held.items()):
+        for partition, each in list(assigned.items()):
             is_ours = partition < len(leaderships) and each.key.topic_id == topic_id
             if not is_ours or leaderships[partition].leader != self.broker_id:
                 self._end(name, partition)
         for partition, leadership in enumerate(leaderships):
             if leadership.leader == self.broker_id:
                 assert record is not None
-                self._hold(record, partition).want(leadership.leader_epoch)
-        if record is not None and name in self._held:
+                self._assign(record, partition).want(leadership.leader_epoch)
+        if record is not None and name in self._assigned:
             self._set_config(record)
 
-    def _hold(self, record: TopicRecord, partition: int) -> HeldPartition:
-        partitions = self._held.setdefault(record.name, {})
+    def _assign(self, record: TopicRecord, partition: int) -> AssignedPartition:
+        partitions = self._assigned.setdefault(record.name, {})
         if partition not in partitions:
             key = PartitionKey(record.topic_id, partition)
             found = self._ending.pop(key, None)
-            is_state = self._opening.is_state(record.name)
-            partitions[partition] = found or HeldPartition(
+            is_state = self._opener.is_state(record.name)
+            partitions[partition] = found or AssignedPartition(
                 record.name,
                 key,
-                partial(self._opening.open, record.name, key),
+                partial(self._opener.open, record.name, key),
                 self._state_limits if is_state else self._limits,
                 self._need_epoch,
             )
         return partitions[partition]
 
     def _end(self, name: str, partition: int) -> None:
-        partitions = self._held[name]
-        held = partitions.pop(partition)
+        partitions = self._assigned[name]
+        assigned = partitions.pop(partition)
         if not partitions:
-            del self._held[name]
-        self._needs_epoch.pop(held.key, None)
-        self._ending[held.key] = held
-        held.want(None)
-        task = asyncio.get_running_loop().create_task(held.finished())
-        task.add_done_callback(lambda _: self._ended(held))
+            del self._assigned[name]
+        self._needs_epoch.pop(assigned.key, None)
+        self._ending[assigned.key] = assigned
+        assigned.want(None)
+        task = asyncio.get_running_loop().create_task(assigned.finished())
+        task.add_done_callback(lambda _: self._ended(assigned))
 
-    def _ended(self, held: HeldPartition) -> None:
-        if self._ending.get(held.key) is held:
-            del self._ending[held.key]
+    def _ended(self, assigned: AssignedPartition) -> None:
+        if self._ending.get(assigned.key) is assigned:
+            del self._ending[assigned.key]
         self._changed.set()
 
     def _set_config(self, record: TopicRecord) -> None:
@@ -264,14 +264,14 @@ class PartitionManager:
                 error,
             )
             return
-        for held in self._held[record.name].values():
-            if isinstance(held.held, TopicLog) and held.held.config != config:
-                held.held.set_config(config)
+        for assigned in self._assigned[record.name].values():
+            if isinstance(assigned.serving, TopicLog) and assigned.serving.config != config:
+                assigned.serving.set_config(config)
 
     # -- new epochs ------------------------------------------------------------------------------
 
-    def _need_epoch(self, held: HeldPartition) -> None:
-        self._needs_epoch[held.key] = held
+    def _need_epoch(self, assigned: AssignedPartition) -> None:
+        self._needs_epoch[assigned.key] = assigned
         self._epochs_wake.set()
 
     async def _get_epochs(self) -> None:
@@ -282,8 +282,8 @@ class PartitionManager:
             self._epochs_wake.clear()
             due = dict(self._needs_epoch)
             spent: dict[str, dict[int, int]] = {}
-            for key, held in due.items():
-                spent.setdefault(held.topic, {})[key.partition] = held.spent
+            for key, assigned in due.items():
+                spent.setdefault(assigned.topic, {})[key.partition] = assigned.spent
             changes = {
                 topic: partial(_with_new_epochs, spent=epochs, broker_id=self.broker_id)
                 for topic, epochs in spent.items()
@@ -297,15 +297,15 @@ class PartitionManager:
                 await asyncio.sleep(pauses.next_s())
                 continue
             pauses.count = 0
-            for key, held in due.items():
-                is_met = held.spent == spent[held.topic][key.partition]
-                if is_met and self._needs_epoch.get(key) is held:
+            for key, assigned in due.items():
+                is_met = assigned.spent == spent[assigned.topic][key.partition]
+                if is_met and self._needs_epoch.get(key) is assigned:
                     del self._needs_epoch[key]  # else its new epoch is spent already
             for record in records.values():
                 self._view.learn(record)
 
-    def _all(self) -> Iterator[HeldPartition]:
-        for partitions in list(self._held.values()):
+    def _all(self) -> Iterator[AssignedPartition]:
+        for partitions in list(self._assigned.values()):
             yield from list(partitions.values())
         yield from list(self._ending.values())
 

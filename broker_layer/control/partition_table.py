@@ -1,12 +1,12 @@
 """Table of the partitions that a broker leads or should lead, for metrics and the admin port.
 
-Leaves the values of each row to the logs and to `held_partition`.
+Leaves the values of each row to the logs and to `assigned_partition`.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 
-from broker_layer.control.held_partition import Stage
+from broker_layer.control.assigned_partition import Stage
 from broker_layer.control.partition_manager import PartitionManager
 from broker_layer.errors import TopicError
 

@@ -1,6 +1,6 @@
 """Limit of concurrent takeovers in a broker.
 
-Leaves taking over to `held_partition`.
+Leaves taking over to `assigned_partition`.
 
 A takeover is quick while bookies answer. If one waits for a bookie that does not answer, it delays
 others only for a limited time. Then it continues without its slot, and another takeover gets it.

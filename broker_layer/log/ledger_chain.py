@@ -296,8 +296,8 @@ async def _found(services: LogServices, key: PartitionKey) -> tuple[PartitionRec
     """
     partitions = services.partitions
     record, version = await partitions.get_or_create(key)
-    is_wanted = services.is_wanted
-    if is_wanted is None or record.leader_epoch != NO_EPOCH or await is_wanted(key):
+    partition_exists = services.partition_exists
+    if partition_exists is None or record.leader_epoch != NO_EPOCH or await partition_exists(key):
         return record, version
     await partitions.delete(key)
     raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")

@@ -64,8 +64,8 @@ class TailMemory:
 class LogServices:
     """Services that logs use.
 
-    `wall_clock_ms` is the broker's clock, in ms since 1970. `is_wanted` returns whether a partition
-    exists in its topic now; if it is None, every partition that is claimed is created.
+    `wall_clock_ms` is the broker's clock, in ms since 1970. `partition_exists` returns whether a
+    topic has a partition now; if it is None, every partition that is claimed is created.
     """
 
     client: LedgerClient
@@ -77,4 +77,4 @@ class LogServices:
     pending_bytes_max: int = PENDING_BYTES_MAX
     pending_batches_max: int = PENDING_BATCHES_MAX
     growth_bytes_max: int = GROWTH_BYTES_MAX
-    is_wanted: Callable[[PartitionKey], Awaitable[bool]] | None = None
+    partition_exists: Callable[[PartitionKey], Awaitable[bool]] | None = None

@@ -17,7 +17,7 @@ SHARD: Final = "broker_layer/groups/shard.py"
 RECORD: Final = "metadata/topics/partition.py"
 CHAIN: Final = "broker_layer/log/ledger_chain.py"
 ROLLING: Final = "broker_layer/log/appending/ledger_roller.py"
-HELD: Final = "broker_layer/control/held_partition.py"
+ASSIGNED: Final = "broker_layer/control/assigned_partition.py"
 ERASING: Final = "broker_layer/control/topic_erasing.py"
 SWEEPING: Final = "broker_layer/control/ledger_sweeping.py"
 CONSUMER_TESTS: Final = units("tests/unit/broker_layer/groups/consumer/test_consumer_group.py")
@@ -158,16 +158,16 @@ BUGS = (
         ("KIP-101",),
         (
             Edit(
-                HELD,
+                ASSIGNED,
                 "        self.spent = max(self.spent, epoch)\n"
                 "        if self._opened_epoch == epoch:\n",
                 "        if self._opened_epoch == epoch:\n",
             ),
             Edit(
-                HELD,
+                ASSIGNED,
                 "                self._opened_epoch != wanted"
                 " or self._opened_epoch <= self.spent\n",
-                "                self._opened_epoch != wanted or self.held is None\n",
+                "                self._opened_epoch != wanted or self.serving is None\n",
             ),
             Edit(
                 CHAIN,

@@ -17,7 +17,7 @@ from typing import Final
 from unittest.mock import patch
 
 from broker_layer import broker_parts, broker_process
-from broker_layer.control import partition_opening
+from broker_layer.control import partition_opener
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.group_host import GroupHost
@@ -130,7 +130,7 @@ def _hastened(plan: TopicsPlan) -> Iterator[None]:
         patch.object(broker_parts, "control_config", config),
         patch.object(broker_parts, "groups_config", lively),
         patch.object(broker_process, "_warm_up", _warm),
-        patch.object(partition_opening, "log_config", small),
+        patch.object(partition_opener, "log_config", small),
     ):
         yield
 

@@ -7,11 +7,11 @@ from broker_layer.control.cluster_view import ClusterView, ViewSources
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.controller import Controller, ControllerParts
 from broker_layer.control.ledger_sweeping import LedgerSweeper
+from broker_layer.control.partition_existence import PartitionExistence
 from broker_layer.control.partition_manager import PartitionManager
-from broker_layer.control.partition_opening import CoordinatorPartitions, PartitionOpening
+from broker_layer.control.partition_opener import CoordinatorPartitions, PartitionOpener
 from broker_layer.control.topic_changes import NewTopic, TopicChangeParts, TopicChanges
 from broker_layer.control.topic_erasing import TopicEraser
-from broker_layer.control.wanted_partitions import WantedPartitions
 from broker_layer.log.log_services import LogServices, TailMemory
 from broker_layer.log.settings.topic_configs import TopicDefaults
 from broker_layer.log.topic_log import TopicLog
@@ -83,9 +83,9 @@ class Broker:
             wall_clock_ms=lambda: 1_700_000_000_000,
             rng=Random(seed + 7),
             tail=TailMemory(1 << 20),
-            is_wanted=WantedPartitions(self.view, self.topics).holds,
+            partition_exists=PartitionExistence(self.view, self.topics).check,
         )
-        opening = PartitionOpening(
+        opening = PartitionOpener(
             services, self.view, self.config.topic_defaults, self.coordinators
         )
         self.manager = PartitionManager(
@@ -138,7 +138,7 @@ class Broker:
         await self.store.aclose()
         await self.client.aclose()
         for held in self.manager._all():
-            held.held = held._opened = None
+            held.serving = held._opened = None
         await self.controller.aclose()
         await self.manager.aclose()
         await self._close_rest()
@@ -164,8 +164,8 @@ class Broker:
         return [each.leader_epoch for each in self.view.topics[topic].partitions]
 
     def leads(self, topic: str, partition: int = 0) -> bool:
-        held = self.manager._held.get(topic, {}).get(partition)
-        return held is not None and isinstance(held.held, TopicLog)
+        held = self.manager._assigned.get(topic, {}).get(partition)
+        return held is not None and isinstance(held.serving, TopicLog)
 
     async def log(self, topic: str, partition: int = 0) -> TopicLog:
         await until(lambda: self.leads(topic, partition))

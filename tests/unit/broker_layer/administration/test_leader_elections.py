@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker_layer.control.held_partition import Stage
+from broker_layer.control.assigned_partition import Stage
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ElectLeadersRequest,

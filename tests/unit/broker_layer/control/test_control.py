@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from broker_layer.control.held_partition import Stage
+from broker_layer.control.assigned_partition import Stage
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from metadata.errors import NodeNotFoundError, TopicNotFoundError

@@ -29,7 +29,7 @@ async def test_epoch_used_during_another_request_is_replaced(
         return found
 
     monkeypatch.setattr(one.topics, "change_many", slow)
-    held = one.manager._held["orders"][0]
+    held = one.manager._assigned["orders"][0]
     held.fail("it failed")
     await is_stored.wait()
     await until(lambda: one.leads("orders") and held.status.epoch > log.leader_epoch)

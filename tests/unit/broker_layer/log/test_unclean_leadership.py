@@ -31,7 +31,7 @@ QUICK = replace(CONFIG, rebalance_interval_s=0.0)
 @pytest.fixture
 async def setting(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Setting]:
     monkeypatch.setattr("broker_layer.administration.leader_elections.REPORT_PAUSE_S", 0.0)
-    monkeypatch.setattr("broker_layer.control.held_partition.OFFLINE_AFTER_S", 0.0)
+    monkeypatch.setattr("broker_layer.control.assigned_partition.OFFLINE_AFTER_S", 0.0)
     setting = Setting()
     await setting.start(2)
     yield setting
@@ -211,12 +211,12 @@ async def test_lost_closed_ledgers_are_skipped(
     log = await broker.log("a")
     await append(log, batch(b"one", b"two"))
     replicas = log.replicas
-    await broker.manager._held["a"][0]._close()
+    await broker.manager._assigned["a"][0]._close()
     for bookie_id in replicas:
         await setting.cluster.bookie(str(bookie_id)).unregister()
         await setting.cluster.bookie(str(bookie_id)).stop()
-    broker.manager._held["a"][0]._failed(log.leader_epoch, "it was closed in order")
-    broker.manager._held["a"][0]._kick()
+    broker.manager._assigned["a"][0]._failed(log.leader_epoch, "it was closed in order")
+    broker.manager._assigned["a"][0]._kick()
     await until(lambda: "cannot be read now" in reason(broker))
 
     assert await elect(admin) == ErrorCode.NONE

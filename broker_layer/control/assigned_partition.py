@@ -1,11 +1,11 @@
-"""Takeover, holding and closing of one partition, as the cluster's record demands.
+"""Takeover, service and closing of one partition, as the cluster's record demands.
 
-Leaves the held object (a topic's log, a coordinator's state) to `partition_opening.py`, and the
-supply of new epochs to `partition_manager.py`.
+Leaves opening a topic's log or a coordinator's state to `partition_opener`, and the supply of new
+epochs to `partition_manager`.
 
-Invariants: at most one object is held at a time, and it is closed before the next is opened. An
-epoch whose log failed, or that was claimed before, is never tried again: a new one is requested.
-While nothing is held, `status` states since when, and the reason.
+Invariants: at most one log or state is open at a time, and it is closed before the next is opened.
+An epoch whose log failed, or that was claimed before, is never tried again: a new one is requested.
+While the partition is not served, `status` states since when, and the reason.
 
 Source: topics design, "What a takeover does".
 """
@@ -35,7 +35,7 @@ SERVED_WELL_S: Final = 10.0
 _log = logging.getLogger("quire.broker.partitions")
 
 
-class Held(Protocol):
+class OpenedPartition(Protocol):
     """An object that serves a partition after its takeover."""
 
     async def aclose(self) -> None:
@@ -43,7 +43,7 @@ class Held(Protocol):
         ...
 
 
-OpenHeld = Callable[[int, Callable[[str], None]], Awaitable[Held]]
+OpenPartition = Callable[[int, Callable[[str], None]], Awaitable[OpenedPartition]]
 """Opens a partition. Arguments: a leader epoch, and a callback. The opened object calls the
 callback once, with the reason, when it has failed."""
 
@@ -85,7 +85,7 @@ class TakeOverLimits:
     rng: Random
 
 
-class HeldPartition:
+class AssignedPartition:
     """One partition that the record assigns, or assigned, to this broker. Used by
     `PartitionManager`.
     """
@@ -94,14 +94,14 @@ class HeldPartition:
         self,
         topic: str,
         key: PartitionKey,
-        open_held: OpenHeld,
+        open_partition: OpenPartition,
         limits: TakeOverLimits,
-        on_epoch_needed: Callable[["HeldPartition"], None],
+        on_epoch_needed: Callable[["AssignedPartition"], None],
     ) -> None:
         self.topic = topic
         self.key = key
-        self.held: Held | None = None
-        """The held object; None if there is none or it has failed."""
+        self.serving: OpenedPartition | None = None
+        """The opened log or state; None if there is none or it has failed."""
         self.opening: asyncio.Event | None = None
         """Set at the end of the attempt that runs or is about to start. None if there is none, also
         while the partition waits after a failure."""
@@ -109,13 +109,13 @@ class HeldPartition:
         """The epoch in which this broker is to lead; None if it is not to lead."""
         self.spent = -1
         """The last epoch that cannot be used again."""
-        self._open = open_held
+        self._open = open_partition
         self._limits = limits
         self._on_epoch_needed = on_epoch_needed
         self._pauses = Pauses(limits.rng, ATTEMPT_PAUSE_FIRST_S, limits.pause_max_s)
-        self._opened: Held | None = None
+        self._opened: OpenedPartition | None = None
         self._opened_epoch = -1
-        self._attempt: asyncio.Task[Held] | None = None
+        self._attempt: asyncio.Task[OpenedPartition] | None = None
         self._task: asyncio.Task[None] | None = None
         self._failed_soon = False
         self._kicked = asyncio.Event()
@@ -134,7 +134,7 @@ class HeldPartition:
         self._kick()
 
     def fail(self, reason: str) -> None:
-        """Treat the held object as failed; the partition is then taken over in another epoch."""
+        """Treat the opened log or state as failed; another epoch then takes the partition over."""
         if self._opened is not None:
             self._failed(self._opened_epoch, reason)
 
@@ -197,13 +197,13 @@ class HeldPartition:
                 )
                 self._note_failure(epoch, error)
                 await self._pause()
-            case held:
-                self._opened, self._opened_epoch = held, epoch
+            case opened:
+                self._opened, self._opened_epoch = opened, epoch
                 if epoch > self.spent:
-                    self.held = held
+                    self.serving = opened
                     self._note(Stage.LEADS, epoch, "")
 
-    async def _awaited(self, epoch: int) -> Held:
+    async def _awaited(self, epoch: int) -> OpenedPartition:
         return await self._open(epoch, lambda reason: self._failed(epoch, reason))
 
     def _note_failure(self, epoch: int, error: BaseException) -> None:
@@ -224,7 +224,7 @@ class HeldPartition:
         """Record that the object opened in an epoch has failed."""
         self.spent = max(self.spent, epoch)
         if self._opened_epoch == epoch:
-            self.held = None
+            self.serving = None
             self._failed_soon = self._now() - self.leaderless_since_s < SERVED_WELL_S
             if not self._failed_soon:
                 self._pauses.count = 0
@@ -234,7 +234,7 @@ class HeldPartition:
                 self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _close(self) -> None:
-        opened, self._opened, self.held = self._opened, None, None
+        opened, self._opened, self.serving = self._opened, None, None
         assert opened is not None
         if self.wanted is None:
             self._note(Stage.GIVEN_UP, self._opened_epoch, "")

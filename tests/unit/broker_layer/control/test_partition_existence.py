@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from broker_layer.control.wanted_partitions import WantedPartitions
+from broker_layer.control.partition_existence import PartitionExistence
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.topic_log import TopicLog
@@ -44,10 +44,10 @@ async def test_one_read_serves_all_waiting_callers(
     reads = SlowReads(record)
     topics = TopicStore(broker.store, Random(1))
     monkeypatch.setattr(topics, "get", reads.get)
-    wanted = WantedPartitions(broker.view, topics)
+    existence = PartitionExistence(broker.view, topics)
 
     def ask(partition: int) -> asyncio.Task[bool]:
-        return asyncio.ensure_future(wanted.holds(PartitionKey(record.topic_id, partition)))
+        return asyncio.ensure_future(existence.check(PartitionKey(record.topic_id, partition)))
 
     first = [ask(each) for each in (0, 1, 2, 3)]
     await until(lambda: len(reads.sent) == 1)
@@ -67,7 +67,7 @@ async def test_one_read_serves_all_waiting_callers(
     outcomes = await asyncio.gather(*failing, return_exceptions=True)
     assert [type(each) for each in outcomes] == [StoreUnavailableError] * 2
     assert len(reads.sent) == 3
-    assert wanted._due == wanted._sent == {}
+    assert existence._due == existence._sent == {}
 
 
 async def test_broker_with_old_view_does_not_recreate_erased_partition(
@@ -82,7 +82,7 @@ async def test_broker_with_old_view_does_not_recreate_erased_partition(
     key = PartitionKey(record.topic_id, 0)
     ledgers = [info.id async for info in one.client.list_ledgers()]
     monkeypatch.setattr(one.view, "topic_name_of", lambda _: "orders")
-    services = one.manager._opening._services
+    services = one.manager._opener._services
 
     with pytest.raises(TopicError) as refusal:
         await TopicLog.take_over(services, "orders", key, 9, CONFIG)
@@ -91,7 +91,7 @@ async def test_broker_with_old_view_does_not_recreate_erased_partition(
     with pytest.raises(NodeNotFoundError):
         await one.partitions.get(key)
 
-    is_wanted = one.topics.get
+    get_topic = one.topics.get
 
     async def away(name: str, *, fresh: bool = False) -> None:
         raise StoreUnavailableError(name, "it is away")
@@ -99,7 +99,7 @@ async def test_broker_with_old_view_does_not_recreate_erased_partition(
     monkeypatch.setattr(one.topics, "get", away)
     with pytest.raises(StoreUnavailableError):
         await TopicLog.take_over(services, "orders", key, 9, CONFIG)
-    monkeypatch.setattr(one.topics, "get", is_wanted)
+    monkeypatch.setattr(one.topics, "get", get_topic)
     with pytest.raises(TopicError):
         await TopicLog.take_over(services, "orders", key, 9, CONFIG)
     with pytest.raises(NodeNotFoundError):

@@ -1,6 +1,6 @@
 """Opening of the object that serves a partition: a topic's log, or a coordinator's state.
 
-Leaves the times of opening and closing to `held_partition.py`, and the meaning of the state to the
+Leaves the times of opening and closing to `assigned_partition`, and the meaning of the state to the
 coordinators.
 
 Invariant: an object that fails reports it once to its opener, and only the opener closes it.
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from broker_layer.control.assigned_partition import OpenedPartition
 from broker_layer.control.cluster_view import ClusterView
-from broker_layer.control.held_partition import Held
 from broker_layer.control.unclean_elections import unclean_since
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
@@ -42,7 +42,7 @@ class CoordinatorPartitions(Protocol):
 
 
 @dataclass(slots=True)
-class HeldState:
+class LoadedState:
     """A loaded partition of a coordinator."""
 
     coordinator: CoordinatorPartitions
@@ -53,7 +53,7 @@ class HeldState:
         await self.coordinator.resign(self.partition)
 
 
-class PartitionOpening:
+class PartitionOpener:
     """Opens partitions by their topics; `coordinators` maps internal topics to coordinators."""
 
     def __init__(
@@ -74,7 +74,7 @@ class PartitionOpening:
 
     async def open(
         self, topic: str, key: PartitionKey, epoch: int, on_failed: Callable[[str], None]
-    ) -> Held:
+    ) -> OpenedPartition:
         """Take a partition over. Raises TopicError, LedgerError, MetadataError."""
         config = self._config(topic, key, epoch)
         coordinator = self._coordinators.get(topic)
@@ -105,7 +105,7 @@ class PartitionOpening:
         epoch: int,
         config: LogConfig,
         on_partition_failed: Callable[[str], None],
-    ) -> Held:
+    ) -> OpenedPartition:
         services = self._services
 
         async def open_log(
@@ -128,4 +128,4 @@ class PartitionOpening:
             with contextlib.suppress(TopicError, LedgerError, MetadataError):
                 await coordinator.resign(key.partition)
             raise
-        return HeldState(coordinator, key.partition)
+        return LoadedState(coordinator, key.partition)

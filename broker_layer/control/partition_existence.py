@@ -20,8 +20,8 @@ from metadata.topics.topic_store import TopicStore
 Reading = asyncio.Task[TopicRecord | None]
 
 
-class WantedPartitions:
-    """The partitions of topics that are not deleted."""
+class PartitionExistence:
+    """Checks of partitions, with shared reads of topic records."""
 
     def __init__(self, view: ClusterView, topics: TopicStore) -> None:
         self._view = view
@@ -30,7 +30,7 @@ class WantedPartitions:
         """Reads that were not sent yet, by topic."""
         self._sent: dict[str, Reading] = {}
 
-    async def holds(self, key: PartitionKey) -> bool:
+    async def check(self, key: PartitionKey) -> bool:
         """Return whether a topic has the partition. Raises MetadataError."""
         name = self._view.topic_name_of(key.topic_id)
         if name is None:
