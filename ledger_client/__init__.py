@@ -3,7 +3,7 @@
 This module lists the public names; `ledger_client.sync` offers the same without `async`.
 """
 
-import ledger_client.own_packages  # noqa: F401 - refuses to go on where our packages are hidden
+import ledger_client.own_packages  # noqa: F401 - raises if another module hides our packages
 from ledger_client.batches import Entry, EntryBatch
 from ledger_client.bookies.placement_policy import PlacementPolicy, Shortage, SpreadPolicy
 from ledger_client.chains import Chain, ChainInfo

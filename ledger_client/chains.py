@@ -128,7 +128,9 @@ class Chain:
         if batch is not None and batch < 0:
             raise ValueError(f"batch {batch} is negative")
         if len(linked) > LEDGERS_PER_LINK_MAX:
-            raise ValueError(f"{len(linked)} ledgers: one link holds {LEDGERS_PER_LINK_MAX}")
+            raise ValueError(
+                f"{len(linked)} ledgers are too many: one link holds at most {LEDGERS_PER_LINK_MAX}"
+            )
         wanted = Publication(linked, application, NO_BATCH if batch is None else batch, replaces)
         services = await self._session.services()
         async with self._call(services, timeout):

@@ -31,5 +31,5 @@ class TurnCalls:
             try:
                 call()
             except Exception as error:  # noqa: BLE001 - it is reported, and the others are called
-                what = {"message": "a call of this turn failed", "exception": error}
+                what = {"message": "a call for this loop iteration failed", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(what)

@@ -352,7 +352,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         for request_id in late:
             add, sent_at = self._adds.pop(request_id)
             self.unanswered[add.recovery] -= len(add.batch)
-            why = f"nothing came for {now - sent_at:.1f} s"
+            why = f"nothing was received for {now - sent_at:.1f} s"
             self._fail_add(add, CallFailure.TIMEOUT, why)
 
     def _fail_all(self, failure: CallFailure, reason: str) -> None:

@@ -195,7 +195,9 @@ class ChainStore:
                 if tried_index is None:
                     raise
             await asyncio.sleep(pauses.next_s())
-        raise MetadataError(f"chain {name!r} did not stand still in {ATTEMPTS_MAX} attempts")
+        raise MetadataError(
+            f"chain {name!r} kept changing during {ATTEMPTS_MAX} attempts: try again"
+        )
 
     async def guard(self, name: str) -> tuple[ChainHead, CompareAndSet]:
         """Return the head, and an operation that makes a multi fail unless that head is still the
@@ -295,7 +297,9 @@ class ChainStore:
             except (VersionConflictError, NodeNotFoundError):
                 pass
             await asyncio.sleep(pauses.next_s())
-        raise MetadataError(f"chain {name!r} did not stand still in {ATTEMPTS_MAX} attempts")
+        raise MetadataError(
+            f"chain {name!r} kept changing during {ATTEMPTS_MAX} attempts: try again"
+        )
 
     async def _link(self, name: str, index: int) -> ChainLink | None:
         path = chain_link_path(name, index)

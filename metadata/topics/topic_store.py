@@ -96,7 +96,9 @@ class TopicStore:
             except (NodeNotFoundError, TopicNotFoundError, VersionConflictError):
                 pass  # another change, or an equivalent name, came first: read again
             await asyncio.sleep(pauses.next_s())
-        raise MetadataError(f"topic {record.name!r} did not stand still in {ATTEMPTS_MAX} attempts")
+        raise MetadataError(
+            f"topic {record.name!r} kept changing during {ATTEMPTS_MAX} attempts: try again"
+        )
 
     async def get(self, name: str, *, fresh: bool = False) -> tuple[TopicRecord, Version]:
         """Read a topic, including one that is being deleted. With `fresh`, the result includes
@@ -142,7 +144,9 @@ class TopicStore:
                 pass
             is_fresh = True
             await asyncio.sleep(pauses.next_s())
-        raise MetadataError(f"topic {name!r} did not stand still in {ATTEMPTS_MAX} attempts")
+        raise MetadataError(
+            f"topic {name!r} kept changing during {ATTEMPTS_MAX} attempts: try again"
+        )
 
     async def change_many(self, changes: Mapping[str, TopicChange]) -> dict[str, TopicRecord]:
         """Change many topics, each as `change` does, with many changes in one write. Return the new
