@@ -1,8 +1,7 @@
-"""Asks a broker everything in the script, and prints where its answers differ from Apache Kafka's.
+"""Command line that sends the script to a broker, and prints the differences from Apache Kafka.
 
-The script asks one broker, which must lead every partition and group.
-Leaves the script to the `*_cases` modules, comparing to `comparison`, and starting brokers to
-`tests.kafka.brokers`.
+The script uses one broker, which must lead every partition and group. Leaves the script to the
+`*_cases` modules, comparing to `comparison`, and starting brokers to `tests.kafka.brokers`.
 """
 
 import argparse
@@ -25,7 +24,7 @@ def say(*lines: str) -> None:
 
 
 async def answers_of(address: str, only: Sequence[str] = ()) -> Run:
-    """Put the whole script, or the cases named, to a broker."""
+    """Send the complete script, or the named cases, to a broker."""
     run = Run(address, Random())
     try:
         await run.learn_versions()
@@ -74,7 +73,7 @@ async def _run(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """Run; 1 if an answer differs that is not expected to."""
+    """Run the script; return 1 if an answer has an unexpected difference."""
     parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__)
     parser.add_argument(
         "address", nargs="?", help="the broker to judge: HOST:PORT, or start: quire, kafka"

@@ -1,9 +1,9 @@
-"""Reduces answers to what two brokers must agree on.
+"""Reduction of answers to the values on which two brokers must agree.
 
-Leaves asking to `run`. Kept are error codes, offsets, counts, states and names; never ids, times,
-hosts, texts, nor how many brokers and replicas there are.
+Leaves the requests to `run`. Error codes, offsets, counts, states and names are kept; ids, times,
+hosts, texts, and the numbers of brokers and replicas are not.
 
-Invariants: pure; an answer reduced is JSON, and equal for two brokers that behave alike.
+Invariants: pure. A reduced answer is JSON, and equal for two brokers that behave alike.
 """
 
 import json
@@ -126,15 +126,15 @@ NO_UUID: Final = "00000000-0000-0000-0000-000000000000"
 
 
 def reduce(answer: Tree, prefix: str, without: Sequence[str] = ()) -> Json:
-    """Return what is to be compared.
+    """Return the values to compare.
 
-    `prefix` is what this run put before every name; fields `without` are left out as well.
+    `prefix` is the text that this run put before every name; fields in `without` are left out too.
     """
     return _without(_reduce(answer, prefix), without)
 
 
 def at(answer: Tree, *path: str | int) -> Tree:
-    """Return a part of an answer; None where there is no such part."""
+    """Return a part of an answer; None if there is no such part."""
     for step in path:
         if isinstance(step, str):
             answer = answer.get(step) if isinstance(answer, Mapping) else None
@@ -146,13 +146,13 @@ def at(answer: Tree, *path: str | int) -> Tree:
 
 
 def number(answer: Tree, *path: str | int) -> int:
-    """Return a number of an answer; -1 where there is none, so that a script goes on."""
+    """Return a number of an answer; -1 if it is absent, so that a script can continue."""
     found = at(answer, *path)
     return found if isinstance(found, int) else -1
 
 
 def text(answer: Tree, *path: str | int) -> str:
-    """Return a text of an answer; "" where there is none."""
+    """Return a text of an answer; "" if it is absent."""
     found = at(answer, *path)
     return found if isinstance(found, str) else ""
 
@@ -223,13 +223,13 @@ def _is_present(value: Tree, least: int) -> bool:
 
 
 def _sorted(items: list[Json]) -> list[Json]:
-    """Order lists of structures: brokers give them in any order."""
+    """Order lists of structures, which brokers send in any order."""
     if any(isinstance(item, (dict, int)) for item in items):
         return sorted(items, key=_place)
     return items
 
 
 def _place(item: Json) -> tuple[str, str]:
-    """Order structures by what names them, so that one difference moves nothing."""
+    """Order structures by their names, so that one difference moves no others."""
     names = [str(item.get(name)) for name in NAMING] if isinstance(item, dict) else []
     return " ".join(names), json.dumps(item, sort_keys=True)

@@ -1,6 +1,6 @@
-"""Builds record batches of format 2, right ones and wrong ones, and sums up those that come back.
+"""Record batches of format 2, valid and invalid, and summaries of received ones.
 
-Leaves compressing to cramjam. It shares no code with the broker, whose judge it is.
+Leaves compression to cramjam. It shares no code with the broker, which it checks.
 
 Format: KIP-98's record batch: 61 bytes of header, then the records; the CRC covers all after it.
 """
@@ -25,7 +25,7 @@ FIRST_TIMESTAMP_MS: Final = 1_700_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch to be; None: what is right."""
+    """Fields of a batch; None stands for the valid value."""
 
     values: Sequence[bytes] = (b"one", b"two", b"three")
     keys: Sequence[bytes | None] | None = None
@@ -91,7 +91,7 @@ def message_set(magic: int, value: bytes = b"old") -> bytes:
 
 
 def summary(data: bytes) -> list[str]:
-    """Say of every batch where it starts, how many records it has and what it is."""
+    """Return for every batch its first offset, its number of records and its attributes."""
     found, position = [], 0
     while position + HEADER.size <= len(data):
         base, length, _, _, _, attributes, _, _, _, producer_id, _, _, count = HEADER.unpack_from(

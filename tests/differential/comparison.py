@@ -1,7 +1,7 @@
-"""Compares a broker's answers with those recorded from Apache Kafka, and with ours that we mean.
+"""Comparison of a broker's answers with Apache Kafka's, and list of intended differences.
 
-Leaves asking to `run`. A difference that we mean is written down with its reason and with our
-answer: anything else is a difference again, and so is Kafka's own answer, for then the entry is
+Leaves the requests to `run`. An intended difference is recorded with its reason and with our
+answer. Any other answer is a difference, and so is Kafka's own answer, since the entry is then
 stale.
 """
 
@@ -24,24 +24,24 @@ Answers = Mapping[str, Json]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What differs, as texts; and how many operations differ as they are meant to."""
+    """Differences as texts, and the number of intended ones."""
 
     unexpected: Sequence[str]
     expected_count: int
 
 
 def recorded() -> dict[str, Json]:
-    """Return what Apache Kafka answered."""
+    """Return the recorded answers of Apache Kafka."""
     return dict(json.loads(GOLDEN.read_text()))
 
 
 def meant() -> dict[str, Json]:
-    """Return our answers to the operations that we mean to answer otherwise."""
+    """Return our answers to the operations with an intended difference."""
     return {rule["operation"]: rule["answer"] for rule in json.loads(EXPECTED.read_text())}
 
 
 def compare(run: Run, golden: Answers) -> Comparison:
-    """Compare everything that a broker was asked; what it does not advertise is left out."""
+    """Compare all answers of a broker; operations that it does not advertise are left out."""
     left_out = {text.rpartition(": ")[0] for text in run.not_advertised}
     own = {name: answer for name, answer in meant().items() if name in golden}
     unexpected = differences(run.answers, {**golden, **own}, left_out)
@@ -54,7 +54,7 @@ def compare(run: Run, golden: Answers) -> Comparison:
 
 
 def differences(mine: Answers, golden: Answers, left_out: set[str]) -> list[str]:
-    """Return one text for each operation answered otherwise; a missing answer is a difference."""
+    """Return one text for each operation with another answer; a missing answer is a difference."""
     found = []
     for name in sorted({*mine, *golden} - left_out):
         here, there = mine.get(name, NOT_ASKED), golden.get(name, NOT_ASKED)

@@ -1,6 +1,6 @@
-"""What brokers must agree on about settings of topics and brokers.
+"""Differential cases: settings of topics and brokers.
 
-Which settings there are is each broker's own; only a few that every client uses are asked for.
+Each broker has other settings; only a few that every client uses are requested.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What brokers must agree on about groups of the newer protocol (KIP-848)."""
+"""Differential cases: groups of the newer protocol (KIP-848)."""
 
 import asyncio
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ ROUNDS: Final = 200
 
 
 async def heartbeats(run: Run) -> None:
-    """Join, be assigned to, and name wrong epochs."""
+    """Join, get an assignment, and send wrong epochs."""
     group, topic = run.name("newer"), await run.topic("newer-topic", partitions=4)
 
     def values(epoch: int, member: str = MEMBER, **fields: Tree) -> Mapping[str, Tree]:
@@ -75,7 +75,7 @@ async def heartbeats(run: Run) -> None:
 
 
 def assigned(answer: Tree) -> int:
-    """Return how many partitions an answer assigns; -1 where it says nothing of them."""
+    """Return how many partitions an answer assigns; -1 if it has no assignment."""
     topics = at(answer, "assignment", "topic_partitions")
     if not isinstance(topics, list):
         return -1
@@ -83,13 +83,13 @@ def assigned(answer: Tree) -> int:
 
 
 async def described(run: Run, name: str, group: str) -> None:
-    """Note what ConsumerGroupDescribe tells of a group, without its members' particulars."""
+    """Record what ConsumerGroupDescribe reports of a group, without details of its members."""
     without = ["members"]
     await run.ask(name, DESCRIBE, 0, {"group_ids": [group]}, without=without)
 
 
 async def commits(run: Run, group: str, topic: str, epoch: int) -> None:
-    """Commit and look up as a member, naming its epoch."""
+    """Commit and fetch offsets as a member, with its epoch."""
     for name, member, at_epoch in (
         ("right", MEMBER, epoch),
         ("older epoch", MEMBER, epoch - 1),
@@ -111,7 +111,7 @@ async def commits(run: Run, group: str, topic: str, epoch: int) -> None:
 
 
 async def share(run: Run, group: str, topic: str) -> None:
-    """Let two members give up and take until each has its part; note how many each has."""
+    """Let two members release and take partitions until each has its share; record the counts."""
     identity = await run.topic_id(topic)
     owned: dict[str, list[int]] = {MEMBER: [0, 1, 2, 3], OTHER: []}
     epochs = {MEMBER: 0, OTHER: 0}
@@ -140,7 +140,7 @@ async def share(run: Run, group: str, topic: str) -> None:
 
 
 async def across_protocols(run: Run) -> None:
-    """Come as a newer member to a group of the classic protocol."""
+    """Join a group of the classic protocol as a newer member."""
     group, topic = run.name("classic"), await run.topic("classic-topic")
     await join_alone(run, group)
     values: Mapping[str, Tree] = {

@@ -1,4 +1,4 @@
-"""What brokers must agree on when batches are read: offsets, limits, epochs, sessions.
+"""Differential cases: reading batches by offsets, limits, epochs and sessions.
 
 Leaves aborted transactions to `transaction_cases` and look-ups of offsets to `offset_cases`.
 """
@@ -131,7 +131,7 @@ async def sessions(run: Run) -> None:
 
 
 async def versions(run: Run) -> None:
-    """Send a right request in every version."""
+    """Send a valid request in every version."""
     topic = await run.topic("fetch-versions")
     await store(run, topic, Batch())
     identity = await run.topic_id(topic)

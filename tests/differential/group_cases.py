@@ -1,4 +1,4 @@
-"""What brokers must agree on about groups of the classic protocol, and the offsets of any group.
+"""Differential cases: groups of the classic protocol, and the offsets of any group.
 
 Leaves static members to `static_member_cases` and the newer protocol to `consumer_group_cases`.
 """
@@ -59,7 +59,7 @@ def sync_values(
     kind: str | None = "consumer",
     protocol: str | None = "range",
 ) -> Mapping[str, Tree]:
-    """Return a SyncGroup request that assigns something to the members named."""
+    """Return a SyncGroup request that assigns bytes to the named members."""
     return {
         "group_id": group,
         "generation_id": generation,
@@ -116,7 +116,7 @@ def offsets_values(group: str, topic: str, parts: Sequence[int] = (0,)) -> Mappi
 
 
 async def join_alone(run: Run, group: str, *, instance: str | None = None) -> tuple[str, int]:
-    """Join as the only member and sync, without noting it; return member id and generation."""
+    """Join as the only member and sync, without recording it; return member id and generation."""
     first = await run.quietly(JOIN, 5, join_values(group, instance=instance))
     member = member_of(first)
     if instance is None:
@@ -128,7 +128,7 @@ async def join_alone(run: Run, group: str, *, instance: str | None = None) -> tu
 
 
 async def joining(run: Run) -> None:
-    """JoinGroup, right and wrong; two members and a rebalance between them."""
+    """JoinGroup, valid and invalid; two members and a rebalance between them."""
     group = run.name("joined")
 
     async def join(name: str, client: str = "", version: int = 5, **options: str) -> Tree:
@@ -194,7 +194,7 @@ async def joining(run: Run) -> None:
 
 
 async def wait_for_rebalance(run: Run, group: str, generation: int, member: str) -> None:
-    """Return once a member hears that others join."""
+    """Wait until a member is notified that others join."""
     for _ in range(100):
         answer = await run.quietly(HEARTBEAT, 3, beat_values(group, generation, member))
         if number(answer, "error_code") != 0:
@@ -290,7 +290,7 @@ async def without_members(run: Run) -> None:
 
 
 async def versions(run: Run) -> None:
-    """Right requests in every version, and coordinators of every kind."""
+    """Send valid requests in every version, and to coordinators of every kind."""
     for version in range(10):
         group = run.name(f"join-{version}")
         first = await run.ask(f"version/JoinGroup {version}", JOIN, version, join_values(group))
@@ -331,7 +331,7 @@ async def versions(run: Run) -> None:
 
 
 async def find(run: Run, name: str, version: int, values: Mapping[str, Tree]) -> None:
-    """Ask for a coordinator: a cluster makes its internal topics when it is asked first."""
+    """Request a coordinator: a cluster makes its internal topics at the first request."""
     await run.ask(name, FIND, version, values)
 
 

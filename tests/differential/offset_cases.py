@@ -1,4 +1,4 @@
-"""What brokers must agree on when offsets are looked up, epochs ended and records deleted."""
+"""Differential cases: offset look-ups, ends of epochs, and deleted records."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -66,7 +66,7 @@ async def looking_up(run: Run) -> None:
 
 
 async def epochs(run: Run) -> None:
-    """OffsetForLeaderEpoch; a new topic's first epoch is whatever the broker says."""
+    """OffsetForLeaderEpoch; the first epoch of a new topic is the broker's choice."""
     topic = await run.topic("epochs")
     await store(run, topic, Batch())
 
@@ -89,7 +89,7 @@ async def epochs(run: Run) -> None:
 
 
 async def deleting(run: Run) -> None:
-    """DeleteRecords, and what is seen after it."""
+    """DeleteRecords, and its visible effects."""
     topic = await run.topic("delete-records")
     await store(run, topic, Batch(), Batch(), Batch())
 

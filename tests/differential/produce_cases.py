@@ -1,4 +1,4 @@
-"""What brokers must agree on when batches are appended: right ones, wrong ones, sequences.
+"""Differential cases: appending valid and invalid batches, and sequences.
 
 Leaves transactional batches to `transaction_cases`.
 """
@@ -68,7 +68,7 @@ def _unanswered(topic: str) -> bytes:
 
 
 async def malformed(run: Run) -> None:
-    """Batches that are not what they say."""
+    """Batches whose contents contradict their header."""
     topic = await run.topic("malformed")
     await store(run, topic, Batch())
     right = Batch()
@@ -124,7 +124,7 @@ async def compressed(run: Run) -> None:
 
 
 def _lz4_frame(data: bytes) -> bytes:
-    """Return a frame with one block that needs no other, which Kafka insists on."""
+    """Return a frame with one independent block, which Kafka requires."""
     block = bytes(cramjam.lz4.compress_block(data, store_size=False))
     return LZ4_FRAME_HEADER + len(block).to_bytes(4, "little") + block + bytes(4)
 
@@ -185,7 +185,7 @@ async def sequences(run: Run) -> None:
 
 
 async def unknown_producers(run: Run) -> None:
-    """Sequences of producers that the partition does not know, and their wrap."""
+    """Sequences of producers that the partition does not know, and their overflow."""
     empty = await run.topic("unknown-producer")
     producer = await new_producer(run)
     late = Batch(producer_id=producer, producer_epoch=0, base_sequence=5)
@@ -209,7 +209,7 @@ async def unknown_producers(run: Run) -> None:
 
 
 async def versions(run: Run) -> None:
-    """Send a right request in every version."""
+    """Send a valid request in every version."""
     topic = await run.topic("produce-versions")
     identity = await run.topic_id(topic)
     for version in range(14):

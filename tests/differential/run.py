@@ -1,9 +1,9 @@
-"""One pass of the script over one broker: asks, and notes the reduced answers by name.
+"""One pass of the script over one broker, with the reduced answers by name.
 
-Leaves what is asked to the `*_cases` modules, connections to `wire` and reducing to `answers`.
+Leaves the requests to the `*_cases` modules, connections to `wire` and reducing to `answers`.
 
-Invariants: names of topics, groups and transactional ids carry a prefix drawn for the run, so that
-a broker can be asked again; answers that say "not yet" are asked for again for a while.
+Invariants: names of topics, groups and transactional ids have a prefix drawn for the run, so that a
+broker can be used again. A request whose answer says "not yet" is repeated for a while.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ EARLIEST: Final = -2
 
 
 class Run:
-    """Asks one broker."""
+    """Sends requests to one broker."""
 
     def __init__(self, address: str, rng: Random) -> None:
         self.address = address
@@ -43,7 +43,7 @@ class Run:
         self._wires: dict[str, Wire] = {}
 
     def name(self, short: str) -> str:
-        """Return the name that a topic, a group or a transactional id has in this run."""
+        """Return the name of a topic, a group or a transactional id in this run."""
         return self.prefix + short
 
     def wire(self, client: str = "") -> Wire:
@@ -53,7 +53,7 @@ class Run:
         return self._wires[client]
 
     async def learn_versions(self) -> None:
-        """Ask which versions the broker serves: `ask` leaves out the others."""
+        """Request the versions that the broker serves: `ask` leaves out the others."""
         answer = await self.wire().ask("ApiVersions", 0, {})
         assert isinstance(answer, Mapping)
         keys = answer["api_keys"]
@@ -64,17 +64,17 @@ class Run:
             self.versions[key] = (least, number(answer, "api_keys", place, "max_version"))
 
     async def wait_coordinators(self) -> None:
-        """Return once there are coordinators: a cluster makes their topics when first asked."""
+        """Wait until there are coordinators: a cluster makes their topics at the first request."""
         for kind in (0, 1):
             values: Mapping[str, Tree] = {"key": self.name("first"), "key_type": kind}
             await self.quietly(("FindCoordinator", 10), 3, values)
 
     async def wait_spread(self) -> None:
-        """Wait until what was changed is known wherever it is asked for."""
+        """Wait until a change is known at every place that answers requests for it."""
         await asyncio.sleep(SPREAD_S)
 
     def serves(self, key: int, version: int) -> bool:
-        """Tell whether the broker says that it serves a version."""
+        """Return whether the broker says that it serves a version."""
         least, most = self.versions.get(key, (0, -1))
         return least <= version <= most
 
@@ -89,7 +89,7 @@ class Run:
         is_patient: bool = True,
         without: Sequence[str] = (),
     ) -> Tree:
-        """Ask, note the answer under `name`, and return it whole."""
+        """Send a request, record the answer under `name`, and return it complete."""
         api_name, key = api
         if not self.serves(key, version):
             self.not_advertised.append(f"{name}: {api_name} {version}")
@@ -108,7 +108,7 @@ class Run:
         client: str = "",
         is_patient: bool = True,
     ) -> Tree:
-        """Ask without noting the answer: what only prepares."""
+        """Send a preparatory request without recording the answer."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE_S
         while True:
@@ -124,7 +124,7 @@ class Run:
             await asyncio.sleep(PAUSE_S)
 
     async def send_bare(self, name: str, frame: bytes) -> None:
-        """Send bytes that no schema would make; note whether anything answers."""
+        """Send bytes that no schema can produce; record whether an answer comes."""
         wire = Wire(self.address)
         try:
             answer = await wire.exchange(frame)
@@ -137,7 +137,7 @@ class Run:
             await wire.aclose()
 
     async def send_unserved(self, name: str, key: int, version: int) -> None:
-        """Ask for a version, or a key, that may not be served."""
+        """Request a version, or a key, that may not be served."""
         await self.send_bare(name, bare_request(key, version))
 
     async def topic(self, short: str, partitions: int = 1, **configs: str) -> str:
@@ -156,7 +156,7 @@ class Run:
         return name
 
     async def wait_ready(self, topic: str, partitions: int) -> None:
-        """Return once every partition tells its end."""
+        """Wait until every partition reports its end."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + READY_TIMEOUT_S
         codes: set[int] = set()
@@ -169,21 +169,21 @@ class Run:
         raise TimeoutError(f"{topic} has no leader: {sorted(codes)}")
 
     async def offsets(self, topic: str, timestamp: int, partitions: range = range(1)) -> Tree:
-        """Ask ListOffsets without noting the answer."""
+        """Send ListOffsets without recording the answer."""
         parts = [{"partition_index": n, "timestamp": timestamp} for n in partitions]
         topics: Tree = [{"name": topic, "partitions": parts}]
         values: Mapping[str, Tree] = {"replica_id": -1, "isolation_level": 0, "topics": topics}
         return await self.quietly(("ListOffsets", 2), 4, values, is_patient=False)
 
     def note_names(self, name: str, answer: Tree, field: str, key: str) -> None:
-        """Note which of this run's names are in a list that may hold others' too."""
+        """Record which of this run's names are in a list that may contain others."""
         listed = at(answer, field)
         items = listed if isinstance(listed, Sequence) else []
         own = sorted(text(item, key) for item in items if text(item, key).startswith(self.prefix))
         self.answers[name] = [each.removeprefix(self.prefix) for each in own]
 
     async def note_end(self, name: str, topic: str) -> None:
-        """Note where partition 0 of a topic starts and ends."""
+        """Record where partition 0 of a topic starts and ends."""
         ends = []
         for timestamp in (EARLIEST, LATEST):
             answer = await self.offsets(topic, timestamp)
@@ -241,12 +241,12 @@ METADATA: Final = ("Metadata", 3)
 async def produce(
     run: Run, name: str, topic: str, data: bytes | Batch | None, *, version: int = 9, acks: int = -1
 ) -> Tree:
-    """Note the answer to a Produce request for partition 0."""
+    """Record the answer to a Produce request for partition 0."""
     return await run.ask(name, PRODUCE, version, produce_values(topic, data, acks=acks))
 
 
 async def store(run: Run, topic: str, *batches: Batch, transactional_id: str | None = None) -> None:
-    """Append batches to partition 0 without noting anything."""
+    """Append batches to partition 0 without recording the answers."""
     for batch in batches:
         values = produce_values(topic, batch, transactional_id=transactional_id)
         await run.quietly(PRODUCE, 9, values)

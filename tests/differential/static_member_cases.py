@@ -1,4 +1,4 @@
-"""What brokers must agree on about members with a name of their own (KIP-345)."""
+"""Differential cases: static members (KIP-345)."""
 
 import asyncio
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ async def _leave(run: Run, group: str) -> None:
 
 
 async def expiring(run: Run) -> None:
-    """Say nothing any more: after its session timeout a member is gone."""
+    """Send no more heartbeats: after its session timeout a member is removed."""
     group = run.name("expiring")
     first = await run.quietly(JOIN, 5, join_values(group, session_ms=6000))
     member = member_of(first)

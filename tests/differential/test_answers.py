@@ -1,4 +1,4 @@
-"""What the differential check compares, and how it tells differences."""
+"""Tests of the differential check: which values it compares, and which differences it reports."""
 
 import json
 from random import Random
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PREFIX = "d123-"
 
 
-def test_kept_are_results_and_not_ids_or_times() -> None:
+def test_results_are_kept_without_ids_and_times() -> None:
     answer: Tree = {
         "throttle_time_ms": 3,
         "topics": [
@@ -40,7 +40,7 @@ def test_kept_are_results_and_not_ids_or_times() -> None:
     }
 
 
-def test_of_ids_their_presence_is_kept() -> None:
+def test_presence_of_ids_is_kept() -> None:
     assert reduce({"session_id": 0, "producer_id": 0, "member_id": ""}, PREFIX) == {
         "session_id": False,
         "producer_id": True,
@@ -48,7 +48,7 @@ def test_of_ids_their_presence_is_kept() -> None:
     }
 
 
-def test_parts_of_answers_that_are_not_there_have_stand_ins() -> None:
+def test_missing_parts_of_answers_have_defaults() -> None:
     answer: Tree = {"topics": [{"partitions": [{"offset": 4}], "name": "x"}]}
     assert number(answer, "topics", 0, "partitions", 0, "offset") == 4
     assert text(answer, "topics", 0, "name") == "x"
@@ -69,19 +69,19 @@ def test_batches_are_summed_up() -> None:
     assert summary(data[:-1])[0] == "5+3"
 
 
-def test_a_missing_answer_is_a_difference_and_one_left_out_is_none() -> None:
+def test_missing_answers_are_differences_but_omitted_ones_are_not() -> None:
     found = differences({"a": 1}, {"a": 1, "b": 2, "c": 3}, {"c"})
     assert len(found) == 1
     assert found[0].startswith("b\n")
 
 
-def test_what_is_recorded_is_read_back() -> None:
+def test_recorded_answers_are_read_back() -> None:
     answers = {"b": {"error_code": 0}, "a": [1]}
     assert json.loads(golden_text({**answers})) == answers  # type: ignore[dict-item]
     assert len(json.loads(GOLDEN.read_text())) > 700
 
 
-def test_expected_differences_name_operations_and_say_why() -> None:
+def test_intended_differences_have_operations_and_reasons() -> None:
     rules = json.loads(EXPECTED.read_text())
     for rule in rules:
         assert set(rule) == {"operation", "reason", "answer"}
@@ -89,7 +89,7 @@ def test_expected_differences_name_operations_and_say_why() -> None:
     assert set(meant()) <= set(recorded())
 
 
-def test_what_is_meant_to_differ_must_differ_just_so() -> None:
+def test_intended_differences_must_match_exactly() -> None:
     run, golden, own = Run("nowhere", Random(1)), recorded(), meant()
     run.answers.update({**golden, **own})
     assert list(compare(run, golden).unexpected) == []
@@ -105,7 +105,7 @@ def test_what_is_meant_to_differ_must_differ_just_so() -> None:
     assert list(compare(run, golden).unexpected) == []
 
 
-def test_cases_have_names_of_their_own() -> None:
+def test_names_of_cases_are_unique() -> None:
     names = [name_of(case) for case in CASES]
     assert "group.joining" in names
     assert len(set(names)) == len(names)

@@ -1,4 +1,4 @@
-"""What brokers must agree on about topics: creating, growing, deleting, describing."""
+"""Differential cases: creating, growing, deleting and describing topics."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -42,7 +42,7 @@ def create_values(*topics: Mapping[str, Tree], validate_only: bool = False) -> M
 
 
 async def creating(run: Run) -> None:
-    """CreateTopics, right and wrong."""
+    """CreateTopics, valid and invalid."""
     first = run.name("created")
 
     async def create(name: str, *topics: Mapping[str, Tree], validate_only: bool = False) -> None:
@@ -110,7 +110,7 @@ async def creating_with_configs(run: Run) -> None:
 
 
 async def growing(run: Run) -> None:
-    """CreatePartitions, right and wrong."""
+    """CreatePartitions, valid and invalid."""
     topic = await run.topic("grown", partitions=2)
 
     async def grow(name: str, *parts: tuple[str, int], validate_only: bool = False) -> None:
@@ -136,7 +136,7 @@ async def growing(run: Run) -> None:
 
 
 async def deleting(run: Run) -> None:
-    """DeleteTopics, right and wrong."""
+    """DeleteTopics, valid and invalid."""
     named, identified = await run.topic("deleted"), await run.topic("deleted-by-id")
     identity = await run.topic_id(identified)
 
@@ -161,7 +161,7 @@ async def deleting(run: Run) -> None:
 
 
 async def describing(run: Run) -> None:
-    """Metadata and its kin."""
+    """Metadata and related requests."""
     topic = await run.topic("described", partitions=2)
     identity = await run.topic_id(topic)
 
@@ -195,7 +195,7 @@ async def describing(run: Run) -> None:
 
 
 async def creating_versions(run: Run) -> None:
-    """Send a right request in every version."""
+    """Send a valid request in every version."""
     for version in range(2, 8):
         values = create_values(new_topic(run.name(f"version-{version}"), 2, 1))
         await run.ask(

@@ -1,4 +1,4 @@
-"""What brokers must agree on about transactions: order, fencing, and what readers see."""
+"""Differential cases: order, fencing and visibility of transactions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ Fetch at a segment's end."""
 
 @dataclass(slots=True)
 class Transactional:
-    """A transactional producer, as far as the wire goes."""
+    """A transactional producer on the wire."""
 
     run: Run
     name: str
@@ -104,9 +104,9 @@ class Transactional:
         }
 
     async def finish(self, name: str, *, committed: bool, version: int = 2) -> None:
-        """End the transaction, note the answer, and return once every marker is written.
+        """End the transaction, record the answer, and return when every marker is written.
 
-        The same end asked for again is answered when the first has come about.
+        A repeated request for the same end is answered when the first one is complete.
         """
         values = self.end(committed=committed)
         await self.run.ask(name, END, version, values)
@@ -131,7 +131,7 @@ def init_values(
 
 
 async def starting(run: Run) -> None:
-    """InitProducerId, right and wrong."""
+    """InitProducerId, valid and invalid."""
 
     async def start(name: str, values: Mapping[str, Tree], version: int = 3) -> Tree:
         return await run.ask(f"init/{name}", INIT, version, values)
@@ -158,7 +158,7 @@ async def starting(run: Run) -> None:
 
 
 async def committing(run: Run) -> None:
-    """One transaction from its start to its end, and what readers see meanwhile."""
+    """One transaction from its start to its end, and what readers see at the same time."""
     topic = await run.topic("transactions", partitions=2, segment_ms=NEVER_ROLLED)
     mine = Transactional(run, run.name("committing"))
     await mine.start()
@@ -280,7 +280,7 @@ async def with_offsets(run: Run) -> None:
 
 
 async def versions(run: Run) -> None:
-    """Run a whole transaction in every version."""
+    """Run a complete transaction in every version."""
     topic, group = await run.topic("transaction-versions"), run.name("transaction-group")
     for version in range(4):
         mine = Transactional(run, run.name(f"version-{version}"))

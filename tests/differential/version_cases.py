@@ -1,4 +1,4 @@
-"""What brokers must agree on about versions and frames that they do not serve."""
+"""Differential cases: versions and frames that brokers do not serve."""
 
 import struct
 from typing import Final

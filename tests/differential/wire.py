@@ -1,7 +1,7 @@
-"""Speaks Kafka's protocol over one plain connection, so that wrong uses can be sent too.
+"""Kafka's protocol over one plain connection, which can also send invalid requests.
 
 Leaves the bytes of messages to kafka-python's schemas, those of consumer groups (KIP-848), which it
-lacks, to schemas/, and what is asked to the `*_cases` modules.
+lacks, to schemas/, and the requests to the `*_cases` modules.
 
 Invariants: one request at a time on a connection; a connection that failed is never used again.
 """
@@ -30,15 +30,15 @@ CLIENT_ID: Final = "differential"
 
 
 class ConsumerGroupHeartbeatRequest(ApiMessage, load_json="tests.differential.schemas"):
-    """KIP-848: a member tells that it lives, and what it has and wants."""
+    """KIP-848: heartbeat of a member, with its owned and wanted partitions."""
 
 
 class ConsumerGroupHeartbeatResponse(ApiMessage, load_json="tests.differential.schemas"):
-    """KIP-848: what the member is to have."""
+    """KIP-848: assignment of the member."""
 
 
 class ConsumerGroupDescribeRequest(ApiMessage, load_json="tests.differential.schemas"):
-    """KIP-848: asks for groups of the new protocol."""
+    """KIP-848: request for groups of the new protocol."""
 
 
 class ConsumerGroupDescribeResponse(ApiMessage, load_json="tests.differential.schemas"):
@@ -68,7 +68,7 @@ class ConnectionClosedError(Exception):
 
 
 class NoAnswerError(Exception):
-    """Nothing came within the time that every answer has."""
+    """No answer came within the time limit of an answer."""
 
 
 class _Field(Protocol):
@@ -84,7 +84,7 @@ class _Schema(Protocol):
 
 
 def message_class(name: str) -> type[ApiMessage]:
-    """Return the class of a message: "FetchRequest"."""
+    """Return the class of a message, such as "FetchRequest"."""
     if name in OWN_MESSAGES:
         return cast("type[ApiMessage]", OWN_MESSAGES[name])
     for module in MESSAGE_MODULES:
@@ -94,7 +94,7 @@ def message_class(name: str) -> type[ApiMessage]:
 
 
 def build(data_class: type, version: int, values: Mapping[str, Tree]) -> object:
-    """Make a message, or a part of one, of plain values; a field not named has its default."""
+    """Make a message, or a part of one, from plain values; a missing field has its default."""
     schema = cast("_Schema", data_class._struct)  # type: ignore[attr-defined]
     made: dict[str, object] = {}
     for name, value in values.items():
@@ -139,12 +139,12 @@ class Wire:
         self._writer: asyncio.StreamWriter | None = None
 
     async def ask(self, api: str, version: int, values: Mapping[str, Tree]) -> Tree:
-        """Ask and return the answer's fields. Raises as `exchange`."""
+        """Send a request and return the answer's fields. Raises as `exchange`."""
         frame = await self.exchange(encode_request(api, version, values))
         return decode_response(api, version, frame)
 
     async def tell(self, frame: bytes) -> None:
-        """Send what is not answered."""
+        """Send a request that has no answer."""
         if self._writer is None:
             self._reader, self._writer = await asyncio.open_connection(
                 self._host, self._port, limit=FRAME_BYTES_MAX

@@ -1,6 +1,6 @@
-"""Runs scenarios of stock clients against any broker, and prints which pass.
+"""Command line that runs scenarios of stock clients against any broker, and prints the results.
 
-Leaves what they do to the modules that list SCENARIOS.
+Leaves the scenarios to the modules that list SCENARIOS.
 """
 
 import argparse
@@ -22,7 +22,7 @@ def say(line: str) -> None:
 
 
 def run_all(address: str, scenarios: Sequence[Scenario], *, is_verbose: bool) -> int:
-    """Run scenarios, print a line for each; return how many failed."""
+    """Run scenarios, print a line for each; return the number of failed ones."""
     failed = 0
     for scenario in scenarios:
         started = time.monotonic()
@@ -44,12 +44,12 @@ def run_all(address: str, scenarios: Sequence[Scenario], *, is_verbose: bool) ->
 
 
 def main() -> int:
-    """Run; 1 if a scenario failed."""
+    """Run the chosen scenarios; return 1 if one failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.kafka", description=__doc__)
     parser.add_argument("--address", default="kafka", help="HOST:PORT, or start: quire, kafka")
     parser.add_argument("--only", nargs="+", default=[], help="parts of 'client: scenario'")
     parser.add_argument("--list", action="store_true", help="print the scenarios' names")
-    parser.add_argument("--verbose", action="store_true", help="where failures were raised too")
+    parser.add_argument("--verbose", action="store_true", help="print tracebacks of failures")
     options = parser.parse_args()
     wanted = [
         each for each in SCENARIOS if any(part in each.title for part in options.only or [""])

@@ -66,7 +66,7 @@ async def seek_by_time(address: str) -> None:
 
 
 async def group(address: str) -> None:
-    """Two members share four partitions; who comes later resumes."""
+    """Two members share four partitions; a later one resumes."""
     topic, name = new_topic(address, 4), fresh("group")
     async with AIOKafkaProducer(bootstrap_servers=address) as producer:
         for number, value in enumerate(values_of()):

@@ -1,4 +1,4 @@
-"""Starts one real Apache Kafka, to judge the judges by: what fails there is a test's fault.
+"""Real Apache Kafka node, to check the scenarios: a failure there is an error of the test.
 
 Leaves fetching it to `tests.kafka.jars`.
 
@@ -18,7 +18,7 @@ from metadata.store.embedded import HOST
 from tests.kafka.jars import kafka_jars
 
 CLUSTER_ID: Final = "cXVpcmUtYmVuY2htYXJrcw"
-"""Any 16 bytes will do for a cluster that lives for minutes."""
+"""Any 16 bytes serve for a cluster that lives for minutes."""
 FLAGS: Final = ("-Xms512m", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
 

@@ -1,4 +1,4 @@
-"""Finds the broker to talk to: one given by its address, one of Quire's, or an Apache Kafka.
+"""Broker under test: one at a given address, one of Quire's, or an Apache Kafka.
 
 Leaves starting them to `quire.local_cluster` and `tests.kafka.apache_kafka`.
 """
@@ -21,8 +21,8 @@ STOP_TIMEOUT_S: Final = 60
 async def broker(which: str, brokers: int = QUIRE_BROKERS) -> AsyncIterator[str]:
     """Yield the address of a broker: `which` is "kafka" or "quire", started for this, or HOST:PORT.
 
-    `brokers` is how many of Quire's are started; of Apache Kafka it is one.
-    Raises PeerUnavailableError where Apache Kafka cannot be fetched.
+    `brokers` is the number of Quire's brokers to start; of Apache Kafka it is one. Raises
+    PeerUnavailableError if Apache Kafka cannot be fetched.
     """
     match which:
         case "kafka":
@@ -36,7 +36,7 @@ async def broker(which: str, brokers: int = QUIRE_BROKERS) -> AsyncIterator[str]
 
 
 class BrokerInThread:
-    """The same for callers that block: a loop in a thread holds the broker."""
+    """Broker for blocking callers: a loop in a thread runs it."""
 
     def __init__(self, which: str, brokers: int = QUIRE_BROKERS) -> None:
         self._loop = asyncio.new_event_loop()

@@ -1,6 +1,6 @@
-"""What scenarios do with confluent-kafka, whatever client they are of: make a topic, produce, read.
+"""Common calls of confluent-kafka for scenarios of any client: make a topic, produce, read.
 
-Leaves what is checked to the scenarios.
+Leaves the checks to the scenarios.
 """
 
 import time
@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.kafka.scenario import TIMEOUT_S, check, fresh
 
 FIRST_MS: Final = 1_700_000_000_000
-"""The time of the first record that `produce` writes."""
+"""Time of the first record that `produce` writes."""
 POLL_S: Final = 0.2
 
 

@@ -1,4 +1,4 @@
-"""Scenarios of confluent-kafka, that is of librdkafka: producing, consuming, groups, transactions.
+"""Scenarios of confluent-kafka (librdkafka): producing, consuming, groups, transactions.
 
 Leaves running and reporting to `__main__` and the tests.
 """
@@ -60,7 +60,7 @@ def every_acks(address: str) -> None:
 
 
 def particulars(address: str) -> None:
-    """Keys, headers, timestamps and offsets come back as they were given."""
+    """Keys, headers, timestamps and offsets come back unchanged."""
     topic = new_topic(address)
     produce(address, topic, values_of())
     with consumer(address) as source:
@@ -77,7 +77,7 @@ def particulars(address: str) -> None:
 
 
 def seek_by_time(address: str) -> None:
-    """Look up offsets by time, seek there and read on."""
+    """Look up offsets by time, seek there and continue to read."""
     topic = new_topic(address)
     produce(address, topic, values_of())
     with consumer(address) as source:
@@ -91,7 +91,7 @@ def seek_by_time(address: str) -> None:
 
 
 def large_records(address: str) -> None:
-    """Send records of nearly the largest size, and one that is larger and is refused."""
+    """Send records of nearly the largest size, and a larger one that is refused."""
     topic = new_topic(address)
     values = [bytes([number]) * 900_000 for number in range(5)]
     produce(address, topic, values, message_max_bytes=2_000_000)
@@ -163,7 +163,7 @@ def _wait_for_assignment(source: Consumer, count: int) -> None:
 
 
 def static_member(address: str) -> None:
-    """Come back as a static member, which gets the partitions it had."""
+    """Return as a static member, which gets the partitions it had."""
     topic, name = new_topic(address, 2), fresh("group")
     with consumer(address, name) as other:
         other.subscribe([topic])
@@ -186,7 +186,7 @@ def _wait_sizes(first: Consumer, second: Consumer) -> None:
 
 
 def transactions(address: str) -> None:
-    """Commit, abort, and read committed; the one with an older epoch is fenced."""
+    """Commit, abort, and read committed; the producer with an older epoch is fenced."""
     topic, name = new_topic(address), fresh("transactional")
     producer = _transactional(address, name)
     for place, commits in enumerate((True, False, True)):
@@ -287,7 +287,7 @@ def admin_topics(address: str) -> None:
 
 
 def _offset(address: str, place: TopicPartition, spec: OffsetSpec) -> int:
-    """Ask with a client of its own, which has not kept what was true before."""
+    """Query with a new client, which has no cached value."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         admin = AdminClient({"bootstrap.servers": address})

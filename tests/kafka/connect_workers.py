@@ -1,6 +1,6 @@
-"""Kafka Connect's distributed worker, whose state is in topics, and MirrorMaker 2 on it.
+"""Scenarios of Kafka Connect's distributed worker, whose state is in topics, and of MirrorMaker 2.
 
-Leaves starting Java to `java_process`; workers are told what to do by HTTP, as anyone tells them.
+Leaves starting Java to `java_process`; workers are configured by HTTP, as usual.
 """
 
 import json
@@ -33,11 +33,11 @@ COPY_TIMEOUT_S: Final = 90.0
 ANSWER_TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.3
 MIRRORED: Final = 30
-"""Records each way."""
+"""Number of records in each direction."""
 
 
 def restarted_worker(address: str) -> None:
-    """Copy a file into a topic and out of it; a worker started again goes on where it was."""
+    """Copy a file into a topic and out of it; a restarted worker continues where it was."""
     jars(PART)
     group, topic = fresh("connect"), new_topic(address)
     with tempfile.TemporaryDirectory() as name:
@@ -57,7 +57,7 @@ def restarted_worker(address: str) -> None:
             _wait_copied(copied, lines[: 2 * RECORDS], program)
             check(sorted(_connectors(url) or ()) == ["sink", "source"], "connectors")
             _await_running(url, program)
-            program.kill()  # what it had not committed comes again: at least once
+            program.kill()  # uncommitted records come again: at least once
         _add_lines(given, lines[2 * RECORDS :])
         with _worker(address, group, directory) as (program, url):
             _wait_until(lambda: set(copied.read_text().splitlines()) == set(lines), program)
@@ -108,7 +108,7 @@ def _await_mirrored(address: str, topic: str, program: JavaProgram) -> None:
 
 
 def _is_full(reader: Consumer, place: TopicPartition) -> bool:
-    """Whether the mirror has every record; it makes the topic itself."""
+    """Return whether the mirror has every record; it makes the topic itself."""
     try:
         return reader.get_watermark_offsets(place, ANSWER_TIMEOUT_S)[1] == MIRRORED
     except KafkaException:
@@ -160,7 +160,7 @@ def _await_running(url: str, program: JavaProgram) -> None:
 
 
 def _ask(url: str, config: Mapping[str, str] | None = None) -> object:
-    """GET, or PUT a configuration; return what is answered. Raises OSError."""
+    """GET, or PUT a configuration; return the answer. Raises OSError."""
     request = urllib.request.Request(
         url,
         None if config is None else json.dumps(config).encode(),

@@ -1,4 +1,4 @@
-"""Every scenario of every client, those that must be fetched too."""
+"""All scenarios of all clients, including those that must be fetched."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
 """Scenarios of Apache Kafka's Java client.
 
-Leaves what they do to java/StockClient.java and starting Java to `java_process`.
+Leaves their code to java/StockClient.java and starting Java to `java_process`.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from tests.kafka.scenario import Scenario
 
 
 def scenario(name: str) -> Callable[[str], None]:
-    """Return what runs one of java/StockClient.java."""
+    """Return the function that runs one scenario of java/StockClient.java."""
 
     def run(address: str) -> None:
         run_java("StockClient", name, address)

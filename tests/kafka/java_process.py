@@ -1,9 +1,9 @@
-"""Runs one of Kafka's own programs, or our Java scenarios: to its end, or until it is ended.
+"""Processes that run one of Kafka's own programs or our Java scenarios, to their end or a stop.
 
 Leaves fetching them to `jars`.
 
-Invariant: a program in the background is ended with the scenario that began it, and on Linux not
-even a killed scenario leaves one.
+Invariant: a program in the background ends with the scenario that started it, on Linux even if the
+scenario is killed.
 """
 
 import asyncio
@@ -55,9 +55,9 @@ def run_java(
     given: str = "",
     timeout_s: float = TOOL_TIMEOUT_S,
 ) -> str:
-    """Give a class its input, run it to its end, and return what it printed.
+    """Run a class with this input to its end, and return its output.
 
-    Raises AssertionError if it ends badly.
+    Raises AssertionError if it ends with an error.
     """
     done = subprocess.run(
         command_of(main, *arguments, part=part, flags=flags),
@@ -74,7 +74,7 @@ def run_java(
 
 
 class JavaProgram:
-    """A class that goes on until it is ended; what it prints goes to a file."""
+    """A class that runs until it is stopped; its output goes to a file."""
 
     def __init__(self, output: Path, main: str, *arguments: str, part: str) -> None:
         self._output = output
@@ -103,11 +103,11 @@ class JavaProgram:
 
     @property
     def output(self) -> str:
-        """What it printed so far."""
+        """Output so far."""
         return self._output.read_text(errors="replace")
 
     def wait_until(self, condition: Callable[[str], object], timeout_s: float) -> None:
-        """Return once the condition holds of its output. Raises AssertionError if it does not."""
+        """Wait until its output meets a condition. Raises AssertionError if it is not in time."""
         deadline = time.monotonic() + timeout_s
         while not condition(self.output):
             check(time.monotonic() < deadline, f"{self._name} did not come so far", self.tail)
@@ -115,7 +115,7 @@ class JavaProgram:
             time.sleep(POLL_S)
 
     def wait_end(self, timeout_s: float) -> None:
-        """Return once it has ended by itself. Raises AssertionError if it does not, or badly."""
+        """Wait until it has ended by itself. Raises AssertionError if it does not, or fails."""
         try:
             status = self._started.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -123,7 +123,7 @@ class JavaProgram:
         check(status == 0, f"{self._name} ended with {status}", self.tail)
 
     def stop(self) -> str:
-        """Ask it to end, wait until it has, and return all that it printed."""
+        """Request its end, wait for it, and return the complete output."""
         self._started.send_signal(signal.SIGTERM)
         self._started.wait(STOP_TIMEOUT_S)
         return self.output
@@ -135,7 +135,7 @@ class JavaProgram:
 
     @property
     def tail(self) -> str:
-        """The end of what it printed."""
+        """End of its output."""
         return _tail(self.output)
 
     @property

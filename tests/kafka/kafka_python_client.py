@@ -17,7 +17,7 @@ COMPRESSIONS: Final = (
     *(["lz4"] if codec.has_lz4() else []),
     *(["zstd"] if codec.has_zstd() else []),
 )
-"""Those whose libraries it finds; it does not know of cramjam."""
+"""Compressions whose libraries it finds; it does not support cramjam."""
 
 
 def produce(address: str, topic: str, values: Sequence[bytes], **settings: object) -> None:
@@ -91,7 +91,7 @@ def seek_by_time(address: str) -> None:
 
 
 def group(address: str) -> None:
-    """Two members share four partitions; who comes later resumes."""
+    """Two members share four partitions; a later one resumes."""
     topic, name = new_topic(address, 4), fresh("group")
     producer = KafkaProducer(bootstrap_servers=address)
     for number, value in enumerate(values_of()):
@@ -150,7 +150,7 @@ def transactions(address: str) -> None:
 
 
 def administration(address: str) -> None:
-    """Look at the cluster, topics and groups."""
+    """Describe the cluster, topics and groups."""
     topic, name = new_topic(address, 2), fresh("group")
     admin = KafkaAdminClient(bootstrap_servers=address)
     try:

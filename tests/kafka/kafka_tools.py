@@ -1,6 +1,6 @@
-"""Scenarios of Kafka's own tools: what administrators type, and its verifiable clients.
+"""Scenarios of Kafka's own tools: administration commands, and the verifiable clients.
 
-Leaves starting Java to `java_process`. What tools print is checked for what matters alone.
+Leaves starting Java to `java_process`. Only the essential output of the tools is checked.
 """
 
 import json
@@ -107,7 +107,7 @@ def elections(address: str) -> None:
 
 
 def log_directories(address: str) -> None:
-    """LogDirsCommand tells where replicas are and how large."""
+    """LogDirsCommand shows where replicas are and how large."""
     topic = new_topic(address)
     produce(address, topic, values_of())
     text = tool(f"{TOOLS}.LogDirsCommand", address, "--describe", "--topic-list", topic)
@@ -170,7 +170,7 @@ def performance(address: str) -> None:
 
 
 def overviews(address: str) -> None:
-    """ClusterTool tells the cluster's id, GroupsCommand lists groups of every kind."""
+    """ClusterTool shows the cluster's id, GroupsCommand lists groups of every kind."""
     topic, group = new_topic(address), fresh("group")
     text = run_java(f"{TOOLS}.ClusterTool", "cluster-id", "--bootstrap-server", address)
     check("Cluster ID: " in text, text)

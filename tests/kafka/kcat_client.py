@@ -1,4 +1,4 @@
-"""Scenarios of kcat, a command over librdkafka; it must be installed already."""
+"""Scenarios of kcat, a command based on librdkafka; it must be installed already."""
 
 import shutil
 import subprocess
@@ -12,7 +12,7 @@ COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def kcat(*arguments: str, given: bytes = b"") -> bytes:
-    """Run it to its end and return what it printed. Raises UnavailableError, AssertionError."""
+    """Run it to its end and return its output. Raises UnavailableError, AssertionError."""
     program = shutil.which("kcat") or shutil.which("kafkacat")
     if program is None:
         raise UnavailableError("kcat is not installed")

@@ -1,4 +1,4 @@
-"""Three brokers of Quire for scenarios that kill them, whatever broker the others talk to.
+"""Three brokers of Quire for scenarios that kill brokers, for any broker under test.
 
 Leaves starting, killing and restarting them to `quire.local_cluster`.
 """
@@ -16,7 +16,7 @@ START_TIMEOUT_S: Final = 240
 
 
 class KilledBrokers:
-    """A cluster for callers that block: a loop in a thread holds it."""
+    """Cluster for blocking callers: a loop in a thread runs it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -41,16 +41,16 @@ class KilledBrokers:
 
     @property
     def address(self) -> str:
-        """Where the brokers are."""
+        """Address of the brokers."""
         return ",".join(each.address for each in self._cluster.brokers)
 
     @property
     def logs(self) -> str:
-        """The ends of the brokers' logs."""
+        """Ends of the brokers' logs."""
         return "\n".join(each.log_tail() for each in self._cluster.brokers)
 
     def kill_and_restart(self, number: int) -> None:
-        """End one broker with kill -9 and start it again; return once it serves."""
+        """End one broker with kill -9 and start it again; return when it serves."""
         broker = self._cluster.brokers[number]
         broker.kill()
         self._run(broker.restart())

@@ -1,11 +1,11 @@
-"""Scenarios of clients in JavaScript: kafkajs, which shares no code with the others, and
-@confluentinc/kafka-javascript, which is librdkafka.
+"""Scenarios of clients in JavaScript: kafkajs, and @confluentinc/kafka-javascript (librdkafka).
 
-Leaves what they do to node/scenarios.mjs and node_confluent/scenarios.mjs.
+kafkajs shares no code with the other clients. Leaves the scenarios' code to node/scenarios.mjs and
+node_confluent/scenarios.mjs.
 
-Format of the cache: one directory for each text of package.json, with what npm installed. Where
-Confluent's binary cannot be fetched it is built from the source in its package, which takes a C
-compiler and minutes, with the libraries that are on the machine: not each has zstd.
+Format of the cache: one directory for each text of package.json, with the packages that npm
+installed. If Confluent's binary cannot be fetched, it is built from the source in its package. That
+needs a C compiler and minutes, and uses the libraries of the machine: not each has zstd.
 """
 
 import hashlib
@@ -25,11 +25,11 @@ RUN_TIMEOUT_S: Final = 150
 TAIL_CHARACTERS: Final = 1500
 HEADERS: Final = Path("/usr/include/node")
 BUILDING: Final = {"CKJS_LINKING": "dynamic"}
-"""Build librdkafka with the machine's libraries, not with some that are fetched as source."""
+"""Build librdkafka with the machine's libraries, not with libraries fetched as source."""
 
 
 def installed(part: str) -> Path:
-    """Install its packages unless the cache has them; return where the scenarios are.
+    """Install its packages unless the cache has them; return the directory of the scenarios.
 
     Raises UnavailableError.
     """
@@ -52,7 +52,7 @@ def installed(part: str) -> Path:
         if done.returncode != 0:
             raise UnavailableError(f"npm did not install it: {done.stdout[-TAIL_CHARACTERS:]}")
         complete.touch()
-    shutil.copy(SOURCES / part / "scenarios.mjs", home)  # beside what it imports
+    shutil.copy(SOURCES / part / "scenarios.mjs", home)  # next to the packages that it imports
     return home
 
 
@@ -73,7 +73,7 @@ def _run(
 
 
 def scenario(part: str, name: str) -> Callable[[str], None]:
-    """Return what runs one scenario of a directory's scenarios.mjs."""
+    """Return the function that runs one scenario of a directory's scenarios.mjs."""
 
     def run(address: str) -> None:
         home = installed(part)

@@ -1,4 +1,4 @@
-"""Every scenario of a client that is a Python package: these need nothing to be fetched."""
+"""All scenarios of clients that are Python packages: these need no downloads."""
 
 from typing import Final
 

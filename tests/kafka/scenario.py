@@ -1,9 +1,9 @@
-"""What a scenario is: a stock client does something with a broker, and checks what came of it.
+"""Interface of a scenario: a stock client uses a broker, and checks the results.
 
-Leaves what is done to the `*_clients`, `kafka_tools` and `*_scenarios` modules.
+Leaves the actions to the `*_clients`, `kafka_tools` and `*_scenarios` modules.
 
-Invariants: a scenario makes topics, groups and ids of its own, so that it can run again on the same
-broker, beside others; it returns if all was right and raises if not.
+Invariants: a scenario makes new topics, groups and ids, so that it can be repeated on the same
+broker, at the same time as others. It returns if all checks passed, and raises otherwise.
 """
 
 import uuid
@@ -15,12 +15,12 @@ TIMEOUT_S = 60.0
 
 
 class UnavailableError(Exception):
-    """What a scenario needs is not on this machine and cannot be fetched."""
+    """A requirement of a scenario is not on this machine and cannot be fetched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A name for the table, and what to run with a bootstrap address."""
+    """Name for the table, and function to run with a bootstrap address."""
 
     client: str
     name: str
@@ -28,21 +28,21 @@ class Scenario:
 
     @property
     def title(self) -> str:
-        """What `--only` is compared with."""
+        """Text that `--only` is compared with."""
         return f"{self.client}: {self.name}"
 
 
 def fresh(kind: str) -> str:
-    """Return a name that nobody has used."""
+    """Return a new unique name."""
     return f"{kind}-{uuid.uuid4().hex[:10]}"
 
 
 def values_of(count: int = RECORDS, start: int = 0) -> list[bytes]:
-    """Return values that tell their place."""
+    """Return values that contain their index."""
     return [f"value {number:06}".encode() for number in range(start, start + count)]
 
 
 def check(condition: object, *facts: object) -> None:
-    """Raise AssertionError with the facts unless the condition holds."""
+    """Raise AssertionError with the facts unless the condition is true."""
     if not condition:
         raise AssertionError("; ".join(map(str, facts)))

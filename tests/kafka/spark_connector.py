@@ -1,6 +1,6 @@
 """Scenarios of Spark's own Kafka connector, in a Spark of the same version.
 
-Leaves what they do to spark/SparkConnector.java, and Quire's own source and sink of topics to
+Leaves their code to spark/SparkConnector.java, and Quire's own source and sink of topics to
 `tests.spark`.
 """
 
@@ -22,7 +22,7 @@ FLAGS: Final = ("-Xmx1g", *(f"--add-opens=java.base/{each}=ALL-UNNAMED" for each
 
 
 def scenario(name: str) -> Callable[[str], None]:
-    """Return what runs one of spark/SparkConnector.java."""
+    """Return the function that runs one scenario of spark/SparkConnector.java."""
 
     def run(address: str) -> None:
         with tempfile.TemporaryDirectory() as directory:

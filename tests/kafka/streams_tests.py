@@ -1,9 +1,9 @@
-"""Kafka Streams' own system tests, while brokers are killed under them.
+"""Kafka Streams' own system tests, with brokers that are killed during them.
 
 Leaves judging to Kafka's EosTestDriver and SmokeTestDriver, and the brokers to `killed_brokers`:
-the address that scenarios are given is not used.
+the address that scenarios receive is not used.
 
-Source: which topics the tests want, and how they are started, is that of Kafka's system tests.
+Source: the topics of the tests, and their start, are those of Kafka's system tests.
 """
 
 import tempfile
@@ -35,7 +35,7 @@ VERIFY_TIMEOUT_S: Final = 240.0
 
 
 def exactly_once(_address: str) -> None:
-    """Process exactly once what is produced all the while, and judge every record of it."""
+    """Process a continuous stream of records exactly once, and verify every record."""
     with _brokers_and_directory(EXACTLY_ONCE_TOPICS) as (brokers, directory), ExitStack() as stack:
         driver = stack.enter_context(
             JavaProgram(
@@ -67,7 +67,7 @@ def exactly_once(_address: str) -> None:
 
 
 def smoke(_address: str) -> None:
-    """Aggregate, join and suppress, and judge every result."""
+    """Aggregate, join and suppress, and verify every result."""
     with _brokers_and_directory(SMOKE_TOPICS) as (brokers, directory), ExitStack() as stack:
         for number in range(APPLICATIONS):
             stack.enter_context(_application(SMOKE, brokers, directory, number))
@@ -86,10 +86,10 @@ def smoke(_address: str) -> None:
 
 @contextmanager
 def _brokers_and_directory(topics: tuple[str, ...]) -> Iterator[tuple[KilledBrokers, Path]]:
-    jars(PART)  # before a cluster is started for nothing
+    jars(PART)  # before the unnecessary start of a cluster
     with KilledBrokers() as brokers, tempfile.TemporaryDirectory() as directory:
         admin = AdminClient({"bootstrap.servers": brokers.address})
-        # The last records of the smoke test are of two days from now.
+        # The last records of the smoke test have times two days in the future.
         configs = {"message.timestamp.after.max.ms": str(2**63 - 1)}
         wanted = [NewTopic(name, PARTITIONS, -1, config=configs) for name in topics]
         for made in admin.create_topics(wanted).values():
@@ -104,7 +104,7 @@ def _application(main: str, brokers: KilledBrokers, directory: Path, number: int
 
 
 def _file(brokers: KilledBrokers, directory: Path) -> tuple[str]:
-    """Write the settings of one program; return what it is started with."""
+    """Write the settings of one program; return its arguments."""
     path = directory / "streams.properties"
     settings = {
         "bootstrap.servers": brokers.address,

@@ -1,4 +1,4 @@
-"""Stock clients and Kafka's own tools against Quire."""
+"""Tests of stock clients and Kafka's own tools with Quire."""
 
 from collections.abc import Iterator
 

@@ -1,1 +1,1 @@
-"""Explores the production decision classes in small scope, all of it: `python -m tests.model`."""
+"""Exploration of the production decision classes in small scope: `python -m tests.model`."""

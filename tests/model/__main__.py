@@ -1,8 +1,8 @@
-"""Explores the configurations of a scope, or looks for the seeded bugs: `python -m tests.model`.
+"""Command line that explores a scope's configurations or seeded bugs: `python -m tests.model`.
 
-Leaves to `tests.seeded_bugs` the bugs that are patches of the code: it names the configurations in
-which each is looked for. Seconds are of processor time. Exit status 1 on a violation, or on a
-seeded bug that is not found.
+Leaves to `tests.seeded_bugs` the bugs that are patches of the code; it names the configurations in
+which each is searched for. Seconds are of processor time. The exit status is 1 on a violation, or
+on a seeded bug that is not found.
 """
 
 import argparse
@@ -21,19 +21,19 @@ SCOPES: Final = {"small": scopes.SMALL, "ci": scopes.CI, "full": scopes.FULL}
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
-    parser.add_argument("--scope", choices=SCOPES, default="ci", help="how much (default: ci)")
+    parser.add_argument("--scope", choices=SCOPES, default="ci", help="size (default: ci)")
     parser.add_argument(
         "--only",
         nargs="+",
         choices=[each.name for each in scopes.FULL],
         metavar="NAME",
-        help="these configurations alone, in this order, as far as the first violation",
+        help="only these configurations, in this order, up to the first violation",
     )
-    parser.add_argument("--states-max", type=int, help="cut every configuration there")
-    parser.add_argument("--bugs", action="store_true", help="look for every seeded bug")
-    parser.add_argument("--bug", metavar="NAME", help="seed one bug, and show its transcript")
+    parser.add_argument("--states-max", type=int, help="maximum number of states per scope")
+    parser.add_argument("--bugs", action="store_true", help="search for every seeded bug")
+    parser.add_argument("--bug", metavar="NAME", help="plant one bug, and show its transcript")
     return parser.parse_args(arguments)
 
 
@@ -44,7 +44,7 @@ def show(line: str) -> None:
 
 
 def chosen(arguments: argparse.Namespace) -> list[Scope]:
-    """Return the configurations that the command line asks for."""
+    """Return the configurations that the command line names."""
     configurations: list[Scope] = list(SCOPES[arguments.scope])
     if arguments.only:
         by_name = {each.name: each for each in scopes.FULL}
@@ -82,7 +82,7 @@ def explore(configurations: Sequence[Scope], *, stops_at_first: bool = False) ->
 
 
 def look_for(bug: Bug) -> list[Exploration]:
-    """Seed a bug and explore its configurations, until it shows."""
+    """Plant a bug and explore its configurations until it is found."""
     explorations: list[Exploration] = []
     patches = Patches()
     bug.apply(patches)
@@ -97,7 +97,7 @@ def look_for(bug: Bug) -> list[Exploration]:
 
 
 def look_for_all() -> int:
-    """Look for every seeded bug and print the table; return the exit status."""
+    """Search for every seeded bug and print the table; return the exit status."""
     show(f"{'bug':<52} {'configuration':<34} {'states':>8} {'steps':>5} {'seconds':>7}  result")
     missed = 0
     for bug in BUGS:
@@ -125,7 +125,7 @@ def look_for_all() -> int:
 
 
 def show_bug(name: str) -> int:
-    """Look for one bug; print how it shows. Return 1 if it shows, as for any violation."""
+    """Search for one bug and print the violation; return 1 if it is found, as for any violation."""
     bug = next((each for each in BUGS if each.name == name), None)
     if bug is None:
         show(f"no such bug: {name}; there are:\n" + "\n".join(each.name for each in BUGS))
@@ -143,7 +143,7 @@ def show_bug(name: str) -> int:
 
 
 def main() -> int:
-    """Do what the command line asks."""
+    """Run the requested exploration."""
     arguments = parse_arguments(sys.argv[1:])
     if arguments.bug:
         return show_bug(arguments.bug)

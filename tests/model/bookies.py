@@ -1,9 +1,9 @@
-"""Answers requests with the production storage's decisions, on a bookie that is one tuple.
+"""Model of a bookie: one tuple that answers requests with the production storage's decisions.
 
-Leaves the log, the index and the disk out: what is queued and what is held are small lists here.
+Log, index and disk are left out: queued and stored entries are small lists here.
 `BookieStorage.add`, `fence` and `read`, `Commits`, `OverlappingAdds._decide`, `LedgerState` and its
 functions, and the replay's `_Applier` are the code that runs. A request that waits for a sync is
-asked again behind it, which is where its coroutine would go on: all of them look at the state anew.
+repeated after it, where its coroutine would continue: each of them reads the state again.
 
 Source: protocol rules 2.4, 4.3, 7.2; storage design, "One log".
 """
@@ -39,10 +39,10 @@ NOT_HELD = -2
 
 
 class BookieState(NamedTuple):
-    """One bookie: what it holds, knows and has queued."""
+    """One bookie: its stored entries, its knowledge and its queue."""
 
     held: tuple[int, ...]
-    """By entry: the LAC of the batch that is durable, or NOT_HELD."""
+    """For each entry: the LAC of the durable batch, or NOT_HELD."""
     is_known: bool = False
     fenced: bool = False
     is_fence_durable: bool = False
@@ -51,20 +51,20 @@ class BookieState(NamedTuple):
     highest: int = NO_ENTRY
     accepted_highest: int = NO_ENTRY
     queue: tuple[tuple[Request, tuple[tuple[int, int], ...] | None] | None, ...] = ()
-    """Adds with what is to be indexed of them (None: all), and fences (None)."""
+    """Adds with the entries to index (None: all), and fences (None)."""
     waiting: tuple[Request, ...] = ()
-    """Requests that go on behind the next sync."""
+    """Requests that continue after the next sync."""
 
 
 class _Wait:
-    """A place at which a coroutine stops."""
+    """Place where a coroutine waits."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield None
 
 
 class _Reply:
-    """What `done` is: it keeps the answer together with the request."""
+    """Callback `done`: it keeps the answer together with the request."""
 
     def __init__(self, request: Request, answers: list[Answer]) -> None:
         self.request = request
@@ -75,7 +75,7 @@ class _Reply:
 
 
 class _Log:
-    """The queue."""
+    """Queue of the log."""
 
     def __init__(self) -> None:
         self.failure = None
@@ -94,7 +94,7 @@ class _Log:
 
 
 class _Commits(Commits):
-    """Control records are durable only behind a sync."""
+    """Control records are durable only after a sync."""
 
     @override
     async def append(self, kind: RecordKind, body: bytes) -> Status:
@@ -106,7 +106,7 @@ class _Commits(Commits):
 
 
 class _Overlapping(OverlappingAdds):
-    """Compares at once, or behind the next sync."""
+    """Compares at once, or after the next sync."""
 
     def __init__(self, parts: "_Parts") -> None:
         self._parts = parts
@@ -120,7 +120,7 @@ class _Overlapping(OverlappingAdds):
 
 
 class _Parts:
-    """A storage made of one tuple, and the tuple that it is afterwards."""
+    """Storage made from one tuple; it returns the tuple for its later state."""
 
     def __init__(self, bookie: BookieState, *, keeps_lacs: bool) -> None:
         self.held = list(bookie.held)
@@ -168,7 +168,7 @@ class _Parts:
             state.queued_count += 1
 
     def state(self) -> BookieState:
-        """Return the tuple."""
+        """Return the tuple of the current state."""
         state = self._ledgers.states.get(LEDGER)
         queue: list[tuple[Request, tuple[tuple[int, int], ...] | None] | None] = []
         for item in self.log.items:
@@ -194,7 +194,7 @@ class _Parts:
             waiting=tuple(self.waiting),
         )
 
-    # -- what the storage asks of its index, its reader and its recent entries --------------------
+    # -- calls of the storage to its index, its reader and its recent entries ---------------------
 
     def insert(self, _ledger: int, first: int, last: int, *_where: int) -> None:
         for each in range(first, last + 1):
@@ -227,7 +227,7 @@ class _Parts:
     # -- requests ----------------------------------------------------------------------------------
 
     def ask(self, request: Request) -> None:
-        """Let the storage take a request."""
+        """Pass a request to the storage."""
         if request.kind in ("add", "back"):
             batch, is_recovery = batch_of(request), request.kind == "back"
             done = _Reply(request, self.answers)
@@ -236,7 +236,7 @@ class _Parts:
             self.run(self._answer(request), request)
 
     def run(self, call: Coroutine[object, None, None], request: Request) -> None:
-        """Run to the end, or to the first wait: then the request is asked again later."""
+        """Run to the end, or to the first wait: then the request is repeated later."""
         try:
             call.send(None)
         except StopIteration:
@@ -257,7 +257,7 @@ class _Parts:
         self.answers.append(Answer(request, status, value, snapshot.fenced))
 
     def sync(self) -> None:
-        """Make what is queued durable, answer it, and let go on who waited."""
+        """Make queued records durable, answer them, and continue the waiting requests."""
         group, self.log.items = self.log.items, []
         for item in group:
             item.lsn = 0
@@ -273,7 +273,7 @@ class _Parts:
         self.log.is_synced = False
 
     def replay(self, bookie: BookieState) -> None:
-        """Start anew from what is durable."""
+        """Start again from the durable records."""
         applier = _Applier(self._ledgers, cast("Any", self), self.segments)
         for each, lac in enumerate(bookie.held):
             if lac != NOT_HELD:
@@ -288,7 +288,7 @@ class _Parts:
 
 
 class Bookies:
-    """All states of bookies that occur, numbered, and what comes of a request in each."""
+    """All states of bookies that occur, numbered, and the results of requests in each."""
 
     def __init__(self, entries: int, *, keeps_lacs: bool) -> None:
         self._keeps_lacs = keeps_lacs
@@ -344,13 +344,13 @@ class Bookies:
 
 
 def bytes_of(first: int, count: int, lac: int) -> bytearray:
-    """Return the batch of entries, as everybody sends it."""
+    """Return the batch of entries that every client sends."""
     payloads = [bytes(size_of(each)) for each in range(first, first + count)]
     return build_batch(LEDGER, entry(first), entry(lac), length_of(first), payloads, 0)
 
 
 def batch_of(request: Request) -> BatchView:
-    """Return what an add carries."""
+    """Return the contents of an add."""
     count = request.last - request.first + 1
     return BatchView(bytes_of(request.first, count, request.lac))
 

@@ -1,7 +1,7 @@
-"""Lists the seeded bugs: where each is looked for, and which are masked.
+"""List of the seeded bugs: the configurations that find each, and which are masked.
 
 Leaves the changes themselves to `bugs_append`, `bugs_recovery`, `bugs_bookie` and `bugs_in_sync`. A
-bug that another rule masks is listed alone, as masked, and together with that rule, as to be found.
+bug that another rule masks is listed alone as masked, and together with that rule as to be found.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from tests.model.words import Scope
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A way to be wrong, where it is looked for, and, if it is not to be found, why."""
+    """A bug, the configurations that search for it, and, if it is masked, the reason."""
 
     apply: Callable[[Patches], None]
     scopes: tuple[Scope, ...]
@@ -28,7 +28,7 @@ class Bug:
 
     @property
     def name(self) -> str:
-        """The change, in words."""
+        """Name of the change, in words."""
         return self.apply.__name__
 
 

@@ -1,4 +1,4 @@
-"""Ways in which a writer, or the store of its metadata, can be wrong.
+"""Bugs of a writer, or of the store of its metadata.
 
 Leaves finding them to `bugs`. Source: protocol sections 1, 4-6.
 """

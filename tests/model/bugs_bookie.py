@@ -1,4 +1,4 @@
-"""Ways in which a bookie can be wrong.
+"""Bugs of a bookie.
 
 Leaves finding them to `bugs`. Source: protocol rules 4.3, 7.2, 7.4.
 """
@@ -56,7 +56,7 @@ def a_fence_is_lost_in_a_crash(patches: Patches) -> None:
 
 
 def a_negative_overtakes_an_accepted_add(patches: Patches) -> None:
-    """Answer fences and reads from what is durable now, though more is queued."""
+    """Answer fences and reads from the durable records, though more are queued."""
 
     async def fence(self: Any, ledger_id: Any, _key: Any) -> Any:
         state = self._ledgers.get_or_make(ledger_id)

@@ -1,4 +1,4 @@
-"""Ways in which in-sync mode can be wrong.
+"""Bugs of in-sync mode.
 
 Leaves finding them to `bugs`. Source: protocol section 11.
 """

@@ -1,4 +1,4 @@
-"""Ways in which a recovery can be wrong.
+"""Bugs of a recovery.
 
 Leaves finding them to `bugs`. Source: protocol section 7.
 """

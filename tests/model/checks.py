@@ -1,13 +1,13 @@
-"""Judges worlds: what must hold in each, and what where nothing more happens.
+"""Checks of worlds: the rules for every world, and for worlds in which no step is left.
 
-Leaves what must hold of a single step (confirmations in order, changes of stored metadata) to
+Leaves the rules for a single step (confirmations in order, changes of stored metadata) to
 `world.Draft`.
 
 Invariants checked, from the end of the protocol: an acknowledged entry is on an ack quorum of the
-write set that stored metadata names, and in the closed ledger; every entry of a closed ledger is on
-such a quorum, and its length is theirs; no bookie knows a LAC beyond what was confirmed, or, once
-closed, beyond the end. Where nothing is enabled any more, the writer has confirmed everything or
-come to its end, every recoverer has ended, and one more recovery, in peace, ends and finds all.
+write set that stored metadata names, and in the closed ledger. Every entry of a closed ledger is on
+such a quorum, and the length is correct. No bookie has a LAC beyond the confirmed entries, or, once
+closed, beyond the end. In a world without steps left, the writer has confirmed all entries or
+ended, every recoverer has ended, and one more recovery, without faults, ends and finds all.
 
 Source: protocol, "Invariants that the simulation checks"; rules 4.5, 6.1, 7.3-7.5.
 """
@@ -24,7 +24,7 @@ PEACE_STEPS_MAX = 500
 
 
 class Checks:
-    """The judgement of one scope's worlds; what was found good is not judged again."""
+    """Checks of one scope's worlds; a state that passed is not checked again."""
 
     def __init__(self, pools: Pools, steps: Steps) -> None:
         self._pools = pools
@@ -35,7 +35,7 @@ class Checks:
         self._in_sync = InSyncChecks(pools, self._recovered) if is_in_sync else None
 
     def check(self, world: World) -> None:
-        """Raise ViolationError unless the rules hold in a world."""
+        """Raise ViolationError unless the rules are true in a world."""
         key = world.metadata, world.bookies, world.acknowledged
         if key in self._good:
             return
@@ -73,10 +73,10 @@ class Checks:
         if known >= world.acknowledged and (end is None or known > end):
             raise ViolationError(f"a bookie tells LAC {known}, {world.acknowledged} are confirmed")
 
-    # -- where nothing happens any more ------------------------------------------------------------
+    # -- worlds without steps left -----------------------------------------------------------------
 
     def check_rest(self, world: World) -> None:
-        """Raise ViolationError unless whoever can be is at the end, and recovery finds all."""
+        """Raise ViolationError unless each actor that can end has ended, and recovery finds all."""
         writer = self._pools.writers.states[world.actors[WRITER]]
         if writer is not None:
             if world.is_closing:
@@ -99,7 +99,7 @@ class Checks:
         self._peaceful[key] = None
 
     def _recovered(self, world: World) -> World:
-        """Return what comes of a world by one more recovery, in peace."""
+        """Return the world after one more recovery, without faults."""
         label = self._steps.label
         now = world._replace(
             actors=(DONE, FIRST),

@@ -1,10 +1,10 @@
-"""Turns objects of the production classes into values that can be compared, and copies them.
+"""Conversion of production objects into comparable values, and copies of these objects.
 
-Leaves what the objects are to `protocols`. Nothing here knows a class of the protocol: an object is
-its class and its fields, whatever they are, so that a field added later takes part by itself.
+Leaves the meaning of the objects to `protocols`. No class of the protocol is named here: an object
+is its class and its fields, so a field added later is included without a change.
 
-Invariants: equal values have equal futures; the only fields that are taken for unordered are those
-that the code asks nothing but membership of.
+Invariants: equal values have equal futures. Only fields that the code uses for membership tests
+alone count as unordered.
 """
 
 import enum
@@ -17,15 +17,15 @@ from typing import Generic, TypeVar, cast
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 
 UNORDERED = ("stored_at", "known_positions")
-"""Lists of who answered, in the order of the answers: of which only membership is asked."""
+"""Lists of bookies in the order of their answers, which the code uses for membership tests only."""
 IGNORED = ("_unknown", "_reason", "reason")
-"""Texts for the error, of which no decision is made."""
+"""Texts of errors, which no decision uses."""
 PLAIN = (int, str, bytes, bool, float, type(None), enum.Enum, type)
 ValueT = TypeVar("ValueT", bound=Hashable)
 
 
 class Pool(Generic[ValueT]):
-    """Numbers values, from 0, in the order in which they come."""
+    """Numbers for values, from 0, in the order in which they occur."""
 
     def __init__(self) -> None:
         self.values: list[ValueT] = []
@@ -41,7 +41,7 @@ class Pool(Generic[ValueT]):
 
 
 class MetadataPool:
-    """Numbers the metadata that occur; a `LedgerMetadata` itself has no hash."""
+    """Numbers for metadata; a `LedgerMetadata` itself has no hash."""
 
     def __init__(self) -> None:
         self.values: list[LedgerMetadata] = []
@@ -60,7 +60,7 @@ class MetadataPool:
 
 @cache
 def fields_of(kind: type) -> tuple[str, ...] | None:
-    """Return the names of a slotted class's fields; None where the instances have a dict."""
+    """Return the field names of a slotted class; None if its instances have a dict."""
     names: list[str] = []
     for each in reversed(kind.__mro__):
         slots = each.__dict__.get("__slots__")
@@ -103,7 +103,7 @@ def freeze(value: object, pool: MetadataPool) -> Hashable:
 
 
 def clone(value: object, known: dict[int, object]) -> object:
-    """Copy an object and all below it that may change; what two share, their copies share."""
+    """Copy an object and all mutable objects below it; shared objects stay shared in the copy."""
     if isinstance(value, PLAIN) or _is_frozen(cast("Hashable", type(value))):
         return value
     found = known.get(id(value))

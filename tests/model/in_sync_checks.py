@@ -1,6 +1,12 @@
-"""Judges worlds of in-sync mode: who is in sync holds everything, and alone is enough.
+"""Checks of worlds of in-sync mode: an in-sync member holds every entry, and alone is enough.
 
-Leaves the rest, which holds in every mode, to `checks`, and single steps to `in_sync_rules`.
+Leaves the rules of every mode to `checks`, and single steps to `in_sync_rules`.
+
+Invariants checked: each member that stored metadata shows as in sync holds every acknowledged
+entry, or, once closed, every entry. If all other bookies are lost, a recovery without further
+faults by it alone closes the ledger at or after the last acknowledged entry, with every entry on
+it. In a world without steps left, a writer waits only if fewer members than `min_in_sync` are alive
+and in sync.
 
 Invariants checked: each member that stored metadata shows as in sync holds every entry that was
 acknowledged, or, once closed, all; should all other bookies be lost, a recovery in peace by it
@@ -19,16 +25,16 @@ from tests.model.world import Pools, World
 
 
 class InSyncChecks:
-    """The judgement of one scope's worlds; what was found good is not judged again."""
+    """Checks of one scope's worlds; a state that passed is not checked again."""
 
     def __init__(self, pools: Pools, recovered: Callable[[World], World]) -> None:
         self._pools = pools
         self._recovered = recovered
-        """Lets a ledger be recovered, with the bookies that are left and no more faults."""
+        """Recovers a ledger with the remaining bookies and no more faults."""
         self._survived: dict[tuple[object, ...], None] = {}
 
     def check(self, world: World) -> None:
-        """Raise ViolationError unless the rules hold in a world."""
+        """Raise ViolationError unless the rules are true in a world."""
         stored = self._stored(world)
         end = stored.last_entry_id
         promised = world.acknowledged if end is None else end + 1
@@ -42,7 +48,7 @@ class InSyncChecks:
                 self._survive(world, stored, bookie)
 
     def _survive(self, world: World, stored: LedgerMetadata, bookie: int) -> None:
-        """Lose all bookies but one, and recover."""
+        """Remove all bookies but one, and recover."""
         key = stored.fragments, bookie, world.bookies[bookie], world.acknowledged
         if key in self._survived:
             return
@@ -50,8 +56,10 @@ class InSyncChecks:
         self.recover(world._replace(lost=(1 << len(world.bookies)) - 1 & ~(1 << bookie)))
 
     def recover(self, world: World) -> None:
-        """Let a recovery in peace end with what is left; raise ViolationError if it does not close
-        though a member of the last fragment lives, or if an entry is lost though one in sync does.
+        """Run a recovery without faults on the remaining bookies.
+
+        Raise ViolationError if it does not close though a member of the last fragment lives, or if
+        an entry is lost though an in-sync member lives.
         """
         if not self._live(world, self._stored(world).last_fragment.ensemble):
             return
@@ -66,7 +74,7 @@ class InSyncChecks:
                 raise ViolationError(f"entry {each} is lost though a member in sync is left")
 
     def may_wait(self, world: World) -> bool:
-        """Tell whether a writer has reason to wait."""
+        """Return whether a writer has a reason to wait."""
         stored = self._stored(world)
         return len(self._live(world, stored.in_sync_members)) < stored.quorum.min_in_sync
 

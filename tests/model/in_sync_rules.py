@@ -1,10 +1,10 @@
-"""Judges single steps of in-sync mode: how the stored set changes, and what is confirmed with it.
+"""Checks of single steps of in-sync mode: changes of the stored set, and confirmations.
 
-Leaves what must hold in every world to `in_sync_checks`.
+Leaves the rules for every world to `in_sync_checks`.
 
-A spare may take the place of a member that failed and could not leave: the number of members stays,
-and of those that hold every entry at least one does. Such a change alone may leave fewer of them
-than `min_in_sync`; nothing is confirmed until as many have caught up.
+A spare may replace a member that failed and could not leave. The number of members stays the same,
+and at least one of those that hold every entry stays. Only such a change may leave fewer of them
+than `min_in_sync`; nothing is confirmed until enough have caught up.
 
 Source: protocol rules 11.2-11.4.
 """
@@ -15,7 +15,7 @@ from tests.model.words import ViolationError
 
 
 def check_members(before: LedgerMetadata, after: LedgerMetadata, *, is_copy: bool = False) -> None:
-    """Raise ViolationError unless the set may change so; `is_copy`: a copier's swap changed it."""
+    """Raise ViolationError unless the set may change so; `is_copy`: by a copier's swap."""
     if not after.quorum.is_in_sync or after.state is not LedgerState.OPEN:
         return
     held, holds = len(before.in_sync_members), len(after.in_sync_members)
@@ -30,7 +30,7 @@ def check_members(before: LedgerMetadata, after: LedgerMetadata, *, is_copy: boo
 
 
 def check_confirmed(stored: LedgerMetadata, writer: AppendProtocol | None) -> None:
-    """Raise ViolationError if something was confirmed with too few members in sync."""
+    """Raise ViolationError if an entry was confirmed with too few members in sync."""
     if not stored.quorum.is_in_sync or writer is None or stored.state is not LedgerState.OPEN:
         return
     in_sync = [b for b in stored.in_sync_members if not writer._health.is_out(b)]

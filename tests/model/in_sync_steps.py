@@ -1,12 +1,12 @@
-"""Lists what may happen next to the members of an in-sync ledger: returning, joining, catching up.
+"""Possible next steps of the members of an in-sync ledger: returning, joining, catching up.
 
-Leaves failures to `steps`. What `InSyncMembers` decides is asked of it (who is behind, in which
-fragment, whose place a copy takes), and what a swap stores of `protocol.copy`.
+Leaves failures to `steps`. `InSyncMembers` decides which member is behind, in which fragment, and
+which place a copy takes; `protocol.copy` decides what a swap stores.
 
-A bookie that is alive answers again, or is ready to be a member where there is room, at any moment:
-none of these is a fault, so where nothing happens any more, all that can be back are. A copy is
-made of a step that stores the target as incoming, one for each entry, in order, and one that stores
-it as a member; what is stored then is on its way to the writer.
+At any moment, a live bookie may answer again, or become ready as a member where there is a place.
+None of these steps is a fault, so in a world without steps left, every bookie that can return has
+returned. A copy consists of a step that stores the target as incoming, one for each entry, in
+order, and one that stores it as a member. The stored metadata is then on its way to the writer.
 
 Source: protocol rules 9.1, 11.2 and 11.3.
 """
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from tests.model.steps import Steps
 
 COPIER = 9
-"""Its number in tokens."""
+"""Number of the copier in tokens."""
 
 
 class MemberSteps:
-    """The steps of members, as the shell of a live writer takes them."""
+    """Steps of members, as the shell of a live writer takes them."""
 
     def __init__(self, steps: "Steps", pools: Pools) -> None:
         self._steps = steps
         self._pools = pools
 
     def after(self, world: World) -> Iterator[tuple[Label, World]]:
-        """Take every step that is enabled and changes something."""
+        """Take every step that is possible and changes the world."""
         writer = self._pools.writers.states[world.actors[WRITER]]
         assert writer is not None
         yield from self._returns(world, writer)
@@ -81,7 +81,7 @@ class MemberSteps:
     # -- catching up -------------------------------------------------------------------------------
 
     def _begins(self, world: World, writer: AppendProtocol) -> Iterator[tuple[Label, World]]:
-        """Begin a copy to a member that is behind, if it can come to its end."""
+        """Start a copy to a member that is behind, if the copy can end."""
         behind = next_behind(writer.metadata, lambda _first, target: target not in writer.parked)
         if behind is None:
             return
@@ -99,7 +99,7 @@ class MemberSteps:
         yield self._steps.label, draft.freeze()
 
     def _goes_on(self, world: World, plan: CopyPlan) -> tuple[Label, World]:
-        """Copy the first entry that the target lacks, or store it as a member, or give up."""
+        """Copy the first entry that the target lacks, store it as a member, or abandon the copy."""
         if not self._is_possible(world, plan):
             return self._give_up(world, plan)
         target = NAMES.index(plan.target)
@@ -135,7 +135,7 @@ class MemberSteps:
         return self._steps.label, draft.freeze()
 
     def _missing(self, world: World, plan: CopyPlan) -> Iterator[int]:
-        """Yield the entries that the target is to hold and does not."""
+        """Yield the entries that the target must hold and lacks."""
         target = NAMES.index(plan.target)
         for first, last in plan.ranges():
             for each in range(first, last + 1):
@@ -143,7 +143,7 @@ class MemberSteps:
                     yield each
 
     def _is_possible(self, world: World, plan: CopyPlan) -> bool:
-        """Tell whether the target lives, and some member that has each entry."""
+        """Return whether the target lives, and for each entry a member that holds it."""
         if world.lost >> NAMES.index(plan.target) & 1:
             return False
         sources = [NAMES.index(name) for name in plan.ensemble]

@@ -1,6 +1,6 @@
-"""Names a step of a world.
+"""Name of a step of a world.
 
-Leaves taking it to `steps` and `in_sync_steps`.
+Leaves taking the step to `steps` and `in_sync_steps`.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from tests.model.words import Request
 
 
 class Label(NamedTuple):
-    """What happens; `is_fault` if it need not. The text is made only where it is wanted."""
+    """Name of a step; `is_fault` if it is a fault. The text is made only when needed."""
 
     template: str
     arguments: tuple[object, ...] = ()
@@ -18,6 +18,6 @@ class Label(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The step in words."""
+        """Text of the step."""
         shown = [show_request(a) if isinstance(a, Request) else a for a in self.arguments]
         return self.template.format(*shown)

@@ -1,13 +1,12 @@
-"""Swaps two bookies in every part of a world, so that of two worlds that are equal but for these
-two names one is explored.
+"""Exchange of two bookies in every part of a world, to explore only one of two mirror images.
 
-Leaves the exploration to `search`. With WQ = E all positions are equal, and b and c differ in
-nothing but their names where no fault is reserved to one of them. Positions are swapped with the
-names: after the swap b is where b was.
+Leaves the exploration to `search`. With WQ = E all positions are equal, and b and c differ only in
+their names if no fault is reserved to one of them. Positions are exchanged with the names: after
+the exchange, b is where c was before.
 
-Invariants: an actor's swapped state is what the production code comes to by the swapped events; the
-code's answer to every event is compared with its answer to the swapped one, and a difference ends
-the exploration. So nothing is merged because of an assumption.
+Invariants: an actor's mirrored state is the state of the production code after the mirrored events.
+The code's answer to every event is compared with its answer to the mirrored one, and a difference
+ends the exploration. So no worlds are merged on the basis of an assumption.
 """
 
 from collections.abc import Callable
@@ -45,12 +44,12 @@ Actors = Protocols[AppendProtocol] | Protocols[RecoveryProtocol]
 
 
 def swap(bookie: int) -> int:
-    """Return the number of the bookie, or of the position, in whose place this one is put."""
+    """Return the number that takes the place of this bookie or position."""
     return SWAPPED.get(bookie, bookie)
 
 
 class Mirror:
-    """The swap, for one scope's pools."""
+    """The exchange, for one scope's pools."""
 
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
@@ -62,8 +61,10 @@ class Mirror:
         pools.recoverers.watcher = self._watcher(pools.recoverers)
 
     def canonical(self, world: World) -> World:
-        """Return of a world and its mirror image the one in which b's state has the lower number;
-        where both are in one state, the lesser.
+        """Return the representative of a world and its mirror image.
+
+        It is the one in which b's state has the lower number, or the lesser one if the states are
+        equal.
         """
         ours, theirs = world.bookies[1], world.bookies[2]
         if ours < theirs:
@@ -135,7 +136,7 @@ class Mirror:
     # -- actors ------------------------------------------------------------------------------------
 
     def _actor(self, actor: int, state: int) -> int:
-        """Return what the actor would have come to by the swapped events."""
+        """Return the actor's state after the mirrored events."""
         if state in (DONE, FIRST):
             return state
         key = int(actor != WRITER), state

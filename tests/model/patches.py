@@ -1,4 +1,4 @@
-"""Changes production code in this process, and changes it back.
+"""Reversible changes of production code in this process.
 
 Leaves the changes to the modules `bugs_*`.
 """
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Patches:
-    """Changes attributes, and changes them back."""
+    """Changes attributes, and restores them."""
 
     def __init__(self) -> None:
         self._undo: list[tuple[Any, str, Any]] = []
@@ -18,6 +18,6 @@ class Patches:
         setattr(owner, name, value)
 
     def undo(self) -> None:
-        """Change all back."""
+        """Restore all attributes."""
         while self._undo:
             setattr(*self._undo.pop())

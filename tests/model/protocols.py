@@ -1,11 +1,11 @@
-"""Advances the production protocols by one event, remembering what came of it.
+"""Steps of the production protocols, one event at a time, with a memory of their results.
 
-Leaves messages, bookies and metadata to `steps`. As a protocol is pure, its state after an event is
-found once for each pair of state and event, on a copy of the object, and looked up ever after: an
+Leaves messages, bookies and metadata to `steps`. Since a protocol is pure, its state after an event
+is computed once for each pair of state and event, on a copy of the object, and looked up later. An
 exploration of millions of worlds calls each `handle` some thousand times.
 
-A shell's own part is here where it decides nothing of the world: what the placement answers, that a
-failed writer asks for the close, which token an update has.
+The decisions of a shell that do not depend on the world are here: the answers of the placement, the
+close after a writer's failure, and the token of an update.
 """
 
 from collections import deque
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
 DONE = 0
-"""The number of every state in which an actor has come to its end."""
+"""Number of every state in which an actor has ended."""
 FIRST = 1
-"""The number of the state at the start."""
+"""Number of the state at the start."""
 ProtocolT = TypeVar("ProtocolT", AppendProtocol, RecoveryProtocol)
 
 
 class Told(NamedTuple):
-    """An event that is not a message, as a key: its name, and its numbers."""
+    """Key of an event that is not a message: its name, and its numbers."""
 
     name: str
     numbers: tuple[int, ...] = ()
 
 
 class Effect(NamedTuple):
-    """What is to be done in the world: an action's name, and its numbers."""
+    """Effect on the world: an action's name, and its numbers."""
 
     name: str
     numbers: tuple[int, ...] = ()
@@ -72,13 +72,16 @@ class Protocols(Generic[ProtocolT]):
         self._known: dict[tuple[int, int, Event, int], Outcome] = {}
         self._seen = 0
         self.watcher: Callable[[int, int, Event, int], None] | None = None
-        """Told of every event that is handled for the first time in a state."""
+        """Called for every event that is handled for the first time in a state."""
         self.origins: dict[int, tuple[int, int, Event, int]] = {}
-        """By state: the first actor, state, event and number of seen bookies that led to it."""
+        """For each state: the first actor, state, event and number of seen bookies that led to it.
+        """
         self._number(first)
 
     def handle(self, actor: int, state: int, event: Event, seen: int) -> Outcome:
-        """Return the state after an event, and what is to be done; so many bookies are seen."""
+        """Return the state after an event, and its effects; `seen` is the number of visible
+        bookies.
+        """
         key = actor, state, event, seen
         found = self._known.get(key)
         if found is None:
@@ -91,7 +94,7 @@ class Protocols(Generic[ProtocolT]):
 
     @property
     def count(self) -> int:
-        """How many distinct states occurred."""
+        """Number of distinct states that occurred."""
         return len(self.states)
 
     def _advance(self, actor: int, state: int, event: Event) -> Outcome:
@@ -115,7 +118,7 @@ class Protocols(Generic[ProtocolT]):
     def _spares(
         self, ensemble: tuple[BookieId, ...], positions: tuple[int, ...], avoided: list[BookieId]
     ) -> dict[int, BookieId]:
-        """Choose as the placement does where all racks are equal: any others, as many as there
+        """Choose as the placement does if all racks are equal: any other bookies, as many as there
         are.
         """
         names = NAMES[: self._seen]
@@ -130,7 +133,7 @@ class Protocols(Generic[ProtocolT]):
 
 
 class Writers(Protocols[AppendProtocol]):
-    """The states of the writer."""
+    """States of the writer."""
 
     @override
     def _has_ended(self, protocol: AppendProtocol) -> bool:
@@ -213,7 +216,7 @@ class Writers(Protocols[AppendProtocol]):
 
 
 class Recoverers(Protocols[RecoveryProtocol]):
-    """The states of recoverers."""
+    """States of recoverers."""
 
     @override
     def _has_ended(self, protocol: RecoveryProtocol) -> bool:
@@ -307,7 +310,7 @@ class Recoverers(Protocols[RecoveryProtocol]):
 
 
 def show_request(request: Request) -> str:
-    """Write a request for a transcript."""
+    """Format a request for a transcript."""
     who = "writer" if request.sender == WRITER else f"recoverer {request.sender}"
     what = "" if request.kind == "fence" else f" {request.first}"
     if request.kind == "back" and request.last != request.first:

@@ -1,22 +1,24 @@
-"""Lists the configurations that are explored.
+"""List of the configurations to explore.
 
-Leaves the exploration to `search`, how small a world is to `words.Scope`, and in-sync mode to
+Leaves the exploration to `search`, the size of a world to `words.Scope`, and in-sync mode to
 `scopes_in_sync`.
 
 Covered: E=WQ=3 with AQ 1, 2 and 3, and E=WQ=AQ=2, with a spare or two; E=3, WQ=2 for the writer
 alone, whose recovery would open a read per entry. One to three entries of a batch each, a writer,
-up to two recoverers; changes of the ensemble at any moment, failures that are none, spares that
-join late, closes at any moment, a repair, unknown outcomes of every update, given up requests, a
-bookie that dies or restarts without what it had not synced. `small` takes seconds, `ci` a minute
-and `full` some twenty, of processor time. A configuration that is too large for its `states_max` is
-explored breadth first up to there, and then along `walks`; its line says "bounded".
+up to two recoverers; changes of the ensemble at any moment, false failures, spares that join late,
+closes at any moment, a repair, unknown outcomes of every update, abandoned requests, a bookie that
+dies, or restarts without its unsynced data. `small` takes seconds, `ci` a minute and `full` about
+twenty, of processor time. A configuration that is too large for its `states_max` is explored
+breadth first up to that number, and then along `walks`; its line says "bounded".
 
-`WANTED` has everything at once: a trio and a spare, two entries, a writer that may take any bookie
-for failed, two recoverers, a request given up, an update of unknown outcome, a bookie that dies.
-It is bounded. Each of these alone, or in twos, is explored to the end in smaller configurations.
+`WANTED` has all faults at once: a trio and a spare, two entries, a writer that may suspect any
+bookie, two recoverers, an abandoned request, an update of unknown outcome, a bookie that dies. It
+is bounded. Each of these faults alone, or in pairs, is explored to the end in smaller
+configurations.
 
 Not covered: more than one fault of most kinds at once, batches of several entries in appends, two
-recoverers against three bookies to the end, livelocks (worlds at rest are judged, cycles are not).
+recoverers against three bookies to the end, livelocks (worlds without steps left are checked,
+cycles are not).
 """
 
 from dataclasses import replace

@@ -1,10 +1,11 @@
-"""Lists the configurations of in-sync mode that are explored.
+"""List of the configurations of in-sync mode to explore.
 
 Leaves those of quorum mode, and the sums, to `scopes`.
 
-Covered: two and three members with `min_in_sync` 1 to 3; members that fail, rightly or not, or lag,
-one or two after the other, answer again, come back and catch up; a spare in the place of a member;
-a bookie that dies for good; a recoverer or two beside, requests given up, unknown outcomes.
+Covered: two and three members with `min_in_sync` 1 to 3; members that fail, really or not, or lag,
+one or two after the other, answer again, return and catch up; a spare that replaces a member; a
+bookie that dies for good; one or two recoverers at the same time, abandoned requests, unknown
+outcomes.
 
 Source: protocol section 11.
 """
@@ -170,4 +171,4 @@ CI: Final = (
 )
 """Besides `SMALL`."""
 FULL: Final = (DIES, LONE_COPIED, THREE_OF_TWO, LONE_SPARE, THREE_WANTED)
-"""Besides `SMALL` and `CI`."""
+"""In addition to `SMALL` and `CI`."""

@@ -1,12 +1,12 @@
-"""Explores all worlds of a scope, breadth first, and writes down the shortest way to a violation.
+"""Breadth-first exploration of all worlds of a scope, with the shortest way to a violation.
 
-Leaves the steps to `steps`, and the judgement to `checks`. Where a scope is too large, all worlds
-up to some depth are seen, and those beside ways to the end that are drawn at random.
+Leaves the steps to `steps`, and the rules to `checks`. If a scope is too large, all worlds up to
+some depth are seen, and those along random ways to the end.
 
-Of a world that was seen only the hash is kept (64 bits), with that of the one before it: two worlds
-in millions that share a hash would hide one of them, with a chance of less than one in a million.
-The way to a violation is found by taking the steps again from the start; where worlds are merged
-with their mirror images, b and c may change their names from one line to the next.
+Only the hash (64 bits) of a seen world is kept, with that of its predecessor. Two worlds with the
+same hash would hide one of them; among millions, the chance is less than one in a million. The way
+to a violation is found by repeating the steps from the start. Where worlds are merged with their
+mirror images, b and c may exchange names from one line to the next.
 """
 
 import time
@@ -26,14 +26,14 @@ from tests.model.world import Pools, World, show_world
 
 WALKS_SEED: Final = 1
 FAULT_ODDS: Final = 0.08
-"""Of a step of a random way to be a fault, where one may come: so most of them come on the way."""
+"""Chance that a step of a random way is a fault, where possible; most faults then come early."""
 WRONG = (AssertionError, InvalidTransitionError)
-"""What the production code raises, or the model, when a rule is broken."""
+"""Exceptions of the production code or of the model when a rule is broken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What is wrong, and the steps to it."""
+    """The broken rule, and the steps to it."""
 
     what: str
     transcript: tuple[str, ...]
@@ -41,7 +41,7 @@ class Violation:
 
 @dataclass(slots=True)
 class Exploration:
-    """What was seen of a scope."""
+    """Results of the exploration of a scope."""
 
     scope: Scope
     states: int = 0
@@ -49,17 +49,17 @@ class Exploration:
     depth: int = 0
     seconds: float = 0.0
     resting: int = 0
-    """States in which nothing more happens by itself."""
+    """Number of states without steps left."""
     is_complete: bool = True
     whole_depth: int = 0
-    """Of a cut exploration: all states at most so many steps from the start were seen."""
+    """For a cut exploration: all states at most this many steps from the start were seen."""
     walks: int = 0
-    """Ways to the end that were drawn at random, the longest of `walk_depth` steps."""
+    """Number of random ways to the end, the longest with `walk_depth` steps."""
     walk_depth: int = 0
     violation: Violation | None = None
 
     def line(self) -> str:
-        """Write the figures."""
+        """Return the figures as one line."""
         how = "complete" if self.is_complete else "bounded"
         if self.whole_depth:
             how = f"bounded: {self.states:,} states, all of depth {self.whole_depth} reached"
@@ -101,7 +101,9 @@ class Search:
         self._found = Exploration(scope)
 
     def run(self) -> Exploration:
-        """Explore until all is seen, a rule is broken, or the limits of the scope are reached."""
+        """Explore until all worlds are seen, a rule is broken, or the limits of the scope are
+        reached.
+        """
         found, begun = self._found, self._clock()
         start = self._pools.start
         self._before[hash(start)] = 0
@@ -116,7 +118,7 @@ class Search:
         return found
 
     def _explore(self, start: World) -> None:
-        """Go on level by level."""
+        """Explore level by level."""
         found, level = self._found, [start]
         while level:
             following: list[World] = []
@@ -132,7 +134,7 @@ class Search:
             level = following
 
     def _draw_walks(self, start: World) -> None:
-        """Draw ways to the end; what they pass by is judged like any other world."""
+        """Draw ways to the end; check the worlds along them like any other."""
         found = self._found
         for number in range(found.scope.walks):
             rng = Random(WALKS_SEED + number)
@@ -143,7 +145,7 @@ class Search:
             found.walk_depth = max(found.walk_depth, depth)
 
     def _drawn(self, world: World, rng: Random) -> World | None:
-        """Take every step of a world; return one of what follows, or None at the end."""
+        """Take every step of a world; return one of the results, or None at the end."""
         before, origin = self._before, hash(world)
         faults: list[World] = []
         others: list[World] = []
@@ -191,7 +193,7 @@ class Search:
         self._checks.check_rest(world)
 
     def _explain(self, world: World, error: BaseException) -> Violation:
-        """Take the steps to a world again, for their names."""
+        """Repeat the steps to a world, to get their names."""
         last = self._steps.label.text
         way = [hash(world)]
         while (earlier := self._before[way[-1]]) != 0:

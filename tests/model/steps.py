@@ -1,11 +1,11 @@
-"""Lists what may happen next in a world, and what the world is afterwards.
+"""Possible next steps of a world, and the worlds after them.
 
 Leaves the decisions to the production objects behind `Pools`, and the order of exploration to
-`search`. Requests and answers are unordered. A request of a recoverer that is given up may reach
-its bookie all the same; so may the adds of a bookie that the writer took for failed.
+`search`. Requests and answers are unordered. An abandoned request of a recoverer may still reach
+its bookie; so may the adds of a bookie that the writer treats as failed.
 
-Symmetry: recoverer n + 1 starts only behind recoverer n; only bookies of `Scope.mortals` crash, and
-only those of `Scope.suspects` are taken for failed, because with WQ = E all positions are equal.
+Symmetry: recoverer n + 1 starts only after recoverer n. Only bookies of `Scope.mortals` crash, and
+only those of `Scope.suspects` are treated as failed, since with WQ = E all positions are equal.
 """
 
 from collections.abc import Iterator
@@ -37,17 +37,17 @@ WHO: Final = ("the writer", "recoverer 1", "recoverer 2", "recoverer 3")
 
 
 class Steps:
-    """The steps of one scope's worlds."""
+    """Steps of one scope's worlds."""
 
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
         self._scope = pools.scope
         self.label = Label("the start")
-        """The step that is being taken: for whoever catches a violation."""
+        """Current step, for the report of a violation."""
         self._members = MemberSteps(self, pools) if pools.scope.quorum.is_in_sync else None
 
     def after(self, world: World) -> Iterator[tuple[Label, World]]:
-        """Take every step that is enabled, one after the other."""
+        """Take every possible step, one after the other."""
         if all(state == DONE for state in world.actors):
             return
         yield from self._deliveries(world)
@@ -66,7 +66,7 @@ class Steps:
     def begin(
         self, world: World, text: str, *shown: object, fault: str = "", is_free: bool = False
     ) -> Draft:
-        """Start a step, with its name."""
+        """Start a step with this name."""
         self.label = Label(text, shown, is_free or bool(fault))
         draft = Draft(world, self._pools)
         if fault:
@@ -110,7 +110,7 @@ class Steps:
         return draft
 
     def ask(self, draft: Draft, request: Request) -> None:
-        """Let a request reach its bookie."""
+        """Deliver a request to its bookie."""
         if draft.lost >> request.bookie & 1:
             if request.is_awaited:
                 self._fail(draft, request)
@@ -132,13 +132,13 @@ class Steps:
                 draft.tell(request.sender, answer)
 
     def _fail(self, draft: Draft, request: Request) -> None:
-        """Let the sender know that no answer comes; a failed connection fails all on it."""
+        """Notify the sender that no answer comes; a failed connection fails all its requests."""
         if request.sender == WRITER:
             self._orphan(draft, request.bookie)
         draft.tell(request.sender, Failure(request))
 
     def _orphan(self, draft: Draft, bookie: int) -> None:
-        """Let the writer wait no longer for a bookie's answers; its adds may arrive yet."""
+        """Stop the writer's wait for a bookie's answers; its adds may still arrive."""
         messages = draft.messages
         draft.messages = []
         for number in messages:
@@ -178,7 +178,7 @@ class Steps:
             yield self.label, draft.freeze()
 
     def _repair(self, world: World) -> Iterator[tuple[Label, World]]:
-        """Copy the first fragment's entries to a bookie that is not in it, and swap it (9.1)."""
+        """Copy the first fragment's entries to a bookie outside it, and swap it in (9.1)."""
         pools = self._pools
         stored = pools.metadata.values[world.metadata]
         older = stored.fragments[0]
@@ -242,7 +242,7 @@ class Steps:
             yield self.label, draft.freeze()
 
     def _go_on(self, draft: Draft, actor: int, operation: Operation) -> None:
-        """Let the call take an answer."""
+        """Pass an answer to the call."""
         pools = self._pools
         metadata, expected, history, _ = operation
         wanted, version = pools.calls.wants(metadata, expected, history)
@@ -317,7 +317,7 @@ class Steps:
             if message.sender != WRITER and message.is_awaited:
                 where = NAMES[message.bookie]
                 draft = self.begin(world, "{} at {} is given up", message, where, fault="silence")
-                if message.kind != "back":  # of a write-back a late answer still counts
+                if message.kind != "back":  # a late answer to a write-back still counts
                     draft.drop(at)
                     draft.post(message._replace(is_awaited=False))
                 draft.tell(message.sender, Failure(message))

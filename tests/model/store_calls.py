@@ -1,7 +1,8 @@
-"""Runs the production `LedgerStore.compare_and_set`, one answer of the metadata store at a time.
+"""Steps of the production `LedgerStore.compare_and_set`, one answer of the metadata store at a
+time.
 
-Leaves what the store answers to `steps`. The call is run again from its start for each answer more:
-a coroutine cannot be copied, the answers so far can.
+Leaves the store's answers to `steps`. The call runs again from its start for each further answer: a
+coroutine cannot be copied, but the list of answers can.
 
 Source: protocol rules 1.2 and 1.3.
 """
@@ -29,7 +30,7 @@ SET, GET, STORED, LOST = "set", "get", "stored", "lost"
 class _NoPause(Random):
     @override
     def random(self) -> float:
-        return -1.0  # makes every pause one of 0 s, for which no loop is needed
+        return -1.0  # makes every pause one of 0 s, which needs no loop
 
 
 class _Asked:
@@ -41,7 +42,7 @@ class _Asked:
 
 
 class _Script:
-    """A store that answers from a list, and asks for more behind its end."""
+    """Store that answers from a list, and requests more at its end."""
 
     def __init__(self, history: tuple[tuple[int, ...], ...], pool: MetadataPool) -> None:
         self._answers = list(history)
@@ -68,7 +69,7 @@ class _Script:
 
 
 class StoreCalls:
-    """What the calls want next, remembered."""
+    """Next requests of the calls, by their answers so far."""
 
     def __init__(self, pool: MetadataPool) -> None:
         self._pool = pool
@@ -77,7 +78,7 @@ class StoreCalls:
     def wants(
         self, metadata: int, expected: int, history: tuple[tuple[int, ...], ...]
     ) -> tuple[str, int]:
-        """Return SET or GET, or how it ended: STORED with the version, or LOST."""
+        """Return SET or GET, or the result: STORED with the version, or LOST."""
         key = metadata, expected, history
         found = self._known.get(key)
         if found is None:
@@ -89,7 +90,7 @@ class StoreCalls:
     ) -> tuple[str, int]:
         script = _Script(history, self._pool)
         ledgers = LedgerStore(cast("MetadataStore", script), _NoPause(0), lambda: 0)
-        ledgers._writes = cast("BatchingStore", script)  # a call alone goes out as it is
+        ledgers._writes = cast("BatchingStore", script)  # a single call is sent unchanged
         call = ledgers.compare_and_set(self._pool.values[metadata], Version(expected))
         try:
             while True:

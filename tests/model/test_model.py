@@ -1,4 +1,4 @@
-"""The smallest configurations hold, and seeded bugs show: that the model sees what it is for.
+"""Tests of the model: the smallest configurations keep the rules, and seeded bugs are found.
 
 Leaves the larger configurations and the whole list to `python -m tests.model`.
 """
@@ -62,24 +62,24 @@ def test_every_world_keeps_the_rules(scope: Scope) -> None:
     assert found.resting > 0
 
 
-def test_a_swap_leaves_the_last_in_sync_member_where_it_is() -> None:
+def test_a_swap_keeps_the_last_in_sync_member() -> None:
     assert Search(scopes_in_sync.THREE_LEAVE).run().violation is None
 
 
 @pytest.mark.parametrize("apply", QUICK, ids=lambda apply: apply.__name__)
-def test_a_seeded_bug_shows(apply: object) -> None:
+def test_a_seeded_bug_is_found(apply: object) -> None:
     bug = next(each for each in bugs.BUGS if each.apply is apply)
     violation = look_for(bug)[-1].violation
     assert violation is not None
     assert len(violation.transcript) > 1
 
 
-def test_an_unknown_bug_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_bug_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert show_bug("nothing") == 2
     assert "there are" in capsys.readouterr().out
 
 
-def test_the_same_exploration_is_the_same_again() -> None:
+def test_an_exploration_is_repeatable() -> None:
     first, second = Search(scopes.ONE_ACK).run(), Search(scopes.ONE_ACK).run()
     assert (first.states, first.transitions, first.depth) == (
         second.states,
@@ -114,7 +114,7 @@ def test_a_protocol_that_prefers_a_bookie_cannot_be_mirrored() -> None:
     assert "not treated as equal" in violation.what
 
 
-def test_what_is_cut_is_walked_to_the_end() -> None:
+def test_cut_explorations_continue_with_random_walks() -> None:
     cut = replace(scopes.ONE_ACK, states_max=300, walks=20)
     found = Search(cut).run()
     assert found.violation is None
@@ -132,7 +132,7 @@ def test_what_is_cut_is_walked_to_the_end() -> None:
     ],
     ids=["where it rests", "on its way"],
 )
-def test_a_walk_finds_what_the_cut_exploration_does_not_reach(
+def test_a_walk_finds_a_bug_beyond_the_cut(
     apply: Callable[[Patches], None], scope: Scope, what: str
 ) -> None:
     patches = Patches()
@@ -157,7 +157,7 @@ def test_every_bug_is_undone() -> None:
         assert all(owner.__dict__[name] is value for owner, name, value in owners)
 
 
-def test_a_copy_is_equal_and_apart() -> None:
+def test_a_copy_is_equal_and_independent() -> None:
     writer = scopes.first_parts(scopes.CHANGE).writer
     pool = MetadataPool()
     copied = clone(writer, {})

@@ -1,4 +1,4 @@
-"""Names what the model's parts tell each other: messages, events, effects, and what one scope is.
+"""Messages, events and effects that the model's parts exchange, and the parameters of a scope.
 
 Leaves their meaning to `protocols`, `bookies` and `steps`.
 """
@@ -13,15 +13,15 @@ from metadata.ledgers.ledger_metadata import QuorumSpec
 NAMES: Final = tuple(BookieId(name) for name in "abcdef")
 PLAIN: Final = AppendOptions()
 WRITER: Final = 0
-"""The writer's number among the actors; the recoverers are 1, 2, ..."""
+"""Number of the writer among the actors; the recoverers are 1, 2, ..."""
 
 
 class ViolationError(AssertionError):
-    """A rule of the protocol does not hold."""
+    """A rule of the protocol is broken."""
 
 
 class Request(NamedTuple):
-    """What an actor asks of a bookie. `is_awaited`: its sender still waits for the answer."""
+    """Request of an actor to a bookie. `is_awaited`: its sender still waits for the answer."""
 
     kind: str  # "add", "fence", "read", "back"
     is_awaited: bool
@@ -33,8 +33,10 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a bookie answers: `status` a `Status`, `value` the LAC (fence), or the first entry that
-    is not returned (read).
+    """Answer of a bookie.
+
+    `status` is a `Status`; `value` is the LAC (fence), or the first entry that is not returned
+    (read).
     """
 
     request: Request
@@ -44,7 +46,7 @@ class Answer(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The sender learns that no answer will come."""
+    """Notification of the sender that no answer will come."""
 
     request: Request
     is_failure: bool = True
@@ -58,7 +60,7 @@ class Update(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the copier stored, on its way to the writer (`MetadataSeen`)."""
+    """Metadata stored by the copier, on its way to the writer (`MetadataSeen`)."""
 
     metadata: int
     version: int
@@ -69,8 +71,9 @@ Message = Request | Answer | Failure | Update | Seen
 
 
 class Operation(NamedTuple):
-    """What an actor asks of the metadata store: a change (`history`: the answers so far), or, with
-    `metadata` -1, to read.
+    """Request of an actor to the metadata store.
+
+    It is a change (`history`: the answers so far), or, with `metadata` -1, a read.
     """
 
     metadata: int
@@ -81,7 +84,7 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """How large one world is, and what may go wrong in it, how often."""
+    """Size of a world, and the number of faults of each kind."""
 
     name: str
     quorum: QuorumSpec
@@ -89,58 +92,60 @@ class Scope:
     spares: int = 1
     recoverers: int = 0
     failures: int = 0
-    """Bookies that the writer takes for failed, rightly or not (5.7)."""
+    """Number of bookies that the writer treats as failed, really or not (5.7)."""
     suspects: tuple[int, ...] = (0, 1)
-    """Which they may be; with equal positions, one can stand for all."""
+    """Bookies that may fail; with equal positions, one stands for all."""
     kinds: tuple[str, ...] = ("gone",)
-    """"gone", "suspected", and "lagging", which only a member is that lacks the oldest entry."""
+    """"gone", "suspected", and "lagging", which needs a member that lacks the oldest entry."""
     silences: int = 0
-    """Requests of recoverers that are given up; the bookie may get them all the same."""
+    """Number of recoverers' requests that are abandoned; the bookie may still receive them."""
     unknowns: int = 0
-    """Compare-and-sets whose outcome the store does not tell."""
+    """Number of compare-and-sets whose outcome the store does not report."""
     crashes: int = 0
-    """How many bookies die for good; when bookie 0 is `slow`, it restarts from what was synced."""
+    """Number of bookies that die for good; a `slow` bookie 0 restarts from its synced data."""
     mortals: tuple[int, ...] = (0,)
-    """Which they may be."""
+    """Bookies that may die."""
     is_slow: bool = False
-    """Bookie 0 syncs in a step of its own."""
+    """Whether bookie 0 syncs in a separate step."""
     repairs: int = 0
     joins: int = 0
     """0 or 1: the last spare is registered only later."""
     returns: int = 0
     """How often a bookie that the writer parked answers again."""
     closes: bool = True
-    """The writer's caller may close, at any moment."""
+    """Whether the writer's caller may close, at any moment."""
     keeps_lacs: bool = False
-    """The stored batches' LACs are told apart."""
+    """Whether the LACs of stored batches are distinguished."""
     waits: bool = True
-    """A bookie's answer to a recoverer travels in a step of its own."""
+    """Whether a bookie's answer to a recoverer travels in a separate step."""
     options: AppendOptions = PLAIN
     is_mirrored: bool = False
-    """Worlds that differ in the names of b and c alone are one: no fault is for one of them."""
+    """Whether worlds that differ only in the names of b and c are one: no fault is for one of them.
+    """
     states_max: int = 1_500_000
     walks: int = 0
-    """How many ways to the end are drawn at random where `states_max` cut the exploration."""
+    """Number of random ways to the end if `states_max` cut the exploration."""
 
     @property
     def bookies(self) -> int:
-        """How many bookies there are."""
+        """Number of bookies."""
         return self.quorum.ensemble_size + self.spares
 
 
 def size_of(entry_id: int) -> int:
-    """Return the bytes of an entry: another number for each."""
+    """Return the bytes of an entry, a different number for each."""
     return 1 << entry_id
 
 
 def length_of(stop: int) -> int:
-    """Return the bytes of all entries before one."""
+    """Return the total bytes of all entries before this one."""
     return sum(map(size_of, range(stop)))
 
 
 def token_of(actor: int, purpose: int, version: int) -> UpdateToken:
-    """Return the token of an update: an actor asks for one with one purpose at most once on top of
-    a version.
+    """Return the token of an update.
+
+    An actor requests one with one purpose at most once on top of a version.
     """
     return UpdateToken(bytes([actor, purpose, version]) + bytes(13))
 

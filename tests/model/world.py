@@ -1,8 +1,7 @@
-"""Holds one small world as a tuple of numbers, and a draft of the next one.
+"""One small world as a tuple of numbers, and a draft of the next one.
 
-Leaves what may happen to `steps`, and what must hold to `checks`. Protocol states, bookies,
-messages, metadata and operations are numbered by pools, so that a world is hashed and compared
-fast.
+Leaves the possible steps to `steps`, and the rules to `checks`. Protocol states, bookies, messages,
+metadata and operations are numbered by pools, so that worlds are hashed and compared fast.
 """
 
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -37,7 +36,7 @@ READ: Final = Operation(-1, 0)
 
 
 class World(NamedTuple):
-    """Everything at one moment."""
+    """State of all parts at one moment."""
 
     metadata: int
     version: int
@@ -47,18 +46,18 @@ class World(NamedTuple):
     messages: tuple[int, ...]
     """Ascending."""
     operations: tuple[int, ...]
-    """What each actor asks of the metadata store; 0 for nothing."""
+    """Request of each actor to the metadata store; 0 for none."""
     sent: tuple[int, ...]
-    """For each entry appended, the LAC that went with it."""
+    """For each appended entry, the LAC that was sent with it."""
     acknowledged: int
-    """How many entries are confirmed to the caller."""
+    """Number of entries that are confirmed to the caller."""
     budget: tuple[int, ...]
-    """How often each kind of fault may still come: see `Draft.spend`."""
+    """How often each kind of fault may still occur: see `Draft.spend`."""
     lost: int
-    """Bookies that are gone for good, as a mask."""
+    """Bookies that are dead for good, as a mask."""
     is_closing: bool
     copy: int = 0
-    """The copy that is under way to a member that catches up; 0 for none."""
+    """Copy in progress to a member that catches up; 0 for none."""
 
 
 FAULTS: Final = ("failure", "silence", "unknown", "crash", "repair", "join", "return")
@@ -66,7 +65,7 @@ JOIN: Final = FAULTS.index("join")
 
 
 class FirstParts(NamedTuple):
-    """The production objects at the start."""
+    """Production objects at the start."""
 
     metadata: LedgerMetadata
     writer: AppendProtocol
@@ -74,7 +73,7 @@ class FirstParts(NamedTuple):
 
 
 class Pools:
-    """What the numbers of one scope's worlds stand for, and how its parts advance."""
+    """Values behind the numbers of one scope's worlds, and the steps of its parts."""
 
     def __init__(self, scope: Scope, first: FirstParts) -> None:
         self.scope = scope
@@ -114,7 +113,7 @@ class Pools:
         )
 
     def who_waits(self, number: int) -> int:
-        """Return the actor to whom a message matters, or -1."""
+        """Return the actor that needs a message, or -1."""
         waiting = self._waiting
         while number >= len(waiting):
             message = self.messages.values[len(waiting)]
@@ -172,7 +171,7 @@ class Draft:
         self.operations = list(operations)
 
     def freeze(self) -> World:
-        """Return the world, without messages of which nothing can come any more."""
+        """Return the world, without messages that can have no effect any more."""
         self._forget()
         return World(
             self.metadata,
@@ -190,24 +189,24 @@ class Draft:
         )
 
     def spend(self, fault: str) -> None:
-        """Take one fault out of the budget."""
+        """Remove one fault from the budget."""
         at = FAULTS.index(fault)
         left = self.budget[at] - 1
         assert left >= 0
         self.budget = (*self.budget[:at], left, *self.budget[at + 1 :])
 
     def post(self, message: Message) -> None:
-        """Put a message under way."""
+        """Add a message in flight."""
         self.messages.append(self._pools.messages.number(message))
 
     def drop(self, at: int) -> None:
-        """Take a message out."""
+        """Remove a message."""
         del self.messages[at]
 
     # -- actors ------------------------------------------------------------------------------------
 
     def tell(self, actor: int, event: Event) -> None:
-        """Let an actor handle an event, and perform what it wants."""
+        """Let an actor handle an event, and apply its effects."""
         state = self.actors[actor]
         if state == DONE:
             return
@@ -240,7 +239,7 @@ class Draft:
                 self.post(Request("fence", True, actor, numbers[0], 0, 0, NO_ENTRY))
             case "range":
                 bookie, first, _last = numbers
-                last = self._pools.scope.entries  # one more than there are: the rest is not held
+                last = self._pools.scope.entries  # one more than there are: the rest is missing
                 self.post(Request("read", True, actor, bookie, first, last, NO_ENTRY))
             case "back":
                 bookie, first, last, lac = numbers
@@ -280,7 +279,7 @@ class Draft:
         return self._pools.metadata.values[self.metadata]
 
     def compare_and_set(self, metadata: int, expected: int) -> bool:
-        """Store if the version is the expected one; tell whether."""
+        """Store if the version is the expected one; return whether it was."""
         if expected != self.version:
             return False
         self._check_change(self._pools.metadata.values[metadata])
@@ -289,7 +288,9 @@ class Draft:
         return True
 
     def _check_change(self, changed: LedgerMetadata) -> None:
-        """Only the last fragment may change, from its start on, and nothing once closed (1.5)."""
+        """Check that only the last fragment changes, from its start on, and nothing once closed
+        (1.5).
+        """
         before = self.stored
         if before.last_entry_id is not None:
             raise ViolationError("a closed ledger was changed")
@@ -306,7 +307,7 @@ class Draft:
         name = "conflicted" if actor == WRITER else "read"
         self.tell(actor, Told(name, (self.metadata, self.version)))
 
-    # -- messages of which nothing comes -----------------------------------------------------------
+    # -- messages without an effect ----------------------------------------------------------------
 
     def _forget(self) -> None:
         pools, actors, kept = self._pools, self.actors, []
@@ -329,7 +330,7 @@ class Draft:
 
 
 def _is_idle(request: Request, bookie: BookieState) -> bool:
-    """Tell whether a request that nobody waits for changes nothing at its bookie."""
+    """Return whether a request without a waiting sender changes nothing at its bookie."""
     if request.kind in ("fence", "read"):
         return bookie.is_fence_durable
     if request.kind == "add" and bookie.is_fence_durable:
@@ -339,7 +340,7 @@ def _is_idle(request: Request, bookie: BookieState) -> bool:
 
 
 def show_world(world: World, pools: Pools) -> str:
-    """Write a world in a line, for transcripts."""
+    """Format a world as one line, for transcripts."""
     stored = pools.metadata.values[world.metadata]
     parts = [
         f"{fragment.first_entry_id}:{''.join(fragment.ensemble)}" for fragment in stored.fragments
