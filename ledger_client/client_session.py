@@ -81,7 +81,7 @@ class ClientSession:
             services=services.for_writers,
             watchdog=services.watchdog,
             observe=partial(self._observe, services, ledger_id),
-            on_closed=self._forget_writer,
+            on_closed=self._remove_writer,
         )
         self._writers[ledger_id] = writer
         return writer
@@ -187,7 +187,7 @@ class ClientSession:
                 EnsembleChanged(ledger_id, first, ensemble, action.replaced, action.joined)
             )
 
-    def _forget_writer(self, ledger_id: LedgerId) -> None:
+    def _remove_writer(self, ledger_id: LedgerId) -> None:
         self._writers.pop(ledger_id, None)
 
     async def _close(self) -> None:

@@ -181,7 +181,7 @@ class PendingBatches:
             settled = batch.last_entry_id
             self._confirmed.popleft()
             del self._by_first[batch.first_entry_id]
-            self._forget_sent(batch, missing & ~batch.lost)
+            self._clear_sent(batch, missing & ~batch.lost)
         return settled, merge_adjacent(short)
 
     def reassign(self, sources: Sequence[int | None], quorum: QuorumSpec) -> None:
@@ -190,7 +190,7 @@ class PendingBatches:
         """
         for position, source in enumerate(sources):
             if source is None and position < len(self._unanswered_bytes):
-                self._lose_confirmed(position)
+                self._mark_confirmed_lost(position)
         old_bytes = self._unanswered_bytes
         self._unanswered_bytes = [0 if s is None else old_bytes[s] for s in sources]
         self._quorum, self._stripe = quorum, -1
@@ -207,12 +207,12 @@ class PendingBatches:
         """
         bit = 1 << position
         self._unanswered_bytes[position] = 0
-        self._lose_confirmed(position)
+        self._mark_confirmed_lost(position)
         for batch in self._unconfirmed:
             if not batch.stored & bit:
                 batch.sent &= ~bit
 
-    def _lose_confirmed(self, position: int) -> None:
+    def _mark_confirmed_lost(self, position: int) -> None:
         """Stop waiting for copies of confirmed batches from a position."""
         bit = 1 << position
         for batch in self._confirmed:
@@ -226,7 +226,7 @@ class PendingBatches:
             self._stripe, self._stripe_mask = stripe, sum(1 << p for p in positions)
         return self._stripe_mask
 
-    def _forget_sent(self, batch: PendingBatch, positions: int) -> None:
+    def _clear_sent(self, batch: PendingBatch, positions: int) -> None:
         cost = batch.payload_bytes + BATCH_COST_BYTES
         for position in _positions_in(batch.sent & positions):
             self._unanswered_bytes[position] = max(0, self._unanswered_bytes[position] - cost)

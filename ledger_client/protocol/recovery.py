@@ -204,7 +204,7 @@ class RecoveryProtocol:
             case Ended(entry_id):
                 return actions + self._close_at(EntryId(entry_id - 1))
             case None:
-                return actions + self._read_on()
+                return actions + self._read_further()
 
     def _take_found(self) -> list[RecoveryAction]:
         actions: list[RecoveryAction] = []
@@ -228,7 +228,7 @@ class RecoveryProtocol:
             quorum = self._metadata.quorum_of(fragment)
             self._writing = WriteBackPhase(quorum, fragment, self._reader.start, length_before)
 
-    def _read_on(self) -> list[RecoveryAction]:
+    def _read_further(self) -> list[RecoveryAction]:
         if self._writing is not None and self._writing.pending_bytes >= PENDING_BYTES_MAX:
             return []
         return list(self._reader.requests())

@@ -47,9 +47,9 @@ class FencePhase:
         if event.bookie_id not in self._waiting:
             return
         if event.status not in KNOWN:
-            self._miss(event.bookie_id, f"answered {event.status.name}")
+            self._note_missing(event.bookie_id, f"answered {event.status.name}")
         elif not event.fenced:
-            self._miss(event.bookie_id, "did not fence")
+            self._note_missing(event.bookie_id, "did not fence")
         else:
             self.known_positions.append(self._waiting.pop(event.bookie_id))
             self._lac = max(self._lac, event.lac)
@@ -57,7 +57,7 @@ class FencePhase:
     def failed(self, event: FenceFailed) -> None:
         """Record a bookie that could not be reached."""
         if event.bookie_id in self._waiting:
-            self._miss(event.bookie_id, event.reason)
+            self._note_missing(event.bookie_id, event.reason)
 
     @property
     def is_covered(self) -> bool:
@@ -97,6 +97,6 @@ class FencePhase:
         )
         return Undecided(None, needed, dict(self._unknown))
 
-    def _miss(self, bookie_id: BookieId, reason: str) -> None:
+    def _note_missing(self, bookie_id: BookieId, reason: str) -> None:
         del self._waiting[bookie_id]
         self._unknown[bookie_id] = reason

@@ -118,7 +118,7 @@ class Recoverer:
 
     def on_add_answered(self, bookie_id: BookieId, first_entry_id: EntryId, status: Status) -> None:
         """Receive a bookie's answer to a write-back."""
-        self._note_heard(bookie_id, first_entry_id)
+        self._note_answered(bookie_id, first_entry_id)
         if status is Status.OK:
             self._dispatch(e.SpanStored(bookie_id, first_entry_id))
         else:
@@ -129,7 +129,7 @@ class Recoverer:
         self, bookie_id: BookieId, first_entry_id: EntryId, failure: CallFailure, reason: str
     ) -> None:
         """Receive the report that a write-back may or may not be stored."""
-        self._note_heard(bookie_id, first_entry_id)
+        self._note_answered(bookie_id, first_entry_id)
         why = f"{failure.value}: {reason}"
         self._dispatch(e.SpanRefused(bookie_id, first_entry_id, None, why))
 
@@ -249,7 +249,7 @@ class Recoverer:
             self._config.suspect_after_max_s, self._fail_silent_bookie, bookie_id, first
         )
 
-    def _note_heard(self, bookie_id: BookieId, first: EntryId) -> None:
+    def _note_answered(self, bookie_id: BookieId, first: EntryId) -> None:
         timer = self._patience.pop((bookie_id, first), None)
         if timer is not None:
             timer.cancel()

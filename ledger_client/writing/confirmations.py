@@ -60,7 +60,7 @@ class Confirmations:
             entry_id, future = waiting.popleft()
             if not future.done():
                 future.set_result(entry_id)
-        self._tell_soon()
+        self._call_follower_soon()
 
     def fail(self, error: LedgerError) -> None:
         """Fail everything that waits, now or later, each with its entry id; the entries may be
@@ -71,14 +71,14 @@ class Confirmations:
             entry_id, future = self._waiting.popleft()
             if not future.done():
                 _fail(future, error, entry_id)
-        self._tell_soon()
+        self._call_follower_soon()
 
-    def _tell_soon(self) -> None:
+    def _call_follower_soon(self) -> None:
         if self._follower is not None and not self._will_tell:
             self._will_tell = True
-            self._turn_calls.soon(self._tell)
+            self._turn_calls.soon(self._call_follower)
 
-    def _tell(self) -> None:
+    def _call_follower(self) -> None:
         self._will_tell = False
         assert self._follower is not None, "it was set when the call was scheduled"
         self._follower(self._failure)

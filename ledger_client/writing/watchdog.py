@@ -33,7 +33,7 @@ class Watched(Protocol):
         ...
 
     @property
-    def look_at(self) -> float:
+    def check_due_at(self) -> float:
         """Loop time before which a check would find nothing."""
         ...
 
@@ -85,16 +85,16 @@ class Watchdog:
     def _arm(self) -> None:
         loop = asyncio.get_running_loop()
         self._due_at = loop.time() + WATCH_PERIOD_S
-        self._timer = loop.call_at(self._due_at, self._look)
+        self._timer = loop.call_at(self._due_at, self._check_all)
 
-    def _look(self) -> None:
+    def _check_all(self) -> None:
         self._timer = None
         now = asyncio.get_running_loop().time()
         if now - self._due_at < WATCH_PERIOD_S:
             self._act_on_silence(
                 now
             )  # otherwise this process was held up: answers may not be read yet
-        for writer in [w for w in self._active.values() if w.look_at <= now]:
+        for writer in [w for w in self._active.values() if w.check_due_at <= now]:
             if not self._check(writer, now):
                 self._active.pop(writer.ledger_id, None)
         if self._active and self._timer is None:

@@ -40,7 +40,7 @@ class WriterWatch:
         self._is_closed = False
         self._lac_told = EntryId(-1)
         self._last_sent_at = 0.0
-        self.look_at = 0.0
+        self.check_due_at = 0.0
         self._parked = ParkedMembers(
             services.pool,
             config.add_timeout_s,
@@ -50,7 +50,7 @@ class WriterWatch:
 
     def wake(self) -> None:
         """Start regular checks, soon, until nothing is left to watch."""
-        self.look_at = 0.0
+        self.check_due_at = 0.0
         if not self._is_closed:
             self._watchdog.activate(self)
 
@@ -65,7 +65,7 @@ class WriterWatch:
         shell, config = self._shell, self._services.config
         protocol = shell.protocol
         parked = protocol.parked
-        self.look_at = 0.0 if parked else now + config.lac_delay_s * LOOK_SHARE
+        self.check_due_at = 0.0 if parked else now + config.lac_delay_s * LOOK_SHARE
         if self._is_closed or protocol.has_ended or shell.closed.done():
             return False
         oldest = shell.outbox.oldest_appended_at

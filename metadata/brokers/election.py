@@ -103,7 +103,7 @@ class ControllerElection:
             await self._wake.wait()
             self._wake.clear()
             try:
-                while not await self._look():
+                while not await self._elect():
                     pass
                 pauses.count = 0
             except MetadataError as error:
@@ -113,7 +113,7 @@ class ControllerElection:
                 self._wake.set()
                 await asyncio.sleep(pauses.next_s())
 
-    async def _look(self) -> bool:
+    async def _elect(self) -> bool:
         """Become the controller if there is none, or learn which broker is. Returns False if the
         state must be read again.
         """

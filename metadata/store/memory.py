@@ -157,7 +157,7 @@ class MemoryMetadataStore:
         """Call back at every change of the session's state."""
         number = self._next_number()
         self._session_callbacks[number] = callback
-        return lambda: _forget(self._session_callbacks, number)
+        return lambda: _remove(self._session_callbacks, number)
 
     async def aclose(self) -> None:
         """End the session, which removes its ephemeral nodes at once."""
@@ -329,7 +329,7 @@ class MemoryMetadataStore:
         check_path(watch.path)
         number = self._next_number()
         self._watches[number] = watch
-        return lambda: _forget(self._watches, number)
+        return lambda: _remove(self._watches, number)
 
     def _call_back(self, number: int, change: Change | None = None) -> None:
         def deliver() -> None:
@@ -346,9 +346,9 @@ class MemoryMetadataStore:
         self._state = state
         for callback in list(self._session_callbacks.values()):
             self._news.append((callback, state))
-            asyncio.get_running_loop().call_soon(self._tell_next)
+            asyncio.get_running_loop().call_soon(self._report_next)
 
-    def _tell_next(self) -> None:
+    def _report_next(self) -> None:
         callback, state = self._news.popleft()
         callback(state)
 
@@ -362,7 +362,7 @@ class MemoryMetadataStore:
         return self._last_number
 
 
-def _forget(callbacks: dict[int, _Watch] | dict[int, SessionCallback], number: int) -> None:
+def _remove(callbacks: dict[int, _Watch] | dict[int, SessionCallback], number: int) -> None:
     callbacks.pop(number, None)
 
 

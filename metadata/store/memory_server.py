@@ -46,7 +46,7 @@ class MemoryMetadataServer:
     def end_session(self, session_id: int) -> None:
         """Delete a session's ephemeral nodes; its late requests take no effect."""
         if self._stores.pop(session_id, None) is not None:
-            self._announce(self.tree.remove_owned(session_id))
+            self._notify_sessions(self.tree.remove_owned(session_id))
 
     def is_alive(self, session_id: int) -> bool:
         """Return whether a session is still open."""
@@ -55,10 +55,10 @@ class MemoryMetadataServer:
     def apply(self, session_id: int, operations: Sequence[Operation]) -> list[Version]:
         """Apply a write for a session, and notify every live session."""
         versions, changes = self.tree.apply(operations, session_id)
-        self._announce(changes)
+        self._notify_sessions(changes)
         return versions
 
-    def _announce(self, changes: list[Change]) -> None:
+    def _notify_sessions(self, changes: list[Change]) -> None:
         for change in changes:
             for store in list(self._stores.values()):
                 store.notice(change)

@@ -104,7 +104,7 @@ class ZooKeeperMetadataStore:
         self._operation_timeout_s = operation_timeout_s
         self._lease = SessionLease(session_timeout_s, asyncio.get_running_loop().time())
         self._is_up = asyncio.Event()
-        self._session = ZooKeeperSession(uri, session_timeout_s, rng, self._hear)
+        self._session = ZooKeeperSession(uri, session_timeout_s, rng, self._on_link_news)
         self._watches = WatchTable(self._arm)
         self._heart: asyncio.Task[None] | None = None
 
@@ -310,7 +310,7 @@ class ZooKeeperMetadataStore:
             return StoreClosedError(f"the metadata store at {self._address} was closed")
         return translated(error, operation, self._address)
 
-    def _hear(self, news: LinkNews) -> None:
+    def _on_link_news(self, news: LinkNews) -> None:
         if self._lease.state is SessionState.CLOSED:
             return
         if isinstance(news, LinkUp):

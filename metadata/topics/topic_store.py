@@ -177,12 +177,12 @@ class TopicStore:
         tombstone exists already, or if the name belongs to another topic now.
         """
 
-        def bury(record: TopicRecord) -> TopicRecord | None:
+        def make_tombstone(record: TopicRecord) -> TopicRecord | None:
             is_it = record.is_deleted and record.topic_id == topic_id
             return record.as_tombstone() if is_it else None
 
         try:
-            await self.change(name, bury)
+            await self.change(name, make_tombstone)
         except TopicNotFoundError:
             return
 

@@ -153,7 +153,7 @@ def test_ledgers_can_be_an_sql_view(
     [
         ({}, "give exactly one of ledger, ledgers, chain, match"),
         ({"ledger": "1", "chain": "a"}, "found ledger and chain"),
-        ({"ledger": "one"}, "'one' is no ledger id"),
+        ({"ledger": "one"}, "'one' is not a ledger id"),
         ({"ledger": "1", "spiltBytes": "7"}, "did you mean 'splitBytes'"),
         ({"ledger": "1", "splitBytes": "-1"}, "not a whole number of at least 1"),
         ({"ledger": "1", "includeValue": "perhaps"}, "neither true nor false"),

@@ -25,7 +25,7 @@ class Writer:
         self.ledger_id = LedgerId(ledger_id)
         self.fails = fails
         self.looks = 0
-        self.look_at = 0.0
+        self.check_due_at = 0.0
         self.done = asyncio.Event()
 
     def check(self, now: float) -> bool:
