@@ -1,4 +1,4 @@
-"""Chains on a real ZooKeeper: published once, withdrawn or collected when not, followed."""
+"""Chains on a real ZooKeeper: publishing once, withdrawing, collecting, following."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -63,7 +63,7 @@ async def test_what_is_published_is_there_once_and_what_is_not_is_collected(
     assert await linked(chain) == [first.id, second.id]
     assert await chain.withdraw([second.id, lost.id], since_index=0) == [lost.id]
     assert await chain.collect(grace_s=3_600) == 0
-    assert await chain.collect(grace_s=0) == 1  # the late one, which nobody published
+    assert await chain.collect(grace_s=0) == 1  # the late ledger, which was not published
     with pytest.raises(LedgerNotFoundError):
         await client.ledger_info(late.id)
     with pytest.raises(LedgersCollectedError, match="nothing was published"):

@@ -1,4 +1,4 @@
-"""The client on real bookies and a real ZooKeeper: the main job, failures, and typed refusals."""
+"""The client on real bookies and a real ZooKeeper: main paths, failures, and typed refusals."""
 
 import asyncio
 import socket
@@ -92,7 +92,7 @@ async def test_bookies_that_die_and_a_second_client_that_takes_over(cluster: Loc
             await ledger.append(b"late")
         assert LedgerFenced(ledger.id) in events
         assert await entries_of(other, ledger.id, len(payloads) - 1) == payloads
-        # The dead bookie is still registered for a while: a new ledger avoids it all the same.
+        # The dead bookie is still registered for a while, but a new ledger avoids it.
         async with writing.create_ledger(THREE) as second:
             await second.append(b"x")
             assert lost not in second.info.bookies
@@ -162,7 +162,7 @@ async def test_no_zookeeper_at_all() -> None:
             async with client:
                 raise AssertionError("it cannot be entered")
         with pytest.raises(MetadataUnavailableError):
-            await client.ledger_info(1)  # tried again, and said again
+            await client.ledger_info(1)  # a second attempt raises again
         await client.aclose()
 
 

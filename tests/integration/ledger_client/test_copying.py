@@ -25,7 +25,7 @@ SMALL = CopyLimits(bytes_per_s=None, request_bytes_max=64 * 1024, requests_at_on
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[LocalCluster]:
-    """Start five bookies for one test: they are killed."""
+    """Start five bookies for one test, which kills them."""
     async with LocalCluster(bookies=5) as running:
         yield running
 
@@ -41,7 +41,7 @@ def payload(number: int) -> bytes:
 
 
 class HeldLedgers(LedgerStore):
-    """Stores a member that joins only once it may."""
+    """Ledger store that stores a new member only once a test allows it."""
 
     reached: asyncio.Event
     may_go_on: asyncio.Event
@@ -84,7 +84,7 @@ async def stored(client: LedgerClient, ledger_id: int) -> LedgerMetadata:
 async def stored_once(
     client: LedgerClient, ledger_id: int, is_so: Callable[[LedgerMetadata], bool]
 ) -> LedgerMetadata:
-    """Return what is stored once that is as wanted."""
+    """Return the stored metadata once it satisfies a condition."""
     services = await client._session.services()
     changed = asyncio.Event()
     cancel = services.ledgers.watch(LedgerId(ledger_id), changed.set)
@@ -185,7 +185,7 @@ async def test_a_target_that_is_killed_midway_leaves_the_ledger_as_it_was(
 
     def kill(progress: CopyProgress) -> None:
         marks.append(progress)
-        if len(marks) == 1:  # what was under way may still come through
+        if len(marks) == 1:  # a write that was under way may still be applied
             target.kill()
 
     work = await copier(client, ledger_id, on_progress=kill)

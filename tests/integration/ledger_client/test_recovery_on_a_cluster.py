@@ -20,7 +20,7 @@ RECOVERERS = 5
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[LocalCluster]:
-    """Start five bookies for one test: they are killed and paused."""
+    """Start five bookies for one test, which kills and pauses them."""
     async with LocalCluster(bookies=5) as running:
         yield running
 
@@ -80,7 +80,7 @@ async def test_five_clients_take_over_a_live_writer(cluster: LocalCluster, ack: 
 
 
 async def count_tail(client: LedgerClient, ledger_id: int) -> int:
-    """Follow a ledger to its end; return how many entries came, in order."""
+    """Follow a ledger to its end; return the number of entries, which must come in order."""
     expected = 0
     async with client.open_ledger(ledger_id) as reader:
         async for batch in reader.tail():
@@ -127,7 +127,7 @@ async def test_without_enough_bookies_the_end_stays_open_until_they_return(
         await writer.wait_fully_replicated(99)  # a copy still under way would fail, and be replaced
         info = await client.ledger_info(writer.id)
         members = [b for b in cluster.bookies if b.id in info.fragments[-1].ensemble]
-        # No spare stays: the idle writer would put it in place of the killed (rule 5.6).
+        # No spare is left: the idle writer would replace the killed bookie with it (rule 5.6).
         killed = [b for b in cluster.bookies if b.id != members[2].id]
         for bookie in killed:
             bookie.kill()

@@ -1,6 +1,4 @@
-"""Gives one real ZooKeeper server to all tests here, and one of their own to those that break
-it.
-"""
+"""One real ZooKeeper server for all tests here, and separate ones for tests that break it."""
 
 import asyncio
 import random

@@ -1,6 +1,7 @@
-"""Starts an embedded ZooKeeper, prints its process id and port, and waits to be killed.
+"""Program that starts an embedded ZooKeeper, prints its process id and port, and waits to be
+killed.
 
-Leaves the killing to `test_embedded.py`, which runs this as a program.
+Leaves the killing to `test_embedded.py`, which starts this program.
 """
 
 import asyncio

@@ -1,5 +1,4 @@
-"""Stands for a real ZooKeeper service in the contract suite, and breaks connections and sessions of
-its clients.
+"""Real ZooKeeper service for the contract suite, with broken connections and sessions on demand.
 
 Leaves the server to `conftest.py`.
 """
@@ -14,7 +13,7 @@ from metadata.store.zookeeper import ZooKeeperMetadataStore, open_store
 
 
 class ZooKeeperService:
-    """The stores that a test opened below one chroot."""
+    """Stores that a test opened below one chroot."""
 
     def __init__(
         self, uri: str, *, session_timeout_s: float = 6.0, operation_timeout_s: float = 15.0

@@ -1,6 +1,4 @@
-"""Holds the embedded server: it dies with its parent, keeps its data, and takes nobody else's
-place.
-"""
+"""The embedded server ends with its parent, keeps its data, and takes no other server's place."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Runs the metadata store's contract on a real ZooKeeper server."""
+"""The metadata store's contract on a real ZooKeeper server."""
 
 import itertools
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Holds what happens when a real ZooKeeper server is absent, silent, paused, slow or restarted."""
+"""Behaviour while a real ZooKeeper server is absent, silent, paused, slow or restarted."""
 
 import asyncio
 import os
@@ -81,7 +81,7 @@ async def test_a_silent_first_server_does_not_eat_the_session(
         silent.listen()
         hosts = f"127.0.0.1:{silent.getsockname()[1]},{own_server.address}"
         service = ZooKeeperService(f"zk://{hosts}/quire", session_timeout_s=4.0)
-        for _ in range(4):  # the order is drawn: each store may meet the silent one first
+        for _ in range(4):  # the order is random: each store may try the silent server first
             store = await service.connect()
             states: list[SessionState] = []
             store.on_session(states.append)
@@ -102,7 +102,7 @@ async def test_a_pause_longer_than_the_session_expires_it_by_our_clock(
     store.on_session(states.append)
     await store.create("/live/one", b"", ephemeral=True)
     own_server.pause()
-    await eventually(lambda: SessionState.EXPIRED in states)  # while the server says nothing
+    await eventually(lambda: SessionState.EXPIRED in states)  # while the server is silent
     with pytest.raises(StoreUnavailableError):
         await open_store(own_server.uri, rng=random.Random(1), operation_timeout_s=0.3)
     own_server.resume()
@@ -146,7 +146,7 @@ async def test_an_ambiguous_write_is_decided_by_its_token(
     changed = ledger.with_ensemble_change(EntryId(5), (A, B, D), token(3))
     own_server.pause()
     call = asyncio.create_task(ledgers.compare_and_set(changed, version))
-    await asyncio.sleep(0.8)  # time-outs pass, and the decision waits
+    await asyncio.sleep(0.8)  # timeouts pass, and the decision waits
     assert not call.done()
     own_server.resume()
     async with asyncio.timeout(20):

@@ -1,4 +1,4 @@
-"""Runs the contract of topics' metadata on a real ZooKeeper server."""
+"""The contract of topics' metadata on a real ZooKeeper server."""
 
 import itertools
 from collections.abc import AsyncIterator

@@ -1,16 +1,17 @@
-"""Drives the real `AppendProtocol` through random histories: failing bookies, late answers,
-ensemble changes whose request is delayed, closes, and recoverers that fence it in the middle.
+"""Model that drives the real `AppendProtocol` through random histories: failing bookies, late
+answers, delayed ensemble changes, closes, and recoverers that fence the writer.
 
-Leaves bookies, recoverers and most of the judgement to `recovery_model`.
+Leaves bookies, recoverers and most of the checks to `recovery_model`.
 
-Invariants checked besides: entries are confirmed in order, without gaps; what is confirmed is on an
-ack quorum of the ensemble stored at that moment (4.4); nothing is confirmed beyond another's close;
-a writer that closed agrees with what is stored; a writer whose bookies live gets on.
+Additional invariants: entries are confirmed in order, without gaps; confirmed entries are on an ack
+quorum of the ensemble stored at that moment (4.4); nothing is confirmed beyond another's close; a
+writer that closed agrees with the stored metadata; a writer whose bookies live makes progress.
 
-`InSyncModel` adds section 11: members fail, lag, return, join, catch up, and die for good while one
-lives that is stored as in sync. Checked besides: who is stored so holds every confirmed entry; the
-last one never leaves; no set shrinks below `min_in_sync`, nothing is confirmed below it; with
-enough alive everything is confirmed, and who joins is in sync in the end.
+`InSyncModel` adds section 11: members fail, lag, return, join, catch up, and die permanently while
+one lives that is stored as in sync. Additional invariants: every member stored as in sync holds
+every confirmed entry; the last one never leaves; no set shrinks below `min_in_sync`, and nothing is
+confirmed below it; with enough live members everything is confirmed, and members that join are
+finally in sync.
 """
 
 from random import Random
@@ -35,7 +36,7 @@ RETURN_ODDS = 0.3
 CLOSE_ODDS = 0.05
 NO_SPARE_ODDS = 0.2
 ALL_FAIL_ODDS = 0.3
-MOMENTS_MAX = 40  # how often something goes wrong, or better, in an in-sync history
+MOMENTS_MAX = 40  # maximum number of failures and repairs in an in-sync history
 
 
 class WriterModel(Model):
@@ -53,19 +54,20 @@ class WriterModel(Model):
         self.counts: dict[EntryId, int] = {}
         self.changes = 0
 
-    # -- what happens to the writer ----------------------------------------------------------------
+    # -- events of the writer
+    # -----------------------------------------------------------------------
 
     @override
     def append(self, count: int) -> None:
-        """Let the writer append, or let something go wrong."""
+        """Append, or inject a failure."""
         if self.error is not None or self.written is not None:
-            self.pushed += count  # nothing comes of it any more
+            self.pushed += count  # it has no effect any more
             return
         self.disturb()
         self.push(count)
 
     def disturb(self) -> None:
-        """Let something go wrong, or better, before an append."""
+        """Inject a failure, or end one, before an append."""
         if self.rng.random() < FAILURE_ODDS:
             name = self.rng.choice(self.writer.metadata.last_fragment.ensemble)
             kind = self.rng.choice(list(a.FailureKind))
@@ -86,7 +88,7 @@ class WriterModel(Model):
         self.tell(a.BatchAppended(first, count, size))
 
     def close(self) -> None:
-        """Let the caller give up on what is pending."""
+        """Close the ledger and abandon pending appends."""
         if self.error is None and self.written is None and not self.is_closing:
             self.is_closing = True
             self.tell(a.CloseRequested(TOKEN))
@@ -119,7 +121,7 @@ class WriterModel(Model):
                 pass
 
     def choice(self, action: a.ChooseReplacements) -> a.ReplacementsChosen | a.NoReplacement:
-        """Replace as many as there are spares for, as the shell does."""
+        """Replace as many members as there are spares, as the shell does."""
         taken = {*action.ensemble, *action.excluded}
         spares = [b for b in self.bookies if b not in taken]
         if not spares or self.rng.random() < NO_SPARE_ODDS:
@@ -142,7 +144,7 @@ class WriterModel(Model):
             self.send(lambda: self.tell(a.StoreRefused(first, name, status)))
 
     def confirm(self, lac: EntryId, length: int) -> None:
-        """Judge a confirmation at the moment it is made."""
+        """Check a confirmation at the moment it is made."""
         if lac <= self.acknowledged or length != sum(map(size_of, range(lac + 1))):
             raise ViolationError(f"confirmed {lac} with length {length}")
         stored = self.stored
@@ -169,7 +171,7 @@ class WriterModel(Model):
         self.send(lambda: self.tell(event))
 
     def check_writer(self) -> None:
-        """Raise ViolationError unless the writer came to an end, or confirmed all it was given."""
+        """Raise ViolationError unless the writer ended or confirmed everything."""
         if self.written is not None:
             if (self.written.last_entry_id, self.written.length) != self.closes[0]:
                 raise ViolationError("the writer closed elsewhere")
@@ -183,7 +185,7 @@ class WriterModel(Model):
 def explore_writer(
     quorum: QuorumSpec, seed: int, *, recoverers: int, options: AppendOptions
 ) -> WriterModel:
-    """Play one history to its end, in peace at last, and check it."""
+    """Play one history to its end, without faults at last, and check it."""
     rng = Random(f"writer {quorum} {recoverers} {options} {seed}")
     model = WriterModel(quorum, rng, recoverers=recoverers, options=options)
     model.run(entries=rng.randint(0, 12))
@@ -213,7 +215,7 @@ class InSyncModel(WriterModel):
 
     @override
     def disturb(self) -> None:
-        """Leave that to the moments, which come at any time."""
+        """Do nothing: failures come at random moments."""
 
     def moment(self) -> None:
         worse = [self.fail_some, self.fail_some, self.fail_some, self.die_one, self.die_one]
@@ -259,7 +261,7 @@ class InSyncModel(WriterModel):
             self.tell(a.MemberReady(name, TOKEN))
 
     def begin_copy(self) -> None:
-        """Let the first member that is behind, as far as the writer knows, begin to catch up."""
+        """Start copying to the first member that lacks fragments in the writer's view."""
         fragments = self.writer.metadata.fragments
         for target in fragments[-1].ensemble:
             lacked = [f.first_entry_id for f in fragments[:-1] if target not in f.ensemble]
@@ -268,13 +270,13 @@ class InSyncModel(WriterModel):
                 self.copy(target, lacked[-1], lacked[-1])
 
     def copy(self, target: BookieId, first: EntryId, entry: int) -> None:
-        """Copy one entry, then the next; at last name the target (9.1)."""
+        """Copy one entry, then the next; finally make the target a member (9.1)."""
         stored, index = self.stored, self.stored.fragment_index_of(first)
         members = stored.fragments[index].ensemble
         self.is_copying = False
         if not self.is_up(target):
             return
-        if target in members:  # the writer was told while it could not hear
+        if target in members:  # the writer was informed while it could not receive it
             self.tell(a.MetadataSeen(stored, self.version))
         elif entry == stored.fragments[index + 1].first_entry_id:
             self.name_copy(target, index)
@@ -284,7 +286,9 @@ class InSyncModel(WriterModel):
             self.send(lambda: self.copy(target, first, entry + 1))
 
     def name_copy(self, target: BookieId, index: int) -> None:
-        """Swap the target in: in the place of one that is no member, where the fragment is full."""
+        """Make the target a member; in a full fragment, in the place of a bookie that is no longer
+        a member.
+        """
         stored, fragment = self.stored, self.stored.fragments[index]
         members = fragment.ensemble
         if len(members) == stored.quorum.ensemble_size:
@@ -307,8 +311,8 @@ class InSyncModel(WriterModel):
             self.judge_change(before)
 
     def judge_change(self, before: LedgerMetadata) -> None:
-        """Judge a change of the last fragment. One whose place another takes, which then catches
-        up, may leave too few behind: nothing is confirmed until there are enough again.
+        """Check a change of the last fragment. A replacement that catches up may leave too few
+        members in sync: nothing is confirmed until there are enough again.
         """
         least, members = before.quorum.min_in_sync, members_in_sync(self.stored)
         size, size_before = (len(m.last_fragment.ensemble) for m in (self.stored, before))
@@ -319,14 +323,14 @@ class InSyncModel(WriterModel):
         self.judge_members()
 
     def judge_members(self) -> None:
-        """Raise ViolationError if somebody counts as in sync that has not caught up."""
+        """Raise ViolationError if a member counts as in sync that has not caught up."""
         for name in members_in_sync(self.stored):
             held = self.bookies[name].entries
             if not all(entry in held for entry in range(self.acknowledged + 1)):
                 raise ViolationError(f"{name} counts as in sync and has not caught up")
 
     def keep_one_alive(self) -> None:
-        """Where what is stored now rests on the dead alone, let one of them have been away only."""
+        """If the stored state depends only on dead bookies, treat one of them as absent instead."""
         sets = [list(f.ensemble) for f in self.stored.fragments]
         if self.stored.state is not LedgerState.CLOSED:
             sets.append(members_in_sync(self.stored))
@@ -361,7 +365,9 @@ class InSyncModel(WriterModel):
             raise ViolationError(f"{self.writer.in_sync} are in sync, {living} live")
 
     def tell_who_lives(self) -> None:
-        """Let the writer learn who is dead and who answers; play on until nothing happens."""
+        """Report to the writer which bookies are dead and which answer; play on until nothing
+        happens.
+        """
         for name, bookie in self.bookies.items():
             dead = a.BookieFailed(name, a.FailureKind.GONE, "dead")
             self.tell(dead if bookie.is_dead else a.BookieReturned(name))
@@ -370,7 +376,7 @@ class InSyncModel(WriterModel):
         self.check_progress(members_in_sync(self.stored))
 
     def check_progress(self, members: list[BookieId]) -> bool:
-        """Tell whether enough members live; if so, all is confirmed, or it is a violation."""
+        """Return whether enough members live; if so, everything must be confirmed."""
         is_open = self.error is None and self.stored.state is LedgerState.OPEN
         enough = sum(map(self.is_up, members)) >= self.stored.quorum.min_in_sync
         if not is_open or self.is_closing or not enough:
@@ -383,7 +389,7 @@ class InSyncModel(WriterModel):
 def explore_in_sync(
     quorum: QuorumSpec, seed: int, *, recoverers: int, options: AppendOptions
 ) -> InSyncModel:
-    """Play one in-sync history to its end, in peace at last, and check it."""
+    """Play one in-sync history to its end, without faults at last, and check it."""
     rng = Random(f"in sync {quorum} {recoverers} {options} {seed}")
     model = InSyncModel(quorum, rng, recoverers=recoverers, options=options)
     model.run(entries=rng.randint(0, 12))

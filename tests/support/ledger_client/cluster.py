@@ -1,4 +1,4 @@
-"""A cluster for the client's tests: a metadata store in memory and bookies that store in memory."""
+"""Cluster for tests of the client: metadata and bookies in memory."""
 
 from dataclasses import replace
 from random import Random
@@ -16,7 +16,7 @@ QUICK = ClientConfig(
 
 
 class TestCluster:
-    """Opens clients on one set of bookies; `aclose` ends all of it."""
+    """Cluster that opens clients on one set of bookies; `aclose` ends all of it."""
 
     __test__ = False
 

@@ -1,6 +1,6 @@
-"""A ledger on bookies in memory, for tests of copying it, in virtual time.
+"""A ledger on in-memory bookies, for tests of copying it, in virtual time.
 
-Leaves what is to hold to the tests.
+Leaves the expected results to the tests.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ def length(stop: int) -> int:
 
 
 class Bookies(MemoryBookies):
-    """Remembers what was added, and how much waited for an answer at once."""
+    """Bookies that record the adds, and the maximum number of unanswered ones."""
 
     def __init__(self, names: Sequence[str], keys: LedgerKeys) -> None:
         super().__init__(names, keys)
@@ -71,7 +71,7 @@ class Bookies(MemoryBookies):
         super().add(bookie_id, ledger_id, batch, first_entry_id, recovery=recovery, sink=sink)
 
     def damage(self, name: str, entry_id: int) -> None:
-        """Flip the last bit of the batch that an entry is in."""
+        """Flip the last bit of the batch that contains an entry."""
         entries = self[name].entries
         batch, _ = entries[entry_id]
         data = bytearray(batch.data)
@@ -82,7 +82,7 @@ class Bookies(MemoryBookies):
 
 
 class Forgetful(MemoryBookie):
-    """Acknowledges adds and returns nothing."""
+    """Bookie that acknowledges adds and returns nothing."""
 
     @override
     def read(self, first: int, last: int, bytes_max: int) -> Entries:
@@ -91,7 +91,7 @@ class Forgetful(MemoryBookie):
 
 
 class Ledgers(LedgerStore):
-    """Lets a test do something just before the target is stored as a member."""
+    """Ledger store that calls a test just before the target is stored as a member."""
 
     before_naming: Callable[[], Awaitable[None]] | None = None
 
@@ -145,17 +145,17 @@ class World:
         return metadata
 
     async def change(self, *changes: Callable[[LedgerMetadata], LedgerMetadata]) -> None:
-        """Store what others make of what is stored, one change after the other."""
+        """Apply others' changes to the stored metadata, one after the other."""
         for change in changes:
             metadata, version = await self.others.get(LEDGER, fresh=True)
             await self.others.compare_and_set(change(metadata), version)
 
     def sent(self) -> list[int]:
-        """Return the first entry of each batch that the target was sent."""
+        """Return the first entry of each batch sent to the target."""
         return [batch.header.first_entry_id for _, _, batch in self.bookies.adds]
 
     def is_whole(self, first: int, last: int) -> bool:
-        """Tell whether the target holds these entries and no others, with the right bytes."""
+        """Return whether the target holds exactly these entries, with the right bytes."""
         held = self.bookies["d"].entries
         return sorted(held) == list(range(first, last + 1)) and all(
             batch.entry(each - batch.header.first_entry_id) == payload(each)
@@ -200,7 +200,7 @@ def run(
 
 
 def write(world: World, first: int, stop: int, *, per_batch: int = 5, to: str = "a,b,c") -> None:
-    """Put entries on bookies as a writer does."""
+    """Store entries on bookies as a writer does."""
     for start in range(first, stop, per_batch):
         count = min(per_batch, stop - start)
         world.bookies.write(

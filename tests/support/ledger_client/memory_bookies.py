@@ -1,9 +1,9 @@
-"""Bookies in memory, for tests of what reads and recovers: the pool's calls, the protocol's rules.
+"""In-memory bookies for tests of reading and recovery: the pool's calls and the protocol's rules.
 
-Leaves sockets, disks and time limits to the real parts. An answer takes `delay_s`.
+Leaves sockets, disks and time limits to the real modules. An answer takes `delay_s`.
 
-Invariants: as rules 4.3 and 7.2: ordinary adds of a fenced ledger are refused, same bytes are
-accepted again, a fenced read answers after the fence.
+Invariants: as in rules 4.3 and 7.2, ordinary adds of a fenced ledger are refused, the same bytes
+are accepted again, a fenced read answers after the fence.
 """
 
 import asyncio
@@ -28,20 +28,20 @@ DEFAULT_DELAY_S = 0.001
 
 @dataclass
 class MemoryBookie:
-    """One bookie and one ledger on it."""
+    """One bookie, and one ledger on it."""
 
     entries: dict[int, tuple[BatchView, int]] = field(default_factory=dict)
     """Entry id -> the batch as it was added, and the entry's digest."""
     lac: int = NO_ENTRY
     is_fenced: bool = False
     failure: CallFailure | None = None
-    """Fails every call so; TIMEOUT only after the caller's time is over."""
+    """Failure of every call; TIMEOUT only after the caller's time is over."""
     is_limbo: bool = False
     refuses_reads: Status | None = None
-    """Refuses every read so, without carrying it out."""
+    """Status with which every read is refused."""
     refuses_adds: Status | None = None
     is_fence_lost: bool = False
-    """Fails the fencing LAC reads, and nothing else."""
+    """Whether the fencing LAC reads fail, and no other call."""
     delay_s: float = DEFAULT_DELAY_S
     reads: list[ReadEntries] = field(default_factory=list)
     polls: list[WaitLac] = field(default_factory=list)
@@ -68,7 +68,9 @@ class MemoryBookie:
         changed.set()
 
     def read(self, first: int, last: int, bytes_max: int) -> Entries:
-        """Return runs of entries that came in one batch, as slices unless they are all of it."""
+        """Return runs of entries that came in one batch, as slices unless they are the complete
+        batch.
+        """
         found: list[BatchView] = []
         size, position = 0, first
         while position <= last and position in self.entries and (size < bytes_max or not found):
@@ -89,7 +91,7 @@ class MemoryBookie:
 
 
 class MemoryBookies:
-    """A pool of them. `pool` is what the product sees."""
+    """Pool of in-memory bookies. `pool` is the product's view of it."""
 
     def __init__(self, names: Sequence[str], keys: LedgerKeys) -> None:
         self.bookies = {BookieId(name): MemoryBookie() for name in names}
@@ -112,7 +114,7 @@ class MemoryBookies:
         length_before: int,
         to: str,
     ) -> BatchView:
-        """Put a writer's batch on the bookies named in `to`, `a,b,c`."""
+        """Store a writer's batch on the bookies named in `to`, `a,b,c`."""
         keys = self.keys
         batch = BatchView(
             build_batch(
@@ -129,7 +131,8 @@ class MemoryBookies:
             assert self[name].store(batch, recovery=False) is Status.OK
         return batch
 
-    # -- what a BookiePool offers ------------------------------------------------------------------
+    # -- calls of a BookiePool
+    # ----------------------------------------------------------------------
 
     def attach(self, ledger_id: LedgerId, master_key: bytes) -> None:
         assert (ledger_id, master_key) == (self.keys.ledger_id, self.keys.master_key)
@@ -212,7 +215,7 @@ class MemoryBookies:
 
 
 def _with_wrong_length(cut: BatchView) -> BatchView:
-    """Return a slice whose header lies about the length, as nobody promised that it is right."""
+    """Return a slice whose header has a wrong length, which is allowed in a slice."""
     data = bytearray(cut.data)
     struct.pack_into("<Q", data, 32, 987_654_321)
     struct.pack_into("<I", data, 44, crc32c(bytes(data[48:]), crc32c(bytes(data[:44]))))
@@ -220,5 +223,5 @@ def _with_wrong_length(cut: BatchView) -> BatchView:
 
 
 def rng() -> Random:
-    """Return the randomness of a test."""
+    """Return the source of randomness of a test."""
     return Random(7)

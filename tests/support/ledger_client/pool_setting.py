@@ -1,4 +1,4 @@
-"""What the tests of the pool share: a sink that keeps what it hears, and a pool over one bookie."""
+"""Shared setup of the pool's tests: a recording sink, and a pool over one bookie."""
 
 import asyncio
 from random import Random
@@ -18,7 +18,7 @@ KEY = bytes(range(32))
 
 
 class Outcomes:
-    """An AddSink that keeps what it hears."""
+    """AddSink that records its calls."""
 
     def __init__(self) -> None:
         self.heard: dict[int, list[Status | CallFailure]] = {}

@@ -1,13 +1,13 @@
-"""Drives the real `RecoveryProtocol` against bookies of a few lines each, in an order drawn at
-random: a live writer, several recoverers at once, lost messages, failing bookies.
+"""Model that drives the real `RecoveryProtocol` against simple bookies in random order: a live
+writer, several concurrent recoverers, lost messages, failing bookies.
 
-Leaves the judgement to `check`, and what to run to `test_recovery_protocol.py`.
+Leaves the choice of histories to `test_recovery_protocol.py`.
 
-Invariants checked: no acknowledged entry is lost; one close, adopted by all; every entry of the
-closed ledger is on an ack quorum of the bookies that its metadata names, its length is theirs.
-In in-sync mode besides (11.5): nothing is read before all members were heard, and no end is before
-an entry that was found, or for which an answer is still awaited; whatever the last fragment's
-living members hold alone is enough.
+Invariants checked by `check`: no acknowledged entry is lost; there is one close, which all adopt;
+every entry of the closed ledger is on an ack quorum of the bookies that its metadata names, and its
+length is theirs. In in-sync mode also (11.5): nothing is read before all members have answered or
+failed; no end is before an entry that was found or is still awaited; entries that only live members
+of the last fragment hold are sufficient.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ SPARES = tuple(BookieId(name) for name in "xyz")
 
 
 class ViolationError(AssertionError):
-    """A rule of the protocol does not hold."""
+    """A rule of the protocol was violated."""
 
 
 def size_of(entry_id: int) -> int:
@@ -36,14 +36,14 @@ def size_of(entry_id: int) -> int:
 
 @dataclass
 class ModelBookie:
-    """What one bookie keeps. Everything it accepts is durable at once."""
+    """State of one bookie. Everything it accepts is durable at once."""
 
     entries: dict[int, bool] = field(default_factory=dict)
     lac: int = NO_ENTRY
     is_fenced: bool = False
     is_down: bool = False
     is_dead: bool = False
-    """It is down, and does not come back."""
+    """Whether it is down permanently."""
 
     def fence(self) -> None:
         self.is_fenced = True
@@ -61,20 +61,20 @@ class ModelBookie:
 
 @dataclass(frozen=True)
 class Odds:
-    """How often things go wrong."""
+    """Probabilities of faults."""
 
     lost: float = 0.05
     down: float = 0.3
-    """That one bookie of the ensemble is away throughout."""
+    """Probability that one bookie of the ensemble is away throughout."""
     older_fragment: float = 0.4
-    """That the ledger had an ensemble change before, and that a repair swaps a bookie of it."""
+    """Probability of an earlier ensemble change, with a repair that swaps a bookie."""
     slice: float = 0.5
     dead: float = 0.0
-    """That all bookies but one or more of the ensemble die for good, at some moment."""
+    """Probability that all but one or more bookies of the ensemble die permanently."""
 
 
 class Ears:
-    """What one recoverer was told so far, and what it still waits for."""
+    """Events that one recoverer has received, and answers that it still awaits."""
 
     def __init__(self) -> None:
         self.unfenced: dict[BookieId, None] = {}
@@ -91,7 +91,7 @@ class Ears:
                 self.found.update(dict.fromkeys(range(run.first_entry_id, run.next_entry_id)))
 
     def judge(self, action: e.RecoveryAction) -> None:
-        """Raise ViolationError where an in-sync ledger's recovery does not wait (11.5)."""
+        """Raise ViolationError if the recovery of an in-sync ledger does not wait (11.5)."""
         match action:
             case e.Fence(name):
                 self.unfenced[name] = None
@@ -110,7 +110,7 @@ class Ears:
 
 
 class Model:
-    """One ledger, one writer, some recoverers, and the messages that are under way."""
+    """One ledger, one writer, some recoverers, and the messages under way."""
 
     def __init__(self, quorum: QuorumSpec, rng: Random, odds: Odds, *, recoverers: int) -> None:
         self.rng = rng
@@ -137,7 +137,7 @@ class Model:
             self.send(self.kill_many)
 
     def kill_many(self) -> None:
-        """Let at most n - 1 of n members die, and any number of spares."""
+        """Kill at most n - 1 of n members, and any number of spares."""
         members = self.original.ensemble
         dying = [*self.rng.sample(members, self.rng.randint(0, len(members) - 1))]
         dying += self.rng.sample(SPARES, self.rng.randint(0, len(SPARES)))
@@ -145,7 +145,9 @@ class Model:
             self.bookies[name].die()
 
     def run(self, *, entries: int, starting: bool = True) -> None:
-        """Play until nothing is under way; every recoverer starts at some moment, or has before."""
+        """Play until nothing is under way; every recoverer starts at some moment, or has started
+        before.
+        """
         waiting = list(range(len(self.recoverers))) if starting else []
         for _ in range(STEPS_MAX):
             choices = len(self.messages) + (3 if self.pushed < entries else 0) + len(waiting)
@@ -162,7 +164,7 @@ class Model:
         raise ViolationError("it does not end")
 
     def begin_with_older_fragment(self, names: tuple[BookieId, ...]) -> None:
-        """Let three entries be acknowledged in a fragment of their own, and a repair be due."""
+        """Acknowledge three entries in a separate fragment, and schedule a repair."""
         before = (*names[1:], SPARES[2])
         for name in before:
             self.bookies[name].add(0, 3, NO_ENTRY, recovery=False)
@@ -323,7 +325,8 @@ class Model:
         else:
             self.answer(number, e.SpanStored(name, first))
 
-    # -- messages and judgement --------------------------------------------------------------------
+    # -- messages and checks
+    # ------------------------------------------------------------------------
 
     def send(self, deliver: Callable[[], None]) -> None:
         self.messages.append(deliver)
@@ -332,7 +335,7 @@ class Model:
         return self.rng.random() < self.odds.lost
 
     def recover_in_peace(self) -> None:
-        """Bring everybody back who is not dead, lose nothing more, and recover once again."""
+        """Restore all bookies that are not dead, lose nothing more, and recover once again."""
         for bookie in self.bookies.values():
             bookie.is_down = bookie.is_dead
         self.odds = Odds(lost=0.0, down=0.0)
@@ -345,7 +348,7 @@ class Model:
             raise ViolationError(f"in peace it ends with {self.ended.get(number)}")
 
     def check(self) -> None:
-        """Raise ViolationError unless every rule holds at the end."""
+        """Raise ViolationError unless every rule is true at the end."""
         if len(self.ended) != len(self.recoverers):
             raise ViolationError("a recoverer did not end")
         if len(self.closes) != 1:
@@ -361,7 +364,7 @@ class Model:
         self.check_entries(*close)
 
     def check_entries(self, last: int, length: int) -> None:
-        """Raise ViolationError unless what the closed ledger promises is there."""
+        """Raise ViolationError unless the closed ledger contains every promised entry."""
         if last < self.acknowledged:
             raise ViolationError(f"{self.acknowledged} was acknowledged, the end is {last}")
         if length != sum(map(size_of, range(last + 1))):
@@ -373,8 +376,8 @@ class Model:
                 raise ViolationError("a LAC beyond the end: a dirty read")
 
     def check_copies(self, entry_id: EntryId) -> None:
-        """Raise ViolationError unless an ack quorum of those that are to hold an entry does; of
-        the last fragments' of an in-sync ledger, one that lives, too.
+        """Raise ViolationError unless an ack quorum of the responsible bookies holds an entry; in
+        the last fragments of an in-sync ledger, a live one too.
         """
         stored, fragment = self.stored, self.stored.fragment_of(entry_id)
         quorum = stored.quorum_of(fragment)
@@ -388,7 +391,7 @@ class Model:
 
 
 def explore(quorum: QuorumSpec, seed: int, *, recoverers: int, odds: Odds) -> Model:
-    """Play one history to its end, in peace at last, and check it."""
+    """Play one history to its end, without faults at last, and check it."""
     rng = Random(f"{quorum} {recoverers} {seed}")
     model = Model(quorum, rng, odds, recoverers=recoverers)
     model.run(entries=rng.randint(0, 8))

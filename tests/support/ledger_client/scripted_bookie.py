@@ -1,4 +1,4 @@
-"""A tiny bookie made from bookie.wire, which answers as a test tells it to."""
+"""Small bookie made from bookie.wire, with scripted answers."""
 
 import asyncio
 from ssl import SSLContext
@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 
 
 class ScriptedBookie:
-    """Stores nothing; keeps what it was asked, and answers at once unless told otherwise."""
+    """Bookie that stores nothing, records requests, and answers at once unless scripted
+    otherwise.
+    """
 
     def __init__(self, bookie_id: str) -> None:
         self.id = BookieId(bookie_id)
@@ -57,7 +59,7 @@ class ScriptedBookie:
         self.add_status = Status.OK
         self.connection_count = 0
         self.speaking = 0
-        """The connection whose frame is being answered."""
+        """Connection whose frame is being answered."""
         self.frame_bytes_max = FRAME_BYTES_MAX
         self._server: asyncio.Server | None = None
         self._writers: list[asyncio.StreamWriter] = []
@@ -150,7 +152,7 @@ class ScriptedBookie:
 
 
 def feed(assembler: FrameAssembler, data: bytes) -> list[Frame]:
-    """Give an assembler received bytes, as a transport would."""
+    """Pass received bytes to an assembler, as a transport would."""
     frames: list[Frame] = []
     while data:
         room = assembler.get_buffer()

@@ -1,4 +1,4 @@
-"""A bookie that stores in memory: just enough for the client's own tests, without a server."""
+"""In-memory bookie for the client's tests, without a server."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -45,12 +45,12 @@ class Held:
 
 
 class StoringBookie(ScriptedBookie):
-    """Keeps batches, fences and LACs; forgets all of it at its end."""
+    """Bookie that keeps batches, fences and LACs until its end."""
 
     def __init__(self, bookie_id: str) -> None:
         super().__init__(bookie_id)
         self.ledgers: dict[LedgerId, Held] = {}
-        self.keys: dict[tuple[int, LedgerId], bytes] = {}  # of each connection
+        self.keys: dict[tuple[int, LedgerId], bytes] = {}  # keys by connection
         self.answer = self.stored_answer
         self.refuse_adds: Status | None = None
         self.entry_bytes_max = 2**30
@@ -70,7 +70,7 @@ class StoringBookie(ScriptedBookie):
             self._registrar = None
 
     def damage(self, ledger_id: LedgerId, entry_id: int) -> None:
-        """Flip a bit of what is stored of an entry, if anything is."""
+        """Flip a bit of a stored entry, if it is stored."""
         held = self.ledgers.get(ledger_id)
         if held is not None and entry_id in held.entries:
             data = bytearray(held.entries[entry_id].data)

@@ -1,6 +1,6 @@
-"""Builds the one ledger that many tests start from.
+"""The ledger from which many tests start.
 
-Leaves drawing others to `strategies.py`.
+Leaves random ledgers to `strategies.py`.
 """
 
 from types import MappingProxyType

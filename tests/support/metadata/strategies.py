@@ -1,4 +1,4 @@
-"""Draws valid ledger metadata for property tests.
+"""Strategies of valid ledger metadata for property tests.
 
 Leaves the properties to the tests.
 """

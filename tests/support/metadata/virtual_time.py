@@ -1,6 +1,6 @@
-"""Makes an event loop whose clock jumps to the next timer when nothing else is to do.
+"""Event loop whose clock jumps to the next timer when nothing else is to do.
 
-Leaves faults to the tests: with this loop a time-out costs no time, and a busy machine changes
+Leaves faults to the tests: with this loop a timeout costs no time, and a busy machine changes
 nothing.
 """
 
@@ -18,7 +18,7 @@ Ready = list[tuple[selectors.SelectorKey, int]]
 
 
 class _JumpingSelector(selectors.BaseSelector):
-    """Adds up the waits that it was asked for instead of waiting."""
+    """Selector that adds up the requested waits instead of waiting."""
 
     def __init__(self) -> None:
         self._real = selectors.DefaultSelector()
@@ -52,7 +52,7 @@ class _JumpingSelector(selectors.BaseSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """A loop for tests without real input or output."""
+    """Event loop for tests without real input or output."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
