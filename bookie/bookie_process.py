@@ -179,7 +179,7 @@ class BookieProcess:
             interval_s=self._options.position_interval_s,
             rng=self._rng,
             log=context.log,
-            news=PositionNews(partial(self._give_way, context), age.note_position),
+            news=PositionNews(partial(self._stop_answering, context), age.note_position),
         )
         await keeper.claim()
         age.follow(lambda: keeper.version)
@@ -250,7 +250,7 @@ class BookieProcess:
             self._rng,
             incarnation=self._run_token,
             dead_incarnations=() if dead is None else (dead,),
-            on_lost=partial(self._give_way, context),
+            on_lost=partial(self._stop_answering, context),
         )
         registration = Registration(context.storage, registrar, first)
         self._parts.push_async_callback(registration.leave)
@@ -290,7 +290,7 @@ class BookieProcess:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
 
-    def _give_way(self, context: ServerContext, error: BookieError | MetadataError) -> None:
+    def _stop_answering(self, context: ServerContext, error: BookieError | MetadataError) -> None:
         """Stop answering at once, because another process serves as this bookie."""
         context.abort_connections()
         self._fail(error)

@@ -129,7 +129,7 @@ async def _serve_with(
         assert process.health is not None, "a bookie that has started watches its disk"
         health = process.health
         guard = HangGuard(
-            process.under_way, lambda: health.looked_s, options.disk_hung_s, _end_at_once
+            process.under_way, lambda: health.checked_s, options.disk_hung_s, _end_at_once
         )
         gc.collect()
         gc.freeze()  # what a start loaded stays: no later collection must scan it

@@ -33,7 +33,7 @@ class LoopLag:
         """Start to measure the running loop."""
         loop = asyncio.get_running_loop()
         self._due_s = loop.time() + self._interval_s
-        self._timer = loop.call_at(self._due_s, self._look)
+        self._timer = loop.call_at(self._due_s, self._measure)
 
     def close(self) -> None:
         """Stop the measurement."""
@@ -41,7 +41,7 @@ class LoopLag:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _measure(self) -> None:
         late_s = max(0.0, asyncio.get_running_loop().time() - self._due_s)
         self.counts.record(late_s)
         self.longest_s = max(self.longest_s, late_s)

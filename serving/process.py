@@ -74,7 +74,7 @@ def run_server(
     gc.set_threshold(process.collect_after_objects)
     gc.freeze()  # imported objects live until the end: no collection must scan them
 
-    async def serve_until_told() -> None:
+    async def serve_until_stopped() -> None:
         refuser = ConnectionRefuser()
         refuser.install(asyncio.get_running_loop())
         PROCESS_LAG.start()
@@ -82,7 +82,7 @@ def run_server(
             await serve(_stopping_event(with_parent=process.die_with_parent))
 
     try:
-        run_on_a_loop(serve_until_told)
+        run_on_a_loop(serve_until_stopped)
     except process.failures as error:
         logging.getLogger(LOGGER).error("%s stopped: %s", process.kind, error)  # noqa: TRY400 - the text says what to do
         return EXIT_FAILED
@@ -110,9 +110,9 @@ async def first_of(work: Coroutine[None, None, Result], stopping: asyncio.Event)
     cancel the coroutine and return None.
     """
     task = asyncio.ensure_future(work)
-    told = asyncio.ensure_future(stopping.wait())
-    task.add_done_callback(lambda _: told.cancel())
-    await asyncio.gather(told, return_exceptions=True)
+    stopped = asyncio.ensure_future(stopping.wait())
+    task.add_done_callback(lambda _: stopped.cancel())
+    await asyncio.gather(stopped, return_exceptions=True)
     if task.done():
         return task.result()
     task.cancel()

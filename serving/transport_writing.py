@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 _VERSION: Final = tuple(sys.version_info[:3])
-FORGETS_TO_PAUSE: Final = (3, 12) <= _VERSION < (3, 12, 9) or (3, 13) <= _VERSION < (3, 13, 2)
+MISSES_PAUSE: Final = (3, 12) <= _VERSION < (3, 12, 9) or (3, 13) <= _VERSION < (3, 13, 2)
 
 
 def write_all(
@@ -23,5 +23,5 @@ def write_all(
 ) -> None:
     """Write all buffers at once to a transport with this limit."""
     transport.writelines(buffers)
-    if FORGETS_TO_PAUSE:
+    if MISSES_PAUSE:
         transport.set_write_buffer_limits(buffer_bytes_max)

@@ -145,7 +145,7 @@ class LmdbStore:
 
     async def close(self) -> None:
         """See `OrderedStore.close`."""
-        await self._reader.run(_nothing)  # earlier views have run now
+        await self._reader.run(_do_nothing)  # earlier views have run now
         await self._writer.run(self._environment.close)
         self._reader.close()
         self._writer.close()
@@ -229,7 +229,7 @@ def _sizes_of(environment: lmdb.Environment) -> StoreSizes:
     return StoreSizes(pages * page_bytes, info["map_size"], reusable)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing: the job only waits for the jobs before it."""
 
 

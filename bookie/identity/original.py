@@ -30,8 +30,8 @@ SESSIONS_WAITED: Final = 3.0
 """Maximum wait for the end of a registration, in session timeouts of this process."""
 WAIT_S_MIN: Final = 30.0
 """Minimum of that wait, in seconds: the other process may have a longer session timeout."""
-LOOK_INTERVAL_S: Final = 0.2
-ASK_INTERVAL_S: Final = 2.0
+CHECK_INTERVAL_S: Final = 0.2
+HELLO_INTERVAL_S: Final = 2.0
 
 
 def registration_wait_s(session_timeout_s: float) -> float:
@@ -60,13 +60,13 @@ class OriginalCheck:
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._wait_s
-        ask_at_s = loop.time()
-        is_told = False
-        while (held := await self._held(bookie_id)) is not None:
+        hello_at_s = loop.time()
+        is_reported = False
+        while (held := await self._registered_node(bookie_id)) is not None:
             registration = unpack_registration(held.content, bookie_path(bookie_id))
-            if loop.time() >= ask_at_s:
+            if loop.time() >= hello_at_s:
                 await _refuse_if_alive(bookie_id, registration, is_counted=is_counted)
-                ask_at_s = loop.time() + ASK_INTERVAL_S
+                hello_at_s = loop.time() + HELLO_INTERVAL_S
             position = await PositionStore(self._store).get(bookie_id)
             if is_proved_dead(held, position.record, lock):
                 return held.incarnation
@@ -74,18 +74,18 @@ class OriginalCheck:
                 raise OriginalRegisteredError(
                     bookie_id, _address(registration), self._wait_s, is_counted=is_counted
                 )
-            if not is_told and self._log is not None:
-                is_told = True
+            if not is_reported and self._log is not None:
+                is_reported = True
                 self._log.warning(
                     "waiting for the session of another process of this bookie to end",
                     bookie=bookie_id,
                     address=_address(registration),
                     seconds_max=self._wait_s,
                 )
-            await asyncio.sleep(LOOK_INTERVAL_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
         return None
 
-    async def _held(self, bookie_id: BookieId) -> HeldNode | None:
+    async def _registered_node(self, bookie_id: BookieId) -> HeldNode | None:
         path = bookie_path(bookie_id)
         try:
             return unpack_held(path, (await self._store.get(path, fresh=True)).value)

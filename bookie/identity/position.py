@@ -167,7 +167,7 @@ class PositionKeeper:
             if self._pending is not None or self._written.durable_lsn != self._recorded_lsn:
                 await self._put(is_orderly=False)
             elif is_woken or now_s - self._checked_s >= CHECK_INTERVAL_S:
-                await self._look()
+                await self._check_node()
             self._note_success()
         except (MetadataError, DiskFullError) as error:
             if not self._is_failing:
@@ -195,13 +195,13 @@ class PositionKeeper:
         if version is not None:
             self._note_recorded(record, version)
         else:
-            await self._look()
+            await self._check_node()
         if self._record != wanted:
             return False
         self._recorded_lsn, self._recorded_bytes, self._recorded_s = end_lsn, end_bytes, now_s
         return True
 
-    async def _look(self) -> None:
+    async def _check_node(self) -> None:
         """Compare the node with the known state, and decide an undecided write."""
         found = await self._positions.get(self._claim.bookie_id)
         self._checked_s = asyncio.get_running_loop().time()

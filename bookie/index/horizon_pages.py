@@ -32,7 +32,7 @@ def read_horizon(transaction: Transaction) -> tuple[int, bytes] | None:
     return None if plain is None else (int(_HORIZON.unpack(plain)[0]), value)
 
 
-def forget_horizon(transaction: Transaction) -> None:
+def remove_horizon(transaction: Transaction) -> None:
     """Remove a damaged horizon. The caller ensures that no unknown ledger counts as new."""
     transaction.delete(_HORIZON_KEY)
 

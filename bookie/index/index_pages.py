@@ -221,7 +221,7 @@ def put_runs(
             previous = max(previous, min(highest, run[1] - 1))
         else:
             previous = _last_before(transaction, ledger_id, run[1], highest)
-            _clear(transaction, ledger_id, run, changes)
+            _cut_back(transaction, ledger_id, run, changes)
         _put(transaction, ledger_id, run, previous)
         previous = run[0]
         if not is_tail:
@@ -344,7 +344,7 @@ def _last_before(transaction: Transaction, ledger_id: int, first: int, highest: 
     return max(last, min(named, first - 1))
 
 
-def _clear(transaction: Transaction, ledger_id: int, run: Run, changes: dict[int, int]) -> None:
+def _cut_back(transaction: Transaction, ledger_id: int, run: Run, changes: dict[int, int]) -> None:
     """Cut the stored runs that overlap a run about to be stored, and count it in `changes`."""
     start = run[1]
     while (pair := transaction.seek(RUN_KEY.pack(b"r", ledger_id, start))) is not None:

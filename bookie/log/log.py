@@ -135,7 +135,7 @@ class Log:
                 await self._seal()
             await self._next.discard()
         except Exception as error:
-            await self._die(error)
+            await self._fail(error)
             raise
 
     async def _commit_groups(self) -> None:
@@ -224,12 +224,12 @@ class Log:
         instead.
         """
         if isinstance(error, SyncFullError):
-            self._forget_active()
+            self._drop_active()
             return
         try:
             await file.truncate(segment.size)
         except SyncFullError:
-            self._forget_active()
+            self._drop_active()
 
     def _drop_cached(self, file: File, end: int) -> None:
         """Drop the synced bytes up to `end` from the page cache, so that the next group reuses
@@ -246,7 +246,7 @@ class Log:
         try:
             await self._seal()
         except DiskFullError:
-            self._forget_active()
+            self._drop_active()
         empty = await self._next.take()
         segment, file = empty.segment, empty.file
         self._active, self._file = segment, file
@@ -254,7 +254,7 @@ class Log:
         try:
             await self._write(segment, [head])
         except DiskFullError:
-            self._forget_active()
+            self._drop_active()
             await self._next.remove(empty)
             raise
         self._segments.adopt(segment, file)
@@ -270,14 +270,14 @@ class Log:
         await self._write(segment, [LogItem(RecordKind.FOOTER, self._footer, None)])
         if file.size > segment.size:
             await file.truncate(segment.size)
-        self._forget_active()
+        self._drop_active()
 
-    def _forget_active(self) -> None:
+    def _drop_active(self) -> None:
         self._active, self._file = None, None
         self._footer = bytearray()
         self._dropped = 0
 
-    async def _die(self, error: Exception) -> None:
+    async def _fail(self, error: Exception) -> None:
         """Answer everything as failed. Nothing more is stored."""
         self.failure = (
             error if isinstance(error, DiskFailedError) else DiskFailedError("log", repr(error))

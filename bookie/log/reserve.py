@@ -36,7 +36,7 @@ class Reserve:
         """Size of the file."""
         self._disk = disk
         self._config = config
-        self._is_given_up = False
+        self._is_released = False
         self._is_measured = False
         self._wanted = asyncio.Event()
         self._changing = asyncio.Lock()
@@ -55,12 +55,12 @@ class Reserve:
 
     def want(self) -> None:
         """Make `keep` create the file, if it does not exist."""
-        self._is_given_up = False
+        self._is_released = False
         self._wanted.set()
 
-    async def give_up(self) -> None:
+    async def release(self) -> None:
         """Remove the file, to free its space."""
-        self._is_given_up = True
+        self._is_released = True
         async with self._changing:
             await self._remove()
 
@@ -82,7 +82,7 @@ class Reserve:
         size = config.reserve_bytes(space.total_bytes)
         room = space.free_bytes + self.held_bytes - size
         if (
-            self._is_given_up
+            self._is_released
             or self.held_bytes >= size
             or room < (1.0 - config.disk_high_mark) * space.total_bytes
         ):
@@ -94,7 +94,7 @@ class Reserve:
             return
         try:
             for offset in range(0, size, PIECE_BYTES):
-                if self._is_given_up:
+                if self._is_released:
                     break
                 piece = bytes(min(PIECE_BYTES, size - offset))
                 await file.commit(offset, [piece])
@@ -102,9 +102,9 @@ class Reserve:
                 file.drop_cached(offset, len(piece))
                 await asyncio.sleep(len(piece) / config.clean_bytes_per_s_min)
         except DiskFullError:
-            self._is_given_up = True
+            self._is_released = True
         await file.close()
-        if self._is_given_up:
+        if self._is_released:
             await self._remove()
         else:
             await self._disk.sync_directory(DIRECTORY)

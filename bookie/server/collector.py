@@ -95,13 +95,13 @@ class Collector:
         self._follower.start()
         try:
             # So that bookies started together do not run full passes at the same time.
-            await self._follow_news(self._pass_interval_s * self._rng.random())
+            await self._follow_feed(self._pass_interval_s * self._rng.random())
             while True:
-                await self._look_at_all()
+                await self._check_all()
                 self.passes_ended += 1
                 await self._expire_feed()
                 await self._age.keep()
-                await self._follow_news(self._pass_interval_s * (0.75 + self._rng.random() / 2))
+                await self._follow_feed(self._pass_interval_s * (0.75 + self._rng.random() / 2))
         finally:
             await self._follower.aclose()
 
@@ -110,7 +110,7 @@ class Collector:
             self._news[ledger_id] = None
             self._wake.set()
 
-    async def _follow_news(self, seconds: float) -> None:
+    async def _follow_feed(self, seconds: float) -> None:
         deadline_s = asyncio.get_running_loop().time() + seconds
         while True:
             try:
@@ -120,7 +120,7 @@ class Collector:
                 return
             self._wake.clear()
             news, self._news = self._news, {}
-            await self._look_at(await self._context.storage.find_held(list(news)))
+            await self._check_each(await self._context.storage.find_held(list(news)))
 
     async def _expire_feed(self) -> None:
         """Remove old entries from EXPIRED_SHARDS shards: all bookies share that work (rule
@@ -135,16 +135,16 @@ class Collector:
             except MetadataError as error:
                 self._context.log.warning("deletion feed not trimmed", reason=str(error))
 
-    async def _look_at_all(self) -> None:
+    async def _check_all(self) -> None:
         after: int | None = -1
         while after is not None:
             page, after = await self._context.storage.list_ledgers(after, PAGE_LEDGERS)
-            await self._look_at(page)
+            await self._check_each(page)
 
-    async def _look_at(self, ledger_ids: list[LedgerId]) -> None:
+    async def _check_each(self, ledger_ids: list[LedgerId]) -> None:
         for ledger_id in ledger_ids:
             try:
-                await self.look_at(ledger_id)
+                await self.check(ledger_id)
             except MetadataError as error:
                 # Not now: the next full pass checks it again.
                 self._context.log.warning(
@@ -152,7 +152,7 @@ class Collector:
                 )
             await asyncio.sleep(self._read_interval_s)
 
-    async def look_at(self, ledger_id: LedgerId) -> bool:
+    async def check(self, ledger_id: LedgerId) -> bool:
         """Remove a ledger's data if that is allowed; return whether it was removed. Raises
         MetadataError.
         """

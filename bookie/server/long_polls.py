@@ -120,13 +120,13 @@ class LongPolls:
         if self._is_cancelled:
             return []
         if snapshot.status not in _WORTH_WAITING:
-            self._forget()
+            self._uncount()
             following = EntryId(min(request.lac, ENTRY_ID_MAX) + 1)
             refused = ReadResult(snapshot.status, snapshot.lac, following, ())
             return entries_frame(poll.request_id, refused)
         poll.lac_seen = max(snapshot.lac, self._storage.lac_of(request.ledger_id))
         if poll.lac_seen > request.lac:
-            self._forget()
+            self._uncount()
             return await self._requests.answer_poll(poll.request_id, request, poll.master_key)
         loop = asyncio.get_running_loop()
         poll.timer = loop.call_later(request.wait_ms / 1000, self._expire, poll)
@@ -176,9 +176,9 @@ class LongPolls:
             poll.timer.cancel()
         if poll.cancel_watch is not None:
             poll.cancel_watch()
-        self._forget()
+        self._uncount()
 
-    def _forget(self) -> None:
+    def _uncount(self) -> None:
         if not self._is_cancelled:
             self._count -= 1
             self._counters.long_polls_now -= 1

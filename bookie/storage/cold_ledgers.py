@@ -29,10 +29,10 @@ Result = TypeVar("Result")
 
 LOAD_LEDGERS: Final = 256
 """Maximum number of ledgers in one look-up in the index."""
-EVICTION_LOOKS: Final = 4
+EVICTION_CHECKS: Final = 4
 """Number of states that eviction checks for each loaded ledger."""
-QUESTIONS_AT_ONCE: Final = 32
-ASKING_S_MAX: Final = 5.0
+STANDING_READS_MAX: Final = 32
+STANDING_READ_S_MAX: Final = 5.0
 """Maximum duration of a read of metadata, in seconds; after it the answer is UNKNOWN."""
 WAITING_OVERHEAD_BYTES: Final = 512
 """Memory of a waiting request besides its batch, counted against the queue's limit."""
@@ -63,8 +63,8 @@ class ColdLedgers:
         self.standings: dict[int, Standing] = {}
         """Standing of the ledger whose requests are running now, if its metadata was read."""
         self._waiting: dict[int, list[_Deferred]] = {}
-        self._asking: dict[int, asyncio.Task[None]] = {}
-        self._may_ask = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+        self._standing_reads: dict[int, asyncio.Task[None]] = {}
+        self._standing_slots = asyncio.Semaphore(STANDING_READS_MAX)
         self._task: asyncio.Task[None] | None = None
         self._failed = asyncio.Event()
 
@@ -99,8 +99,8 @@ class ColdLedgers:
 
     async def settle(self) -> None:
         """Wait until no request is waiting."""
-        while self._task is not None or self._asking:
-            await asyncio.gather(*filter(None, (self._task, *self._asking.values())))
+        while self._task is not None or self._standing_reads:
+            await asyncio.gather(*filter(None, (self._task, *self._standing_reads.values())))
 
     async def wait_for_failure(self) -> None:
         """Wait until a look-up fails, and raise its error; never return."""
@@ -113,26 +113,26 @@ class ColdLedgers:
             try:
                 values = await self._index.stored_states(ledger_ids)
                 for ledger_id, value in zip(ledger_ids, values, strict=True):
-                    self._ledgers.take_in(ledger_id, value)
+                    self._ledgers.load(ledger_id, value)
             except BookieError as error:
                 self.failure = error  # from now on every request is answered UNKNOWN
                 self._failed.set()
             for ledger_id in ledger_ids:
-                if self._is_in_question(ledger_id):
-                    task = asyncio.create_task(self._ask(ledger_id))
-                    self._asking[ledger_id] = task
+                if self._needs_standing(ledger_id):
+                    task = asyncio.create_task(self._read_standing(ledger_id))
+                    self._standing_reads[ledger_id] = task
                 else:
-                    self._carry_out(ledger_id)
-            self._ledgers.evict(EVICTION_LOOKS * len(ledger_ids))
+                    self._run_requests(ledger_id)
+            self._ledgers.evict(EVICTION_CHECKS * len(ledger_ids))
             self._wake()
         self._task = None
 
     def _next_ids(self) -> list[int]:
         """Return the next ledgers to look up."""
-        ids = (each for each in self._waiting if each not in self._asking)
+        ids = (each for each in self._waiting if each not in self._standing_reads)
         return list(itertools.islice(ids, LOAD_LEDGERS))
 
-    def _is_in_question(self, ledger_id: int) -> bool:
+    def _needs_standing(self, ledger_id: int) -> bool:
         """Return whether a waiting request stores something for a ledger that may have been deleted
         and its tombstone trimmed.
         """
@@ -143,25 +143,25 @@ class ColdLedgers:
             and any(deferred.stores for deferred in self._waiting[ledger_id])
         )
 
-    async def _ask(self, ledger_id: int) -> None:
+    async def _read_standing(self, ledger_id: int) -> None:
         """Read the metadata, which was deleted before the tombstone was trimmed; then run the
         requests.
         """
         standing = Standing.UNKNOWN
         try:
             if self.ask_standing is not None:
-                async with self._may_ask, asyncio.timeout(ASKING_S_MAX):
+                async with self._standing_slots, asyncio.timeout(STANDING_READ_S_MAX):
                     standing = await self.ask_standing(LedgerId(ledger_id))
         except (MetadataError, TimeoutError):
             pass  # the answer is UNKNOWN, and the client repeats its request
         finally:
-            del self._asking[ledger_id]
+            del self._standing_reads[ledger_id]
             self.standings[ledger_id] = standing
-            self._carry_out(ledger_id)
+            self._run_requests(ledger_id)
             del self.standings[ledger_id]
             self._wake()
 
-    def _carry_out(self, ledger_id: int) -> None:
+    def _run_requests(self, ledger_id: int) -> None:
         for deferred in self._waiting.pop(ledger_id):
             self.queued_bytes -= deferred.size
             try:
@@ -231,7 +231,7 @@ async def list_held(
 async def load_states(ledgers: Ledgers, index: Index, ledger_ids: Iterable[int]) -> None:
     """Load the states of some ledgers. Not to be called while a `ColdLedgers` loads states."""
     async for ledger_id, value in _stored(ledgers, index, ledger_ids):
-        ledgers.take_in(ledger_id, value)
+        ledgers.load(ledger_id, value)
 
 
 async def _stored(

@@ -57,7 +57,7 @@ class Commits:
         """
         self.callbacks: list[Callable[[], None]] = []
         """Called after the answers of each group, in the same iteration of the event loop."""
-        self.on_disk_full: Callable[[], None] = _nothing
+        self.on_disk_full: Callable[[], None] = _do_nothing
         self.log: Log
         self._ledgers = ledgers
         self._index = index
@@ -93,7 +93,7 @@ class Commits:
         state.touch()
         state.use_count += 1
 
-        def forget_if_failed(status: Status) -> None:
+        def drop_if_failed(status: Status) -> None:
             state.use_count -= 1
             if status is not Status.OK and state.master_key is master_key:
                 state.master_key = None
@@ -101,9 +101,9 @@ class Commits:
 
         body = records.encode_master_key(state.ledger_id, master_key)
         try:
-            self.log.append(RecordKind.MASTER_KEY, body, forget_if_failed)
+            self.log.append(RecordKind.MASTER_KEY, body, drop_if_failed)
         except BookieError as error:
-            forget_if_failed(status_of(error))
+            drop_if_failed(status_of(error))
 
     def advertise_lac(self, state: LedgerState, lac: EntryId) -> None:
         """Report a LAC to readers from now on. It is true independent of where it is stored."""
@@ -210,5 +210,5 @@ def status_of(error: BookieError) -> Status:
     return Status.CLOSING if isinstance(error, StorageClosedError) else Status.UNKNOWN
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing: the default for `on_disk_full`."""

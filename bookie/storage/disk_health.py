@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from bookie.files.under_way import Operation, UnderWay
 from bookie.storage.writability import Reason, Writability
 
-LOOK_INTERVAL_S_MAX: Final = 1.0
+CHECK_INTERVAL_S_MAX: Final = 1.0
 GUARD_GRACE_S: Final = 5.0
 """The guard acts after two of its checks, this far apart, found that the event loop did not check
 for this long, in seconds.
@@ -44,7 +44,7 @@ class DiskHealth:
         writability: Writability,
         registration: Withdrawable,
     ) -> None:
-        self.looked_s = 0.0
+        self.checked_s = 0.0
         """Time of the last check, by the loop's clock."""
         self.hung: str | None = None
         """Description of the hang for operators; None when the disk does not hang."""
@@ -58,19 +58,19 @@ class DiskHealth:
     def start(self) -> None:
         """Start the periodic checks on the running loop."""
         loop = asyncio.get_running_loop()
-        self.looked_s = loop.time()
-        interval_s = min(LOOK_INTERVAL_S_MAX, self._hung_s / 4)
-        self._timer = loop.call_later(interval_s, self._look_and_go_on)
+        self.checked_s = loop.time()
+        interval_s = min(CHECK_INTERVAL_S_MAX, self._hung_s / 4)
+        self._timer = loop.call_later(interval_s, self._check_and_repeat)
 
     def stop(self) -> None:
         """Stop the checks."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look_and_go_on(self) -> None:
+    def _check_and_repeat(self) -> None:
         self.start()
         oldest = self._under_way.oldest()
-        if oldest is None or self.looked_s - oldest.began_s < self._hung_s:
+        if oldest is None or self.checked_s - oldest.began_s < self._hung_s:
             self._suspect = None
             self._note_answer()
         elif oldest.number == self._suspect:
@@ -79,7 +79,7 @@ class DiskHealth:
             self._suspect = oldest.number
 
     def _note_hang(self, oldest: Operation) -> None:
-        seconds = self.looked_s - oldest.began_s
+        seconds = self.checked_s - oldest.began_s
         is_new = self.hung is None
         self.hung = f"the disk hangs: {oldest.what} has not returned for {seconds:.0f} s"
         if is_new:
@@ -101,18 +101,18 @@ class HangGuard:
     def __init__(
         self,
         under_way: UnderWay,
-        looked_s: Callable[[], float],
+        checked_s: Callable[[], float],
         hung_s: float,
-        give_up: Callable[[str], None],
+        on_hang: Callable[[str], None],
         grace_s: float = GUARD_GRACE_S,
     ) -> None:
-        """Start the thread. `looked_s` returns the time of the loop's last check. The thread calls
-        `give_up` once, with the reason.
+        """Start the thread. `checked_s` returns the time of the loop's last check. The thread calls
+        `on_hang` once, with the reason.
         """
         self._under_way = under_way
-        self._looked_s = looked_s
+        self._checked_s = checked_s
         self._hung_s = hung_s
-        self._give_up = give_up
+        self._on_hang = on_hang
         self._grace_s = grace_s
         self._stopping = threading.Event()
         threading.Thread(target=self._watch, name="hang-guard", daemon=True).start()
@@ -129,11 +129,11 @@ class HangGuard:
             if (
                 oldest is None
                 or now_s - oldest.began_s < self._hung_s
-                or now_s - self._looked_s() < self._grace_s
+                or now_s - self._checked_s() < self._grace_s
             ):
                 suspect = None
             elif oldest.number == suspect:
-                self._give_up(f"{oldest.what} has held the event loop for {self._hung_s:.0f} s")
+                self._on_hang(f"{oldest.what} has held the event loop for {self._hung_s:.0f} s")
                 return
             else:
                 suspect = oldest.number

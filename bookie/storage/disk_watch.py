@@ -28,7 +28,7 @@ FULL: Final = (Reason.DISK_FULL, Reason.DISK_HIGH_MARK, Reason.RESERVE_MISSING)
 
 
 class DiskWatch:
-    """Known free space of the disks. `look` measures it; the other methods compute with it."""
+    """Known free space of the disks. `measure` measures it; the other methods compute with it."""
 
     def __init__(
         self,
@@ -52,17 +52,17 @@ class DiskWatch:
         self._writability = writability
         self._written_bytes = written_bytes
         self._index_sizes = index_sizes
-        self._written_at_look = 0
-        self._looked = False
+        self._written_at_measurement = 0
+        self._is_measured = False
 
-    async def look(self, *, is_pressed: bool) -> None:
+    async def measure(self, *, is_pressed: bool) -> None:
         """Measure the disks and decide. `is_pressed`: a write just found no room. Raises
         DiskFailedError.
         """
         written = self._written_bytes()
         await self._reserve.measure()
         self.spaces = {name: await self._disk.space(name) for name in DIRECTORIES}
-        self._written_at_look, self._looked = written, True
+        self._written_at_measurement, self._is_measured = written, True
         used = self.used_share
         if used >= self._config.disk_high_mark:
             self._note_use()
@@ -70,11 +70,11 @@ class DiskWatch:
             for reason in FULL:
                 self._writability.end(reason, where=LOG)
         for name in self.other_mounts:
-            self._judge_other(name, is_pressed=is_pressed)
+            self._check_other_mount(name, is_pressed=is_pressed)
         if self.is_full and self.free_bytes < self._config.floor_bytes:
-            await self._reserve.give_up()
+            await self._reserve.release()
             self.spaces[LOG] = await self._disk.space(LOG)
-            self._written_at_look = self._written_bytes()
+            self._written_at_measurement = self._written_bytes()
         elif not self.is_full:
             self._reserve.want()
 
@@ -103,7 +103,7 @@ class DiskWatch:
             text = f"{text}, which leaves no room for the reserve of {missing} bytes"
             self._writability.begin(Reason.RESERVE_MISSING, text, where=LOG)
 
-    def _judge_other(self, name: str, *, is_pressed: bool) -> None:
+    def _check_other_mount(self, name: str, *, is_pressed: bool) -> None:
         """Decide whether a mount other than the log's is full, by the disk marks."""
         space = self.spaces[name]
         free_bytes = space.free_bytes + self._reusable_bytes(name)
@@ -141,7 +141,7 @@ class DiskWatch:
     @property
     def free_bytes(self) -> int:
         """Free bytes for the log: the last measurement minus the bytes written since."""
-        return self.space.free_bytes - (self._written_bytes() - self._written_at_look)
+        return self.space.free_bytes - (self._written_bytes() - self._written_at_measurement)
 
     @property
     def missing_bytes(self) -> int:
@@ -159,7 +159,7 @@ class DiskWatch:
         """Whether recovery adds are accepted: enough room stays for fences, tombstones and
         cleaning.
         """
-        if not self.is_full or self._reserve.held_bytes or not self._looked:
+        if not self.is_full or self._reserve.held_bytes or not self._is_measured:
             return True
         return self.free_bytes >= self._config.floor_bytes
 

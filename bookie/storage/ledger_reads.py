@@ -46,9 +46,9 @@ class LedgerReads:
 
     async def read_lac(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
         """See `BookieStorage.read_lac`."""
-        return await self._cold.run(ledger_id, partial(self._look_at, ledger_id, master_key))
+        return await self._cold.run(ledger_id, partial(self._lac_snapshot, ledger_id, master_key))
 
-    def _look_at(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
+    def _lac_snapshot(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
         refusal = self._admission.refuse(ledger_id, master_key)
         if refusal is None and ledger_id not in self._ledgers.states:
             refusal = ledger_state.negative(None, is_limbo=self._reader.is_limbo)

@@ -104,7 +104,7 @@ class Ledgers:
             self.count += 1
         return state
 
-    def take_in(self, ledger_id: int, value: bytes | None) -> None:
+    def load(self, ledger_id: int, value: bytes | None) -> None:
         """Load the stored form of a cold ledger; None: the index has none. Raises DiskFailedError
         when it is damaged: the next start then determines the loss.
         """
@@ -129,7 +129,7 @@ class Ledgers:
         if not self.is_deleted(ledger_id):
             self.tombstone_count += 1
         self.highest_id = max(self.highest_id, ledger_id)
-        self._bury(ledger_id, has_runs=has_runs)
+        self._add_tombstone(ledger_id, has_runs=has_runs)
         if has_runs:
             self.note_runs_left(ledger_id)
 
@@ -148,7 +148,7 @@ class Ledgers:
     def note_runs_gone(self, ledger_id: int) -> None:
         """Record that the index has no more runs of a deleted ledger."""
         self.runs_left.pop(ledger_id, None)
-        self._bury(ledger_id, has_runs=False)
+        self._add_tombstone(ledger_id, has_runs=False)
 
     def take_unsaved(self) -> dict[int, None]:
         """Return the ledgers whose stored form is out of date, for a checkpoint. They stay in
@@ -197,15 +197,15 @@ class Ledgers:
         state = self.states.get(ledger_id)
         return NO_ENTRY if state is None else state.indexed_highest
 
-    def evict(self, looks_max: int) -> bool:
+    def evict(self, checks_max: int) -> bool:
         """Drop states that are stored and not in use, while too many are in memory. Check at most
-        `looks_max` states. Return whether there are still too many.
+        `checks_max` states. Return whether there are still too many.
         """
         states, saving = self.states, self._saving
         if len(self._clock) > 2 * len(states) + self._hot_max:
             self._clock = deque(states)  # most of its ids are of ledgers that are no longer hot
         clock = self._clock
-        for _ in range(min(looks_max, len(clock))):
+        for _ in range(min(checks_max, len(clock))):
             if len(states) <= self._hot_max:
                 return False
             ledger_id = clock.popleft()
@@ -265,7 +265,7 @@ class Ledgers:
         self._clock.append(ledger_id)
         self.highest_id = max(self.highest_id, ledger_id)
 
-    def _bury(self, ledger_id: int, *, has_runs: bool) -> None:
+    def _add_tombstone(self, ledger_id: int, *, has_runs: bool) -> None:
         self._recent_tombstones.pop(ledger_id, None)
         self.tombstones[ledger_id] = has_runs
         self.unsaved.ledger_ids[ledger_id] = None

@@ -116,7 +116,7 @@ async def _with_room(reserve: Reserve, work: Callable[[], Awaitable[Value]]) -> 
     try:
         return await work()
     except DiskFullError:
-        await reserve.give_up()
+        await reserve.release()
         return await work()
 
 
@@ -174,7 +174,7 @@ async def _load_meta(
         for ledger_id in check.damaged:
             transaction.delete(index_pages.state_key(ledger_id))
         if check.is_horizon_damaged:
-            horizon_pages.forget_horizon(transaction)
+            horizon_pages.remove_horizon(transaction)
         index_pages.write_meta(
             transaction, replace(fresh, state_count=check.count, state_xor=check.xor)
         )
@@ -191,8 +191,8 @@ async def _check_states(store: OrderedStore) -> StatesCheck:
     """Verify every stored state, without loading it."""
     check = StatesCheck()
     while not check.is_done:
-        go_on = partial(stored_states.check_some, check=check, runs_left_max=RUNS_LEFT_MAX)
-        check = await store.view(go_on)
+        next_page = partial(stored_states.check_some, check=check, runs_left_max=RUNS_LEFT_MAX)
+        check = await store.view(next_page)
     return check
 
 

@@ -126,7 +126,7 @@ class Reader:
                 attempts -= 1
                 continue
             if status is Status.OK:
-                status = self._judge_absence(
+                status = self._status_of_absent(
                     state, start, found.known_to, is_unproven=found.is_unproven
                 )
             break
@@ -139,7 +139,7 @@ class Reader:
         self.entries_read += entry_count
         self.bytes_read += sum(map(len, batches))
 
-    def _judge_absence(
+    def _status_of_absent(
         self, state: LedgerState, entry_id: int, known_to: int, *, is_unproven: bool
     ) -> Status:
         """Return the status of an entry that no run covers: a negative needs proof."""

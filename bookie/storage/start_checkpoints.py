@@ -113,7 +113,7 @@ class StartCheckpoints:
             )
         except DiskFullError:  # the next checkpoint may use the reserve's room
             ledgers.unsave()
-            await self._reserve.give_up()
+            await self._reserve.release()
             return
         ledgers.note_saved()
         for number, segment in self._segments.by_number.items():

@@ -49,7 +49,7 @@ CHECKPOINTS_AHEAD_MAX: Final = 3
 """Adds wait when the records or changed ledgers of this many checkpoints are in memory, including
 those of the running checkpoint.
 """
-EVICTION_LOOKS_MAX: Final = 5_000
+EVICTION_CHECKS_MAX: Final = 5_000
 """Maximum number of states that eviction checks in one iteration of the event loop after a
 checkpoint.
 """
@@ -113,7 +113,7 @@ class Upkeep:
         self._cleaning = asyncio.Lock()
         self._due = asyncio.Event()
         self._pressed = asyncio.Event()
-        self._look_now = asyncio.Event()
+        self._measure_now = asyncio.Event()
         self._clean_now = asyncio.Event()
         parts.reader.is_limbo = bool(parts.index.meta.flags & FLAG_LIMBO)
         if parts.reader.is_limbo:
@@ -169,7 +169,7 @@ class Upkeep:
         """
         self._watch.note_full("" if error is None else error.what)
         self._pressed.set()
-        self._look_now.set()
+        self._measure_now.set()
 
     async def run(self, log_task: asyncio.Task[None]) -> None:
         """Run all background tasks until cancelled or until the log ends."""
@@ -177,9 +177,9 @@ class Upkeep:
             asyncio.create_task(work())
             for work in (
                 self._watch_disk,
-                self._checkpoint_on,
-                self._clean_on,
-                self._rebuild_on,
+                self._checkpoint_when_due,
+                self._clean_repeatedly,
+                self._rebuild_repeatedly,
                 self._reserve.keep,
             )
         ]
@@ -230,9 +230,9 @@ class Upkeep:
             self.checkpoint_latency.record(asyncio.get_running_loop().time() - began_s)
             self.note_changes()
             self._wake()
-            looks = 2 * len(parts.ledgers.states)  # the first round keeps used states
-            while parts.ledgers.evict(EVICTION_LOOKS_MAX) and looks > 0:
-                looks -= EVICTION_LOOKS_MAX
+            checks_left = 2 * len(parts.ledgers.states)  # the first round keeps used states
+            while parts.ledgers.evict(EVICTION_CHECKS_MAX) and checks_left > 0:
+                checks_left -= EVICTION_CHECKS_MAX
                 await asyncio.sleep(0)
             with contextlib.suppress(DiskFullError):  # the next checkpoint tries again
                 await trim_tombstones(parts.ledgers, parts.index, self._config.tombstones_max)
@@ -241,7 +241,7 @@ class Upkeep:
         """Run one pass of cleaning; return the bytes freed. Raises DiskFullError."""
         async with self._cleaning:
             if not self._watch.space.total_bytes:
-                await self._watch.look(is_pressed=False)
+                await self._watch.measure(is_pressed=False)
             return await self._cleaner.clean(self._room())
 
     def statistics(self, counts: Counts, queue_bytes: int) -> StorageStatistics:
@@ -290,7 +290,7 @@ class Upkeep:
         between = (last - first) * self._config.segment_bytes_max
         return between + records.offset_of(end) - records.offset_of(mark)
 
-    async def _checkpoint_on(self) -> None:
+    async def _checkpoint_when_due(self) -> None:
         while True:
             await self._due.wait()
             try:
@@ -310,7 +310,7 @@ class Upkeep:
         """
         return self._watch.room(self._cleaner.plan(self._watch.room(0)).backlog_bytes)
 
-    async def _clean_on(self) -> None:
+    async def _clean_repeatedly(self) -> None:
         """Repeat passes of cleaning while they free space; otherwise look for work at intervals."""
         config = self._config
         while True:
@@ -318,7 +318,7 @@ class Upkeep:
             freed = await self._clean_once()
             if freed:
                 if self._watch.is_full:
-                    self._look_now.set()
+                    self._measure_now.set()
                 await asyncio.sleep(0)
                 continue
             self._cleaner.retry_kept()
@@ -351,7 +351,7 @@ class Upkeep:
             self.note_disk_full(error)
             return False
 
-    async def _rebuild_on(self) -> None:
+    async def _rebuild_repeatedly(self) -> None:
         """Search the segments for lost runs, in a separate task, because a search may take long."""
         while True:
             await asyncio.sleep(self._config.disk_check_interval_s)
@@ -362,11 +362,11 @@ class Upkeep:
         while True:
             is_pressed = self._pressed.is_set()
             self._pressed.clear()
-            self._look_now.clear()
+            self._measure_now.clear()
             was_full = self._watch.is_full
-            await self._watch.look(is_pressed=is_pressed)
+            await self._watch.measure(is_pressed=is_pressed)
             if self._watch.is_full and (is_pressed or not was_full):
                 self._clean_now.set()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._config.disk_check_interval_s):
-                    await self._look_now.wait()
+                    await self._measure_now.wait()

@@ -136,13 +136,13 @@ class Writability:
         since_s = self._now() if old is None else old.since_s
         condition = self._active[key] = Condition(reason, where, text, since_s)
         if old is None:
-            self._tell(Change(condition, None))
+            self._report_change(Change(condition, None))
 
     def end(self, reason: Reason, *, where: str = "") -> None:
         """Remove a condition, if it is active."""
         condition = self._active.pop((reason, where), None)
         if condition is not None:
-            self._tell(Change(condition, self._now() - condition.since_s))
+            self._report_change(Change(condition, self._now() - condition.since_s))
 
     def set_by_operator(self, *, is_read_only: bool) -> None:
         """Refuse or accept ordinary adds, as requested by an operator. Fences, recovery adds and
@@ -188,7 +188,7 @@ class Writability:
         """Return the active conditions, oldest first."""
         return tuple(self._active.values())
 
-    def _tell(self, change: Change) -> None:
+    def _report_change(self, change: Change) -> None:
         self.is_writable = not any(each.blocks_adds for each in self._active.values())
         for listener in list(self._listeners):
             listener(change)

@@ -15,7 +15,7 @@ POOLED_BYTES_MIN: Final = 128 * 1024
 ROUNDED_TO_BYTES: Final = 16 * 1024
 WASTE_SHARE_MAX: Final = 0.25
 """Maximum unused part of a lent buffer, as a share of the body's size."""
-LOOKS_MAX: Final = 4
+CHECKED_MAX: Final = 4
 """Number of the oldest buffers that are checked: they become free approximately in the order in
 which they were lent.
 """
@@ -35,7 +35,7 @@ class BodyPool:
         """Return a view of `size` bytes of any content. They are lent until this view and all views
         made from it are released.
         """
-        for _ in range(min(LOOKS_MAX, len(self._lent))):
+        for _ in range(min(CHECKED_MAX, len(self._lent))):
             body = self._lent.popleft()
             if not _is_free(body):
                 self._lent.appendleft(body)

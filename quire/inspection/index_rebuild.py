@@ -177,7 +177,7 @@ class _Rebuild:
         async for pairs in self._pages(self._old):
             await self._new.update(partial(_put_sound, pairs))
         if check.is_horizon_damaged:
-            await self._new.update(horizon_pages.forget_horizon)
+            await self._new.update(horizon_pages.remove_horizon)
             return "the horizon of deleted ledgers is damaged"
         if meta is None:
             return "the checkpoint's mark is lost or damaged"

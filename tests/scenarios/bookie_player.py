@@ -319,7 +319,7 @@ class _Machine:
             context, self._store, ledgers, self._rng, age, pass_interval_s=1.0, reads_per_s=1
         )
         try:
-            is_removed = await collector.look_at(w.LEDGER)
+            is_removed = await collector.check(w.LEDGER)
         except MetadataError as error:
             self._lines.append(f"collect: {type(error).__name__}")
         else:

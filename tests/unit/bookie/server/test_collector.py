@@ -103,21 +103,21 @@ def _closed_metadata(
 async def test_a_named_ledger_stays(collecting: Collecting) -> None:
     metadata = await collecting.machine.create_ledger(1, BOOKIE)
     await collecting.add(1)
-    assert not await collecting.collector.look_at(ONE)
+    assert not await collecting.collector.check(ONE)
     await collecting.close_ledger(metadata)
-    assert not await collecting.collector.look_at(ONE)
+    assert not await collecting.collector.check(ONE)
     assert collecting.served.storage.ledger_ids() == [ONE]
 
 
 async def test_closed_ledger_that_moved_away_is_removed(collecting: Collecting) -> None:
     metadata = await collecting.machine.create_ledger(1, OTHER)
     await collecting.add(1)
-    assert not await collecting.collector.look_at(ONE)
+    assert not await collecting.collector.check(ONE)
     await collecting.close_ledger(metadata)
-    assert await collecting.collector.look_at(ONE)
+    assert await collecting.collector.check(ONE)
     storage = collecting.served.storage
     assert storage.ledger_ids() == [*storage.released] == [ONE], "it may come back by a repair"
-    assert not await collecting.collector.look_at(ONE), "once is enough"
+    assert not await collecting.collector.check(ONE), "once is enough"
     client = await collecting.served.client(1)
     assert await client.add(batch_of(1, 1)) is Status.FENCED
     assert await client.add(batch_of(1, 0), recovery=True) is Status.OK
@@ -128,7 +128,7 @@ async def test_deleted_ledger_is_removed_and_its_adds_are_refused(collecting: Co
     await collecting.machine.create_ledger(1, BOOKIE)
     await collecting.add(1)
     await collecting.ledgers.delete(ONE)
-    assert await collecting.collector.look_at(ONE)
+    assert await collecting.collector.check(ONE)
     client = await collecting.served.client(1)
     assert await client.add(batch_of(1, 1)) is Status.DELETED
     await client.close()
@@ -142,7 +142,7 @@ async def test_nothing_is_stored_between_the_second_read_and_the_removal(
     await collecting.ledgers.delete(ONE)
     storage = collecting.served.storage
     storage.reads_wait.clear()
-    removing = asyncio.create_task(collecting.collector.look_at(ONE))
+    removing = asyncio.create_task(collecting.collector.check(ONE))
     await until(lambda: storage.deletions_begun == 1)
     before, held = storage.add_count, collecting.served.context._held
     client = await collecting.served.client(1)
@@ -160,17 +160,17 @@ async def test_an_emptied_metadata_service_removes_nothing(collecting: Collectin
     _, version = await CookieStore(collecting.store).get(BOOKIE)
     await CookieStore(collecting.store).delete(BOOKIE, version)
     with pytest.raises(Exception, match="does not exist"):
-        await collecting.collector.look_at(ONE)
+        await collecting.collector.check(ONE)
     assert collecting.served.storage.ledger_ids() == [ONE]
 
 
 async def test_a_restored_metadata_service_removes_nothing(collecting: Collecting) -> None:
     await collecting.add(1)
     await collecting.age.note_position(Version(3), Version(9))
-    assert not await collecting.collector.look_at(ONE)
+    assert not await collecting.collector.check(ONE)
     assert collecting.served.storage.ledger_ids() == [ONE]
     await collecting.age.accept()
-    assert await collecting.collector.look_at(ONE)
+    assert await collecting.collector.check(ONE)
 
 
 async def test_nothing_is_removed_when_the_service_is_restored_during_the_check(
@@ -178,7 +178,7 @@ async def test_nothing_is_removed_when_the_service_is_restored_during_the_check(
 ) -> None:
     await collecting.add(1)
     collecting.age.follow(lambda: Version(9))  # it recorded a position that is missing now
-    assert not await collecting.collector.look_at(ONE)
+    assert not await collecting.collector.check(ONE)
     assert collecting.served.storage.ledger_ids() == [ONE]
 
 

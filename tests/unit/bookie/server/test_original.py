@@ -38,7 +38,7 @@ class Registered:
         record = PositionRecord(run, 5, is_orderly=False, files=("1", "2", "3"), lock=lock)
         await PositionStore(self.store).put(BOOKIE, record, NO_POSITION)
 
-    async def look(self, lock: str = LOCK, *, wait_s: float = 0.0) -> bytes | None:
+    async def check(self, lock: str = LOCK, *, wait_s: float = 0.0) -> bytes | None:
         return await OriginalCheck(self.store, wait_s=wait_s, log=None).run(BOOKIE, lock)
 
 
@@ -52,7 +52,7 @@ async def registered() -> AsyncIterator[Registered]:
 
 async def test_start_without_a_registration_does_not_wait(registered: Registered) -> None:
     await registered.record(RUN, LOCK)
-    assert await registered.look() is None
+    assert await registered.check() is None
 
 
 async def test_original_that_answers_is_never_replaced(
@@ -61,13 +61,13 @@ async def test_original_that_answers_is_never_replaced(
     await registered.register(served.address)
     await registered.record(RUN, LOCK)  # as in a machine that was copied while it ran
     with pytest.raises(OriginalLivesError, match=str(served.address[1])):
-        await registered.look()
+        await registered.check()
 
 
 async def test_a_silent_original_whose_lock_is_held_here_is_dead(registered: Registered) -> None:
     await registered.register(NOBODY)
     await registered.record(RUN, LOCK)
-    assert await registered.look() == RUN
+    assert await registered.check() == RUN
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ async def test_no_answer_does_not_prove_a_process_dead(
     await registered.register(NOBODY)
     await registered.record(run, recorded_lock)
     with pytest.raises(OriginalRegisteredError, match="Nothing was changed"):
-        await registered.look(held_lock, wait_s=0.3)
+        await registered.check(held_lock, wait_s=0.3)
 
 
 async def test_start_waits_for_the_session_of_a_silent_original(
     registered: Registered,
 ) -> None:
     await registered.register(NOBODY)
-    looking = asyncio.create_task(registered.look(wait_s=30.0))
+    looking = asyncio.create_task(registered.check(wait_s=30.0))
     await asyncio.sleep(0.3)
     assert not looking.done()
     await registered.other.aclose()
@@ -105,7 +105,7 @@ async def test_start_waits_for_an_original_that_closes(
     await registered.register(served.address)
     served.context.is_closing = True
     with pytest.raises((OriginalRegisteredError, OriginalLivesError)) as caught:
-        await registered.look(wait_s=0.1)
+        await registered.check(wait_s=0.1)
     assert caught.type is OriginalRegisteredError
 
 
@@ -120,9 +120,9 @@ async def test_another_bookie_at_the_address_proves_nothing(
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     await registered.register(server.sockets[0].getsockname())
-    monkeypatch.setattr(original, "ASK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(original, "HELLO_INTERVAL_S", 0.0)
     with pytest.raises(OriginalRegisteredError):
-        await registered.look(wait_s=0.3)
+        await registered.check(wait_s=0.3)
     server.close()
     await server.wait_closed()
 
