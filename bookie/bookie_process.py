@@ -38,7 +38,6 @@ from bookie.server.registration import Registration, describe
 from bookie.server.server import BookieServer
 from bookie.server.server_context import ServerContext
 from bookie.server.server_counters import ServerCounters
-from bookie.server.server_limits import ServerLimits
 from bookie.server_errors import CannotListenError
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.disk_health import DiskHealth
@@ -107,7 +106,7 @@ class BookieProcess:
         """Start serving; return the id and the addresses. Raises BookieError and MetadataError."""
         loop = asyncio.get_running_loop()
         log = ServerLog(loop.time)
-        config = storage_config(self._options)
+        config = self._options.storage
         wait_s = registration_wait_s(self._options.session_timeout_s)
         originals = OriginalCheck(self._store, wait_s=wait_s, log=log)
         identity = await prove_identity(
@@ -119,7 +118,7 @@ class BookieProcess:
         switch = OperatorSwitch(self._disk, storage.writability)
         await switch.restore()
         report_conditions(storage.writability, log)
-        limits = limits_of(self._options)
+        limits = self._options.server
         context = ServerContext(
             identity.bookie_id, storage, limits, ServerCounters(), log, loop.time
         )
@@ -299,43 +298,6 @@ class BookieProcess:
         self._has_failed = True
         if not self._failed.done():
             self._failed.set_exception(error)
-
-
-def limits_of(options: BookieOptions) -> ServerLimits:
-    """Return the server's limits."""
-    return ServerLimits(
-        connections_max=options.connections_max,
-        frame_bytes_max=options.frame_bytes_max,
-        entry_bytes_max=options.entry_bytes_max,
-        read_bytes_max=options.read_bytes_max,
-        long_polls_max=options.long_polls_max,
-        drain_timeout_s=options.drain_timeout_s,
-    )
-
-
-def storage_config(options: BookieOptions) -> StorageConfig:
-    """Return the storage's limits."""
-    return StorageConfig(
-        segment_bytes_max=options.segment_bytes_max,
-        queue_bytes_max=options.queue_bytes_max,
-        recent_bytes_max=options.recent_bytes_max,
-        cached_bytes_max=options.cached_bytes_max,
-        hot_ledgers_max=options.hot_ledgers_max,
-        tombstones_max=options.tombstones_max,
-        read_bytes_max=options.read_bytes_max,
-        disk_high_mark=options.disk_high_mark,
-        disk_low_mark=options.disk_low_mark,
-        reserve_bytes_min=options.reserve_bytes_min,
-        reserve_share=options.reserve_share,
-        disk_check_interval_s=options.disk_check_interval_s,
-        clean_interval_s=options.clean_interval_s,
-        clean_live_share_max=options.clean_live_share_max,
-        clean_bytes_per_s_min=options.clean_bytes_per_s_min,
-        clean_bytes_per_s_max=options.clean_bytes_per_s_max,
-        checkpoint_log_bytes=options.checkpoint_log_bytes,
-        checkpoint_records=options.checkpoint_records,
-        checkpoint_ledgers=options.checkpoint_ledgers,
-    )
 
 
 def report_conditions(writability: Writability, log: ServerLog) -> None:

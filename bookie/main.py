@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bookie.bookie_process import Addresses, BookieProcess, storage_config
+from bookie.bookie_process import Addresses, BookieProcess
 from bookie.errors import BookieError
 from bookie.files.disk_real import RealDisk
 from bookie.identity.identity import format_directories
@@ -94,7 +94,7 @@ async def _format(options: BookieOptions, prefix: str) -> BookieId:
     disk = RealDisk(Path(options.data_dir), options.capacity_bytes)
     try:
         await disk.lock()
-        check_room(await disk.space("log"), storage_config(options))
+        check_room(await disk.space("log"), options.storage)
         return await format_directories(disk, store, prefix, rng, wall_clock_ms)
     finally:
         await disk.close()

@@ -1,7 +1,8 @@
 """Options of one bookie, each with its default, its bounds and its meaning.
 
-Leaves opening the file and the names of flags to `quire`, and reading values to
-`serving.option_reading`.
+Leaves opening the file and the names of flags to `quire`, reading values to
+`serving.option_reading`, and the defaults of limits to `bookie.config` and
+`bookie.server.server_limits`.
 
 Format: the `[bookie]` table of a TOML file; `QUIRE_BOOKIE_<OPTION>` and `QUIRE_METADATA` override
 it; flags override both. Other tables of the file belong to other servers and are ignored.
@@ -10,9 +11,11 @@ Invariant: every returned value has its option's type and is within its bounds.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
 
+from bookie.config import StorageConfig
+from bookie.server.server_limits import ServerLimits
 from metadata.registry.location import UNKNOWN_LOCATION
 from serving.errors import OptionError
 from serving.option_reading import (
@@ -29,6 +32,8 @@ VARIABLE_PREFIX: Final = "QUIRE_BOOKIE_"
 
 _PORT_MAX: Final = 65_535
 _GIB: Final = 2**30
+_STORAGE: Final = StorageConfig()
+_SERVER: Final = ServerLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +66,25 @@ class BookieOptions:
         high=3_600,
     )
     connections_max: int = option(
-        1_000, "maximum number of client connections", low=1, high=100_000
+        _SERVER.connections_max, "maximum number of client connections", low=1, high=100_000
     )
     frame_bytes_max: int = option(
-        16 * 2**20, "largest frame accepted", low=64 * 2**10, high=16 * 2**20
+        _SERVER.frame_bytes_max, "largest frame accepted", low=64 * 2**10, high=16 * 2**20
     )
-    entry_bytes_max: int = option(8 * 2**20, "largest entry accepted", low=1, high=15 * 2**20)
+    entry_bytes_max: int = option(
+        _SERVER.entry_bytes_max, "largest entry accepted", low=1, high=15 * 2**20
+    )
     read_bytes_max: int = option(
-        8 * 2**20, "largest answer to one read", low=2**16, high=15 * 2**20
+        _SERVER.read_bytes_max, "largest answer to one read", low=2**16, high=15 * 2**20
     )
     long_polls_max: int = option(
-        100_000, "maximum number of waiting long polls", low=1, high=10_000_000
+        _SERVER.long_polls_max, "maximum number of waiting long polls", low=1, high=10_000_000
     )
     drain_timeout_s: float = option(
-        10.0, "how long a stopping bookie waits for running requests", low=0, high=600
+        _SERVER.drain_timeout_s,
+        "how long a stopping bookie waits for running requests",
+        low=0,
+        high=600,
     )
     collect_interval_s: float = option(
         600.0,
@@ -92,77 +102,127 @@ class BookieOptions:
         high=3_600,
     )
     disk_high_mark: float = option(
-        0.95, "share of the disk in use at which the bookie becomes read-only", low=0.1, high=1.0
+        _STORAGE.disk_high_mark,
+        "share of the disk in use at which the bookie becomes read-only",
+        low=0.1,
+        high=1.0,
     )
     disk_low_mark: float = option(
-        0.92, "share below which it becomes writable again", low=0.05, high=1.0
+        _STORAGE.disk_low_mark, "share below which it becomes writable again", low=0.05, high=1.0
     )
     reserve_bytes_min: int = option(
-        256 * 2**20,
+        _STORAGE.reserve_bytes_min,
         "space reserved for fences, deletions and the index; that for one log file is added",
         low=0,
         high=1024 * _GIB,
     )
     reserve_share: float = option(
-        0.01, "share of the disk to reserve instead, if that is more", low=0.0, high=0.5
+        _STORAGE.reserve_share,
+        "share of the disk to reserve instead, if that is more",
+        low=0.0,
+        high=0.5,
     )
     capacity_bytes: int = option(
         0, "use at most this much of the disk; 0: all of it", low=0, high=1024 * 1024 * _GIB
     )
     disk_check_interval_s: float = option(
-        5.0, "how often the free space of the disks is measured", low=0.1, high=300
+        _STORAGE.disk_check_interval_s,
+        "how often the free space of the disks is measured",
+        low=0.1,
+        high=300,
     )
     clean_interval_s: float = option(
-        60.0, "how often cleaning looks for work when it has none", low=0.1, high=86_400
+        _STORAGE.clean_interval_s,
+        "how often cleaning looks for work when it has none",
+        low=0.1,
+        high=86_400,
     )
     clean_live_share_max: float = option(
-        0.5, "log files with a smaller share of live bytes are rewritten", low=0.0, high=0.9
+        _STORAGE.clean_live_share_max,
+        "log files with a smaller share of live bytes are rewritten",
+        low=0.0,
+        high=0.9,
     )
     clean_bytes_per_s_min: int = option(
-        16 * 2**20, "rate of cleaning when little is due", low=2**16, high=_GIB
+        _STORAGE.clean_bytes_per_s_min, "rate of cleaning when little is due", low=2**16, high=_GIB
     )
     clean_bytes_per_s_max: int = option(
-        128 * 2**20,
+        _STORAGE.clean_bytes_per_s_max,
         "rate of cleaning when much is due or the disk is nearly full",
         low=2**16,
         high=16 * _GIB,
     )
     checkpoint_log_bytes: int = option(
-        256 * 2**20, "bytes of log between two checkpoints", low=2**16, high=16 * _GIB
+        _STORAGE.checkpoint_log_bytes,
+        "bytes of log between two checkpoints",
+        low=2**16,
+        high=16 * _GIB,
     )
     checkpoint_records: int = option(
-        100_000, "maximum number of records between two checkpoints", low=1_000, high=10_000_000
+        _STORAGE.checkpoint_records,
+        "maximum number of records between two checkpoints",
+        low=1_000,
+        high=10_000_000,
     )
     checkpoint_ledgers: int = option(
-        25_000,
+        _STORAGE.checkpoint_ledgers,
         "maximum number of changed ledgers between two checkpoints",
         low=1_000,
         high=10_000_000,
     )
-    segment_bytes_max: int = option(256 * 2**20, "size of a log file", low=2**16, high=2 * _GIB)
+    segment_bytes_max: int = option(
+        _STORAGE.segment_bytes_max, "size of a log file", low=2**16, high=2 * _GIB
+    )
     queue_bytes_max: int = option(
-        64 * 2**20,
+        _STORAGE.queue_bytes_max,
         "maximum of accepted bytes not yet durable; above it, no requests are read",
         low=2**20,
         high=_GIB,
     )
     recent_bytes_max: int = option(
-        32 * 2**20, "recent entries kept in memory for tailing readers", low=0, high=64 * _GIB
+        _STORAGE.recent_bytes_max,
+        "recent entries kept in memory for tailing readers",
+        low=0,
+        high=64 * _GIB,
     )
     cached_bytes_max: int = option(
-        0, "size of each log file's end that stays in the system's page cache", low=0, high=2 * _GIB
+        _STORAGE.cached_bytes_max,
+        "size of each log file's end that stays in the system's page cache",
+        low=0,
+        high=2 * _GIB,
     )
     tombstones_max: int = option(
-        100_000, "maximum number of deleted ledger ids stored individually", low=0, high=100_000_000
+        _STORAGE.tombstones_max,
+        "maximum number of deleted ledger ids stored individually",
+        low=0,
+        high=100_000_000,
     )
     feed_age_h: float = option(
         24.0, "age at which entries of the deletion feed are removed", low=0.01, high=8_760
     )
     hot_ledgers_max: int = option(
-        20_000, "maximum number of unchanged ledger states in memory", low=1, high=10_000_000
+        _STORAGE.hot_ledgers_max,
+        "maximum number of unchanged ledger states in memory",
+        low=1,
+        high=10_000_000,
     )
     die_with_parent: bool = option(False, "stop when standard input ends")  # noqa: FBT003
     log_level: str = option("info", "debug, info, warning or error")
+
+    @property
+    def storage(self) -> StorageConfig:
+        """Limits of the storage, with the options of the same names."""
+        return replace(_STORAGE, **self._values_for(_STORAGE))
+
+    @property
+    def server(self) -> ServerLimits:
+        """Limits of the server, with the options of the same names."""
+        return replace(_SERVER, **self._values_for(_SERVER))
+
+    def _values_for(self, limits: StorageConfig | ServerLimits) -> dict[str, Any]:
+        return {
+            each.name: getattr(self, each.name) for each in fields(limits) if each.name in OPTIONS
+        }
 
 
 OPTIONS: Final = describe_options(BookieOptions())

@@ -2,7 +2,9 @@
 
 import pytest
 
+from bookie.config import StorageConfig
 from bookie.options import OPTIONS, BookieOptions, load_options
+from bookie.server.server_limits import ServerLimits
 from serving.errors import OptionError
 
 FLAGS = {"data_dir": "/data"}
@@ -78,3 +80,14 @@ def test_error_names_the_wrong_option(
 ) -> None:
     with pytest.raises(OptionError, match=says):
         load_options(text, variables, {**FLAGS, **flags})
+
+
+def test_limits_of_the_storage_and_the_server_come_from_the_options() -> None:
+    defaults = BookieOptions(data_dir="/data")
+    assert defaults.storage == StorageConfig()
+    assert defaults.server == ServerLimits()
+    options = load_options(
+        None, {}, {**FLAGS, "segment_bytes_max": 2**20, "read_bytes_max": 2**17, "port": 5}
+    )
+    assert options.storage == StorageConfig(segment_bytes_max=2**20, read_bytes_max=2**17)
+    assert options.server == ServerLimits(read_bytes_max=2**17)
