@@ -1,4 +1,4 @@
-"""A storage in memory whose group commits happen when a test says so, and whose methods can be made
+"""A storage in memory whose group commits are started by a test, and whose methods can be made
 to fail.
 
 Leaves durability, damage and everything else about disks to the real storage and its own tests.
@@ -95,7 +95,7 @@ class ManualStorage(BookieStorage):
         self._pending.append(lambda: done(Status.OK))
         if header.lac > ledger.lac:
             ledger.lac = header.lac
-            self._tell(header.ledger_id)
+            self._notify_watchers(header.ledger_id)
 
     def _refusal(
         self, batch: BatchView, *, recovery: bool, master_key: bytes | None
@@ -123,7 +123,7 @@ class ManualStorage(BookieStorage):
     def _ledger(self, ledger_id: LedgerId, master_key: bytes | None) -> _Ledger:
         return self._kept.setdefault(ledger_id, _Ledger(master_key or b""))
 
-    def _tell(self, ledger_id: LedgerId) -> None:
+    def _notify_watchers(self, ledger_id: LedgerId) -> None:
         for watched, callback in list(self._watches.values()):
             if watched == ledger_id:
                 callback()
@@ -159,7 +159,7 @@ class ManualStorage(BookieStorage):
             return LedgerSnapshot(Status.UNAUTHORIZED, NO_ENTRY, NO_ENTRY, fenced=False)
         if not ledger.fenced:
             ledger.fenced = True
-            self._tell(ledger_id)
+            self._notify_watchers(ledger_id)
         return LedgerSnapshot(Status.OK, ledger.lac, ledger.highest, fenced=True)
 
     @override
@@ -183,7 +183,7 @@ class ManualStorage(BookieStorage):
         ledger = self._ledger(ledger_id, master_key)
         if lac > ledger.lac:
             ledger.lac = lac
-            self._tell(ledger_id)
+            self._notify_watchers(ledger_id)
         done(Status.OK)
 
     @override
@@ -193,7 +193,7 @@ class ManualStorage(BookieStorage):
         ledger = self._ledger(ledger_id, master_key)
         if lac > ledger.lac:
             ledger.lac = lac
-            self._tell(ledger_id)
+            self._notify_watchers(ledger_id)
         return await self.read_lac(ledger_id, master_key)
 
     @override
