@@ -1,4 +1,4 @@
-"""What the README and the guide of in-sync mode show is run as it stands there."""
+"""Runs the programs and commands of the README, the tutorial and the guide of in-sync mode."""
 
 import re
 import shlex
@@ -12,6 +12,7 @@ from tests.integration.quire.command import TIMEOUT_S, RunningCluster, environme
 
 ROOT = Path(__file__).parents[3]
 README = ROOT / "README.md"
+TUTORIAL = ROOT / "docs" / "tutorial.md"
 IN_SYNC = ROOT / "docs" / "in-sync.md"
 KAFKA_PYTHON = [
     word
@@ -22,14 +23,14 @@ KAFKA_PYTHON = [
 SNIPPET = re.compile(r"<!-- run: (?P<how>[^>]*) -->\n```\w+\n(?P<text>.*?)```", re.DOTALL)
 
 
-def snippets(how: str, document: Path = README) -> list[str]:
+def snippets(how: str, document: Path) -> list[str]:
     matches = SNIPPET.finditer(document.read_text())
     found = [match["text"] for match in matches if match["how"].startswith(how)]
     assert found, f"{document.name} has no snippet marked {how!r}"
     return found
 
 
-def run_python(name: str, *words: str, metadata: str | None, document: Path = README) -> str:
+def run_python(name: str, *words: str, metadata: str | None, document: Path = TUTORIAL) -> str:
     (text,) = snippets(f"python, {name}", document)
     done = subprocess.run(
         [sys.executable, "-W", "error", *KAFKA_PYTHON, "-c", text, *words],
@@ -50,6 +51,18 @@ def test_append_then_read(cluster: RunningCluster) -> None:
     assert text.splitlines() == ["0 order-1", "1 order-2", "2 order-3"]
 
 
+def test_a_takeover(cluster: RunningCluster) -> None:
+    text = run_python("take_over.py", metadata=cluster.metadata)
+    assert text.splitlines() == ["closed 0", "fenced"]
+
+
+def test_the_readme_program() -> None:
+    text = run_python("in_a_test.py", metadata=None, document=README)
+    assert text.splitlines()[0] == "1"
+    assert "b'before'" in text
+    assert "b'after'" in text
+
+
 def test_a_cluster_inside_a_test() -> None:
     assert run_python("in_a_test.py", metadata=None).strip() == "1"
 
@@ -63,7 +76,7 @@ def test_in_sync_mode(cluster: RunningCluster) -> None:
     assert text.strip() == "3"
 
 
-@pytest.mark.parametrize("document", [README, IN_SYNC], ids=lambda path: path.name)
+@pytest.mark.parametrize("document", [TUTORIAL, IN_SYNC], ids=lambda path: path.name)
 def test_shell_lines(cluster: RunningCluster, document: Path) -> None:
     for text in snippets("shell", document):
         for line in text.splitlines():
@@ -81,7 +94,7 @@ def test_shell_lines(cluster: RunningCluster, document: Path) -> None:
 
 
 def test_the_start_command_is_one_that_exists() -> None:
-    (text,) = snippets("background")
+    (text,) = snippets("background", TUTORIAL)
     words = shlex.split(text.removeprefix("$ "))
     assert words[:2] == ["quire", "up"]
     done = subprocess.run(
