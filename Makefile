@@ -32,7 +32,7 @@ CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 pyth
 # Tests start thousands of processes: each would compile the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-topics sim sim-topics seeded-bugs model faults fuzz flood clean
+.PHONY: help venv test test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-topics sim sim-topics seeded-bugs model faults fuzz flood docs clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
@@ -53,6 +53,7 @@ help:
 	@echo 'make faults           real processes and files under faults: BUDGET=small or full'
 	@echo 'make fuzz             damaged bytes into every parser: FRAMES=1000000'
 	@echo 'make flood            bad clients against one bookie: latencies of a good client, before and during'
+	@echo 'make docs             write docs/reference/ anew from the code'
 	@echo 'make venv             what the others do first: Python, its packages and Java, in .venv'
 	@echo 'make clean            remove .venv and every cache'
 
@@ -171,6 +172,10 @@ fuzz: $(STAMP)
 # Status 1 if one of its appends failed, an entry came back wrong, or memory grew beyond the limits. Latencies are only told.
 flood: $(STAMP)
 	@$(BIN)/python -m tests.fuzz.flood --connections $(CONNECTIONS) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+# Commands, options, metrics, errors and the Python interface, from the code. A test fails while a page is stale.
+docs: $(STAMP)
+	@$(BIN)/python -m tests.reference
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache build dist

@@ -1,0 +1,1 @@
+"""Generator of the pages in docs/reference/, and the test that no page is stale."""

@@ -1,0 +1,73 @@
+"""Page of every command, with its arguments, from the parsers themselves."""
+
+import argparse
+import importlib
+from collections.abc import Iterator
+from typing import Final
+
+from quire.cli.main import NOUNS
+from quire.errors import ExitCode
+from tests.reference.markdown import code, page, prose, table
+
+SHARED: Final = ("help", "output", "verbose", "metadata")
+"""Arguments that most verbs take; the page shows them once."""
+INTRODUCTION: Final = """\
+Every verb takes `-o json` (also `--json`) for JSON instead of a table, `-v` to log to the
+standard error, and `-h` for help. Verbs that talk to a cluster take `--metadata ADDRESS`, or
+read `QUIRE_METADATA`. Results go to the standard output, everything else to the standard error."""
+
+
+def command_line_page() -> str:
+    """Return the page."""
+    sections = [_statuses()]
+    for noun, (module, _) in NOUNS.items():
+        parser: argparse.ArgumentParser = importlib.import_module(module).parser()
+        sections += [f"## quire {noun}", prose(parser.description or "")]
+        verbs = dict(_verbs(parser))
+        sections += _arguments(parser) if not verbs else []
+        for name, verb in verbs.items():
+            sections += [f"### quire {noun} {name}", prose(verb.description or "")]
+            sections += _arguments(verb)
+    return page("Command line", INTRODUCTION, sections)
+
+
+def _statuses() -> str:
+    rows = ([str(int(each)), code(each.name)] for each in ExitCode)
+    explained = "What each means is in [operating.md](../operating.md#exit-status)."
+    return f"## Exit status\n\n{explained}\n\n" + table(["status", "name"], rows)
+
+
+def _verbs(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.items()
+
+
+def _arguments(parser: argparse.ArgumentParser) -> list[str]:
+    shown = [each for each in parser._actions if each.dest not in SHARED]
+    rows = [
+        [_name(each), "yes" if each.required else "", _default(each), _help(each)] for each in shown
+    ]
+    return [table(["argument", "required", "default", "meaning"], rows)] if rows else []
+
+
+def _name(action: argparse.Action) -> str:
+    metavar = action.metavar if isinstance(action.metavar, str) else action.dest
+    if not action.option_strings:
+        return code(metavar)
+    if action.nargs == 0:
+        return code(", ".join(action.option_strings))
+    if action.choices is not None:
+        metavar = "{" + ",".join(map(str, action.choices)) + "}"
+    return code(f"{', '.join(action.option_strings)} {metavar}")
+
+
+def _default(action: argparse.Action) -> str:
+    is_switch = action.nargs == 0 and not action.default
+    if action.default in (None, [], argparse.SUPPRESS) or is_switch:
+        return ""
+    return code(str(action.default))
+
+
+def _help(action: argparse.Action) -> str:
+    return prose((action.help or "").replace("%%", "%"))

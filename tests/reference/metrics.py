@@ -1,0 +1,74 @@
+"""Page of every metric of bookies and brokers, from what their collectors yield."""
+
+from collections.abc import Iterable, Sequence
+from types import SimpleNamespace
+from typing import Any, Final
+
+from prometheus_client import Metric
+
+from bookie.server.metrics import BookieMetrics
+from bookie.server.server_counters import ServerCounters
+from broker_layer.server.connections.memory_budget import MemoryBudget
+from broker_layer.server.counters import BrokerCounters
+from broker_layer.server.metrics import BrokerMetrics
+from serving.process_metrics import ProcessMetrics
+from tests.reference.markdown import code, page, prose, table
+from tests.support.bookie.manual_storage import ManualStorage
+
+INTRODUCTION: Final = """\
+`GET /metrics` of the admin port is in Prometheus's text format. Counters count from the start
+of the process. Which ones to watch is in [operating.md](../operating.md#metrics-of-a-bookie)."""
+LABELS: Final = {
+    "quire_broker_requests": ("api",),
+    "quire_broker_errors": ("code",),
+    "quire_broker_partition_high_watermark": ("topic", "partition"),
+    "quire_broker_partition_log_end_offset": ("topic", "partition"),
+    "quire_broker_partition_log_start_offset": ("topic", "partition"),
+}
+"""Labels of metrics that have no sample in a process that has served nothing."""
+
+
+def metrics_page() -> str:
+    """Return the page."""
+    bookie = [*_bookie(), *ProcessMetrics("bookie").collect()]
+    broker = [*_broker(), *ProcessMetrics("broker").collect()]
+    return page(
+        "Metrics",
+        INTRODUCTION,
+        ["## Bookie\n\n" + _table(bookie), "## Broker\n\n" + _table(broker)],
+    )
+
+
+def _bookie() -> Iterable[Metric]:
+    position: Any = SimpleNamespace(age_s=0.0, unrecorded_bytes=0)
+    return BookieMetrics("bookie", ServerCounters(), ManualStorage(), position).collect()
+
+
+def _broker() -> Iterable[Metric]:
+    nothing: Any = SimpleNamespace(rows=list)
+    return BrokerMetrics(1, BrokerCounters(), MemoryBudget(1), nothing).collect()
+
+
+def _table(metrics: Sequence[Metric]) -> str:
+    rows = (
+        [code(_shown(each)), each.type, ", ".join(map(code, _labels(each))), _text(each)]
+        for each in sorted(metrics, key=lambda each: each.name)
+    )
+    return table(["metric", "type", "labels", "meaning"], rows)
+
+
+def _shown(metric: Metric) -> str:
+    return f"{metric.name}_total" if metric.type == "counter" else metric.name
+
+
+def _labels(metric: Metric) -> Sequence[str]:
+    labels = [
+        name for sample in metric.samples[:1] for name in sample.labels if name not in ("le",)
+    ]
+    return labels or LABELS.get(metric.name, ())
+
+
+def _text(metric: Metric) -> str:
+    text = prose(metric.documentation)
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith(".") else f"{text}."

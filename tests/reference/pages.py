@@ -1,0 +1,20 @@
+"""Names every generated page and what makes it."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.reference.command_line import command_line_page
+from tests.reference.errors import errors_page
+from tests.reference.metrics import metrics_page
+from tests.reference.options import options_page
+from tests.reference.python_api import python_api_page
+
+DIRECTORY: Final = Path(__file__).parents[2] / "docs" / "reference"
+PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "command-line.md": command_line_page,
+    "options.md": options_page,
+    "metrics.md": metrics_page,
+    "errors.md": errors_page,
+    "python-api.md": python_api_page,
+}
