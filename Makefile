@@ -26,13 +26,14 @@ TOPICS ?=
 BIN := .venv/bin
 STAMP := .venv/installed
 SPARK_STAMP := .venv/spark-installed
+DOCS_STAMP := .venv/docs-installed
 PACKAGES := $(wildcard metadata serving bookie ledger_client broker_layer spark_io quire benchmarks)
 CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 python
 
 # Tests start thousands of processes: each would compile the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-topics sim sim-topics seeded-bugs model faults fuzz flood docs clean
+.PHONY: help venv test test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-topics sim sim-topics seeded-bugs model faults fuzz flood docs docs-site clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
@@ -54,6 +55,7 @@ help:
 	@echo 'make fuzz             damaged bytes into every parser: FRAMES=1000000'
 	@echo 'make flood            bad clients against one bookie: latencies of a good client, before and during'
 	@echo 'make docs             write docs/reference/ anew from the code'
+	@echo 'make docs-site        the documents as a site in build/site; fails on a broken link'
 	@echo 'make venv             what the others do first: Python, its packages and Java, in .venv'
 	@echo 'make clean            remove .venv and every cache'
 
@@ -176,6 +178,16 @@ flood: $(STAMP)
 # Commands, options, metrics, errors and the Python interface, from the code. A test fails while a page is stale.
 docs: $(STAMP)
 	@$(BIN)/python -m tests.reference
+
+# The site's generator is installed when it is first needed.
+$(DOCS_STAMP): $(STAMP)
+	@echo 'Installing mkdocs into .venv'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
+# The variable silences an advertisement of the theme's successor.
+docs-site: $(DOCS_STAMP)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache build dist

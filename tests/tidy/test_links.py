@@ -61,6 +61,12 @@ def test_the_index_links_every_page() -> None:
     assert [path for path in pages if (ROOT / path).resolve() not in listed] == []
 
 
+def test_the_site_has_every_page() -> None:
+    site = (ROOT / "mkdocs.yml").read_text()
+    pages = [path.removeprefix("docs/") for path in DOCUMENTS if path.startswith("docs/")]
+    assert [page for page in pages if page not in site] == []
+
+
 def test_links_and_anchors_are_read() -> None:
     text = (
         "# Two words, `code`\n[a](b.md#c) `[x](y)` [here](#two-words-code) [web](https://e.org)\n"
