@@ -1,3 +1,21 @@
-"""One storage node. It stores and returns entries and keeps fences, and answers UNKNOWN where it
-cannot be certain.
+"""One storage node. It stores and returns entries, keeps fences, and never answers more than it can
+prove.
+
+Leaves replication to `ledger_client`.
+
+- `bookie_process`: one bookie, put together from its disk, store and options; taken apart in order.
+- `main`: `run` and `format` as processes; the only place that builds a real disk, store and rng.
+- `options`: options of one bookie, with defaults and bounds.
+- `several_options`: options of several bookies of one machine, from one file.
+- `config`: limits of the storage, each with its unit.
+- `errors`: what can go wrong inside a bookie.
+- `server_errors`: why a bookie does not start or cannot be set up.
+- `slices`: large collections, walked in slices so that the event loop runs in between.
+- `files/`: disk and key-value store.
+- `log/`: write-ahead log.
+- `index/`: places of entries, and ledger states.
+- `storage/`: what a bookie does with ledgers, over log and index.
+- `identity/`: cookie, position and limbo.
+- `server/`: network and admin port.
+- `wire/`: bytes between clients and bookies; the only part that clients import.
 """

@@ -2,6 +2,25 @@
 
 Leaves replication and durability of records to `ledger_client`. `TopicLog` is the log of one
 partition. Brokers serve it; other programs can use it in their own process.
+
+- `broker_process`: one broker, put together from its store, client and options.
+- `broker_parts`: parts of one broker.
+- `main`: a broker as a process; the only place that builds a real store and rng.
+- `options`: options of one broker, with defaults and bounds.
+- `handlers`: what a family of APIs gives to the dispatcher.
+- `request_context`: what a handler knows of a request besides its message.
+- `peer`: one connection to each other broker.
+- `peer_connection`: requests over such a connection, answered in order.
+- `coordinator_partitions`: internal topics, and the partition of a key.
+- `java_hash`: Java's hash of a text, which places keys on partitions.
+- `errors`: failures of topics, with Kafka's codes.
+- `kafka/`: bytes of Kafka's protocol.
+- `server/`: connections, Produce, Fetch and offsets.
+- `log/`: one partition's log over ledgers.
+- `groups/`: consumer groups.
+- `transactions/`: transactions.
+- `control/`: leaders, controller and takeovers.
+- `administration/`: topics, settings and elections.
 """
 
 from broker_layer.errors import TopicError

@@ -1,6 +1,35 @@
-"""The replication protocol: writers, readers and recovery over bookies that only store.
+"""Replication protocol: writers, readers and recovery over bookies that only store.
 
-This module lists the public names; `ledger_client.sync` offers the same without `async`.
+The names in `__all__` are the public interface; `ledger_client.sync` offers the same without
+`async`.
+
+- `client`: the client as users hold it.
+- `client_session`: its start, open handles and end.
+- `client_services`: what all handles of one client share.
+- `ledger_calls`: create, find, recover, list and delete ledgers.
+- `awaitable_handle`: calls that can be awaited or entered.
+- `replication`: ways to replicate, `Quorum`.
+- `config`: limits and delays, `ClientConfig`.
+- `batches`: entries as users get them.
+- `info`: a ledger as it is stored.
+- `chains`: lists of ledgers to publish in.
+- `errors`: failures of a call, one class per fact.
+- `own_packages`: check that other modules do not hide packages of Quire.
+- `metadata_failures`: failures of the metadata service, translated.
+- `observability`: events and counters.
+- `digest`: keys and digests of a ledger.
+- `fork_guard`: refusal of handles in a forked process.
+- `next_tick`: calls in the next iteration of the event loop.
+- `tasks`: background tasks, ended together.
+- `cluster_access`: metadata and registrations, for commands.
+- `sync`: the client without `async`.
+- `protocol/`: decisions, pure.
+- `writing/`: shell of the writer.
+- `reading/`: shells of readers.
+- `recovery/`: shell of recovery.
+- `in_sync/`: members of an in-sync ledger.
+- `bookies/`: connections and placement.
+- `blocking/`: blocking handles.
 """
 
 import ledger_client.own_packages  # noqa: F401 - raises if another module hides our packages

@@ -1,4 +1,16 @@
 """Cluster metadata: ledgers, topics, registrations, and the store that keeps them.
 
-Imports nothing else of Quire; every other package builds on it.
+Imports no other package of Quire; every other package builds on it.
+
+- `ids`: identifiers that every package shares.
+- `paths`: every path in the store.
+- `msgpack_fields`: versioned msgpack arrays, with checks of types and ranges.
+- `callbacks`: registry of change callbacks.
+- `backoff`: pauses between repeated calls.
+- `errors`: what can go wrong with coordination.
+- `store/`: the metadata store.
+- `ledgers/`: ledgers, ids, chains and the deletion feed.
+- `registry/`: bookies.
+- `brokers/`: brokers and the controller's election.
+- `topics/`: topics and partitions.
 """

@@ -1,5 +1,19 @@
 """Parts common to all server processes of Quire: options, log, admin port, signals and a clean
 stop.
 
-Leaves the services to `bookie` and `broker_layer`; imports no other package of Quire.
+Leaves what a server serves to `bookie` and `broker_layer`; imports no other package of Quire.
+
+- `process`: a server on a loop until a signal, its parent's end or a failure.
+- `option_reading`: options from a file, variables and flags.
+- `server_log`: JSON log lines, a limited number of them.
+- `admin`: admin port: health, metrics and the routes of a server.
+- `metrics`: Prometheus's text format.
+- `process_metrics`: metrics of every server process.
+- `latency`: counts of latencies in buckets.
+- `loop_lag`: how late the event loop calls its timers.
+- `descriptors`: limit of open files, and refusal of connections at it.
+- `listening`: tunes connections, and lets them finish.
+- `transport_writing`: writes with back-pressure on every Python.
+- `overriding`: `override` for the type checker.
+- `errors`: what keeps a server from starting.
 """

@@ -1,7 +1,15 @@
 """Spark data sources and sinks over ledgers and topics.
 
 Leaves reading and writing entries to `ledger_client`. The package can be imported without PySpark;
-only functions that need PySpark fail without it.
+what needs PySpark reports that when it is used.
+
+- `common_options`: options that all data sources share.
+- `worker_client`: one ledger client per process and cluster.
+- `launching`: starts Spark where only Python packages are installed.
+- `errors`: failures of Spark jobs.
+- `ledgers/`: data source of ledgers.
+- `topics/`: data source of topics.
+- `pipelines/`: jobs.
 """
 
 from typing import TYPE_CHECKING

@@ -1,1 +1,12 @@
-"""Identity of a bookie: its cookie, its position node, and the refusal of copies."""
+"""Identity of a bookie: its cookie, its position node, and the refusal of copies.
+
+- `identity`: made at formatting, proved at every start (rule 2.2).
+- `cookie`: identity in each directory, its bytes and comparison.
+- `original`: check that no other process serves as the same bookie (rule 2.6).
+- `greeting`: question to an address, which bookie answers there.
+- `position`: record outside the disk of how far the log is durable.
+- `anchors`: files whose identity shows that a directory is a copy.
+- `limbo`: reason of a limbo, kept while it lasts.
+- `metadata_age`: stop of all removal while the metadata service is older than before (rule 10.5).
+- `operator_switch`: read-only mode that an operator sets, which survives a restart.
+"""

@@ -1,1 +1,13 @@
-"""The write-ahead log: records, segments, group commit, and replay at a start."""
+"""Write-ahead log: records, segments, group commit, and how a start reads them back.
+
+- `log`: appends records group by group, and reports when they are durable.
+- `records`: bytes of records; pure.
+- `segments`: segment files, and files open for reading.
+- `next_segment`: creation of the next file before the log needs it.
+- `reserve`: file of written bytes that is removed when the disk is full.
+- `replay`: bytes of segments into records; a torn tail or corruption.
+- `recovery_scan`: what the log holds behind the mark at a start, made durable.
+- `tail_copy`: copy of the unproved tail into a new segment (rule 2.5).
+- `listing`: adds records of a segment, from its footer or by walking it.
+- `listed_runs`: those records in a compact list, walked in slices.
+"""

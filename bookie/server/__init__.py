@@ -1,1 +1,20 @@
-"""The network side of a bookie: connections, requests, long polls, metrics and the admin port."""
+"""Network side of a bookie: connections, requests, long polls, metrics and the admin port.
+
+- `server`: listens, checks that clients do their part, closes without losing an answer.
+- `connection`: one client: frames, adds and answers.
+- `incoming_batch`: check of a batch before anything is done with it.
+- `request_runner`: requests of one connection that wait, a limited number and size at a time.
+- `ledger_requests`: reads, fences, LACs and lists of ranges.
+- `long_polls`: one connection's long polls.
+- `server_answers`: frames of answers.
+- `server_access`: principals and what they may do.
+- `server_context`: what all connections share.
+- `server_limits`: limits of the server.
+- `server_counters`: counters.
+- `metrics`: Prometheus metrics.
+- `metric_help`: kind and help text of every metric.
+- `pause`: reasons why nothing is read from a peer.
+- `registration`: current registration of this bookie.
+- `collector`: removal of deleted and released ledgers (rule 10.1).
+- `admin`: HTTP: what the bookie holds, and a few switches.
+"""

@@ -1,1 +1,24 @@
-"""Leadership of partitions: the view of the cluster, the controller, and the led partitions."""
+"""Leadership of partitions: the view of the cluster, the controller, and the held partitions.
+
+- `cluster_view`: topics, brokers, controller and reports of replicas.
+- `topic_follower`: every topic's record, read again when it changes.
+- `view_topics`: that view for the coordinators of groups and transactions.
+- `controller`: keeps every partition led.
+- `assignment`: plan of leaders; pure.
+- `partition_manager`: leads what the record says that this broker leads.
+- `held_partition`: takes one partition over, holds it, gives it up.
+- `partition_opening`: opens a topic's log or a coordinator's state.
+- `opening_partitions`: partitions that are being taken over.
+- `wanted_partitions`: whether a partition is to exist.
+- `takeover_slots`: limit of concurrent takeovers.
+- `session_lease`: whether this broker may still answer, by its own clock.
+- `partition_table`: partitions for metrics and the admin port.
+- `partition_upkeep`: retention and reports of replicas, from time to time.
+- `shown_replicas`: replicas and in-sync replicas that clients see.
+- `live_bookies`: bookies that are up, and their replica numbers.
+- `topic_changes`: creates, changes and deletes topics in the metadata.
+- `topic_erasing`: deletes what is left of a deleted topic.
+- `ledger_sweeping`: deletes ledgers of partitions that no list names.
+- `unclean_elections`: leaderships that an operator asked to be unclean.
+- `control_config`: limits and intervals.
+"""

@@ -1,1 +1,22 @@
-"""The broker's server: connections, dispatch, Produce, Fetch, offsets, metrics."""
+"""Server of a broker: connections, dispatch, Produce, Fetch, offsets and metrics.
+
+- `dispatch`: finds what serves a request, and turns the answer into bytes.
+- `exchange`: one request between arrival and answer.
+- `request_tasks`: coroutines that answer requests.
+- `broker_services`: services of requests, over any logs.
+- `service_tools`: what those services work with.
+- `ports`: what the server needs of the parts below it.
+- `offsets`: ListOffsets, OffsetForLeaderEpoch, DeleteRecords and DescribeProducers.
+- `leader_epochs`: check of the leader epoch that a client names (KIP-320).
+- `leader_hints`: the leader, in a refusal (KIP-951).
+- `quotas`: pause of clients that move too many bytes.
+- `deadlines`: one timer for many waits.
+- `unreadable_records`: log line about records that cannot be read.
+- `counters`: counters.
+- `metrics`: Prometheus metrics.
+- `admin_http`: HTTP: partitions that the broker leads.
+- `config`: limits of the server.
+- `connections/`: sockets, listeners and frames.
+- `produce/`: Produce.
+- `fetch/`: Fetch.
+"""

@@ -1,1 +1,6 @@
-"""Blocking handles, for callers without an event loop."""
+"""Blocking handles, for callers without an event loop.
+
+- `sync_loop`: one event loop in one background thread.
+- `sync_handles`: writer and reader of `ledger_client.sync`.
+- `sync_chain`: chain of `ledger_client.sync`.
+"""

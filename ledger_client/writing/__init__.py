@@ -1,1 +1,15 @@
-"""Writer of an open ledger: batches, acknowledgements and ensemble changes."""
+"""Writer of an open ledger: batches, acknowledgements and ensemble changes.
+
+- `writer`: handle of a ledger that is being written.
+- `append_shell`: performs the append protocol's actions.
+- `window`: limit of unconfirmed entries.
+- `append_range`: many entries as one range of ids.
+- `batcher`: entries into batches.
+- `outbox`: bytes of batches until they are confirmed.
+- `confirmations`: futures of appends, resolved in order.
+- `first_replica_waiters`: wait until one bookie has an entry.
+- `full_replication`: entries on their complete write set, and stretches that are not.
+- `watchdog`: one timer for all writers of a client.
+- `writer_watch`: one writer between its appends.
+- `in_sync_members`: members that lag, leave, return or join.
+"""

@@ -1,1 +1,10 @@
-"""Ledger metadata, ledger ids, chains of ledgers and the deletion feed."""
+"""Ledger metadata, ids, chains of ledgers and the feed of deletions.
+
+- `ledger_metadata`: one ledger's metadata as a value, with the allowed transitions; pure.
+- `codec`: its bytes.
+- `ledger_store`: stores it by compare-and-set, with every unknown outcome decided (rule 1.3).
+- `ledger_ids`: ledger ids, unique in the cluster.
+- `chain`: an ordered list of ledgers as values; pure.
+- `chain_store`: stores chains by compare-and-set.
+- `deletion_feed`: reports to bookies which ledgers were deleted.
+"""

@@ -1,1 +1,10 @@
-"""Live bookies, their cookies, positions and locations."""
+"""Bookies that are up, their cookies, positions and locations.
+
+- `registration`: what a live bookie says about itself, and its bytes.
+- `registrar`: registers this process, as a bookie or as a client.
+- `directory`: shows a client which bookies are up.
+- `location`: rack and host of a bookie.
+- `cookies`: identities of bookies and of the cluster.
+- `positions`: position nodes: how far each bookie's log is durable.
+- `registry`: the names of the modules above, in one place.
+"""

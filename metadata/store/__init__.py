@@ -1,1 +1,22 @@
-"""The metadata store: its interface, an in-memory implementation and one over ZooKeeper."""
+"""Metadata store: its interface, in memory, and over ZooKeeper.
+
+- `interface`: versioned values in a tree, sessions and watches.
+- `uri`: address of the metadata service.
+- `memory`: store in one process; the reference meaning of the interface.
+- `memory_server`: what its sessions share.
+- `memory_tree`: meaning of every operation, without sessions or time.
+- `memory_faults`: where tests and the simulation inject faults.
+- `zookeeper`: store over ZooKeeper.
+- `zookeeper_session`: calls to one kazoo client, and its events.
+- `zookeeper_calls`: operations and errors, translated to kazoo and back.
+- `zookeeper_watches`: watches, armed again after each event.
+- `zookeeper_lease`: state of a session by this process's own clock.
+- `batching`: many compare-and-sets in one multi.
+- `ephemeral`: one ephemeral node, kept from session to session.
+- `child_values`: nodes below one node, and their values.
+- `number_blocks`: numbers that nothing else in the cluster gets.
+- `tree_deletion`: deletion of nodes and trees, until it is certain.
+- `embedded`: a real ZooKeeper as a child process.
+- `embedded_java`: finds a Java and ZooKeeper's jars.
+- `embedded_supervisor`: kills a command when its parent is gone.
+"""

@@ -1,1 +1,24 @@
-"""The `quire` command: one module per noun, each imported only when its noun is given."""
+"""The `quire` command: one module per noun, imported only when its noun is given.
+
+- `main`: finds the noun, runs the verb, returns the exit status.
+- `command_line`: nouns and verbs for argparse, with shared options.
+- `output`: tables for people, JSON for programs.
+- `as_json`: metadata as JSON.
+- `progress`: progress of long work.
+- `standard_input`: standard input, cut into entries.
+- `server_options`: one flag for each option of a server.
+- `up`: `quire up`.
+- `demo`: `quire demo`.
+- `broker`: `quire broker`: arguments.
+- `broker_server`: `quire broker run`.
+- `chain`: `quire chain`.
+- `cluster`: `quire cluster`.
+- `config`: `quire config`.
+- `metadata`: `quire metadata`.
+- `spark`: `quire spark`.
+- `bench`: `quire bench compare` and `report`.
+- `fleet`: `quire bench fleet`.
+- `bookie/`: `quire bookie`.
+- `ledger/`: `quire ledger`.
+- `topic/`: `quire topic`.
+"""

@@ -1,1 +1,7 @@
-"""Servers of a local cluster as child processes."""
+"""Servers of a local cluster as child processes.
+
+- `child_process`: one process: start, pause, kill, stop, and the end of its log.
+- `local_server`: one server of a local cluster.
+- `local_bookie`: one bookie with its own directory.
+- `local_broker`: one broker with its own port.
+"""

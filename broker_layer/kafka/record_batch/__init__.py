@@ -1,4 +1,11 @@
-"""Record batches (magic 2). Logs store them, and consumers get them, as producers sent them."""
+"""Record batches (magic 2). Logs store them, and consumers get them, as producers sent them.
+
+- `header`: header of a batch, and what a leader writes into it.
+- `checks`: whether a batch is complete, of magic 2, undamaged and allowed.
+- `records`: builds a batch, and parses its records.
+- `compression`: the four ways of packing records.
+- `control`: control batches: markers that end a transaction.
+"""
 
 from broker_layer.kafka.errors import BatchError, DecompressionTooLargeError
 from broker_layer.kafka.record_batch.checks import (

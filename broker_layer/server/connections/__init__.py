@@ -1,1 +1,10 @@
-"""Sockets of a broker: listeners, frames and the limits of their memory."""
+"""Sockets of a broker: listeners, frames and the limits of their memory.
+
+- `server`: listens, checks that clients do their part, closes without losing an answer.
+- `connection`: one client: frames in, answers out in request order.
+- `frame_assembler`: byte stream into frames.
+- `listeners`: names, bind addresses and advertised addresses.
+- `memory_budget`: bytes of requests of all connections.
+- `server_context`: what all connections share.
+- `server_errors`: why a broker does not start or cannot continue.
+"""

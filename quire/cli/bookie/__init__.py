@@ -1,1 +1,8 @@
-"""The noun `bookie` of the command line."""
+"""The noun `bookie` of the command line.
+
+- `verbs`: verbs and their arguments.
+- `bookie_server`: `format`, `run` and `check`.
+- `bookie_registry`: `list`, `info`, `readonly` and `accept-metadata`.
+- `bookie_replica`: `entry` and `compare`.
+- `bookie_offline`: `segments`, `dump` and `rebuild-index`.
+"""

@@ -1,1 +1,10 @@
-"""The noun `topic` of the command line."""
+"""The noun `topic` of the command line.
+
+- `verbs`: verbs and their arguments.
+- `topic_manage`: `create`, `list`, `show`, `grow`, `config`, `elect` and `delete`.
+- `topic_data`: `produce` and `consume`.
+- `topic_trim`: `trim`.
+- `topic_partitions`: leader, content and state of each partition.
+- `topic_lookup`: topics by name.
+- `topic_access`: connections to brokers.
+"""

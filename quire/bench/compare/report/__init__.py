@@ -1,1 +1,7 @@
-"""Report of a comparison: one self-contained HTML page."""
+"""Draws a comparison: one HTML page that loads nothing else.
+
+- `page`: the page.
+- `sections`: one section per scenario.
+- `charts`: pictures as SVG, each with a table of its data.
+- `svg`: elements and scales of SVG.
+"""
