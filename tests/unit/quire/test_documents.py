@@ -15,8 +15,10 @@ from serving.process_metrics import ProcessMetrics
 from tests.support.bookie.manual_storage import ManualStorage
 
 ROOT = Path(__file__).parents[3]
-DOCUMENTS = ("README.md", "ARCHITECTURE.md", "docs/operating.md")
-NAMED = re.compile(r"`((?:metadata|bookie|ledger_client|quire|tests|docs)/[\w./-]*)`")
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/operating.md")
+NAMED = re.compile(
+    r"`((?:metadata|serving|bookie|ledger_client|broker_layer|spark_io|quire|tests|docs)/[\w./-]*)`"
+)
 LINKED = re.compile(r"\]\((?!http)([^)#]+)\)")
 
 
