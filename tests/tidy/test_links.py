@@ -4,18 +4,29 @@ Leaves what documents say of the code to `tests/unit/quire/test_documents.py`.
 """
 
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
-from tests.tidy.test_tidy import ROOT, TRACKED
+from tests.tidy.test_tidy import MODULES, ROOT, TRACKED
 
 DOCUMENTS = [path for path in TRACKED if path.endswith(".md")]
 INDEX = "docs/index.md"
 FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
+DEFINED = re.compile(r"def (test_\w+)")
+NAMED_TEST = re.compile(r"`(test_\w+)`")
+NAMED_FILE = re.compile(
+    r"`((?:metadata|serving|bookie|ledger_client|broker_layer|spark_io|quire|tests|docs)/[\w./-]*)`"
+)
 HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
+TEST_NAMES = frozenset(
+    name
+    for path, source in MODULES.items()
+    if path.startswith("tests/")
+    for name in (PurePosixPath(path).stem, *DEFINED.findall(source.text))
+)
 
 
 def prose(path: str) -> str:
@@ -53,6 +64,14 @@ def test_every_link_leads_somewhere(path: str) -> None:
             if anchor not in found:
                 broken.append(f"{link}#{anchor}")
     assert broken == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS)
+def test_every_named_file_and_test_exists(path: str) -> None:
+    text = (ROOT / path).read_text()
+    assert [name for name in NAMED_FILE.findall(text) if not (ROOT / name).exists()] == []
+    named = NAMED_TEST.findall(text)
+    assert [name for name in named if name not in TEST_NAMES] == [], "renamed? change the document"
 
 
 def test_the_index_links_every_page() -> None:
