@@ -8,7 +8,7 @@ from typing import Final
 
 import bookie.options
 import broker_layer.options
-from broker_layer.log.topic_config_table import DEFINITIONS
+from broker_layer.log.settings.topic_config_table import DEFINITIONS
 from ledger_client import ClientConfig
 from serving.option_reading import OptionInfo
 from tests.reference.markdown import code, page, prose, table
