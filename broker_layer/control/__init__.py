@@ -2,13 +2,11 @@
 
 - `cluster_view`: topics, brokers, controller and reports of replicas.
 - `topic_follower`: every topic's record, read again when it changes.
-- `view_topics`: that view for the coordinators of groups and transactions.
 - `controller`: keeps every partition led.
 - `assignment`: plan of leaders; pure.
 - `partition_manager`: leads what the record says that this broker leads.
 - `held_partition`: takes one partition over, holds it, gives it up.
 - `partition_opening`: opens a topic's log or a coordinator's state.
-- `opening_partitions`: partitions that are being taken over.
 - `wanted_partitions`: whether a partition is to exist.
 - `takeover_slots`: limit of concurrent takeovers.
 - `session_lease`: whether this broker may still answer, by its own clock.
