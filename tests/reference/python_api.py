@@ -64,7 +64,9 @@ def _public(package: str) -> list[str]:
     for node in _tree(ROOT / package / "__init__.py").body:
         match node:
             case ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List(elts=names)):
-                return [each.value for each in names if isinstance(each, ast.Constant)]
+                return [str(each.value) for each in names if isinstance(each, ast.Constant)]
+            case _:
+                continue
     return []
 
 
@@ -77,6 +79,8 @@ def _found(package: str, name: str) -> ast.ClassDef | None:
                     path = ROOT / Path(*module.split(".")).with_suffix(".py")
                     found = [each for each in _classes(path) if each.name == name]
                     return found[0] if found else None
+            case _:
+                continue
     return None
 
 
@@ -109,6 +113,8 @@ def _class(node: ast.ClassDef) -> Iterator[str]:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 if _is_shown(node.name, part.name):
                     rows.append([_signature(part), prose(first_sentence(ast.get_docstring(part)))])
+            case _:
+                continue
     if rows:
         yield table(["name", "meaning"], rows)
 
