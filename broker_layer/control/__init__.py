@@ -5,9 +5,6 @@
 - `controller`: keeps every partition led.
 - `assignment`: plan of leaders; pure.
 - `partition_manager`: leads what the record says that this broker leads.
-- `held_partition`: takes one partition over, holds it, gives it up.
-- `partition_opening`: opens a topic's log or a coordinator's state.
-- `wanted_partitions`: whether a partition is to exist.
 - `takeover_slots`: limit of concurrent takeovers.
 - `session_lease`: whether this broker may still answer, by its own clock.
 - `partition_table`: partitions for metrics and the admin port.
@@ -19,4 +16,9 @@
 - `ledger_sweeping`: deletes ledgers of partitions that no list names.
 - `unclean_elections`: leaderships that an operator asked to be unclean.
 - `control_config`: limits and intervals.
+- `assigned_partition`: Takeover, service and closing of one partition, as the cluster's record
+  demands.
+- `partition_existence`: Check whether a partition exists in the present record of its topic.
+- `partition_opener`: Opening of the object that serves a partition: a topic's log, or a
+  coordinator's state.
 """
