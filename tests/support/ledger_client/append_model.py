@@ -71,11 +71,11 @@ class WriterModel(Model):
         if self.rng.random() < FAILURE_ODDS:
             name = self.rng.choice(self.writer.metadata.last_fragment.ensemble)
             kind = self.rng.choice(list(a.FailureKind))
-            self.send(lambda: self.tell(a.BookieFailed(name, kind, "drawn")))
+            self.send(lambda: self.notify(a.BookieFailed(name, kind, "drawn")))
         if self.writer.parked and self.rng.random() < RETURN_ODDS:
             back: list[a.AppendEvent] = [a.BookieReturned(self.writer.parked[0]), a.SpareJoined()]
             event = self.rng.choice(back)
-            self.send(lambda: self.tell(event))
+            self.send(lambda: self.notify(event))
         if self.rng.random() < CLOSE_ODDS:
             self.send(self.close)
 
@@ -85,15 +85,15 @@ class WriterModel(Model):
         self.pushed += count
         size = sum(map(size_of, range(first, first + count)))
         self.counts[first] = count
-        self.tell(a.BatchAppended(first, count, size))
+        self.notify(a.BatchAppended(first, count, size))
 
     def close(self) -> None:
         """Close the ledger and abandon pending appends."""
         if self.error is None and self.written is None and not self.is_closing:
             self.is_closing = True
-            self.tell(a.CloseRequested(TOKEN))
+            self.notify(a.CloseRequested(TOKEN))
 
-    def tell(self, event: a.AppendEvent) -> None:
+    def notify(self, event: a.AppendEvent) -> None:
         for action in self.writer.handle(event):
             self.do(action)
 
@@ -104,19 +104,19 @@ class WriterModel(Model):
             case a.Confirm(lac, length):
                 self.confirm(lac, length)
             case a.ChooseReplacements():
-                self.tell(self.choice(action))
+                self.notify(self.choice(action))
             case a.StoreMetadata(metadata, expected):
                 self.send(lambda: self.store_change(metadata, expected))
             case a.FailWriter(error):
                 self.error = self.error or error
                 if not self.writer.has_ended:
-                    self.tell(a.CloseRequested(TOKEN))
+                    self.notify(a.CloseRequested(TOKEN))
             case a.Closed(metadata):
                 self.written = metadata
             case a.EnsembleChanged():
                 self.changes += 1
             case a.ProposeMembers():
-                self.send(lambda: self.tell(a.MembersProposed(TOKEN)))
+                self.send(lambda: self.notify(a.MembersProposed(TOKEN)))
             case a.Settle() | a.RecordStretch():
                 pass
 
@@ -135,13 +135,13 @@ class WriterModel(Model):
 
     def deliver(self, name: BookieId, first: EntryId, count: int, lac: int) -> None:
         if self.bookies[name].is_down or self.is_lost():
-            self.tell(a.BookieFailed(name, a.FailureKind.GONE, "lost"))
+            self.notify(a.BookieFailed(name, a.FailureKind.GONE, "lost"))
             return
         status = self.bookies[name].add(first, count, lac, recovery=False)
         if status is Status.OK:
-            self.send(lambda: self.tell(a.BatchStored(first, name)))
+            self.send(lambda: self.notify(a.BatchStored(first, name)))
         else:
-            self.send(lambda: self.tell(a.StoreRefused(first, name, status)))
+            self.send(lambda: self.notify(a.StoreRefused(first, name, status)))
 
     def confirm(self, lac: EntryId, length: int) -> None:
         """Check a confirmation at the moment it is made."""
@@ -168,7 +168,7 @@ class WriterModel(Model):
             event: a.AppendEvent = a.MetadataStored(changed, self.version)
         else:
             event = a.MetadataConflicted(self.stored, self.version)
-        self.send(lambda: self.tell(event))
+        self.send(lambda: self.notify(event))
 
     def check_writer(self) -> None:
         """Raise ViolationError unless the writer ended or confirmed everything."""
@@ -234,31 +234,31 @@ class InSyncModel(WriterModel):
     def fail(self, name: BookieId) -> None:
         if self.writer.lag_entries(name):
             self.lagged += 1
-            self.tell(a.BookieFailed(name, a.FailureKind.LAGGING, "drawn"))
+            self.notify(a.BookieFailed(name, a.FailureKind.LAGGING, "drawn"))
         elif self.rng.random() < 1 / 2 and self.writer.may_suspect(name, has_spare=True):
-            self.tell(a.BookieFailed(name, a.FailureKind.SUSPECTED, "drawn"))
+            self.notify(a.BookieFailed(name, a.FailureKind.SUSPECTED, "drawn"))
         else:
             self.bookies[name].is_down = True
-            self.tell(a.BookieFailed(name, a.FailureKind.GONE, "drawn"))
+            self.notify(a.BookieFailed(name, a.FailureKind.GONE, "drawn"))
 
     def die_one(self) -> None:
         name = self.rng.choice(list(self.bookies))
         living = [b for b in members_in_sync(self.stored) if not self.bookies[b].is_dead]
         if self.stored.state is LedgerState.OPEN and living != [name]:
             self.bookies[name].die()
-            self.tell(a.BookieFailed(name, a.FailureKind.GONE, "dead"))
+            self.notify(a.BookieFailed(name, a.FailureKind.GONE, "dead"))
 
     def return_one(self) -> None:
         for bookie in self.rng.sample(list(self.bookies.values()), 2):
             bookie.is_down = bookie.is_dead
         for name in self.writer.parked:
             if self.is_up(name):
-                self.tell(a.BookieReturned(name))
+                self.notify(a.BookieReturned(name))
 
     def join_one(self) -> None:
         name = self.rng.choice(list(self.bookies))
         if self.is_up(name):
-            self.tell(a.MemberReady(name, TOKEN))
+            self.notify(a.MemberReady(name, TOKEN))
 
     def begin_copy(self) -> None:
         """Start copying to the first member that lacks fragments in the writer's view."""
@@ -277,7 +277,7 @@ class InSyncModel(WriterModel):
         if not self.is_up(target):
             return
         if target in members:  # the writer was informed while it could not receive it
-            self.tell(a.MetadataSeen(stored, self.version))
+            self.notify(a.MetadataSeen(stored, self.version))
         elif entry == stored.fragments[index + 1].first_entry_id:
             self.name_copy(target, index)
         elif any(entry in self.bookies[b].entries for b in members if self.is_up(b)):
@@ -300,7 +300,7 @@ class InSyncModel(WriterModel):
         self.caught_up += target in members_in_sync(self.stored)
         self.judge_members()
         seen = a.MetadataSeen(self.stored, self.version)
-        self.send(lambda: self.tell(seen))
+        self.send(lambda: self.notify(seen))
         self.send(self.begin_copy)
 
     @override
@@ -354,23 +354,23 @@ class InSyncModel(WriterModel):
         self.keep_one_alive()
         for bookie in self.bookies.values():
             bookie.is_down = bookie.is_dead
-        self.tell_who_lives()
+        self.report_live_bookies()
         for name in list(self.bookies) * 3:
             if self.is_up(name):
-                self.tell(a.MemberReady(name, TOKEN))
-            self.tell_who_lives()
+                self.notify(a.MemberReady(name, TOKEN))
+            self.report_live_bookies()
         living = [b for b in self.bookies if self.is_up(b)]
         room = min(self.stored.quorum.ensemble_size, len(living))
         if self.check_progress(living) and len(self.writer.in_sync) != room:
             raise ViolationError(f"{self.writer.in_sync} are in sync, {living} live")
 
-    def tell_who_lives(self) -> None:
+    def report_live_bookies(self) -> None:
         """Report to the writer which bookies are dead and which answer; play on until nothing
         happens.
         """
         for name, bookie in self.bookies.items():
             dead = a.BookieFailed(name, a.FailureKind.GONE, "dead")
-            self.tell(dead if bookie.is_dead else a.BookieReturned(name))
+            self.notify(dead if bookie.is_dead else a.BookieReturned(name))
         self.begin_copy()
         self.run(entries=self.pushed, starting=False)
         self.check_progress(members_in_sync(self.stored))

@@ -21,26 +21,26 @@ class Outcomes:
     """AddSink that records its calls."""
 
     def __init__(self) -> None:
-        self.heard: dict[int, list[Status | CallFailure]] = {}
+        self.outcomes: dict[int, list[Status | CallFailure]] = {}
         self.reasons: list[str] = []
         self._changed = asyncio.Event()
 
     def on_add_answered(self, bookie_id: BookieId, first_entry_id: EntryId, status: Status) -> None:
-        self._hear(first_entry_id, status)
+        self._record(first_entry_id, status)
 
     def on_add_failed(
         self, bookie_id: BookieId, first_entry_id: EntryId, failure: CallFailure, reason: str
     ) -> None:
         self.reasons.append(reason)
-        self._hear(first_entry_id, failure)
+        self._record(first_entry_id, failure)
 
     async def wait_for(self, count: int) -> None:
-        while len(self.heard) < count:
+        while len(self.outcomes) < count:
             self._changed.clear()
             await self._changed.wait()
 
-    def _hear(self, first_entry_id: EntryId, outcome: Status | CallFailure) -> None:
-        self.heard.setdefault(first_entry_id, []).append(outcome)
+    def _record(self, first_entry_id: EntryId, outcome: Status | CallFailure) -> None:
+        self.outcomes.setdefault(first_entry_id, []).append(outcome)
         self._changed.set()
 
 

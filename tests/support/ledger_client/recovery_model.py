@@ -73,7 +73,7 @@ class Odds:
     """Probability that all but one or more bookies of the ensemble die permanently."""
 
 
-class Ears:
+class Inbox:
     """Events that one recoverer has received, and answers that it still awaits."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Ears:
         self.reading: dict[tuple[BookieId, EntryId], EntryId] = {}
         self.found: dict[int, None] = {}
 
-    def hear(self, event: e.RecoveryEvent) -> None:
+    def receive(self, event: e.RecoveryEvent) -> None:
         if isinstance(event, e.FenceAnswered | e.FenceFailed):
             self.unfenced.pop(event.bookie_id, None)
         elif isinstance(event, e.RangeAnswered | e.RangeFailed):
@@ -127,7 +127,7 @@ class Model:
         self.acknowledged = EntryId(NO_ENTRY)
         self.ended: dict[int, e.RecoveryAction] = {}
         self.recoverers = [RecoveryProtocol() for _ in range(recoverers)]
-        self.ears = [Ears() for _ in range(recoverers)]
+        self.inboxes = [Inbox() for _ in range(recoverers)]
         self.swapped: BookieId | None = None
         if rng.random() < odds.older_fragment:
             self.begin_with_older_fragment(names)
@@ -158,7 +158,7 @@ class Model:
                 self.messages.pop(choice)()
             elif waiting and choice >= choices - len(waiting):
                 number = waiting.pop(choice - (choices - len(waiting)))
-                self.hear(number, e.MetadataRead(self.stored, self.version))
+                self.receive(number, e.MetadataRead(self.stored, self.version))
             elif self.pushed < entries:
                 self.append(min(self.rng.randint(1, 3), entries - self.pushed))
         raise ViolationError("it does not end")
@@ -210,15 +210,15 @@ class Model:
 
     # -- the recoverers ----------------------------------------------------------------------------
 
-    def hear(self, number: int, event: e.RecoveryEvent) -> None:
-        self.ears[number].hear(event)
+    def receive(self, number: int, event: e.RecoveryEvent) -> None:
+        self.inboxes[number].receive(event)
         for action in self.recoverers[number].handle(event):
             if self.stored.quorum.is_in_sync:
-                self.ears[number].judge(action)
+                self.inboxes[number].judge(action)
             self.perform(number, action)
 
     def answer(self, number: int, event: e.RecoveryEvent) -> None:
-        self.send(lambda: self.hear(number, event))
+        self.send(lambda: self.receive(number, event))
 
     def perform(self, number: int, action: e.RecoveryAction) -> None:
         match action:
@@ -340,9 +340,9 @@ class Model:
             bookie.is_down = bookie.is_dead
         self.odds = Odds(lost=0.0, down=0.0)
         self.recoverers.append(RecoveryProtocol())
-        self.ears.append(Ears())
+        self.inboxes.append(Inbox())
         number = len(self.recoverers) - 1
-        self.hear(number, e.MetadataRead(self.stored, self.version))
+        self.receive(number, e.MetadataRead(self.stored, self.version))
         self.run(entries=self.pushed, starting=False)
         if not isinstance(self.ended.get(number), e.Finish):
             raise ViolationError(f"in peace it ends with {self.ended.get(number)}")

@@ -47,9 +47,9 @@ async def test_adds_before_the_connection_is_made_arrive_in_order(
     sink = Outcomes()
     for first in range(50):
         send(setting.pool, bookie, sink, first)
-    assert sink.heard == {}, "no sink is called from inside add()"
+    assert sink.outcomes == {}, "no sink is called from inside add()"
     await sink.wait_for(50)
-    assert sink.heard == {first: [Status.OK] for first in range(50)}
+    assert sink.outcomes == {first: [Status.OK] for first in range(50)}
     assert [batch.header.first_entry_id for _, batch in bookie.adds] == list(range(50))
     assert bookie.connection_count == 1
     assert setting.pool.unanswered_bytes(bookie.id) == 0
@@ -157,7 +157,7 @@ async def test_a_refusal_is_an_answer(bookie: ScriptedBookie, setting: Setting) 
     sink = Outcomes()
     send(setting.pool, bookie, sink, 0)
     await sink.wait_for(1)
-    assert sink.heard == {0: [Status.FENCED]}
+    assert sink.outcomes == {0: [Status.FENCED]}
     assert setting.unavailable == []
 
 
@@ -181,7 +181,7 @@ async def test_a_lost_connection_fails_everything_once(
         await call
     assert caught.value.failure is CallFailure.LOST
     await setting.pool.aclose()
-    assert sink.heard == {first: [CallFailure.LOST] for first in range(10)}
+    assert sink.outcomes == {first: [CallFailure.LOST] for first in range(10)}
     assert setting.unavailable == [(bookie.id, CallFailure.LOST)]
     assert setting.pool.unanswered_bytes(bookie.id) == 0
     assert isinstance(setting.events[-1], BookieUnreachable)
@@ -195,12 +195,12 @@ async def test_an_add_without_answer_times_out_and_the_late_answer_changes_nothi
     sink = Outcomes()
     send(setting.pool, bookie, sink, 0)
     await sink.wait_for(1)
-    assert sink.heard == {0: [CallFailure.TIMEOUT]}
+    assert sink.outcomes == {0: [CallFailure.TIMEOUT]}
     late = encode_acks([(3, Status.OK)])  # after the hello and the ping
     bookie.send_raw(frame_header(FrameKind.ACKS, 0, len(late)) + late)
     bookie.is_silent = False
     await setting.pool.ping(bookie.id, timeout_s=5)
-    assert sink.heard == {0: [CallFailure.TIMEOUT]}
+    assert sink.outcomes == {0: [CallFailure.TIMEOUT]}
     assert bookie.connection_count == 1
 
 
@@ -232,7 +232,7 @@ async def test_unanswered_bytes_are_bounded(bookie: ScriptedBookie, setting: Set
     for first in range(4):
         send(setting.pool, bookie, sink, first, size=40_000)
     await sink.wait_for(2)
-    assert sink.heard == {2: [CallFailure.OVERFLOW], 3: [CallFailure.OVERFLOW]}
+    assert sink.outcomes == {2: [CallFailure.OVERFLOW], 3: [CallFailure.OVERFLOW]}
 
 
 async def test_queued_bytes_are_bounded(bookie: ScriptedBookie, setting: Setting) -> None:
@@ -243,7 +243,7 @@ async def test_queued_bytes_are_bounded(bookie: ScriptedBookie, setting: Setting
     assert setting.pool.unanswered_bytes(bookie.id) > 80_000
     assert setting.pool.oldest_unanswered_since(bookie.id) is not None
     await sink.wait_for(4)
-    assert sink.heard == {
+    assert sink.outcomes == {
         0: [CallFailure.TIMEOUT],
         1: [CallFailure.TIMEOUT],
         2: [CallFailure.OVERFLOW],
@@ -259,4 +259,4 @@ async def test_a_batch_over_the_bookies_limit_is_not_sent(
     send(setting.pool, bookie, sink, 0, size=2000)
     send(setting.pool, bookie, sink, 1)
     await sink.wait_for(2)
-    assert sink.heard == {0: [CallFailure.PROTOCOL], 1: [Status.OK]}
+    assert sink.outcomes == {0: [CallFailure.PROTOCOL], 1: [Status.OK]}

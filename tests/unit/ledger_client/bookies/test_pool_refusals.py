@@ -30,11 +30,11 @@ async def test_a_refused_connection(bookie: ScriptedBookie, setting: Setting) ->
     sink = Outcomes()
     send(setting.pool, bookie, sink, 0)
     await sink.wait_for(1)
-    assert sink.heard == {0: [CallFailure.REFUSED]}
+    assert sink.outcomes == {0: [CallFailure.REFUSED]}
     assert setting.unavailable == [(bookie.id, CallFailure.REFUSED)]
     send(setting.pool, bookie, sink, 1)  # between attempts: at once, with the same failure
     await sink.wait_for(2)
-    assert sink.heard[1] == [CallFailure.REFUSED]
+    assert sink.outcomes[1] == [CallFailure.REFUSED]
     assert len(setting.unavailable) == 1
 
 
@@ -158,7 +158,7 @@ async def test_garbage_ends_the_connection_and_nothing_else(
     await until(lambda: bool(bookie.adds))
     bookie.send_raw(garbage)
     await sink.wait_for(1)
-    assert sink.heard == {0: [CallFailure.PROTOCOL]}
+    assert sink.outcomes == {0: [CallFailure.PROTOCOL]}
     bookie.is_silent = False
     await reconnect(setting.pool, bookie)
 
@@ -198,7 +198,7 @@ async def test_closing_fails_everything_as_closed(bookie: ScriptedBookie, settin
     await setting.pool.aclose()
     send(setting.pool, bookie, sink, 1)
     await sink.wait_for(2)
-    assert sink.heard == {0: [CallFailure.CLOSED], 1: [CallFailure.CLOSED]}
+    assert sink.outcomes == {0: [CallFailure.CLOSED], 1: [CallFailure.CLOSED]}
     for waiting in (call, asyncio.create_task(setting.pool.ping(bookie.id, timeout_s=5))):
         with pytest.raises(BookieCallError) as caught:
             await waiting

@@ -56,7 +56,7 @@ async def test_calls_and_adds(bookie: ScriptedBookie, certificate: tuple[Path, P
     for first in range(20):
         send(pool, bookie, sink, first, size=100_000)
     await sink.wait_for(20)
-    assert sink.heard == {first: [Status.OK] for first in range(20)}
+    assert sink.outcomes == {first: [Status.OK] for first in range(20)}
     await pool.aclose()
 
 

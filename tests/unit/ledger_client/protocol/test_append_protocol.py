@@ -91,7 +91,7 @@ def the_resend_is_skipped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AppendProtocol, "_send_missing", lambda _self: [])
 
 
-def the_fragment_starts_beyond_what_was_pushed(patch: pytest.MonkeyPatch) -> None:
+def the_fragment_starts_beyond_the_pushed_entries(patch: pytest.MonkeyPatch) -> None:
     original = LedgerMetadata.with_ensemble_change
     pushed: dict[int, int] = {}
     append = WriterModel.append
@@ -129,8 +129,8 @@ def metadata_is_written_blind(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WriterModel, "store_change", store_change)
 
 
-def a_conflict_is_taken_for_success(patch: pytest.MonkeyPatch) -> None:
-    original = WriterModel.tell
+def a_conflict_is_treated_as_success(patch: pytest.MonkeyPatch) -> None:
+    original = WriterModel.notify
     wanted: dict[int, LedgerMetadata] = {}
     store = WriterModel.store_change
 
@@ -138,13 +138,13 @@ def a_conflict_is_taken_for_success(patch: pytest.MonkeyPatch) -> None:
         wanted[0] = changed
         store(self, changed, version)
 
-    def tell(self: WriterModel, event: a.AppendEvent) -> None:
+    def notify(self: WriterModel, event: a.AppendEvent) -> None:
         if isinstance(event, a.MetadataConflicted):
             event = a.MetadataStored(wanted[0], event.version)
         original(self, event)
 
     patch.setattr(WriterModel, "store_change", store_change)
-    patch.setattr(WriterModel, "tell", tell)
+    patch.setattr(WriterModel, "notify", notify)
 
 
 def a_fence_does_not_end_the_writer(patch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def a_fence_does_not_end_the_writer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AppendProtocol, "_refused", lambda *_: [])
 
 
-def the_close_confirms_what_comes_late(patch: pytest.MonkeyPatch) -> None:
+def the_close_confirms_late_entries(patch: pytest.MonkeyPatch) -> None:
     def advance(self: Any) -> list[a.AppendAction]:
         actions: list[a.AppendAction] = []
         changing = self._choosing or (self._base is not None and self._close_token is None)
@@ -193,12 +193,12 @@ BUGS: list[Patch] = [
     confirmed_during_a_change,
     answers_of_the_replaced_count,
     the_resend_is_skipped,
-    the_fragment_starts_beyond_what_was_pushed,
+    the_fragment_starts_beyond_the_pushed_entries,
     one_answer_is_enough,
     metadata_is_written_blind,
-    a_conflict_is_taken_for_success,
+    a_conflict_is_treated_as_success,
     a_fence_does_not_end_the_writer,
-    the_close_confirms_what_comes_late,
+    the_close_confirms_late_entries,
     entries_are_confirmed_out_of_order,
     state_is_not_looked_at_in_a_conflict,
 ]

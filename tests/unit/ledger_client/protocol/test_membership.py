@@ -254,7 +254,7 @@ def the_last_in_sync_member_leaves(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(InSync, "decide", decide)
 
 
-def the_last_in_sync_member_gives_way_to_a_spare(patch: pytest.MonkeyPatch) -> None:
+def a_spare_replaces_the_last_in_sync_member(patch: pytest.MonkeyPatch) -> None:
     original = AppendProtocol._add_member
 
     def take_in(self: Any, bookie_id: BookieId, token: Any) -> list[a.AppendAction]:
@@ -267,14 +267,14 @@ def the_last_in_sync_member_gives_way_to_a_spare(patch: pytest.MonkeyPatch) -> N
     patch.setattr(AppendProtocol, "_add_member", take_in)
 
 
-def who_catches_up_counts(patch: pytest.MonkeyPatch) -> None:
+def a_member_that_catches_up_counts(patch: pytest.MonkeyPatch) -> None:
     def in_sync(self: Any) -> tuple[BookieId, ...]:
         return living(self._ensemble, self._health)
 
     patch.setattr(AppendProtocol, "in_sync", property(in_sync))
 
 
-def the_set_shrinks_below_the_least(patch: pytest.MonkeyPatch) -> None:
+def the_set_shrinks_below_min_in_sync(patch: pytest.MonkeyPatch) -> None:
     def decide(_self: Any, ensemble: Any, in_sync: Any, health: EnsembleHealth) -> Decision:
         return Shrink(living(ensemble, health)) if in_sync else SetAside()
 
@@ -299,7 +299,7 @@ def all_members_but_one_are_enough(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PendingBatches, "confirm", confirm)
 
 
-def the_quorum_stays_what_it_was_at_first(patch: pytest.MonkeyPatch) -> None:
+def the_quorum_does_not_follow_the_members(patch: pytest.MonkeyPatch) -> None:
     """Safe, but hangs: the writer waits for members that left."""
     original = PendingBatches.reassign
 
@@ -321,7 +321,7 @@ def positions_stay_when_a_member_leaves(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PendingBatches, "reassign", reassign)
 
 
-def who_joins_has_it_all(patch: pytest.MonkeyPatch) -> None:
+def a_new_member_counts_as_complete(patch: pytest.MonkeyPatch) -> None:
     original = PendingBatches.reassign
 
     def reassign(self: Any, sources: list[int | None], quorum: QuorumSpec) -> None:
@@ -332,7 +332,7 @@ def who_joins_has_it_all(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PendingBatches, "reassign", reassign)
 
 
-def who_joins_is_sent_nothing_old(patch: pytest.MonkeyPatch) -> None:
+def a_new_member_is_sent_no_unconfirmed_entries(patch: pytest.MonkeyPatch) -> None:
     """Safe, but hangs."""
     original = PendingBatches.reassign
 
@@ -344,7 +344,7 @@ def who_joins_is_sent_nothing_old(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PendingBatches, "reassign", reassign)
 
 
-def the_late_are_never_forgiven(patch: pytest.MonkeyPatch) -> None:
+def lagging_members_never_recover(patch: pytest.MonkeyPatch) -> None:
     """Safe, but hangs."""
     patch.setattr(EnsembleHealth, "is_lagging", lambda *_: False)
     original = EnsembleHealth.forgive
@@ -357,7 +357,7 @@ def the_late_are_never_forgiven(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(EnsembleHealth, "forgive", forgive)
 
 
-def who_caught_up_is_not_heard_of(patch: pytest.MonkeyPatch) -> None:
+def a_member_that_caught_up_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
     """Safe, but hangs: a member that joined never is in sync."""
     patch.setattr(AppendProtocol, "_metadata_seen", lambda *_: [])
 
@@ -366,17 +366,17 @@ IN_SYNC_BUGS: list[Patch] = [
     somebody_is_named_before_the_copy,
     a_lone_survivor_is_refused,
     the_last_in_sync_member_leaves,
-    the_last_in_sync_member_gives_way_to_a_spare,
-    who_catches_up_counts,
-    the_set_shrinks_below_the_least,
+    a_spare_replaces_the_last_in_sync_member,
+    a_member_that_catches_up_counts,
+    the_set_shrinks_below_min_in_sync,
     too_few_members_confirm,
     all_members_but_one_are_enough,
-    the_quorum_stays_what_it_was_at_first,
+    the_quorum_does_not_follow_the_members,
     positions_stay_when_a_member_leaves,
-    who_joins_has_it_all,
-    who_joins_is_sent_nothing_old,
-    the_late_are_never_forgiven,
-    who_caught_up_is_not_heard_of,
+    a_new_member_counts_as_complete,
+    a_new_member_is_sent_no_unconfirmed_entries,
+    lagging_members_never_recover,
+    a_member_that_caught_up_is_not_noticed,
 ]
 
 

@@ -132,7 +132,7 @@ def write_back_is_skipped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Model, "write_back", write_back)
 
 
-def the_whole_last_fragment_is_replaced(patch: pytest.MonkeyPatch) -> None:
+def the_complete_last_fragment_is_replaced(patch: pytest.MonkeyPatch) -> None:
     original = recovery_write.WriteBackPhase.replaced
 
     def replaced(self: Any, bookies: Any) -> Any:
@@ -226,7 +226,7 @@ BUGS: list[Patch] = [
     unknown_is_a_negative,
     start_one_too_late,
     write_back_is_skipped,
-    the_whole_last_fragment_is_replaced,
+    the_complete_last_fragment_is_replaced,
     answers_of_replaced_bookies_count,
     the_lac_advances_in_write_back,
     metadata_is_written_blind,
@@ -285,7 +285,7 @@ def a_lone_survivor_is_refused(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(recovery_write.WriteBackPhase, "without_replacement", without_replacement)
 
 
-def a_shrinking_write_back_forgets_the_earlier_ones(patch: pytest.MonkeyPatch) -> None:
+def a_shrinking_write_back_drops_the_earlier_ones(patch: pytest.MonkeyPatch) -> None:
     original = recovery_write.WriteBackPhase._switch_to
 
     def go_on_with(self: Any, ensemble: Any) -> None:
@@ -321,7 +321,7 @@ IN_SYNC_BUGS: list[Patch] = [
     it_prefers_a_negative,
     unknown_is_a_negative,
     a_lone_survivor_is_refused,
-    a_shrinking_write_back_forgets_the_earlier_ones,
+    a_shrinking_write_back_drops_the_earlier_ones,
     those_left_out_stay_named,
     one_copy_written_back_is_enough,
     older_fragments_are_stored_as_they_were,

@@ -55,18 +55,18 @@ async def test_a_failure_names_each_entry_and_logs_nothing(
 
 async def test_a_follower_is_called_once_per_iteration_and_receives_the_failure_last() -> None:
     confirmations = Confirmations(TurnCalls())
-    heard: list[LedgerError | None] = []
-    confirmations.follow(heard.append)
+    calls: list[LedgerError | None] = []
+    confirmations.follow(calls.append)
     confirmations.confirm(EntryId(1))
     confirmations.confirm(EntryId(2))
-    assert heard == []  # never from inside the call that confirmed it
+    assert calls == []  # never from inside the call that confirmed it
     await asyncio.sleep(0)
-    assert heard == [None]
+    assert calls == [None]
     error = LedgerFencedError("fenced", ledger_id=LEDGER)
     confirmations.confirm(EntryId(3))
     confirmations.fail(error)
     await asyncio.sleep(0)
-    assert heard == [None, error]
+    assert calls == [None, error]
 
 
 async def test_the_window_admits_in_order_and_always_lets_one_through() -> None:

@@ -66,13 +66,13 @@ async def test_a_broker_without_its_session_is_not_the_controller(
     second = ControllerElection(other_store, 2, rng)
     await second.start()
     await until(lambda: second.controller_id == 1)
-    told: list[bool] = []
-    first.on_change(lambda: told.append(first.is_controller))
+    reported: list[bool] = []
+    first.on_change(lambda: reported.append(first.is_controller))
     store.suspend()
     assert first.is_controller  # the session may still live
     store.expire()
     assert not first.is_controller
-    await until(lambda: told == [False])
+    await until(lambda: reported == [False])
     assert first.controller_id is None
     await until(lambda: second.is_controller)
     store.resume()

@@ -271,13 +271,13 @@ async def test_link_numbers_continue_across_nodes_of_a_level(
 
 async def test_a_watch_reports_a_publication(chains: ChainStore) -> None:
     await chains.create(NAME)
-    told = asyncio.Event()
-    chains.watch(NAME, told.set)
+    reported = asyncio.Event()
+    chains.watch(NAME, reported.set)
     await asyncio.sleep(1)
-    told.clear()
+    reported.clear()
     await chains.publish(NAME, of(1))
     async with asyncio.timeout(5):
-        await told.wait()
+        await reported.wait()
 
 
 async def test_a_link_that_was_removed_again_raises(

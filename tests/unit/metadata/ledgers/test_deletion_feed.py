@@ -12,7 +12,7 @@ from tests.support.metadata.samples import open_ledger
 from tests.unit.metadata.conftest import NOW_MS
 
 
-class Told:
+class Received:
     def __init__(self) -> None:
         self.ids: list[LedgerId] = []
 
@@ -43,28 +43,28 @@ async def test_a_follower_receives_old_and_new_entries(
     for number in (1, 2):
         await ledgers.create(open_ledger(number))
     await ledgers.delete(LedgerId(1))
-    told = Told()
-    follower = DeletionFollower(store, told, rng, interval_s=0.001)
+    received = Received()
+    follower = DeletionFollower(store, received, rng, interval_s=0.001)
     follower.start()
-    await told.wait(1)
+    await received.wait(1)
     await ledgers.delete(LedgerId(2))
-    assert await told.wait(2) == [1, 2]
+    assert await received.wait(2) == [1, 2]
     await follower.aclose()
 
 
 async def test_a_follower_catches_up_after_a_suspension(
     store: MemoryMetadataStore, other_ledgers: LedgerStore, rng: random.Random
 ) -> None:
-    told = Told()
-    follower = DeletionFollower(store, told, rng, interval_s=0.001)
+    received = Received()
+    follower = DeletionFollower(store, received, rng, interval_s=0.001)
     follower.start()
     await other_ledgers.create(open_ledger(3))
     store.suspend()
     await other_ledgers.delete(LedgerId(3))
     await asyncio.sleep(0.01)
-    assert told.ids == []
+    assert received.ids == []
     store.resume()
-    assert await told.wait(1) == [3]
+    assert await received.wait(1) == [3]
     await follower.aclose()
 
 

@@ -234,10 +234,10 @@ async def test_ledgers_are_listed_in_order(ledgers: LedgerStore) -> None:
 async def test_a_watch_reports_a_change(ledgers: LedgerStore, other_ledgers: LedgerStore) -> None:
     ledger = open_ledger()
     version = await ledgers.create(ledger)
-    told = asyncio.Event()
-    cancel = ledgers.watch(SEVEN, told.set)
+    reported = asyncio.Event()
+    cancel = ledgers.watch(SEVEN, reported.set)
     await other_ledgers.compare_and_set(ledger.with_recovery_begun(token(3)), version)
-    await told.wait()
+    await reported.wait()
     cancel()
 
 

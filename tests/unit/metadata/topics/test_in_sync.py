@@ -81,8 +81,8 @@ async def test_the_newest_leaders_report_counts(
     first.start()
     second.start()
     view = InSyncView(store, rng)
-    told: list[None] = []
-    cancel = view.on_change(lambda: told.append(None))
+    reported: list[None] = []
+    cancel = view.on_change(lambda: reported.append(None))
     await view.start()
     assert view.find(KEY) is None
     first.report(KEY, InSync(4, BOTH, BOTH))
@@ -94,11 +94,11 @@ async def test_the_newest_leaders_report_counts(
     await until(lambda: view.find(KEY) == InSync(4, BOTH, ()))
     first.withdraw(KEY)
     await until(lambda: view.find(KEY) is None)
-    assert len(told) == 5
+    assert len(reported) == 5
     cancel()
     first.report(KEY, InSync(4, BOTH, BOTH))
     await until(lambda: view.find(KEY) is not None)
-    assert len(told) == 5
+    assert len(reported) == 5
     for each in (first, second, view):
         await each.aclose()
 
