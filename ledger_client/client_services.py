@@ -95,9 +95,13 @@ class DirectoryAddresses:
 
 
 class ClientServices:
-    """Shared objects of one client, from `start` to `aclose`."""
+    """Shared objects of one client, from `start` to `aclose`. `on_spare` is called for bookies that
+    could replace others.
+    """
 
-    def __init__(self, settings: ClientSettings, store: MetadataStore) -> None:
+    def __init__(
+        self, settings: ClientSettings, store: MetadataStore, on_spare: Callable[[], None]
+    ) -> None:
         config, rng = settings.config, settings.rng
         self.config = config
         self.rng = rng
@@ -132,20 +136,15 @@ class ClientServices:
             turn_calls=TurnCalls(),
         )
         self._on_event = settings.on_event
-        self._on_spare: Callable[[], None] = _ignore
+        self._on_spare = on_spare
         self._cancels = [
             self.directory.on_event(self._follow_directory),
             self.pool.on_unavailable(self._count_failure),
             store.on_session(self._follow_session),
         ]
 
-    async def start(self, on_spare: Callable[[], None]) -> None:
-        """Read the live bookies and register; `on_spare` is called for bookies that could replace
-        others.
-
-        Raises MetadataError.
-        """
-        self._on_spare = on_spare
+    async def start(self) -> None:
+        """Read the live bookies and register. Raises MetadataError."""
         try:
             await self.directory.start()
             await self.registration.start()
@@ -210,7 +209,3 @@ class ClientServices:
         finally:
             if isinstance(event, BookieSuspected):
                 self._avoid(event.bookie_id, "silent while others answered")
-
-
-def _ignore() -> None:
-    return

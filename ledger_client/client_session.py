@@ -159,8 +159,8 @@ class ClientSession:
         settings = self._settings
         limit = settings.config.metadata_timeout_s + START_MARGIN_S
         async with metadata_call("connecting", settings.address, limit):
-            services = ClientServices(settings, await settings.open_store())
-            await services.start(self._note_spare)
+            services = ClientServices(settings, await settings.open_store(), self._note_spare)
+            await services.start()
         return services
 
     def _note_started(self, starting: "asyncio.Task[ClientServices]") -> None:

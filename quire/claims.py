@@ -132,8 +132,8 @@ async def _services(address: str, writers: list[LedgerWriter]) -> AsyncIterator[
         wall_clock_ms=wall_clock_ms,
     )
     async with metadata_call("connecting", address, config.metadata_timeout_s):
-        services = ClientServices(settings, await settings.open_store())
-        await services.start(notify_spare)
+        services = ClientServices(settings, await settings.open_store(), notify_spare)
+        await services.start()
     try:
         yield services
     finally:

@@ -182,8 +182,8 @@ async def held_recovery(uri: str, ledger: RawLedger) -> AsyncIterator[HeldRecove
         rng=rng,
         wall_clock_ms=lambda: 0,
     )
-    services = ClientServices(settings, await settings.open_store())
-    await services.start(lambda: None)
+    services = ClientServices(settings, await settings.open_store(), lambda: None)
+    await services.start()
     try:
         store = HoldingStore(services.store, rng, lambda: 0)
         metadata, version = await store.get(ledger.metadata.ledger_id, fresh=True)
