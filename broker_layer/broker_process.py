@@ -6,7 +6,7 @@ Invariants: a broker accepts no connection before it knows every topic, or START
 is registered before it can lead; a stopping broker hands over its partitions before it closes its
 connections.
 
-Source: topics design, "What a takeover does"; style section 1.4.
+Source: topics design, "What a takeover does"; CONTRIBUTING.md, "Rules of the code".
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Leaves checking the bytes to the receiver: wrapped bytes are verified.
 
-Source: api, "Client"; protocol rule 8.3.
+Source: api design, "Client"; protocol rule 8.3.
 """
 
 from collections.abc import Iterator

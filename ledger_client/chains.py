@@ -7,7 +7,7 @@ never published are collected later. Each `batch` of an `application` is publish
 
 Invariants: no ledger is deleted that a chain links or may still link; a chain never goes back.
 
-Source: issue 6, points 1 and 2; Spark design, "Writing: exactly once".
+Source: Spark design, "Writing: exactly once".
 """
 
 import asyncio

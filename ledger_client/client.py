@@ -6,7 +6,7 @@ ending to `client_session`.
 Invariants: a client belongs to one loop and one process; every call ends within its timeout; every
 error of the metadata service is translated into a `LedgerError`.
 
-Source: api, "Client".
+Source: api design, "Client".
 """
 
 import time

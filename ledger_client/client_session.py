@@ -6,7 +6,7 @@ Leaves the calls that users make to `ledger_client.client`, and the shared parts
 Invariants: a client belongs to one loop and one process; one start runs at a time, and a failed one
 can be repeated; handles are closed before the objects that they use.
 
-Source: api, "Client".
+Source: api design, "Client".
 """
 
 import asyncio

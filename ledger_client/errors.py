@@ -4,7 +4,7 @@ Leaves the reaction to the caller. Each error says whether the same call may be 
 (`retriable`) and what is known of the entries to write (`outcome`). Its text says what was needed,
 what was seen and what to do.
 
-Source: api, "Errors".
+Source: api design, "Errors".
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Check that a handle is used only in the process that created it: after a fork, its connections
 belong to the parent.
 
-Source: api, "Client".
+Source: api design, "Client".
 """
 
 import os

@@ -3,7 +3,7 @@
 Leaves the resulting handles to `ledger_client.client_session`, and the rules of recovery to
 `recoverer`.
 
-Source: api, "Client"; protocol rules 1.1-1.3, 7 and 10.1.
+Source: api design, "Client"; protocol rules 1.1-1.3, 7 and 10.1.
 """
 
 import asyncio

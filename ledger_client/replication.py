@@ -2,7 +2,7 @@
 
 Leaves their meaning to the protocols, and their stored form to `metadata.ledgers.ledger_metadata`.
 
-Source: api, "Client"; protocol sections 3 and 11.
+Source: api design, "Client"; protocol sections 3 and 11.
 """
 
 from dataclasses import dataclass

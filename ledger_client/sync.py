@@ -6,7 +6,7 @@ Leaves all work to the asynchronous client, which runs on one loop in one backgr
 Invariants: an object of the asynchronous client is used only on its loop; after a fork every call
 of the child raises ClientClosedError.
 
-Source: api, "Client".
+Source: api design, "Client".
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -5,7 +5,7 @@ Leaves the meaning of the fields to the codec of each value.
 Invariants: for any bytes, unpacking succeeds or raises MetadataFormatError; field readers succeed
 or raise FieldError.
 
-Source: metadata.md; style section 1, rule 6.
+Source: metadata design; CONTRIBUTING.md, "Rules of the code".
 """
 
 from math import isfinite

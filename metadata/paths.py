@@ -35,7 +35,7 @@ Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 
 Invariants: the first level of ledgers has at most 10,000 names and each other level at most 1,000;
 names sort in the order of the ids.
 
-Source: metadata.md, Ledgers, Ids, Deletion; topics design, "The mapping".
+Source: metadata design, "Ledgers", "Ids" and "Deletion"; topics design, "The mapping".
 """
 
 import hashlib

@@ -4,7 +4,7 @@ Leaves the time of writing, and the reaction to a pause, to the protocols.
 
 Invariant: a transport whose buffer is above its limit has called `pause_writing` of its protocol.
 Source: CVE-2024-12254: `writelines` of asyncio's own transports does not check the buffer's limit
-in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1; setting the limits checks the buffer again.
+in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1. Setting the limits checks the buffer again.
 """
 
 import asyncio

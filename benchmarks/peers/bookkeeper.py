@@ -4,7 +4,7 @@ Leaves the load to `peer_load` and java/bookkeeper/BookKeeperLoad.java. ZooKeepe
 local clusters, so that it is the same for both.
 
 Source: BookKeeper's bin/common.sh, for Java 11 and later: heap, collector and the other flags are
-those that its start script sets; settings that are not listed here have their defaults.
+those that its start script sets. Settings that are not listed here have their defaults.
 """
 
 import asyncio

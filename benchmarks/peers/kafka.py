@@ -3,8 +3,8 @@
 Leaves the load to `peer_load` and java/kafka/KafkaLoad.java, which also creates the topics: the
 flush interval of a log is a setting of the topic, so one set of brokers serves both rows.
 
-Source: bin/kafka-server-start.sh and bin/kafka-run-class.sh of Kafka 4.1.0 for heap and collector;
-settings that are not listed here have their defaults.
+Source: bin/kafka-server-start.sh and bin/kafka-run-class.sh of Kafka 4.1.0 for heap and collector.
+Settings that are not listed here have their defaults.
 """
 
 from collections.abc import AsyncIterator, Sequence

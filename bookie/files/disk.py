@@ -5,7 +5,7 @@ the simulation.
 
 Invariants: bytes are durable after `commit` has returned, and not before; a name is durable after
 `sync_directory`.
-Source: storage design, "Threads"; reliability D7-D14.
+Source: storage design, "Threads"; reliability design, D7-D14.
 """
 
 from collections.abc import Sequence

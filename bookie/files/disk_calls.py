@@ -4,7 +4,7 @@ Leaves threads and the order of calls to `bookie.files.disk_real`.
 
 Invariants: `write_and_sync` returns only after the device has acknowledged a flush (on macOS,
 F_FULLFSYNC); every OSError is raised as a BookieError.
-Source: reliability D7-D9.
+Source: reliability design, D7-D9.
 """
 
 import contextlib

@@ -18,7 +18,7 @@ the CRC32C of key and value:
 Invariants: a transaction that stores, moves or removes runs also changes their segments' bytes;
 runs of a ledger never overlap; each run names the run before it, so that a lost run is noticed (a
 negative needs proof).
-Source: storage design, "Index"; reliability D5.
+Source: storage design, "Index"; reliability design, D5.
 """
 
 import struct

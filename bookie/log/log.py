@@ -9,7 +9,7 @@ as stored only after its sync; after a failed sync nothing more is written or an
 file whose sync found the disk full is not written or synced again, and the head of the next segment
 excludes the bytes of its last group.
 Source: storage design, "One log" and "Limits and refusals"; protocol rules 2.5 and 4.3; reliability
-D7, D9.
+design, D7, D9.
 """
 
 import asyncio

@@ -6,7 +6,7 @@ Leaves reading the files to the caller's `File`, and the meaning of records to
 Invariants: damage at or above the largest synced LSN in the log is a torn tail (unsynced pages
 reach the disk in any order); damage below it is corruption, after which replay continues with the
 next complete record.
-Source: protocol rule 2.4; storage design, "One log"; reliability D1-D4, D14.
+Source: protocol rule 2.4; storage design, "One log"; reliability design, D1-D4, D14.
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 Leaves the decision to accept it to `bookie.storage.bookie_storage`.
 
-Source: api, batch layout; storage design, "Limits and refusals".
+Source: storage design, "The batch"; storage design, "Limits and refusals".
 """
 
 from bookie.server.server_answers import BATCH_BYTES_MAX

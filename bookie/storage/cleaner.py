@@ -7,7 +7,7 @@ Invariants, in this order: the new segment is written and synced; its name is sy
 only if the index still names the old place; that commit is synced; the old file is removed, and is
 closed after its reads have ended. A segment whose runs cannot all be found or read is kept. A
 rewrite begins only if it fits into the space of its pass, index pages included.
-Source: storage design, "Cleaning"; reliability D20.
+Source: storage design, "Cleaning"; reliability design, D20.
 """
 
 import asyncio

@@ -5,7 +5,7 @@ Leaves the record of running operations to `bookie.files.under_way`, readiness t
 
 Invariants: a hang is reported after two checks in a row, so that a process that was paused for long
 does not report one; while the disk hangs, the bookie is not registered and refuses ordinary adds.
-Source: reliability, "A hung disk"; protocol rule 2.1.
+Source: reliability design, "A hung disk"; protocol rule 2.1.
 """
 
 import asyncio

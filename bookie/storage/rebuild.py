@@ -7,7 +7,7 @@ search, and afterwards too unless every segment was listed and the entry was fou
 win over found ones; a ledger is not searched for again for `SEARCH_AGAIN_S`, and entries that the
 search did not find stay unknown until they are stored again. Fences are in the ledger states, so a
 lost run loses no fence.
-Source: protocol rule 2.4; storage design, "Index"; reliability D5.
+Source: protocol rule 2.4; storage design, "Index"; reliability design, D5.
 """
 
 import asyncio

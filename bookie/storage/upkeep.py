@@ -6,7 +6,7 @@ Leaves the requests to `bookie.storage.bookie_storage`, and the rewriting of seg
 
 Invariants: one checkpoint and one cleaning at a time; a failed sync, of the log or of the index,
 ends `run` with DiskFailedError.
-Source: storage design, "Index", "Cleaning" and "Limits and refusals"; reliability D9, D10.
+Source: storage design, "Index", "Cleaning" and "Limits and refusals"; reliability design, D9, D10.
 """
 
 import asyncio

@@ -5,7 +5,7 @@ Leaves the work to the asynchronous handles, and the thread in which they run to
 Invariants: an asynchronous handle is used only on its loop; one writer admits entries in the order
 of the calls; only `append` crosses threads once per entry.
 
-Source: api, "Client".
+Source: api design, "Client".
 """
 
 import asyncio

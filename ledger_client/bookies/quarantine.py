@@ -6,7 +6,7 @@ Leaves the definition of a failure to the client, and the choice of bookies to
 Invariants: pure, time is an argument; each failure within the memory doubles the quarantine, up to
 a maximum; every quarantine ends by itself; at most `BOOKIES_MAX` bookies are recorded.
 
-Source: issue "quarantine of misbehaving bookies"; protocol rule 5.1.
+Source: protocol rule 5.1.
 """
 
 from dataclasses import dataclass

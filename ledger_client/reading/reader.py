@@ -5,7 +5,7 @@ and the ledger's state to `followed_ledger.py`.
 
 Invariants: only `read_unconfirmed` returns entries beyond the LAC; the LAC never goes back.
 
-Source: protocol section 8; api, "Client".
+Source: protocol section 8; api design, "Client".
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Leaves the reasons themselves to `protocol/recovery.py`.
 
-Source: protocol rules 7.2-7.5; api, "Errors".
+Source: protocol rules 7.2-7.5; api design, "Errors".
 """
 
 from typing import assert_never

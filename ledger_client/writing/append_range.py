@@ -2,7 +2,7 @@
 
 Leaves confirming them to the calling writer. The cost per entry is that of C loops.
 
-Source: api, `append_many`.
+Source: api design, "Client".
 """
 
 import asyncio

@@ -6,7 +6,7 @@ Invariants: waiters are resolved in order; a failure that is not awaited is not 
 waiter per call, for any number of entries; the follower is called in a separate loop iteration,
 once for everything confirmed in the iteration before.
 
-Source: protocol rule 4.5; api, "Cancelling".
+Source: protocol rule 4.5; api design, "Cancelling".
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Leaves the protocol and its actions to `append_shell`, batches to `batcher`, and limits to `window`.
 
-Source: api, "Client"; protocol sections 4-6, rule 8.4.
+Source: api design, "Client"; protocol sections 4-6, rule 8.4.
 """
 
 import asyncio

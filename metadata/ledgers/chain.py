@@ -16,7 +16,7 @@ Format, versioned msgpack arrays:
 Invariants: links are numbered from 0 without gaps; links below the head's first index no longer
 belong to the chain; a batch of an application is linked at most once.
 
-Source: issue 6, points 1 and 2; topics design, "The mapping".
+Source: Spark design, "Writing: exactly once"; topics design, "The mapping".
 """
 
 import string

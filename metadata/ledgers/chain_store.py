@@ -6,7 +6,8 @@ Invariants: a link, the head that counts it and the batch that it represents are
 multi, or not at all; only the token decides a publication whose outcome is unknown; a ledger that
 was deleted in one step with a change of the head (`guard`) is never linked.
 
-Source: issue 6, points 1 and 2; protocol rules 1.2-1.3; metadata.md, Ledgers, Storms.
+Source: Spark design, "Writing: exactly once"; protocol rules 1.2-1.3; metadata design, "Ledgers"
+and "Storms".
 """
 
 import asyncio

@@ -26,7 +26,7 @@ Format: one msgpack array; each bookie id is stored once and referred to by its 
 Invariants: for any bytes, decoding returns `LedgerMetadata` or raises MetadataFormatError; a newer
 format version is refused.
 
-Source: protocol rule 1.1; metadata.md, Ledgers.
+Source: protocol rule 1.1; metadata design, "Ledgers".
 """
 
 from collections.abc import Mapping

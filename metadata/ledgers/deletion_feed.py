@@ -10,7 +10,7 @@ Invariants: an entry is written in the same step that removes the ledger; a foll
 entry at least once, including entries that existed when it began and entries written while it had
 no connection.
 
-Source: protocol rule 10.1; metadata.md, Deletion.
+Source: protocol rule 10.1; metadata design, "Deletion".
 """
 
 import asyncio

@@ -7,7 +7,7 @@ Format: the value of `/ids/ledgers` is a msgpack array [1, first id that is in n
 
 Invariant: ids are unique, not dense.
 
-Source: metadata.md, Ids; protocol rule 1.2.
+Source: metadata design, "Ids"; protocol rule 1.2.
 """
 
 from random import Random

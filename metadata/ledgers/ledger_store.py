@@ -6,7 +6,7 @@ Leaves the changes, and the reaction to a conflict, to the calling protocols.
 Invariants: only its token shows that a change was applied (rule 1.3); a ledger and its entry in the
 deletion feed change in one step (rule 10.1); an id that a client chose is used once.
 
-Source: protocol rules 1.2-1.4 and 10.1; metadata.md, Ledgers, Storms, Deletion.
+Source: protocol rules 1.2-1.4 and 10.1; metadata design, "Ledgers", "Storms" and "Deletion".
 """
 
 import asyncio

@@ -7,7 +7,7 @@ Invariants: a bookie is dropped only when a successful read shows that it is gon
 store does not answer; a bookie that left is reported at once; each bookie that joined or changed is
 read once, within `jitter_s`.
 
-Source: metadata.md, Registration; protocol rules 2.1 and 5.6.
+Source: metadata design, "Registration"; protocol rules 2.1 and 5.6.
 """
 
 from collections.abc import Callable, Mapping

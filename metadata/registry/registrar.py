@@ -6,7 +6,7 @@ Leaves holding the node to `ephemeral.py`, and the content of a bookie's registr
 Invariants: one live process holds a bookie's id; a change of free space alone is written at most
 once a minute.
 
-Source: metadata.md, Registration and Clients; protocol rules 2.1 and 9.2.
+Source: metadata design, "Registration" and "Clients"; protocol rules 2.1 and 9.2.
 """
 
 import asyncio

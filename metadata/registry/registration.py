@@ -24,7 +24,7 @@ Format: a msgpack array
 
 Invariants: for any bytes, decoding returns a registration or raises MetadataFormatError.
 
-Source: metadata.md, Registration; protocol rule 2.1.
+Source: metadata design, "Registration"; protocol rule 2.1.
 """
 
 from dataclasses import dataclass, replace

@@ -7,7 +7,7 @@ Invariants: a request is sent alone and at once if nothing waits and a send is f
 at most MULTI_OPERATIONS_MAX requests and MULTI_BYTES_MAX bytes, and each path once; each request
 receives its own outcome; if one request of a batch fails, the requests are repeated one by one.
 
-Source: metadata.md, Storms.
+Source: metadata design, "Storms".
 """
 
 import asyncio

@@ -7,7 +7,7 @@ Invariants: a name is dropped only when a successful read shows that it is gone,
 store does not answer; a name that is gone is reported at once; a new or changed value is read
 within `jitter_s`, once for any number of changes.
 
-Source: metadata.md, Registration, Storms; protocol rule 2.1.
+Source: metadata design, "Registration" and "Storms"; protocol rule 2.1.
 """
 
 import asyncio

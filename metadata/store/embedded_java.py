@@ -2,7 +2,7 @@
 
 Leaves running them to `embedded.py`.
 
-Source: ZooKeeper 3.9 needs Java 8 or later; the oldest tested version is 11.
+Source: ZooKeeper 3.9 needs Java 8 or later. The oldest tested version is 11.
 """
 
 import importlib.util

@@ -8,7 +8,7 @@ Format: the node's value is a msgpack array [1, first number that is in no block
 Invariants: a block of numbers is allocated by compare-and-set, so it has one owner; a block whose
 allocation has an unknown outcome is not used: numbers are unique, not dense.
 
-Source: metadata.md, Ids; protocol rule 1.2; Kafka's KIP-98 of producers' ids.
+Source: metadata design, "Ids"; protocol rule 1.2; Kafka's KIP-98 of producers' ids.
 """
 
 import asyncio

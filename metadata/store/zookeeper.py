@@ -8,7 +8,7 @@ waited for a connection was certainly not sent; this process's own clock decides
 counts as expired, measured from the sending of the last answered request, because the server
 reports it only after a reconnect.
 
-Source: protocol rule 1.3; metadata.md.
+Source: protocol rule 1.3; metadata design.
 """
 
 import asyncio

@@ -6,7 +6,7 @@ Invariants: EXPIRED is reported no later than the server may end the session. Th
 the last request that it received, which is never before the sending of the last request that it
 answered.
 
-Source: metadata.md; kazoo reports LOST only after it has reconnected.
+Source: metadata design; kazoo reports LOST only after it has reconnected.
 """
 
 from metadata.callbacks import Callbacks

@@ -8,7 +8,7 @@ one server watch; arming is limited to ARMS_PER_S; a fired watch is armed again 
 REARM_DELAY_S, so that a watch that is no longer needed (of a closed ledger) can be cancelled first
 and leaves nothing at the server.
 
-Source: metadata.md, Watches.
+Source: metadata design, "Watches".
 """
 
 import asyncio

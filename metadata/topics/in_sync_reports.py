@@ -6,7 +6,7 @@ Invariants: a broker's reports are one value, written by compare-and-set at most
 `interval_s`; they stay after their broker ends, until it writes new ones; if several brokers report
 a partition, the report with the newest leader epoch counts.
 
-Source: topics design, "The mapping" (replicas, ISR); metadata.md, Storms; protocol rule 1.2.
+Source: topics design, "The mapping" (replicas, ISR); metadata design, "Storms"; protocol rule 1.2.
 """
 
 import asyncio

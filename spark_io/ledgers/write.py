@@ -9,7 +9,7 @@ were never published are collected after a grace period (`quire chain collect`).
 Invariants: a batch is published at most once, however often it is run; a ledger that may have been
 published is never deleted.
 
-Source: Spark design, "Writing: exactly once"; issue 6, point 2.
+Source: Spark design, "Writing: exactly once".
 """
 
 from bisect import bisect_right

@@ -6,7 +6,7 @@ docs/spark.md lists them with their defaults.
 Invariants: an option that is unknown, malformed or contradicts another is an OptionError that lists
 the valid ones.
 
-Source: Spark design, "Reading"; api, "Spark".
+Source: Spark design, "Reading"; api design, "Spark".
 """
 
 from collections.abc import Mapping

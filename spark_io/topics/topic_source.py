@@ -2,7 +2,7 @@
 
 Leaves everything to the modules that its methods import; nothing connects before a query runs.
 
-Source: Spark design; api, "Spark"; docs/spark.md lists columns and options.
+Source: Spark design; api design, "Spark"; docs/spark.md lists columns and options.
 """
 
 from typing import TYPE_CHECKING

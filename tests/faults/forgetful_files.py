@@ -6,7 +6,7 @@ Invariants: bytes of a file survive if they were written before its last sync. O
 512-byte sector may be kept or lost, and the size is the one before or after. A name survives if it
 existed at its directory's last sync. Of later creations, renames and removals, any may be kept or
 undone.
-Source: reliability D7-D14.
+Source: reliability design, D7-D14.
 """
 
 import errno

@@ -3,7 +3,7 @@
 Leaves the losses to `proxy`, the writer to `ledger_writer`, and judging to `tests.campaign.checker`
 (which reads metadata without the proxy). Each death of a bookie in the writer's ensemble forces an
 ensemble change, and ledgers are short: so writes of every kind have an unknown outcome.
-Source: protocol rules 1.3, 5; reliability, coordination.
+Source: protocol rules 1.3, 5; reliability design, "Coordination".
 """
 
 import asyncio

@@ -6,7 +6,7 @@ Leaves the choice of faults to the test: every fault is a field of `DiskFaults` 
 Invariants: what a returned `commit` wrote survives every crash. Of all other data, any 512-byte
 sector may be kept or lost. The data of a failed sync stays readable and counts as clean: no later
 sync writes it, and it is lost once its pages are evicted.
-Source: reliability D7-D14, D20; assurance design.
+Source: reliability design, D7-D14, D20; assurance design.
 """
 
 import asyncio

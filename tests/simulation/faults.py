@@ -4,7 +4,7 @@ Leaves drawing the rates to `tests.simulation.plan`.
 
 Invariants: every fault ends, at the latest at `heal`. Damage (synced bytes lost or changed) stays
 within the plan's budget of bookies.
-Source: assurance design; reliability, catalogue of failures.
+Source: assurance design; reliability design.
 """
 
 import asyncio

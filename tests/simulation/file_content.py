@@ -4,7 +4,7 @@ Leaves names, and the times of writes and syncs, to `tests.simulation.disk`.
 
 Invariants: data written before the last successful sync is on the medium, except the data of a
 failed sync. Of all other data, any 512-byte sector may be kept or lost.
-Source: reliability D7-D14, D20.
+Source: reliability design, D7-D14, D20.
 """
 
 import random

@@ -5,7 +5,7 @@ Leaves the meaning of keys and values to `bookie.index.index_pages`.
 Invariants: a returned `update` survives every crash, and makes all earlier updates durable. An
 update in progress is applied completely or not at all; the next process may see it before it is
 durable. After a failed commit there are no more commits. A view never sees an update in progress.
-Source: storage design, "Threads"; reliability D5, D20.
+Source: storage design, "Threads"; reliability design, D5, D20.
 """
 
 import asyncio

@@ -6,7 +6,7 @@ Leaves the bytes of a connection to `tests.simulation.transport`, and the times 
 Invariants: the seed draws every delay and every split of a stream into reads. A cut between two
 hosts holds data back and delivers it after the cut heals, as TCP does. The peers of a killed host
 see a reset, later or never.
-Source: assurance design; reliability, network faults.
+Source: assurance design; reliability design, "Network faults".
 """
 
 import asyncio

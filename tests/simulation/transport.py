@@ -5,7 +5,7 @@ Leaves delays, cuts and listening ports to `tests.simulation.network`.
 Invariants: bytes arrive in order, each once, or the connection is lost. The split into reads is
 drawn. A protocol gets no call after its `connection_lost`. A node's protocol is called only in its
 own context, so that a killed node gets no calls and a paused one gets them later.
-Source: assurance design; reliability, network faults.
+Source: assurance design; reliability design, "Network faults".
 """
 
 import asyncio

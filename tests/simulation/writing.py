@@ -4,7 +4,7 @@ Leaves reading, recovering and deleting to `tests.simulation.workloads`.
 
 Invariants: the bytes of every entry are recorded before the client gets them. The checkers see
 every success in the step in which the caller receives it.
-Source: api, "Client"; protocol sections 4-6.
+Source: api design, "Client"; protocol sections 4-6.
 """
 
 import asyncio

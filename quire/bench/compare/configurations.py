@@ -4,7 +4,7 @@ Leaves running them to `quire.bench.compare.runner`.
 
 Invariant: a setting that a configuration does not name has the client's default.
 
-Source: issue 5, points 1-3; protocol sections 5 and 11.
+Source: docs/which-quorum.md, "How it is measured"; protocol sections 5 and 11.
 """
 
 from dataclasses import dataclass, field

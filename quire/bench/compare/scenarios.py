@@ -4,7 +4,7 @@ Leaves injecting the faults to `quire.bench.compare.injection`.
 
 Invariant: every scenario leaves time after its last fault to observe the recovery of the cluster.
 
-Source: issue 5, point 3.
+Source: docs/which-quorum.md, "How it is measured".
 """
 
 from dataclasses import dataclass, replace

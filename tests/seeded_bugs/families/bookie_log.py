@@ -3,7 +3,7 @@ while it is queued, and what replay makes of damage.
 
 Leaves the index that points into it to `bookie_index`.
 
-Source: protocol rules 2.4, 4.3; reliability D1-D4, D7, D14; BookKeeper #3329, #4740.
+Source: protocol rules 2.4, 4.3; reliability design, D1-D4, D7, D14; BookKeeper #3329, #4740.
 """
 
 from tests.seeded_bugs.seeded_bug import (

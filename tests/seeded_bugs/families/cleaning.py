@@ -2,7 +2,8 @@
 
 Leaves the index and the log themselves to `bookie_index` and `bookie_log`.
 
-Source: protocol rules 10.1, 10.2; reliability D20; BookKeeper #3466, #870, #4462, #4668, #4607.
+Source: protocol rules 10.1, 10.2; reliability design, D20; BookKeeper #3466, #870, #4462, #4668,
+#4607.
 """
 
 from tests.seeded_bugs.seeded_bug import (
