@@ -18,6 +18,8 @@ QUICK ?=
 BUG_SEEDS ?= 490
 REPEAT ?= 1
 OUT ?= bench-results/compare
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+TESTS := not spark and not browser and not campaign and not kafka
 COMPARE ?=
 SWEEP ?= 4000,16000
 PEERS ?=
@@ -33,11 +35,13 @@ CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 pyth
 # Tests start thousands of processes: each would compile the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-topics sim sim-topics seeded-bugs model faults fuzz flood docs docs-site clean
+.PHONY: help venv test test-all test-fast test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-topics sim sim-topics seeded-bugs model faults fuzz flood docs docs-site clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
-	@echo 'make test             every test that needs no browser and no Spark, with a real ZooKeeper'
+	@echo 'make test             what a change should pass: unit tests, and most tests with real processes and ZooKeeper'
+	@echo 'make test-fast        the unit tests alone, without those of the simulation: a minute'
+	@echo 'make test-all         make test, and the tests with real processes that take long'
 	@echo 'make test-spark       the tests that need Spark, which is fetched for them (450 MB)'
 	@echo 'make test-kafka       stock Kafka clients and Apache Kafka'"'"'s tools, which Maven and npm fetch'
 	@echo 'make check            format, lint, types, import direction, tidiness'
@@ -83,17 +87,18 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,broker,dev]'
 	@touch $@
 
-# Two runs at a time, of which the second has its place on the processor when the first waits for its processes; what it says comes last.
-# `-m` replaces the default of pyproject.toml, which is that of the second.
+# Tests mostly wait for processes and timers, so there is one worker more than processors. A file's tests stay in one worker: they share
+# clusters. `-m` replaces the default of pyproject.toml, which is that of `test-fast`.
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
+
 test: $(STAMP)
-	@told=$$(mktemp) || exit 1; \
-	nice -n 5 $(BIN)/python -m pytest -q >"$$told" 2>&1 & beside=$$!; \
-	trap 'kill $$beside 2>/dev/null; rm -f "$$told"' EXIT; trap 'exit 1' HUP INT TERM; \
-	status=0; \
-	$(BIN)/python -m pytest -q -m 'integration and not spark and not browser and not campaign and not kafka' || status=$$?; \
-	wait $$beside || status=$$?; \
-	cat "$$told"; \
-	exit $$status
+	@$(PYTEST) -m '$(TESTS) and not long'
+
+test-all: $(STAMP)
+	@$(PYTEST) -m '$(TESTS)'
+
+test-fast: $(STAMP)
+	@$(PYTEST) tests/unit -m 'not integration and not long' --ignore tests/unit/simulation
 
 # PySpark and Arrow are large, and nothing but `spark_io` needs them: they come when they are asked for.
 $(SPARK_STAMP): $(STAMP)

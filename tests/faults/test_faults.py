@@ -16,7 +16,7 @@ from tests.faults.promises import Promises, batch_of, open_storage
 from tests.support.bookie.batches import make_batch
 from tests.support.bookie.storage_fixture import add
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 REPOSITORY: Final = Path(__file__).parents[2]
 LIMIT_S: Final = 170
 LEDGER: Final = 3

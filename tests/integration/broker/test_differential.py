@@ -8,6 +8,8 @@ from tests.differential.__main__ import answers_of
 from tests.differential.comparison import compare, recorded
 from tests.kafka.brokers import broker
 
+pytestmark = pytest.mark.long
+
 OPERATIONS_MIN = 700
 
 

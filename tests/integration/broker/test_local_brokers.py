@@ -81,6 +81,7 @@ async def get(broker: LocalBroker, path: str) -> bytes:
     return await asyncio.get_running_loop().run_in_executor(None, fetch)
 
 
+@pytest.mark.long
 async def test_clients_go_on_while_brokers_come_and_go(cluster: LocalCluster) -> None:
     await create_topic(cluster)
     first, second = cluster.brokers
@@ -116,6 +117,7 @@ async def test_a_broker_tells_what_it_leads(cluster: LocalCluster) -> None:
     assert sorted(led) == [(TOPIC, partition) for partition in range(PARTITIONS)]
 
 
+@pytest.mark.long
 async def test_what_was_kept_is_there_after_a_restart_of_everything(tmp_path: Path) -> None:
     async with LocalCluster(bookies=3, broker=1, data_dir=tmp_path) as cluster:
         await create_topic(cluster)

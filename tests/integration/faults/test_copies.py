@@ -39,6 +39,7 @@ async def test_a_copy_of_a_running_bookie_is_refused(tmp_path: Path) -> None:
         await writer.aclose()
 
 
+@pytest.mark.long
 async def test_a_copy_of_a_killed_bookie_is_in_limbo(tmp_path: Path) -> None:
     async with LocalCluster(bookies=2) as cluster, LedgerClient(cluster.metadata_uri) as client:
         original, other = cluster.bookies

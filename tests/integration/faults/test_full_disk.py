@@ -165,6 +165,7 @@ async def _run(words: list[str]) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.long
 async def test_a_full_disk(cluster_with_a_small_disk: LocalCluster, tmp_path: Path) -> None:
     cluster = cluster_with_a_small_disk
     small = cluster.bookies[0]

@@ -118,6 +118,7 @@ async def test_recovery_replaces_a_bookie_that_is_away(
             away.resume()
 
 
+@pytest.mark.long
 async def test_without_enough_bookies_the_end_stays_open_until_they_return(
     cluster: LocalCluster,
 ) -> None:

@@ -7,6 +7,8 @@ from asyncio.subprocess import PIPE
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 TIMEOUT_S = 150.0
 
 

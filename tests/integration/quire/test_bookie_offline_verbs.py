@@ -47,6 +47,7 @@ async def read_all(cluster: LocalCluster, ledger_id: int) -> list[bytes]:
         return [entry.data async for batch in reader.read(0, last) for entry in batch]
 
 
+@pytest.mark.long
 async def test_a_killed_bookie_is_looked_into_and_serves_from_a_rebuilt_index(
     cluster: LocalCluster,
 ) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from ledger_client import LedgerClient, Quorum
 from quire.errors import ExitCode
 from tests.integration.quire.command import RunningCluster
@@ -22,6 +24,7 @@ async def publish(metadata: str, name: str, count: int) -> list[int]:
     return ids
 
 
+@pytest.mark.long
 def test_a_chain_from_its_making_to_its_end(cluster: RunningCluster) -> None:
     assert cluster.run("chain", "create", "orders").returncode == 0
     assert cluster.run("chain", "create", "orders").returncode == ExitCode.REFUSED

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import pytest
+
 from quire.errors import ExitCode
 from tests.integration.quire.command import TIMEOUT_S, RunningCluster, run_quire, start_quire
 
@@ -104,6 +106,7 @@ def test_metadata_is_sound_and_dumped(cluster: RunningCluster) -> None:
     assert ledger in [row.get("ledger_id") for row in dump]
 
 
+@pytest.mark.long
 def test_a_cluster_that_is_not_there_is_said_so() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))

@@ -18,7 +18,7 @@ CONFIGURATIONS = ("majority-3", "all-of-2")
 SCENARIOS = ("killed-bookie", "writer-takeover")
 COMPARE_TIMEOUT_S = 170.0
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

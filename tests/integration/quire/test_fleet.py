@@ -6,9 +6,13 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 from quire.bench.fleet.assumptions import described
 from quire.bench.fleet.configurations import BY_NAME
 from quire.errors import ExitCode
+
+pytestmark = pytest.mark.long
 
 WORDS = [
     "--bookies=20",
