@@ -120,14 +120,14 @@ async def test_kill_keeps_acked_adds_and_fences(site: Site) -> None:
             assert await client.ack(each) is Status.OK
             acked[first + i] = payloads[i]
         if life == 1:
-            await client.ask(ReadLac(LedgerId(2), fence=True))
+            await client.request(ReadLac(LedgerId(2), fence=True))
         bookie.process.kill()
         await bookie.process.communicate()
         client.abort()
         bookie = await site.start()
         client = await bookie.client(1, 2)
         wanted = ReadEntries(ONE, EntryId(0), EntryId(10_000), 2**22, fence=False)
-        found = payloads_of(await client.ask_entries(wanted))
+        found = payloads_of(await client.request_entries(wanted))
         assert {i: found[i] for i in acked} == acked
         acked = found  # what was not acked may be there too, and then stays
         fenced = await client.add(batch_of(2, life))
@@ -157,7 +157,7 @@ async def test_terminate_answers_what_is_under_way(site: Site) -> None:
     bookie = await site.start()
     client = await bookie.client(1)
     wanted = ReadEntries(ONE, EntryId(0), EntryId(10_000), 2**22, fence=False)
-    found = payloads_of(await client.ask_entries(wanted))
+    found = payloads_of(await client.request_entries(wanted))
     assert [first for first in stored if first not in found] == []
     await client.close()
     assert await bookie.end(signal.SIGINT) == 0
@@ -192,13 +192,13 @@ async def test_a_fence_survives_a_checkpoint_a_stop_and_a_kill(site: Site) -> No
     await site.format()
     bookie = await site.start()
     client = await bookie.client(1)
-    await client.ask(ReadLac(ONE, fence=True))
+    await client.request(ReadLac(ONE, fence=True))
     for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
         await client.close()
         await bookie.end(number)
         bookie = await site.start()
         client = await bookie.client(1)
-        lac = await client.ask(ReadLac(ONE, fence=False))
+        lac = await client.request(ReadLac(ONE, fence=False))
         assert isinstance(lac, LacReply)
         assert lac.fenced
         assert await client.add(batch_of(1, 0)) is Status.FENCED

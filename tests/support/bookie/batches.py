@@ -1,4 +1,4 @@
-"""Makes batches for the storage tests."""
+"""Batches for the storage tests."""
 
 import random
 
@@ -29,11 +29,11 @@ def make_batch(
 
 
 def payload_of(ledger_id: int, entry_id: int, size: int = 24) -> bytes:
-    """Return the one payload that an entry has in most tests."""
+    """Return the payload of an entry in most tests."""
     return random.Random(f"{ledger_id} {entry_id}").randbytes(size)
 
 
 def make_run(ledger_id: int, first: int, count: int, *, lac: int = -1, size: int = 24) -> BatchView:
-    """Return a batch of the usual payloads."""
+    """Return a batch of these payloads."""
     payloads = [payload_of(ledger_id, first + i, size) for i in range(count)]
     return make_batch(ledger_id, first, payloads, lac=lac)

@@ -1,4 +1,4 @@
-"""A machine on which bookies are formatted, started, stopped and cut off, with real disks and real
+"""A machine on which bookies are formatted, started, stopped and killed, with real disks and real
 sockets.
 
 Leaves the metadata service to its in-process implementation.
@@ -37,7 +37,7 @@ SMALL = {
 
 
 class Machine:
-    """Disks below one directory, one metadata service."""
+    """Disks below one directory, and one metadata service."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -84,7 +84,7 @@ class Machine:
 
 @dataclass
 class Running:
-    """One bookie that serves."""
+    """One running bookie."""
 
     server: MemoryMetadataServer
     process: BookieProcess
@@ -125,12 +125,12 @@ class Running:
         return f"http://{self.addresses.admin_host}:{self.addresses.admin_port}"
 
     async def cut_off(self, *, stays_registered: bool = False) -> MemoryMetadataStore | None:
-        """End without what an orderly stop records; return the session that keeps the registration,
-        if it stays.
+        """Stop without the records of an orderly stop; return the session that keeps the
+        registration, if it stays.
         """
         path = bookie_path(self.bookie_id)
         registration = (await self.store.get(path, fresh=True)).value
-        self.process._has_failed = True  # then it records nothing
+        self.process._has_failed = True  # so that it records nothing
         await self.stop()
         if not stays_registered:
             return None

@@ -1,4 +1,4 @@
-"""Runs processes one after the other on one simulated disk, for tests of starts."""
+"""Processes that run one after another on one simulated disk, for tests of starts."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ Life = Callable[[BookieStorage, DiskFaults], Coroutine[None, None, Result]]
 
 
 class Machine:
-    """A disk, and the processes that use it one after the other."""
+    """A disk, and the processes that use it one after another."""
 
     def __init__(self, config: StorageConfig = SMALL) -> None:
         self.platter = Platter()
@@ -27,7 +27,7 @@ class Machine:
         self.config = config
 
     def live(self, life: Life[Result]) -> Result:
-        """Open a storage, do something with it, and kill the process; the kernel lives on."""
+        """Open a storage, run `work` on it, and kill the process; the kernel keeps running."""
 
         async def main() -> Result:
             loop, faults, result = simulation_loop(), DiskFaults(), list[Result]()
@@ -52,7 +52,7 @@ class Machine:
 
 
 async def leave_unsynced(faults: DiskFaults, how: str, call: Coroutine[None, None, object]) -> None:
-    """Make a call whose bytes reach the page cache, and whose sync never ends or fails."""
+    """Make a call whose bytes reach the page cache, and whose sync hangs or fails."""
     if how == "kill":
         faults.paused = asyncio.Event()
     else:

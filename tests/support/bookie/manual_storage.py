@@ -1,7 +1,7 @@
-"""A storage in memory whose group commits are started by a test, and whose methods can be made
-to fail.
+"""A storage in memory whose group commits are started by a test, and whose methods can be made to
+fail.
 
-Leaves durability, damage and everything else about disks to the real storage and its own tests.
+Leaves durability, damage and other properties of disks to the real storage and its tests.
 """
 
 import asyncio
@@ -35,8 +35,8 @@ class _Ledger:
 
 
 class ManualStorage(BookieStorage):
-    """See `BookieStorage`. `commit()` makes what was added durable; `commits_by_itself` does so in
-    the next step.
+    """See `BookieStorage`. `commit()` makes added batches durable; with `commits_by_itself` that
+    happens in the next iteration of the event loop.
     """
 
     def __init__(self) -> None:  # the real one is made by `open`

@@ -1,4 +1,4 @@
-"""Runs a storage on the simulated disk for the tests of `bookie.storage.bookie_storage`."""
+"""A storage on the simulated disk, for the tests of `bookie.storage.bookie_storage`."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""A client that says exactly what a test wants said, also what no real client would.
+"""A client that sends exactly what a test wants, also what no real client sends.
 
 Leaves judging the answers to the tests.
 """
@@ -41,7 +41,7 @@ def batch_of(
 
 
 class WireClient:
-    """One connection; answers are kept by request id until a test asks for them."""
+    """One connection; answers are kept by request id until a test takes them."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -61,7 +61,7 @@ class WireClient:
         cls, address: tuple[str, int], bookie_id: str, ledgers: Sequence[int] = ()
     ) -> "WireClient":
         client = await cls.connect(address)
-        reply = await client.ask(hello(bookie_id))
+        reply = await client.request(hello(bookie_id))
         assert isinstance(reply, HelloReply)
         assert reply.status is Status.OK, reply
         for ledger_id in ledgers:
@@ -95,7 +95,7 @@ class WireClient:
             await self._receive()
         return self.acks.pop(request_id)
 
-    async def ask(self, request: Request) -> Reply | Entries:
+    async def request(self, request: Request) -> Reply | Entries:
         return await self.answer(self.send_request(request))
 
     async def answer(self, request_id: int) -> Reply | Entries:
@@ -107,13 +107,13 @@ class WireClient:
         assert frame.kind is FrameKind.REPLY
         return decode_reply(frame.body)
 
-    async def ask_entries(self, request: Request) -> Entries:
-        answer = await self.ask(request)
+    async def request_entries(self, request: Request) -> Entries:
+        answer = await self.request(request)
         assert isinstance(answer, Entries), answer
         return answer
 
     async def is_closed_by_peer(self) -> bool:
-        """Wait until the peer closes; whatever it still sends is kept."""
+        """Wait until the peer closes; keep everything that it still sends."""
         try:
             while True:
                 await self._receive()

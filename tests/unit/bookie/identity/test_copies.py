@@ -89,7 +89,7 @@ async def test_a_complete_copy_of_a_stopped_bookie_starts_and_the_second_does_no
     first = await machine.start("b")
     assert not first.process.limbo_reason
     client = await first.client(1)
-    assert payloads_of(await client.ask_entries(_read(0))) == {0: b"payload"}
+    assert payloads_of(await client.request_entries(_read(0))) == {0: b"payload"}
     assert await client.add(batch_of(1, 1)) is Status.OK
     await client.close()
     with pytest.raises(OriginalLivesError):
@@ -99,7 +99,7 @@ async def test_a_complete_copy_of_a_stopped_bookie_starts_and_the_second_does_no
         later = await machine.start(name)
         assert "an old copy" in later.process.limbo_reason
         client = await later.client(1)
-        assert (await client.ask_entries(_read(1))).status is Status.UNKNOWN
+        assert (await client.request_entries(_read(1))).status is Status.UNKNOWN
         await client.close()
         await later.stop()
 
@@ -117,8 +117,8 @@ async def test_copy_of_a_killed_bookie_stays_in_limbo(machine: Machine) -> None:
         later = await machine.start("b")
         assert "these files are a copy" in later.process.limbo_reason, "the reason is kept"
         client = await later.client(1, 9)
-        assert (await client.ask_entries(_read(0))).status is Status.OK
-        assert (await client.ask_entries(_read(1))).status is Status.UNKNOWN
+        assert (await client.request_entries(_read(0))).status is Status.OK
+        assert (await client.request_entries(_read(1))).status is Status.UNKNOWN
         assert await client.add(batch_of(9, 0)) is Status.UNKNOWN
         await client.close()
         await later.stop()
@@ -143,7 +143,7 @@ async def test_a_log_that_ends_before_the_recorded_position_is_in_limbo(machine:
     later = await machine.start()
     assert "before the recorded position" in later.process.limbo_reason
     client = await later.client(1)
-    assert (await client.ask_entries(_read(1))).status is Status.UNKNOWN
+    assert (await client.request_entries(_read(1))).status is Status.UNKNOWN
     await client.close()
     await later.stop()
 
@@ -159,7 +159,7 @@ async def test_a_start_after_a_kill_replaces_its_registration_at_once(machine: M
         again = await machine.start()
     assert not again.process.limbo_reason
     client = await again.client(1)
-    assert payloads_of(await client.ask_entries(_read(0))) == {0: b"payload"}
+    assert payloads_of(await client.request_entries(_read(0))) == {0: b"payload"}
     await client.close()
     await again.stop()
     assert session is not None

@@ -145,7 +145,7 @@ async def test_old_copy_stays_in_limbo(machine: Machine) -> None:
     snapshot = copy.deepcopy(platter)
     await machine.start(platter)
     assert (await machine.start(snapshot)).is_stale
-    assert (await machine.start(snapshot)).is_stale, "the next start must not forget it"
+    assert (await machine.start(snapshot)).is_stale, "the next start must still know it"
 
 
 async def test_one_old_directory_is_enough(machine: Machine) -> None:

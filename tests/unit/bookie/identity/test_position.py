@@ -290,7 +290,7 @@ def test_only_what_is_durable_is_recorded() -> None:
         made.faults.paused = asyncio.Event()
         answered = asyncio.create_task(add(storage, make_run(1, 3, 3)))
         await asyncio.sleep(1.0)
-        assert (await bench.stored()).end_lsn == end_lsn, "the sync is still under way"
+        assert (await bench.stored()).end_lsn == end_lsn, "the sync is still running"
         made.faults.paused.set()
         await answered
         await asyncio.sleep(1.0)

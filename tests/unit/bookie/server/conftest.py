@@ -34,7 +34,7 @@ LIMITS = ServerLimits(
 
 
 @dataclass
-class Served:
+class RunningServer:
     """A running server and its parts."""
 
     storage: ManualStorage
@@ -50,7 +50,7 @@ class Served:
         return self.context.counters
 
 
-async def serve(limits: ServerLimits) -> Served:
+async def serve(limits: ServerLimits) -> RunningServer:
     loop = asyncio.get_running_loop()
     storage = ManualStorage()
     context = ServerContext(
@@ -58,11 +58,11 @@ async def serve(limits: ServerLimits) -> Served:
     )
     server = BookieServer(context)
     address = await server.start("127.0.0.1", 0)
-    return Served(storage, context, server, address)
+    return RunningServer(storage, context, server, address)
 
 
 @pytest.fixture
-async def served() -> AsyncIterator[Served]:
+async def served() -> AsyncIterator[RunningServer]:
     made = await serve(LIMITS)
     yield made
     made.storage.commits_by_itself = True
@@ -75,7 +75,7 @@ async def served() -> AsyncIterator[Served]:
 
 
 @pytest.fixture
-async def patient() -> AsyncIterator[Served]:
+async def patient() -> AsyncIterator[RunningServer]:
     """Serve with deadlines longer than any test."""
     made = await serve(replace(LIMITS, hello_deadline_s=60, frame_deadline_s=60, write_stall_s=60))
     yield made

@@ -17,7 +17,7 @@ from bookie.wire.messages import Ping, Pong, ReadEntries, Refused, Status
 from metadata.ids import EntryId, LedgerId
 from serving.server_log import LOGGER
 from tests.support.bookie.wire_client import WireClient, batch_of, hello
-from tests.unit.bookie.server.conftest import BOOKIE, LIMITS, Served, serve
+from tests.unit.bookie.server.conftest import BOOKIE, LIMITS, RunningServer, serve
 from tests.until import until
 
 SOCKET_BUFFER_BYTES = 64 * 1024
@@ -45,7 +45,7 @@ CLOSING = {
 
 
 @pytest.mark.parametrize("data", CLOSING.values(), ids=CLOSING.keys())
-async def test_malformed_stream_closes_the_connection(served: Served, data: bytes) -> None:
+async def test_malformed_stream_closes_the_connection(served: RunningServer, data: bytes) -> None:
     other, bad = await served.client(1), await served.client(1)
     bad.send(data)
     assert await bad.is_closed_by_peer()
@@ -66,7 +66,7 @@ BEFORE_HELLO = {
 
 
 @pytest.mark.parametrize("data", BEFORE_HELLO.values(), ids=BEFORE_HELLO.keys())
-async def test_nothing_is_done_before_a_hello(served: Served, data: bytes) -> None:
+async def test_nothing_is_done_before_a_hello(served: RunningServer, data: bytes) -> None:
     client = await WireClient.connect(served.address)
     client.send(data)
     assert await client.is_closed_by_peer()
@@ -91,17 +91,17 @@ ANSWERED = {
 
 
 @pytest.mark.parametrize("values", ANSWERED.values(), ids=ANSWERED.keys())
-async def test_a_malformed_request_is_answered(served: Served, values: object) -> None:
+async def test_a_malformed_request_is_answered(served: RunningServer, values: object) -> None:
     client = await served.client(1)
     client.send(_request(values))
     refused = await client.answer(900)
     assert isinstance(refused, Refused)
     assert refused.status is Status.BAD_REQUEST
-    assert await client.add(batch_of(1, 0)) is Status.OK, "the connection goes on"
+    assert await client.add(batch_of(1, 0)) is Status.OK, "the connection continues"
     await client.close()
 
 
-async def test_damaged_batches_are_refused_one_by_one(served: Served) -> None:
+async def test_damaged_batches_are_refused_one_by_one(served: RunningServer) -> None:
     client = await served.client(1)
     good = batch_of(1, 0, [b"abc", b"def"])
     rng = random.Random(5)
@@ -117,7 +117,7 @@ async def test_damaged_batches_are_refused_one_by_one(served: Served) -> None:
     await client.close()
 
 
-async def test_every_split_of_a_conversation(served: Served) -> None:
+async def test_every_split_of_a_conversation(served: RunningServer) -> None:
     client = await served.client(1)
     batch = batch_of(1, 0)
     data = frame_header(FrameKind.ADD, 700, len(batch)) + bytes(batch) + _request([9], 701)
@@ -130,7 +130,7 @@ async def test_every_split_of_a_conversation(served: Served) -> None:
     await client.close()
 
 
-async def test_one_byte_at_a_time(patient: Served) -> None:
+async def test_one_byte_at_a_time(patient: RunningServer) -> None:
     client = await WireClient.connect(patient.address)
     body = msgpack.packb([1, BOOKIE, 1, 1, 0, b"", "c"])
     for byte in frame_header(FrameKind.REQUEST, 1, len(body)) + body + _request([9], 2):
@@ -140,7 +140,7 @@ async def test_one_byte_at_a_time(patient: Served) -> None:
     await client.close()
 
 
-async def test_peer_without_hello_is_dropped(served: Served) -> None:
+async def test_peer_without_hello_is_dropped(served: RunningServer) -> None:
     silent = await WireClient.connect(served.address)
     assert await silent.is_closed_by_peer()
     slow = await WireClient.connect(served.address)
@@ -148,15 +148,15 @@ async def test_peer_without_hello_is_dropped(served: Served) -> None:
     assert await slow.is_closed_by_peer()
 
 
-async def test_unfinished_frame_times_out(served: Served) -> None:
+async def test_unfinished_frame_times_out(served: RunningServer) -> None:
     idle, client = await served.client(1), await served.client(1)
     client.send(frame_header(FrameKind.ADD, 1, 100) + bytes(50))
     assert await client.is_closed_by_peer()
-    assert await idle.ask(Ping()) == Pong(writable=True), "an idle peer is left alone"
+    assert await idle.request(Ping()) == Pong(writable=True), "an idle peer is not dropped"
     await idle.close()
 
 
-async def test_peer_that_does_not_read_is_paused_then_dropped(served: Served) -> None:
+async def test_peer_that_does_not_read_is_paused_then_dropped(served: RunningServer) -> None:
     client = await served.client(1)
     assert await client.add(batch_of(1, 0, [bytes(500_000)])) is Status.OK
     client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # ours reads
@@ -164,11 +164,11 @@ async def test_peer_that_does_not_read_is_paused_then_dropped(served: Served) ->
         client.send_request(ReadEntries(LedgerId(1), EntryId(0), EntryId(0), 10**6, fence=False))
     await until(lambda: served.counters.peers_dropped > 0)
     assert served.storage.reads_running == 0
-    assert served.counters.reads_from_disk < 400, "what nobody fetches is not looked up"
+    assert served.counters.reads_from_disk < 400, "entries of unread answers are not read"
     client.abort()
 
 
-def _limit_socket_buffers(client: WireClient, served: Served) -> None:
+def _limit_socket_buffers(client: WireClient, served: RunningServer) -> None:
     """Limit the kernel's buffer for answers, independent of its defaults."""
     near = client.writer.get_extra_info("socket")
     near.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
@@ -199,7 +199,7 @@ async def test_unread_bytes_of_all_peers_are_limited() -> None:
             lambda: sum(each.unread_bytes for each in server.connections) <= limits.unread_bytes_max
         )
     assert served.counters.peers_dropped > 0
-    answer = await good.ask(wanted)
+    answer = await good.request(wanted)
     assert answer is not None
     for client in [*deaf, good]:
         client.abort()
@@ -207,7 +207,7 @@ async def test_unread_bytes_of_all_peers_are_limited() -> None:
 
 
 async def test_bad_frames_cost_few_log_lines(
-    patient: Served, caplog: pytest.LogCaptureFixture
+    patient: RunningServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, logger=LOGGER):
         for _ in range(15):
@@ -226,7 +226,7 @@ def test_garbage_never_takes_the_server_down(pieces: list[bytes], greeted: bool)
         served = await serve(LIMITS)
         client = await WireClient.connect(served.address)
         if greeted:
-            await client.ask(hello(BOOKIE))
+            await client.request(hello(BOOKIE))
         for piece in pieces:
             client.send(piece)
             await asyncio.sleep(0)

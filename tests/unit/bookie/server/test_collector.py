@@ -22,7 +22,7 @@ from metadata.registry.cookies import CookieRecord, CookieStore
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.support.bookie.bookie_machine import Machine
 from tests.support.bookie.wire_client import batch_of
-from tests.unit.bookie.server.conftest import BOOKIE, Served
+from tests.unit.bookie.server.conftest import BOOKIE, RunningServer
 from tests.until import until
 
 ONE = LedgerId(1)
@@ -33,7 +33,7 @@ TOKEN = UpdateToken(b"t" * 16)
 class Collecting:
     """A collector on a server whose storage the test controls."""
 
-    def __init__(self, served: Served, machine: Machine) -> None:
+    def __init__(self, served: RunningServer, machine: Machine) -> None:
         self.served = served
         self.machine = machine
         self.store = machine.store()
@@ -62,7 +62,7 @@ class Collecting:
 
 
 @pytest.fixture
-async def collecting(served: Served, tmp_path: Path) -> AsyncIterator[Collecting]:
+async def collecting(served: RunningServer, tmp_path: Path) -> AsyncIterator[Collecting]:
     machine = Machine(tmp_path)
     made = Collecting(served, machine)
     record = CookieRecord(BOOKIE, bytes(16), 5, 3, bytes(32))

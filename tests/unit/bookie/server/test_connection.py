@@ -24,7 +24,7 @@ from bookie.wire.messages import (
 )
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 from tests.support.bookie.wire_client import KEY, WireClient, batch_of, hello, payloads_of
-from tests.unit.bookie.server.conftest import BOOKIE, Served
+from tests.unit.bookie.server.conftest import BOOKIE, RunningServer
 from tests.until import until
 
 ONE = LedgerId(1)
@@ -35,9 +35,9 @@ def _read(first: int, last: int, *, bytes_max: int = 2**20, fence: bool = False)
     return ReadEntries(ONE, EntryId(first), EntryId(last), bytes_max, fence)
 
 
-async def test_hello_reply_has_versions_and_limits(served: Served) -> None:
+async def test_hello_reply_has_versions_and_limits(served: RunningServer) -> None:
     client = await WireClient.connect(served.address)
-    reply = await client.ask(hello(BOOKIE, 1, 9))
+    reply = await client.request(hello(BOOKIE, 1, 9))
     assert isinstance(reply, HelloReply)
     assert (reply.status, reply.bookie_id, reply.wire_version) == (Status.OK, BOOKIE, 1)
     assert reply.frame_bytes_max == served.context.limits.frame_bytes_max
@@ -54,21 +54,21 @@ async def test_hello_reply_has_versions_and_limits(served: Served) -> None:
     ],
 )
 async def test_mismatched_hello_is_refused_with_a_reason(
-    served: Served, greeting: object, status: Status, says: str
+    served: RunningServer, greeting: object, status: Status, says: str
 ) -> None:
     client = await WireClient.connect(served.address)
     assert isinstance(greeting, type(hello("")))
-    reply = await client.ask(greeting)
+    reply = await client.request(greeting)
     assert isinstance(reply, HelloReply)
     assert reply.status is status
     assert says in reply.reason
     assert await client.is_closed_by_peer()
 
 
-async def test_an_anonymous_hello_may_only_ping(served: Served) -> None:
+async def test_an_anonymous_hello_may_only_ping(served: RunningServer) -> None:
     client = await WireClient.greeted(served.address, "")
-    assert await client.ask(Ping()) == Pong(writable=True)
-    refused = await client.ask(ReadLac(ONE, fence=False))
+    assert await client.request(Ping()) == Pong(writable=True)
+    refused = await client.request(ReadLac(ONE, fence=False))
     assert isinstance(refused, Refused)
     assert refused.status is Status.UNAUTHORIZED
     client.send_add(batch_of(1, 0))
@@ -76,11 +76,11 @@ async def test_an_anonymous_hello_may_only_ping(served: Served) -> None:
     assert served.storage.add_count == 0
 
 
-async def test_adds_are_acknowledged_when_durable(served: Served) -> None:
+async def test_adds_are_acknowledged_when_durable(served: RunningServer) -> None:
     served.storage.commits_by_itself = False
     client = await served.client(1)
     ids = [client.send_add(batch_of(1, first)) for first in range(3)]
-    assert await client.ask(Ping()) == Pong(writable=True)
+    assert await client.request(Ping()) == Pong(writable=True)
     assert client.acks == {}
     served.storage.commit()
     assert [await client.ack(each) for each in ids] == [Status.OK] * 3
@@ -88,7 +88,7 @@ async def test_adds_are_acknowledged_when_durable(served: Served) -> None:
     await client.close()
 
 
-async def test_refused_adds_name_their_reason(served: Served) -> None:
+async def test_refused_adds_name_their_reason(served: RunningServer) -> None:
     client = await served.client(1, 2)
     batch = batch_of(1, 0)
     assert await client.add(batch) is Status.OK
@@ -103,33 +103,33 @@ async def test_refused_adds_name_their_reason(served: Served) -> None:
     await client.close()
 
 
-async def test_a_wrong_password_is_unauthorized_everywhere(served: Served) -> None:
+async def test_a_wrong_password_is_unauthorized_everywhere(served: RunningServer) -> None:
     client = await served.client(1)
     assert await client.add(batch_of(1, 0)) is Status.OK
     client.attach(1, bytes(32))
     assert await client.add(batch_of(1, 1)) is Status.UNAUTHORIZED
-    lac = await client.ask(ReadLac(ONE, fence=False))
+    lac = await client.request(ReadLac(ONE, fence=False))
     assert isinstance(lac, LacReply)
     assert lac.status is Status.UNAUTHORIZED
     for request in (_read(0, 0), _read(0, 0, fence=True), WaitLac(ONE, NO_ENTRY, 5000, 100)):
-        assert (await client.ask_entries(request)).status is Status.UNAUTHORIZED
+        assert (await client.request_entries(request)).status is Status.UNAUTHORIZED
     client.attach(1, KEY)
-    assert (await client.ask_entries(_read(0, 0))).status is Status.OK
+    assert (await client.request_entries(_read(0, 0))).status is Status.OK
     await client.close()
 
 
-async def test_detached_ledger_is_unauthorized(served: Served) -> None:
+async def test_detached_ledger_is_unauthorized(served: RunningServer) -> None:
     client = await served.client(1)
     assert await client.add(batch_of(1, 0)) is Status.OK
     client.send_request(DetachLedger(ONE))
     assert await client.add(batch_of(1, 1)) is Status.UNAUTHORIZED
-    refused = await client.ask(_read(0, 0))
+    refused = await client.request(_read(0, 0))
     assert isinstance(refused, Refused)
     assert refused.status is Status.UNAUTHORIZED
     await client.close()
 
 
-async def test_a_connection_attaches_a_bounded_number_of_ledgers(served: Served) -> None:
+async def test_a_connection_attaches_a_bounded_number_of_ledgers(served: RunningServer) -> None:
     client = await served.client(1, 2, 3, 4, 5, 5, 5)
     too_many = client.send_request(DetachLedger(LedgerId(99)))
     client.attach(6)
@@ -141,36 +141,36 @@ async def test_a_connection_attaches_a_bounded_number_of_ledgers(served: Served)
 
 
 @pytest.mark.parametrize("cached", [False, True])
-async def test_ranges_are_read_in_batches(served: Served, cached: bool) -> None:
+async def test_ranges_are_read_in_batches(served: RunningServer, cached: bool) -> None:
     served.storage.caches_reads = cached
     client = await served.client(1)
     for first in range(0, 9, 3):
         payloads = [b"entry %d" % (first + i) for i in range(3)]
         assert await client.add(batch_of(1, first, payloads, lac=first - 1)) is Status.OK
-    whole = await client.ask_entries(_read(0, 8))
+    whole = await client.request_entries(_read(0, 8))
     assert payloads_of(whole) == {i: b"entry %d" % i for i in range(9)}
     assert (whole.status, whole.next_entry_id, whole.lac) == (Status.OK, 9, 5)
-    part = await client.ask_entries(_read(4, 100))
+    part = await client.request_entries(_read(4, 100))
     assert list(payloads_of(part)) == [4, 5, 6, 7, 8]
     assert (part.status, part.next_entry_id) == (Status.NO_SUCH_ENTRY, 9)
-    little = await client.ask_entries(_read(0, 8, bytes_max=1))
+    little = await client.request_entries(_read(0, 8, bytes_max=1))
     assert (list(payloads_of(little)), little.next_entry_id) == ([0, 1, 2], 3)
     assert (served.counters.reads_from_memory > 0) is cached
     await client.close()
 
 
-async def test_read_of_a_reversed_range_is_a_bad_request(served: Served) -> None:
+async def test_read_of_a_reversed_range_is_a_bad_request(served: RunningServer) -> None:
     client = await served.client(1)
-    refused = await client.ask(_read(5, 4))
+    refused = await client.request(_read(5, 4))
     assert isinstance(refused, Refused)
     assert refused.status is Status.BAD_REQUEST
     await client.close()
 
 
-async def test_a_fence_stops_the_writer_and_not_the_recovery(served: Served) -> None:
+async def test_a_fence_stops_the_writer_and_not_the_recovery(served: RunningServer) -> None:
     writer, recoverer = await served.client(1), await served.client(1)
     assert await writer.add(batch_of(1, 0)) is Status.OK
-    lac = await recoverer.ask(ReadLac(ONE, fence=True))
+    lac = await recoverer.request(ReadLac(ONE, fence=True))
     assert lac == LacReply(Status.OK, NO_ENTRY, EntryId(0), fenced=True)
     assert await writer.add(batch_of(1, 1)) is Status.FENCED
     assert await recoverer.add(batch_of(1, 1), recovery=True) is Status.OK
@@ -178,39 +178,39 @@ async def test_a_fence_stops_the_writer_and_not_the_recovery(served: Served) -> 
     await recoverer.close()
 
 
-async def test_a_recovery_read_fences(served: Served) -> None:
+async def test_a_recovery_read_fences(served: RunningServer) -> None:
     client = await served.client(1)
     assert await client.add(batch_of(1, 0)) is Status.OK
-    assert (await client.ask_entries(_read(0, 3, fence=True))).status is Status.NO_SUCH_ENTRY
+    assert (await client.request_entries(_read(0, 3, fence=True))).status is Status.NO_SUCH_ENTRY
     assert await client.add(batch_of(1, 1)) is Status.FENCED
     await client.close()
 
 
-async def test_explicit_lac_is_reported_to_readers(served: Served) -> None:
+async def test_explicit_lac_is_reported_to_readers(served: RunningServer) -> None:
     client = await served.client(1)
     assert await client.add(batch_of(1, 0)) is Status.OK
-    reply = await client.ask(WriteLac(ONE, START))
+    reply = await client.request(WriteLac(ONE, START))
     assert isinstance(reply, LacReply)
     assert (reply.status, reply.lac) == (Status.OK, 0)
     await client.close()
 
 
-async def test_held_ranges_are_listed_in_pages(served: Served) -> None:
+async def test_held_ranges_are_listed_in_pages(served: RunningServer) -> None:
     client = await served.client(1)
     for first in range(0, 10, 2):
         assert await client.add(batch_of(1, first)) is Status.OK
-    page = await client.ask(ListEntries(ONE, START))
+    page = await client.request(ListEntries(ONE, START))
     assert page == EntryRanges(Status.OK, ((0, 0), (2, 2), (4, 4)), complete=False)
-    page = await client.ask(ListEntries(ONE, EntryId(5)))
+    page = await client.request(ListEntries(ONE, EntryId(5)))
     assert page == EntryRanges(Status.OK, ((6, 6), (8, 8)), complete=True)
     await client.close()
 
 
-async def test_one_failing_request_disturbs_no_other(served: Served) -> None:
+async def test_one_failing_request_disturbs_no_other(served: RunningServer) -> None:
     client, other = await served.client(1), await served.client(1)
     assert await client.add(batch_of(1, 0)) is Status.OK
     served.storage.raises = RuntimeError("broken")
-    refused = await client.ask(_read(0, 0))
+    refused = await client.request(_read(0, 0))
     assert isinstance(refused, Refused)
     assert refused.status is Status.UNKNOWN, "a failure is never a negative"
     assert "broken" not in refused.reason
@@ -222,7 +222,7 @@ async def test_one_failing_request_disturbs_no_other(served: Served) -> None:
     await other.close()
 
 
-async def test_requests_run_a_few_at_a_time(served: Served) -> None:
+async def test_requests_run_a_few_at_a_time(served: RunningServer) -> None:
     client = await served.client(1)
     assert await client.add(batch_of(1, 0)) is Status.OK
     served.storage.reads_wait.clear()
@@ -238,13 +238,15 @@ async def test_requests_run_a_few_at_a_time(served: Served) -> None:
     await client.close()
 
 
-async def test_reading_stops_while_the_storage_is_full(served: Served) -> None:
+async def test_reading_stops_while_the_storage_is_full(served: RunningServer) -> None:
     client, other = await served.client(1), await served.client(1)
     served.storage.room.clear()
     client.send_add(batch_of(1, 0))
     await until(lambda: served.counters.reading_paused > 0)
     late = client.send_add(batch_of(1, 1))
-    assert await other.ask(Ping()) == Pong(writable=True), "who sends nothing is not stopped"
+    assert await other.request(Ping()) == Pong(writable=True), (
+        "a client that sends nothing is not paused"
+    )
     for _ in range(20):
         await asyncio.sleep(0)
     assert served.storage.add_count == 1
@@ -255,7 +257,7 @@ async def test_reading_stops_while_the_storage_is_full(served: Served) -> None:
     await other.close()
 
 
-async def test_lost_connection_cancels_its_requests(served: Served) -> None:
+async def test_lost_connection_cancels_its_requests(served: RunningServer) -> None:
     client = await served.client(1)
     assert await client.add(batch_of(1, 0)) is Status.OK
     served.storage.reads_wait.clear()
@@ -266,30 +268,30 @@ async def test_lost_connection_cancels_its_requests(served: Served) -> None:
     await until(lambda: not (served.counters.connections_now or served.storage.reads_running))
 
 
-async def test_adds_to_a_held_ledger_are_stored_only_afterwards(served: Served) -> None:
+async def test_adds_to_a_held_ledger_are_stored_only_afterwards(served: RunningServer) -> None:
     client = await served.client(1, 2)
     with served.context.hold(ONE):
         held = [client.send_add(batch_of(1, first)) for first in (0, 1)]
-        assert await client.add(batch_of(2, 0)) is Status.OK, "other ledgers go on"
+        assert await client.add(batch_of(2, 0)) is Status.OK, "other ledgers continue"
         assert served.storage.add_count == 1
         await served.storage.delete_ledger(ONE)
     assert [await client.ack(each) for each in held] == [Status.DELETED] * 2
     await client.close()
 
 
-async def test_closing_finishes_running_requests(served: Served) -> None:
+async def test_closing_finishes_running_requests(served: RunningServer) -> None:
     served.storage.commits_by_itself = False
     client = await served.client(1)
     pending = client.send_add(batch_of(1, 0))
     poll = client.send_request(WaitLac(ONE, EntryId(50), 60_000, 0))
-    assert await client.ask(Ping()) == Pong(writable=True)
+    assert await client.request(Ping()) == Pong(writable=True)
     await until(lambda: served.storage.watch_count > 0)
     closing = asyncio.create_task(served.server.close())
     refused = await client.answer(poll)
     assert isinstance(refused, Refused)
     assert refused.status is Status.CLOSING
     assert await client.add(batch_of(1, 1)) is Status.CLOSING
-    late = await client.ask(_read(0, 0))
+    late = await client.request(_read(0, 0))
     assert isinstance(late, Refused)
     assert late.status is Status.CLOSING
     served.storage.commit()
@@ -298,7 +300,7 @@ async def test_closing_finishes_running_requests(served: Served) -> None:
     await closing
 
 
-async def test_the_number_of_connections_is_bounded(served: Served) -> None:
+async def test_the_number_of_connections_is_bounded(served: RunningServer) -> None:
     served.context.limits = replace(served.context.limits, connections_max=2)
     first, second = await served.client(1), await served.client(1)
     third = await WireClient.connect(served.address)
@@ -312,7 +314,7 @@ async def test_the_number_of_connections_is_bounded(served: Served) -> None:
     await fourth.close()
 
 
-async def test_only_an_oversized_entry_is_refused(served: Served) -> None:
+async def test_only_an_oversized_entry_is_refused(served: RunningServer) -> None:
     served.context.limits = replace(served.context.limits, entry_bytes_max=1000)
     client = await served.client(1)
     assert await client.add(batch_of(1, 0, [bytes(1001)])) is Status.BAD_REQUEST

@@ -15,7 +15,7 @@ from metadata.registry.positions import NO_POSITION, PositionRecord, PositionSto
 from metadata.registry.registration import BookieRegistration, pack_registration
 from metadata.store.ephemeral import HeldNode, pack_held
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from tests.unit.bookie.server.conftest import BOOKIE, Served
+from tests.unit.bookie.server.conftest import BOOKIE, RunningServer
 
 RUN, LOCK = b"r" * 16, "boot:1:2"
 NOBODY = ("127.0.0.1", 1)
@@ -56,7 +56,7 @@ async def test_start_without_a_registration_does_not_wait(registered: Registered
 
 
 async def test_original_that_answers_is_never_replaced(
-    registered: Registered, served: Served
+    registered: Registered, served: RunningServer
 ) -> None:
     await registered.register(served.address)
     await registered.record(RUN, LOCK)  # as in a machine that was copied while it ran
@@ -100,7 +100,7 @@ async def test_start_waits_for_the_session_of_a_silent_original(
 
 
 async def test_start_waits_for_an_original_that_closes(
-    registered: Registered, served: Served
+    registered: Registered, served: RunningServer
 ) -> None:
     await registered.register(served.address)
     served.context.is_closing = True
@@ -140,6 +140,6 @@ def test_the_identity_of_a_copied_file_differs(tmp_path: Path) -> None:
     assert not is_same_file(before, file_identity(two))
     one.rename(three)
     assert is_same_file(before, file_identity(three)), "a name is not part of it"
-    assert is_same_file("12@345", "12"), "an older system told no birth time"
+    assert is_same_file("12@345", "12"), "an older system reports no birth time"
     assert not is_same_file("12@345", "12@346")
     assert not is_same_file("12", "13")

@@ -63,17 +63,17 @@ async def test_entries_come_back_after_a_restart(machine: Machine) -> None:
         batch = batch_of(1, first, part, lac=first - 1, length_before=length)
         assert await client.add(batch) is Status.OK
         length += sum(map(len, part))
-    assert payloads_of(await client.ask_entries(_read(0, 99))) == dict(enumerate(payloads))
+    assert payloads_of(await client.request_entries(_read(0, 99))) == dict(enumerate(payloads))
     await client.close()
     await bookie.stop()
     again = await machine.start()
     client = await again.client(1)
-    found = await client.ask_entries(_read(0, 120))
+    found = await client.request_entries(_read(0, 120))
     assert payloads_of(found) == dict(enumerate(payloads))
     assert (found.status, found.next_entry_id, found.lac) == (Status.NO_SUCH_ENTRY, 100, 89)
-    middle = await client.ask_entries(_read(15, 34))
+    middle = await client.request_entries(_read(15, 34))
     assert list(payloads_of(middle)) == list(range(15, 35))
-    ranges = await client.ask(ListEntries(ONE, EntryId(0)))
+    ranges = await client.request(ListEntries(ONE, EntryId(0)))
     assert ranges == EntryRanges(Status.OK, ((0, 99),), complete=True)
     await client.close()
     await again.stop()
@@ -84,9 +84,9 @@ async def test_a_fence_and_a_lac_survive_a_restart(machine: Machine) -> None:
     bookie = await machine.start()
     client = await bookie.client(1, 2)
     assert await client.add(batch_of(1, 0)) is Status.OK
-    assert isinstance(await client.ask(WriteLac(ONE, EntryId(0))), LacReply)
-    await client.ask(ReadLac(ONE, fence=True))
-    never_seen = await client.ask(ReadLac(LedgerId(2), fence=True))
+    assert isinstance(await client.request(WriteLac(ONE, EntryId(0))), LacReply)
+    await client.request(ReadLac(ONE, fence=True))
+    never_seen = await client.request(ReadLac(LedgerId(2), fence=True))
     assert never_seen == LacReply(Status.OK, NO_ENTRY, NO_ENTRY, fenced=True)
     await client.close()
     await bookie.stop()
@@ -95,7 +95,7 @@ async def test_a_fence_and_a_lac_survive_a_restart(machine: Machine) -> None:
     assert await client.add(batch_of(1, 1)) is Status.FENCED
     assert await client.add(batch_of(2, 0)) is Status.FENCED
     assert await client.add(batch_of(1, 1), recovery=True) is Status.OK
-    lac = await client.ask(ReadLac(ONE, fence=False))
+    lac = await client.request(ReadLac(ONE, fence=False))
     assert lac == LacReply(Status.OK, EntryId(0), EntryId(1), fenced=True)
     await client.close()
     await again.stop()
@@ -112,18 +112,20 @@ async def test_refusals_have_their_own_status(bookie: Running) -> None:
     intruder = await bookie.client()
     intruder.attach(1, bytes(32))
     assert await intruder.add(batch_of(1, 1)) is Status.UNAUTHORIZED
-    assert (await intruder.ask_entries(_read(0, 0))).status is Status.UNAUTHORIZED
-    lac = await intruder.ask(ReadLac(ONE, fence=True))
+    assert (await intruder.request_entries(_read(0, 0))).status is Status.UNAUTHORIZED
+    lac = await intruder.request(ReadLac(ONE, fence=True))
     assert isinstance(lac, LacReply)
     assert lac.status is Status.UNAUTHORIZED
     assert await client.add(batch_of(1, 1)) is Status.OK, (
         "an unauthorized client's fence did nothing"
     )
-    missing = await client.ask_entries(ReadEntries(LedgerId(1), EntryId(9), EntryId(9), 9, False))
+    missing = await client.request_entries(
+        ReadEntries(LedgerId(1), EntryId(9), EntryId(9), 9, False)
+    )
     assert missing.status is Status.NO_SUCH_ENTRY
     client.attach(3)
     unknown = ReadEntries(LedgerId(3), EntryId(0), EntryId(0), 9, fence=False)
-    assert (await client.ask_entries(unknown)).status is Status.NO_SUCH_LEDGER
+    assert (await client.request_entries(unknown)).status is Status.NO_SUCH_LEDGER
     await client.close()
     await intruder.close()
 
@@ -155,8 +157,8 @@ async def test_a_poll_is_woken_by_a_fence(bookie: Running) -> None:
     client = await bookie.client(1)
     assert await client.add(batch_of(1, 0)) is Status.OK
     poll = client.send_request(WaitLac(ONE, EntryId(0), 60_000, 2**20))
-    assert await client.ask(Ping()) == Pong(writable=True)
-    await client.ask(ReadLac(ONE, fence=True))
+    assert await client.request(Ping()) == Pong(writable=True)
+    await client.request(ReadLac(ONE, fence=True))
     await client.answer(poll)
     await client.close()
 
@@ -179,7 +181,7 @@ async def test_read_only_lets_recovery_through(bookie: Running) -> None:
             assert [each["reason"] for each in told["conditions"]] == ["operator"]
         assert await client.add(batch_of(1, 1)) is Status.READ_ONLY
         assert await client.add(batch_of(1, 1), recovery=True) is Status.OK
-        assert await client.ask(Ping()) == Pong(writable=False)
+        assert await client.request(Ping()) == Pong(writable=False)
         directory = BookieDirectory(bookie.store, bookie.process._rng)
         await directory.start()
         assert not directory.bookies[bookie.bookie_id].writable
@@ -302,18 +304,18 @@ async def test_old_copy_of_a_disk_answers_unknown(machine: Machine) -> None:
     bookie = await machine.start()
     client = await bookie.client(1)
     assert await client.add(batch_of(1, 1)) is Status.OK
-    await client.ask(ReadLac(ONE, fence=True))
+    await client.request(ReadLac(ONE, fence=True))
     await client.close()
     await bookie.stop()
     for _ in range(2):  # and it is stored
         stale = await machine.start("copy")
         client = await stale.client(1, 2)
-        found = await client.ask_entries(_read(0, 1))
+        found = await client.request_entries(_read(0, 1))
         assert (list(payloads_of(found)), found.status) == ([0], Status.UNKNOWN)
         unseen = ReadEntries(LedgerId(2), EntryId(0), EntryId(0), 9, fence=False)
-        assert (await client.ask_entries(unseen)).status is Status.UNKNOWN
+        assert (await client.request_entries(unseen)).status is Status.UNKNOWN
         assert await client.add(batch_of(1, 2)) is Status.FENCED, "the fence may have been lost"
-        assert await client.ask(Ping()) == Pong(writable=False)
+        assert await client.request(Ping()) == Pong(writable=False)
         await client.close()
         await stale.stop()
     assert not (machine.root / "copy/identity/limbo").exists()
@@ -339,7 +341,7 @@ async def test_a_bookie_registers_itself_and_leaves(machine: Machine) -> None:
     assert registered.writable
     await bookie.stop()
     async with asyncio.timeout(20):
-        while bookie_id in directory.bookies:  # noqa: ASYNC110 - a directory tells of it by callback
+        while bookie_id in directory.bookies:  # noqa: ASYNC110 - nothing reports it
             await asyncio.sleep(0.01)
     await directory.aclose()
     await watcher.aclose()

@@ -30,7 +30,7 @@ def test_a_power_cut_at_any_moment_of_a_cleaning_loses_nothing() -> None:
             moments.append(machine.platter.copied())
         assert await cleaning > 0
 
-    async def look(storage: BookieStorage, _faults: DiskFaults) -> dict[int, bytes]:
+    async def read_back(storage: BookieStorage, _faults: DiskFaults) -> dict[int, bytes]:
         assert not storage.statistics().is_limbo
         return entries_of(await read(storage, 7, 0, ENTRIES - 1))
 
@@ -39,4 +39,6 @@ def test_a_power_cut_at_any_moment_of_a_cleaning_loses_nothing() -> None:
     for moment in moments:
         moment.lose_power()
         machine.platter = moment
-        assert machine.live(look) == {entry: payload_of(7, entry, 300) for entry in range(ENTRIES)}
+        assert machine.live(read_back) == {
+            entry: payload_of(7, entry, 300) for entry in range(ENTRIES)
+        }

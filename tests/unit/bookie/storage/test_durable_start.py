@@ -31,7 +31,7 @@ def test_replayed_entry_survives_a_power_loss(how: str, starts: int) -> None:
     async def repeat(storage: BookieStorage, _faults: DiskFaults) -> Status:
         return await add(storage, make_run(7, 2, 2))
 
-    async def look(storage: BookieStorage, _faults: DiskFaults) -> dict[int, bytes]:
+    async def read_back(storage: BookieStorage, _faults: DiskFaults) -> dict[int, bytes]:
         assert not storage.statistics().is_limbo
         return entries_of(await read(storage, 7, 0, 3))
 
@@ -39,7 +39,7 @@ def test_replayed_entry_survives_a_power_loss(how: str, starts: int) -> None:
     for _ in range(starts):
         assert machine.live(repeat) is Status.OK
     machine.platter.lose_power()
-    assert machine.live(look) == {entry: payload_of(7, entry) for entry in range(4)}
+    assert machine.live(read_back) == {entry: payload_of(7, entry) for entry in range(4)}
 
 
 @pytest.mark.parametrize("how", ["kill", "failed sync"])
@@ -54,14 +54,14 @@ def test_replayed_fence_survives_a_power_loss(how: str, starts: int) -> None:
     async def repeat(storage: BookieStorage, _faults: DiskFaults) -> Status:
         return await fence(storage, 8)
 
-    async def look(storage: BookieStorage, _faults: DiskFaults) -> tuple[Status, bool]:
+    async def read_back(storage: BookieStorage, _faults: DiskFaults) -> tuple[Status, bool]:
         return await add(storage, make_run(8, 2, 1)), storage.statistics().is_limbo
 
     machine.live(write)
     for _ in range(starts):
         assert machine.live(repeat) is Status.OK
     machine.platter.lose_power()
-    assert machine.live(look) == (Status.FENCED, False)
+    assert machine.live(read_back) == (Status.FENCED, False)
 
 
 def test_copied_tail_is_read_from_the_copy() -> None:
@@ -71,12 +71,12 @@ def test_copied_tail_is_read_from_the_copy() -> None:
         await begin(storage)
         await leave_unsynced(faults, "failed sync", add(storage, make_run(7, 2, 2)))
 
-    async def look(storage: BookieStorage, _faults: DiskFaults) -> dict[int, bytes]:
+    async def read_back(storage: BookieStorage, _faults: DiskFaults) -> dict[int, bytes]:
         machine.platter.evict()
         return entries_of(await read(storage, 7, 2, 3))
 
     machine.live(write)
-    assert list(machine.live(look)) == [2, 3]
+    assert list(machine.live(read_back)) == [2, 3]
 
 
 def test_an_orderly_stop_leaves_nothing_to_copy() -> None:
@@ -86,14 +86,14 @@ def test_an_orderly_stop_leaves_nothing_to_copy() -> None:
         await begin(storage)
         await storage.close()
 
-    async def look(storage: BookieStorage, _faults: DiskFaults) -> int:
+    async def read_back(storage: BookieStorage, _faults: DiskFaults) -> int:
         assert list(entries_of(await read(storage, 7, 0, 1))) == [0, 1]
         await storage.close()
         return storage.statistics().log_end
 
     machine.live(write)
     names = machine.log_names()
-    assert machine.live(look) == machine.live(look)
+    assert machine.live(read_back) == machine.live(read_back)
     assert machine.log_names() == names
 
 
@@ -166,15 +166,15 @@ def test_a_sync_without_room_ends_the_use_of_its_file(is_retried: bool) -> None:
             assert len(machine.log_names()) == len(names) + 1, "the same file was used again"
         assert await add(storage, make_run(8, 2, 1), recovery=True) is Status.OK
 
-    async def look(storage: BookieStorage, _faults: DiskFaults) -> tuple[list[int], list[int]]:
+    async def read_back(storage: BookieStorage, _faults: DiskFaults) -> tuple[list[int], list[int]]:
         assert not storage.statistics().is_limbo
         seven = list(entries_of(await read(storage, 7, 0, 3)))
         return seven, list(entries_of(await read(storage, 8, 0, 2)))
 
     machine.live(write)
-    assert machine.live(look)[1] == [0, 1, 2]
+    assert machine.live(read_back)[1] == [0, 1, 2]
     machine.platter.lose_power()
-    assert machine.live(look) == ([0, 1, 2, 3] if is_retried else [0, 1], [0, 1, 2])
+    assert machine.live(read_back) == ([0, 1, 2, 3] if is_retried else [0, 1], [0, 1, 2])
 
 
 def test_bytes_that_a_later_head_leaves_out_are_cut_and_never_read() -> None:
@@ -188,13 +188,13 @@ def test_bytes_that_a_later_head_leaves_out_are_cut_and_never_read() -> None:
         assert await add(storage, make_run(8, 2, 1), recovery=True) is Status.OK
         return end
 
-    async def look(storage: BookieStorage, _faults: DiskFaults) -> Status:
+    async def read_back(storage: BookieStorage, _faults: DiskFaults) -> Status:
         return (await read(storage, 7, 2, 3)).status
 
     end = machine.live(write)
     first = machine.log_names()[0]
     assert len(machine.platter.names[first].current) > records.offset_of(end)
-    assert machine.live(look) is Status.NO_SUCH_ENTRY
+    assert machine.live(read_back) is Status.NO_SUCH_ENTRY
     assert len(machine.platter.names[first].current) == records.offset_of(end)
 
 
@@ -211,7 +211,7 @@ def test_number_of_a_lost_segment_is_not_reused() -> None:
         batch = make_run(7, 6, 1, size=300)
         assert await add(storage, batch, recovery=True) is Status.OK
 
-    async def look(storage: BookieStorage, _faults: DiskFaults) -> Status:
+    async def read_back(storage: BookieStorage, _faults: DiskFaults) -> Status:
         return (await read(storage, 7, 6, 6)).status
 
     machine.live(write)
@@ -220,7 +220,7 @@ def test_number_of_a_lost_segment_is_not_reused() -> None:
         del names[last]
     machine.live(go_on)
     assert machine.log_names()[-1] > last
-    assert machine.live(look) is Status.OK
+    assert machine.live(read_back) is Status.OK
 
 
 def test_numbers_are_above_every_segment_that_the_index_names() -> None:

@@ -51,7 +51,7 @@ async def test_bookie_is_not_registered_while_its_disk_hangs(
     monkeypatch.setattr(disk_calls, "write_and_sync", write_when_told)
     try:
         adding = asyncio.ensure_future(client.add(batch_of(1, 0)))
-        while await is_registered():  # noqa: ASYNC110 - nothing tells of it
+        while await is_registered():  # noqa: ASYNC110 - nothing reports it
             await asyncio.sleep(0.02)
         assert "a write to log/00000001.log has not returned" in str(await missing())
         assert await other.add(batch_of(2, 0)) is Status.READ_ONLY
@@ -59,7 +59,7 @@ async def test_bookie_is_not_registered_while_its_disk_hangs(
     finally:
         may_write.set()
     assert await adding is Status.OK
-    while not await is_registered():  # noqa: ASYNC110 - nothing tells of it
+    while not await is_registered():  # noqa: ASYNC110 - nothing reports it
         await asyncio.sleep(0.02)
     assert await missing() is None
     assert await other.add(batch_of(2, 0)) is Status.OK

@@ -32,7 +32,7 @@ def test_start_makes_checkpoints_during_replay(has_mark: bool) -> None:
         await fence(storage, 9)
         await storage.delete_ledger(LedgerId(6))
 
-    async def look(storage: BookieStorage, _faults: DiskFaults) -> int:
+    async def read_back(storage: BookieStorage, _faults: DiskFaults) -> int:
         in_memory = storage.statistics().records_since_checkpoint
         assert storage.statistics().is_limbo is not has_mark
         for entry in ids:
@@ -48,8 +48,8 @@ def test_start_makes_checkpoints_during_replay(has_mark: bool) -> None:
             store.assign(b"m", None)
             store.assign(index_pages.state_key(5), b"damaged")
     machine.config = dataclasses.replace(SMALL, checkpoint_records=50)
-    assert machine.live(look) < 150
-    assert machine.live(look) < 150
+    assert machine.live(read_back) < 150
+    assert machine.live(read_back) < 150
 
 
 def test_start_interrupted_behind_a_loss_still_ends_in_limbo() -> None:
@@ -79,12 +79,12 @@ def test_start_interrupted_behind_a_loss_still_ends_in_limbo() -> None:
 
     run_simulation(main, 1)
 
-    async def look(storage: BookieStorage, _faults: DiskFaults) -> None:
+    async def read_back(storage: BookieStorage, _faults: DiskFaults) -> None:
         for ledger_id in (5, 20, 40, 59):
             result = await read(storage, ledger_id, 1_000, 1_000)
             assert result.status is Status.UNKNOWN, f"ledger {ledger_id}"
 
-    machine.live(look)
+    machine.live(read_back)
 
 
 def test_start_commits_to_the_index_before_it_relies_on_it() -> None:

@@ -59,7 +59,7 @@ async def write_one(
     status = await add(storage, batch, recovery=recovery)
     if status is Status.OK:
         assert not was_deleted
-        assert recovery or not was_fenced, "a fence was forgotten"
+        assert recovery or not was_fenced, "a fence was lost"
         known.acknowledged.update(dict.fromkeys(entries))
 
 
@@ -113,7 +113,7 @@ async def check_all(storage: BookieStorage, model: dict[int, Known]) -> None:
         snapshot = await storage.read_lac(LedgerId(ledger_id), KEY)
         if snapshot.status is Status.OK:
             assert known.lac <= snapshot.lac <= known.lac_tried
-            assert snapshot.fenced or not known.fenced, "a fence was forgotten"
+            assert snapshot.fenced or not known.fenced, "a fence was lost"
             assert known.fence_tried or not snapshot.fenced
         ranges = await storage.entry_ranges(LedgerId(ledger_id), EntryId(0), 10_000)
         held = {e for first, last in ranges.ranges for e in range(first, last + 1)}
