@@ -19,6 +19,16 @@ from typing import Final
 ALL: Final = ("startup", "append", "read", "failover", "many_ledgers", "restart", "age")
 """`raw` is not in the list: `append` runs it next to each of its cases."""
 
+FOLDERS: Final = ("ledgers", "bookies", "brokers", "spark")
+
+
+def module_of(name: str) -> str:
+    """Return the module of a script, which is in one of the folders or directly in this package."""
+    for folder in FOLDERS:
+        if (Path(__file__).parent / folder / f"{name}.py").exists():
+            return f"benchmarks.{folder}.{name}"
+    return f"benchmarks.{name}"
+
 
 def document(lines: Sequence[str], failed: dict[str, int], started: str) -> dict[str, object]:
     """Return the results of a run as one value."""
@@ -54,7 +64,7 @@ def main() -> int:
     lines: list[str] = []
     failed: dict[str, int] = {}
     for name in options.names:
-        command = [sys.executable, "-m", f"benchmarks.{name}", *flags]
+        command = [sys.executable, "-m", module_of(name), *flags]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         lines += done.stdout.splitlines()
         if done.returncode != 0:

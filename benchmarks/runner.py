@@ -71,7 +71,9 @@ def run(
     repeat: int = 5,
 ) -> None:
     """Run a script's `measure` once, as a command; the process ends with its outcome."""
-    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}")
+    started_as = sys.modules["__main__"].__spec__
+    module = started_as.name.removesuffix(".__main__") if started_as else f"benchmarks.{name}"
+    parser = argparse.ArgumentParser(prog=f"python -m {module}")
     parser.add_argument("--smoke", action="store_true", help="a few seconds, tiny sizes")
     parser.add_argument("--repeat", type=int, default=repeat, help="runs of each case")
     parser.add_argument("--data-dir", type=Path, help="directory for data during the run")

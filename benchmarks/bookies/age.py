@@ -3,7 +3,7 @@
 Compares the first gigabyte and the last by entries/s and by processor time per entry, because the
 disk itself may become slower after gigabytes of writing. Raw runs before and after show the disk's
 speed. One replica by default: a log's age is that of one bookie. Leaves the other costs of
-appending to `benchmarks.append`.
+appending to `benchmarks.ledgers.append`.
 
 Target: entries/s at 10 GB within 10 % of the first GB.
 """
@@ -12,12 +12,12 @@ import argparse
 import shutil
 from typing import Final
 
-from benchmarks.append_load import append_by_many
 from benchmarks.cluster import running
+from benchmarks.ledgers.append_load import append_by_many
+from benchmarks.ledgers.raw_client import raw_throughput
+from benchmarks.ledgers.workload import Load
 from benchmarks.measures import spread
-from benchmarks.raw_client import raw_throughput
 from benchmarks.runner import Bench, run
-from benchmarks.workload import Load
 from ledger_client import Quorum
 
 SLOWDOWN_MAX: Final = 0.10

@@ -3,7 +3,7 @@
 The storage runs in a separate process, on a real disk, without sockets and clients. One process
 adds one entry to each ledger; another opens the directory, reads from cold ledgers, checkpoints,
 and deletes. Reports anonymous memory, seconds, and the longest step of the event loop by its
-thread's CPU time. Leaves appends by clients to `benchmarks.many_ledgers`.
+thread's CPU time. Leaves appends by clients to `benchmarks.ledgers.many_ledgers`.
 
 Target: at most 150 MB with 1,000,000 ledgers, and no step over 50 ms.
 """

@@ -17,10 +17,10 @@ from time import perf_counter
 from typing import Final
 
 from benchmarks.cluster import Running, running
+from benchmarks.ledgers.workload import Load
 from benchmarks.measures import MEGABYTE
 from benchmarks.processes import usage_of, watched_memory
 from benchmarks.runner import Bench, run
-from benchmarks.workload import Load
 from ledger_client import LedgerClient, LedgerError, NotEnoughBookiesError, Quorum
 
 READY_S_WANTED: Final = 3.0

@@ -2,7 +2,7 @@
 
 A broker's server runs in a separate process. This process sends the same frames repeatedly over one
 connection, with some requests under way, and reports the server's processor time. Leaves the codecs
-to `benchmarks.kafka_codec`, and logs to benchmarks of complete clusters.
+to `benchmarks.brokers.kafka_codec`, and logs to benchmarks of complete clusters.
 
 Target: 20 us of processor time for a small Produce, 1 s for each GB in batches of 1 MB.
 """
@@ -260,7 +260,7 @@ async def _measure(bench: Bench) -> None:
     server = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "benchmarks.broker_protocol",
+        "benchmarks.brokers.broker_protocol",
         SERVE,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

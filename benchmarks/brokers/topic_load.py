@@ -1,6 +1,6 @@
 """Load process for a broker of Kafka's protocol, with librdkafka.
 
-Prints one JSON object. Leaves starting brokers, and comparing, to `benchmarks.topics`.
+Prints one JSON object. Leaves starting brokers, and comparing, to `benchmarks.brokers.topics`.
 """
 
 import argparse
@@ -191,7 +191,7 @@ def _consumer(address: str) -> Consumer:
 
 def main() -> None:
     """Run the given load, and print its figures."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.topic_load")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.brokers.topic_load")
     parser.add_argument("load", choices=("create", "produce", "consume", "end-to-end", "spread"))
     parser.add_argument("--address", required=True)
     parser.add_argument("--topic", required=True)

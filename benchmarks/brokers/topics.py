@@ -3,7 +3,8 @@
 librdkafka, acks=all, replication 3: producing and consuming 1 KiB records of one partition; from a
 record's due time until a consumer has it; small batches spread over a thousand partitions. For
 comparison, appends of entries of the same size to a ledger. Leaves the load to
-`benchmarks.topic_load`, and Kafka to `benchmarks.peers`; without Maven, only Quire is measured.
+`benchmarks.brokers.topic_load`, and Kafka to `benchmarks.peers`; without Maven, only Quire is
+measured.
 
 Target: 100,000 records/s produced, and 0.6 of the ledger's MB/s; 300,000 records/s consumed; p99
 from end to end below Kafka's; 10,000 small batches/s with a p99 below 100 ms.
@@ -77,7 +78,8 @@ async def kafka_side(bench: Bench, java: JavaPeer) -> AsyncIterator[list[Side]]:
 
 async def put(side: Side, load: str, topic: str, **options: float) -> dict[str, Any]:
     """Run a load in a separate process; return its figures."""
-    words = ["-m", "benchmarks.topic_load", load, "--address", side.address, "--topic", topic]
+    words = ["-m", "benchmarks.brokers.topic_load", load]
+    words += ["--address", side.address, "--topic", topic]
     words += [word for name, value in options.items() for word in (f"--{name}", str(value))]
     if load == "create":
         words += [word for each in side.settings for word in ("--setting", each)]

@@ -1,7 +1,7 @@
 """Measures appending to one ledger, beside the least work that could do the same, in one run.
 
 E = WQ = 3 with AQ = 2 and AQ = 3 on three bookies; E = 5, WQ = 3, AQ = 2 on five; and with readers
-that keep the bookies busy. Leaves the yardstick to `benchmarks.raw`.
+that keep the bookies busy. Leaves the yardstick to `benchmarks.ledgers.raw`.
 
 Wanted, through `append_many`: 1 KiB entries at >= 0.6 of raw in MB/s, >= 250,000 entries/s of 100
 bytes; one at a time: p50 within 0.3 ms of raw's.
@@ -18,17 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks import raw
-from benchmarks.append_load import (
+from benchmarks.cluster import Running, running
+from benchmarks.ledgers import raw
+from benchmarks.ledgers.append_load import (
     Appended,
     append_by_many,
     append_by_nowait,
     append_one_by_one,
 )
-from benchmarks.cluster import Running, running
+from benchmarks.ledgers.workload import Load
 from benchmarks.measures import interleaved, latency_figures
 from benchmarks.runner import Bench, run
-from benchmarks.workload import Load
 from ledger_client import Quorum
 
 RAW_SHARE_WANTED: Final = 0.6
@@ -175,7 +175,7 @@ async def _measure_with_readers(bench: Bench, cluster: Running, cases: Sequence[
 async def _readers(bench: Bench, cluster: Running, ledger_id: int) -> AsyncIterator[None]:
     """Keep processes reading while the block runs; report how fast they did."""
     uri = cluster.cluster.metadata_uri
-    command = [sys.executable, "-m", "benchmarks.reader_load", uri, str(ledger_id)]
+    command = [sys.executable, "-m", "benchmarks.ledgers.reader_load", uri, str(ledger_id)]
     readers = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path.cwd())
         for _ in range(READER_COUNT)

@@ -1,6 +1,6 @@
 """Appends to one ledger in the ways that users do, and times it.
 
-Leaves which cases there are to `benchmarks.append`.
+Leaves which cases there are to `benchmarks.ledgers.append`.
 """
 
 from collections import deque
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
+from benchmarks.ledgers.workload import Load
 from benchmarks.measures import megabytes_per_second
 from benchmarks.processes import Metered, Usage
-from benchmarks.workload import Load
 from ledger_client import LedgerWriter, Quorum
 
 if TYPE_CHECKING:

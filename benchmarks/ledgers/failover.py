@@ -2,7 +2,7 @@
 
 An open loop of 2,000 x 1 KiB/s, five bookies, E = WQ = 3, AQ = 2 and AQ = 3; a member of the
 ensemble is killed (kill -9) or paused (SIGSTOP) in the middle. Leaves the loop to
-`benchmarks.open_loop`.
+`benchmarks.ledgers.open_loop`.
 
 Target: the longest append <= 150 ms for kill -9 in both, <= 500 ms for SIGSTOP at AQ = 3.
 """
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.cluster import Running, running
+from benchmarks.ledgers.open_loop import append_at
 from benchmarks.measures import arrivals, interleaved, latency_figures
-from benchmarks.open_loop import append_at
 from benchmarks.runner import Bench, run
 from ledger_client import LedgerWriter, Quorum
 

@@ -1,7 +1,7 @@
 """Benchmark of syncs: cost of a sync per write and per group of writes, on a file and in a ledger.
 
-Leaves the fastest ways to append to `benchmarks.append`. No target: it checks the claim that a sync
-for each write costs two to three orders of magnitude unless writes are grouped.
+Leaves the fastest ways to append to `benchmarks.ledgers.append`. No target: it checks the claim
+that a sync for each write costs two to three orders of magnitude unless writes are grouped.
 """
 
 import asyncio

@@ -2,7 +2,8 @@
 
 10,000 ledgers on three bookies, E = WQ = 3, AQ = 2. Appends run in batches of one (each ledger has
 one append under way, so nothing can be grouped) and in bursts of a few per ledger. Leaves one busy
-ledger to `benchmarks.append`. Reports entries/s, bytes written per payload byte, a bookie's memory.
+ledger to `benchmarks.ledgers.append`. Reports entries/s, bytes written per payload byte, a bookie's
+memory.
 """
 
 import argparse

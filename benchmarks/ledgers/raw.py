@@ -1,13 +1,13 @@
 """Baseline benchmark of this machine: the least work that is equivalent to an append.
 
 One process sends the same bytes to three others over loopback TCP; each writes and syncs them and
-responds. Leaves the comparison with the product to `benchmarks.append`.
+responds. Leaves the comparison with the product to `benchmarks.ledgers.append`.
 """
 
+from benchmarks.ledgers.raw_client import raw_latency, raw_throughput
+from benchmarks.ledgers.workload import Load, wire_bytes
 from benchmarks.measures import interleaved, latency_figures, megabytes_per_second
-from benchmarks.raw_client import raw_latency, raw_throughput
 from benchmarks.runner import Bench, run
-from benchmarks.workload import Load, wire_bytes
 
 ACK_QUORUMS = (2, 3)
 

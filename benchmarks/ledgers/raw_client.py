@@ -1,7 +1,8 @@
-"""Client of the baseline: sends the same bytes to a few `benchmarks.raw_server` processes and waits
-for their responses.
+"""Client of the baseline: sends the same bytes to a few `benchmarks.ledgers.raw_server` processes
+and waits for their responses.
 
-Leaves the cases to `benchmarks.raw`, and to `benchmarks.append`, which runs it next to the product.
+Leaves the cases to `benchmarks.ledgers.raw`, and to `benchmarks.ledgers.append`, which runs it next
+to the product.
 
 Invariants: like a ledger's writer it limits the bytes that the ack quorum has not acknowledged, and
 the bytes that the slowest replica has not acknowledged.
@@ -105,7 +106,7 @@ async def raw_group(
     loop = asyncio.get_running_loop()
     group = RawGroup(ack_quorum)
     files = [directory / f"raw-{number}" for number in range(REPLICAS)]
-    command = [sys.executable, "-m", "benchmarks.raw_server", form]
+    command = [sys.executable, "-m", "benchmarks.ledgers.raw_server", form]
     servers = [
         subprocess.Popen(
             [*command, str(file), str(total_bytes)], stdout=subprocess.PIPE, cwd=Path.cwd()

@@ -1,8 +1,8 @@
 """Server of the baseline: receives bytes on one connection, writes and syncs them, returns the
 number of durable bytes.
 
-This is one of the three processes of `benchmarks.raw`: the minimum work of a bookie, without
-framing, checks and index. Leaves the sent bytes to `benchmarks.raw_client`.
+This is one of the three processes of `benchmarks.ledgers.raw`: the minimum work of a bookie,
+without framing, checks and index. Leaves the sent bytes to `benchmarks.ledgers.raw_client`.
 
 Format: the port, as one line on standard output; then on the connection, for each group written and
 synced, the bytes durable so far as u64, little-endian. The file is preallocated: a growing file was

@@ -3,7 +3,7 @@
 Catch-up goes through `reader.read` with digests checked: once as whole batches (`buffers()`), once
 with a Python loop over every entry. The latency of tailing is the time from when the writer
 receives a confirmation to when the reader receives the entry; it is negative if the reader is
-first. Leaves appending to `benchmarks.append_load`.
+first. Leaves appending to `benchmarks.ledgers.append_load`.
 
 Target: catch-up of 1 KiB entries at >= 500 MB/s warm.
 """
@@ -15,9 +15,9 @@ from time import perf_counter
 from typing import Final
 
 from benchmarks.cluster import Running, running
+from benchmarks.ledgers.workload import Load
 from benchmarks.measures import arrivals, interleaved, latency_figures, megabytes_per_second
 from benchmarks.runner import Bench, run
-from benchmarks.workload import Load
 from ledger_client import LedgerClient, LedgerReader, LedgerWriter, Quorum
 
 CATCH_UP_WANTED_MB_PER_S: Final = 500.0

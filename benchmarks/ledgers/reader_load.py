@@ -1,6 +1,7 @@
 """Load process that reads one closed ledger repeatedly to keep the bookies busy.
 
-Leaves starting and stopping it to `benchmarks.append`. Prints one JSON line when its input ends.
+Leaves starting and stopping it to `benchmarks.ledgers.append`. Prints one JSON line when its input
+ends.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Workloads of the append benchmarks, and the wire size of their entries.
 
-Leaves sending them to `benchmarks.raw_client` and `benchmarks.append_load`.
+Leaves sending them to `benchmarks.ledgers.raw_client` and `benchmarks.ledgers.append_load`.
 
 Invariant: raw sends, batch for batch, as many bytes as the product at its usual stripe of 1,024
 entries per batch.

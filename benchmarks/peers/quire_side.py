@@ -10,10 +10,12 @@ from collections import deque
 from time import perf_counter
 from typing import Final
 
-from benchmarks.append_load import append_by_many, append_one_by_one
 from benchmarks.cluster import Running, running
+from benchmarks.ledgers.append_load import append_by_many, append_one_by_one
+from benchmarks.ledgers.open_loop import OpenLoop, append_at
+from benchmarks.ledgers.read import read_batches, read_entries
+from benchmarks.ledgers.workload import Load
 from benchmarks.measures import arrivals, latency_figures, megabytes_per_second
-from benchmarks.open_loop import OpenLoop, append_at
 from benchmarks.peers.workloads import (
     KIB_BYTES,
     KIB_OUTSTANDING,
@@ -25,8 +27,6 @@ from benchmarks.peers.workloads import (
     Trial,
     Workload,
 )
-from benchmarks.read import read_batches, read_entries
-from benchmarks.workload import Load
 from ledger_client import LedgerWriter, Quorum
 
 MAJORITY: Final = Quorum(3, 3, 2)

@@ -1,7 +1,7 @@
 """Sources and sinks that only move bytes between Python and Spark: the maximum speed of any.
 
-Leaves the comparisons to `benchmarks.spark_scan` and `benchmarks.spark_write`. The rows are those
-of the `ledger` source, in batches of the same size.
+Leaves the comparisons to `benchmarks.spark.spark_scan` and `benchmarks.spark.spark_write`. The rows
+are those of the `ledger` source, in batches of the same size.
 """
 
 from collections.abc import Iterator, Mapping

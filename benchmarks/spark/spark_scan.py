@@ -1,7 +1,7 @@
 """Benchmark of Spark scans of ledgers, next to a source that yields the same bytes from memory.
 
-Leaves writing to `benchmarks.spark_write`. Target, with local[2] and three bookies on two cores: 2
-GB of 1 KiB entries at >= 0.4 of the ceiling; planning 100,000 ledgers in seconds.
+Leaves writing to `benchmarks.spark.spark_write`. Target, with local[2] and three bookies on two
+cores: 2 GB of 1 KiB entries at >= 0.4 of the ceiling; planning 100,000 ledgers in seconds.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ def _frames(
 
 def make_session(cores: int) -> "SparkSession":
     """Start a session with both sources."""
-    from benchmarks.spark_memory import MemoryDataSource  # noqa: PLC0415
+    from benchmarks.spark.spark_memory import MemoryDataSource  # noqa: PLC0415
     from spark_io.launching import session  # noqa: PLC0415
 
     conf = {"spark.ui.enabled": "false"}

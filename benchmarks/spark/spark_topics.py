@@ -1,7 +1,7 @@
 """Benchmark of Spark scans of a topic: records of 1 KiB, in batches as producers send them.
 
-Leaves scanning ledgers to `benchmarks.spark_scan`. Target: 300,000 records/s for each core that
-reads, with three bookies on the same machine; the time includes Spark's work on the rows.
+Leaves scanning ledgers to `benchmarks.spark.spark_scan`. Target: 300,000 records/s for each core
+that reads, with three bookies on the same machine; the time includes Spark's work on the rows.
 """
 
 import asyncio
@@ -106,7 +106,7 @@ async def _measure(bench: Bench) -> None:
 
 
 def _measure_scans(bench: Bench, metadata: str, rows: int, cores: int) -> None:
-    from benchmarks.spark_scan import make_session  # noqa: PLC0415
+    from benchmarks.spark.spark_scan import make_session  # noqa: PLC0415
 
     spark = make_session(cores)
     try:

@@ -1,8 +1,8 @@
 """Benchmark of Spark writes of ledgers, next to a sink that drops rows; and of micro-batches, next
 to those of a source without rows.
 
-Leaves reading to `benchmarks.spark_scan`. Target, with local[2] and three bookies on two cores:
-writing at >= 0.4 of the ceiling; the median micro-batch within 100 ms of the empty source's.
+Leaves reading to `benchmarks.spark.spark_scan`. Target, with local[2] and three bookies on two
+cores: writing at >= 0.4 of the ceiling; the median micro-batch within 100 ms of the empty source's.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ def _save(spark: "SparkSession", metadata: str, name: str, rows: int) -> float:
 
 
 def _measure_writes(bench: Bench, metadata: str, rows: int) -> None:
-    from benchmarks.spark_scan import make_session  # noqa: PLC0415
+    from benchmarks.spark.spark_scan import make_session  # noqa: PLC0415
 
     spark = make_session(2)
     try:
@@ -96,7 +96,7 @@ async def _append_slowly(cluster: Running, created: "asyncio.Future[int]") -> No
 
 
 async def _measure_streams(bench: Bench, cluster: Running, directory: "Path") -> None:
-    from benchmarks.spark_scan import make_session  # noqa: PLC0415
+    from benchmarks.spark.spark_scan import make_session  # noqa: PLC0415
 
     created: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     appending = asyncio.create_task(_append_slowly(cluster, created))

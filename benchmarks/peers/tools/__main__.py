@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from benchmarks import topic_load
+from benchmarks.brokers import topic_load
 from benchmarks.measures import interleaved
 from benchmarks.peers.figures import report_figures
 from benchmarks.peers.interleaving import System, rotated

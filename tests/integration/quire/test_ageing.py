@@ -14,7 +14,7 @@ TIMEOUT_S = 150.0
 
 @pytest.mark.timeout(180)
 async def test_an_ageing_bookie_loses_nothing_and_does_not_stay_read_only() -> None:
-    command = ["-m", "benchmarks.ageing", "--smoke", "--seed", "3"]
+    command = ["-m", "benchmarks.bookies.ageing", "--smoke", "--seed", "3"]
     process = await asyncio.create_subprocess_exec(
         sys.executable, *command, stdout=PIPE, stderr=PIPE
     )

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.ledgers.workload import Load, wire_bytes
 from benchmarks.measures import (
     amplification,
     arrivals,
@@ -18,7 +19,6 @@ from benchmarks.measures import (
     quorum_reached,
     spread,
 )
-from benchmarks.workload import Load, wire_bytes
 from bookie.wire.batch import build_batch
 from bookie.wire.frames import FRAME_HEADER_BYTES
 from metadata.ids import NO_ENTRY, EntryId, LedgerId

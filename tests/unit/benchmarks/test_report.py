@@ -1,5 +1,6 @@
 """The output of a benchmark, and the document made of it."""
 
+import importlib.util
 import io
 import json
 import os
@@ -7,9 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks.processes import Usage, total, usage_of, used_between
 from benchmarks.report import Report
-from benchmarks.run import document
+from benchmarks.run import ALL, document, module_of
 
 
 def _records(output: io.StringIO) -> list[dict[str, object]]:
@@ -63,3 +66,8 @@ def test_the_usage_of_a_missing_process_is_unknown() -> None:
     assert usage_of(ended.pid) == Usage(None, None, None, None)
     if Path("/proc/self/stat").exists():
         assert usage_of(os.getpid()).cpu_s is not None
+
+
+@pytest.mark.parametrize("name", [*ALL, "raw", "ageing", "topics", "spark_scan", "peers.tools"])
+def test_every_script_is_found_by_its_name(name: str) -> None:
+    assert importlib.util.find_spec(module_of(name)) is not None

@@ -1,0 +1,1 @@
+"""Benchmarks of one bookie: age, restart, event loop, and many ledgers."""

@@ -1,0 +1,1 @@
+"""Benchmarks of brokers and topics."""

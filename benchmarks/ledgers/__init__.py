@@ -1,0 +1,1 @@
+"""Benchmarks of ledgers: appends, reads, failover, and the baseline of this machine."""
