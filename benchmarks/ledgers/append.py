@@ -1,9 +1,9 @@
-"""Measures appending to one ledger, beside the least work that could do the same, in one run.
+"""Benchmark of appends to one ledger, next to the least equivalent work, in one run.
 
 E = WQ = 3 with AQ = 2 and AQ = 3 on three bookies; E = 5, WQ = 3, AQ = 2 on five; and with readers
-that keep the bookies busy. Leaves the yardstick to `benchmarks.ledgers.raw`.
+that keep the bookies busy. Leaves the baseline to `benchmarks.ledgers.raw`.
 
-Wanted, through `append_many`: 1 KiB entries at >= 0.6 of raw in MB/s, >= 250,000 entries/s of 100
+Target, through `append_many`: 1 KiB entries at >= 0.6 of raw in MB/s, >= 250,000 entries/s of 100
 bytes; one at a time: p50 within 0.3 ms of raw's.
 """
 
@@ -47,18 +47,18 @@ class Case:
     quorum: Quorum
     load: Load
     append: Append | None = None
-    """None: one at a time."""
+    """Function that appends; None for one entry at a time."""
 
     @property
     def name(self) -> str:
-        """How reports call it."""
+        """Name of the case in reports."""
         quorum = self.quorum
         shape = f"E={quorum.ensemble} WQ={quorum.write} AQ={quorum.ack}"
         return f"{self.way} {self.load.entry_bytes} B, {shape}"
 
     @property
     def raw_name(self) -> str:
-        """What raw calls the same."""
+        """Name of the equivalent case of raw."""
         acks = self.quorum.ack
         if self.append is None:
             return f"raw one outstanding, ack quorum {acks}"
@@ -78,7 +78,7 @@ async def run_case(bench: Bench, cluster: Running, case: Case, suffix: str = "")
 
 
 async def run_raw(bench: Bench, case: Case) -> None:
-    """Run what raw has beside a case."""
+    """Run the equivalent case of raw."""
     acks, load = case.quorum.ack, case.load
     if case.append is None:
         await raw.measure_latency(bench, case.raw_name, load.entry_bytes, acks, load.entry_count)
@@ -139,7 +139,7 @@ async def _measure(bench: Bench) -> None:
 
 
 async def _measure_beside_raw(bench: Bench, cases: Sequence[Case], repetition: int) -> None:
-    """Run each case and raw's twin of it one after the other, raw first every other time."""
+    """Run each case and its equivalent of raw one after the other; raw is first every other time."""
     raw_done: dict[str, None] = {}
     with bench.subdirectory() as directory:
         async with running(directory, 3) as cluster:
@@ -173,7 +173,7 @@ async def _measure_with_readers(bench: Bench, cluster: Running, cases: Sequence[
 
 @asynccontextmanager
 async def _readers(bench: Bench, cluster: Running, ledger_id: int) -> AsyncIterator[None]:
-    """Keep processes reading while the block runs; report how fast they did."""
+    """Run reading processes until the end of the block; report their rates."""
     uri = cluster.cluster.metadata_uri
     command = [sys.executable, "-m", "benchmarks.ledgers.reader_load", uri, str(ledger_id)]
     readers = [

@@ -1,6 +1,6 @@
-"""Appends to one ledger in the ways that users do, and times it.
+"""Timed appends to one ledger, in the ways of users.
 
-Leaves which cases there are to `benchmarks.ledgers.append`.
+Leaves the cases to `benchmarks.ledgers.append`.
 """
 
 from collections import deque
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from benchmarks.cluster import Running
 
 OUTSTANDING_MAX: Final = 8_000
-"""Entries that `append_nowait` keeps under way, as in the figures of other systems."""
+"""Number of entries that `append_nowait` keeps under way, as in the figures of other systems."""
 OUTSTANDING_GROUP: Final = 500
 REPLICATION_TIMEOUT_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """How long one run took."""
+    """Durations and costs of one run."""
 
     load: Load
     confirmed_s: float
@@ -69,7 +69,7 @@ async def append_by_nowait(cluster: "Running", quorum: Quorum, load: Load) -> Ap
         payloads = load.payloads()
         metered = cluster.metered()
         start = perf_counter()
-        # Entries are confirmed in order, so the last of a group stands for the group.
+        # Entries are confirmed in order, so the last entry represents its group.
         groups: deque[asyncio.Future[int]] = deque()
         handle: asyncio.Future[int] | None = None
         for number, payload in enumerate(payloads, 1):
@@ -84,7 +84,7 @@ async def append_by_nowait(cluster: "Running", quorum: Quorum, load: Load) -> Ap
 
 
 async def append_one_by_one(cluster: "Running", quorum: Quorum, load: Load) -> Sequence[float]:
-    """Append with one under way at a time; return the seconds that each took."""
+    """Append with one under way at a time; return the duration of each in seconds."""
     latencies: list[float] = []
     async with cluster.client.create_ledger(quorum) as ledger:
         for payload in load.payloads():
