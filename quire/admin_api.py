@@ -42,11 +42,11 @@ async def _call(url: str, method: str, body: bytes, timeout_s: float) -> Json:
         words = head.split(b"\r\n", 1)[0].split()
         status = int(words[1]) if len(words) > 1 else 0
         if status != HTTP_OK:
-            raise AdminApiError(f"{url} answered {status}: {answered[:200]!r}")
+            raise AdminApiError(f"{url} returned status {status}: {answered[:200]!r}")
         answer: Json = json.loads(answered)
         return answer
     except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError) as error:
-        raise AdminApiError(f"{url} did not answer: {error or type(error).__name__}") from error
+        raise AdminApiError(f"{url} did not respond: {error or type(error).__name__}") from error
 
 
 async def _exchange(url: str, method: str, body: bytes) -> tuple[bytes, bytes]:

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
 
-import ledger_client.own_packages  # noqa: F401 - refuses to go on where our packages are hidden
+import ledger_client.own_packages  # noqa: F401 - fails if one of Quire's packages is hidden
 from metadata.store.embedded import HOST, EmbeddedZooKeeper
 from quire.errors import LocalClusterError
 from quire.local.local_bookie import LocalBookie

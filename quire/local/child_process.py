@@ -172,5 +172,5 @@ class ChildProcess:
             raise LocalClusterError(f"{self.name} does not run")
         try:
             os.kill(self.pid, number)
-        except ProcessLookupError:  # the end of a child is told to the loop a little later
+        except ProcessLookupError:  # the event loop has not noticed its end yet
             raise LocalClusterError(f"{self.name} does not run") from None

@@ -93,7 +93,7 @@ class RowBatches:
         inside = [each for each in self._firsts if first < each <= last]
         for begin, end in pairwise([first, *inside, last + 1]):
             part = batch.clipped(EntryId(begin), EntryId(end - 1))
-            assert part is not None, "it lies within the batch"
+            assert part is not None, "it is within the batch"
             yield part
 
 

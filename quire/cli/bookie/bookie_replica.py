@@ -195,7 +195,7 @@ def _explain_unknown(
     reasons = [] if registration is None else reasons_of(registration.features)
     if Reason.LIMBO in reasons:
         text = (
-            f"bookie {bookie_id} cannot tell whether it held {what}: it is in limbo, because "
+            f"bookie {bookie_id} does not know whether it held {what}: it is in limbo, because "
             "stored data may have been lost"
         )
         hint = f"quire bookie info {bookie_id}"

@@ -102,7 +102,7 @@ async def recover(arguments: argparse.Namespace, output: Output) -> int:
         first = info.given_up[0].first_entry_id
         held = dict.fromkeys(each for part in info.given_up for each in part.ensemble)
         output.remark(
-            f"given up: every entry from {first} on, which {', '.join(held)} held; "
+            f"lost: every entry from {first} on, which {', '.join(held)} held; "
             f"`quire ledger show {ledger_id}` continues to show this"
         )
     output.record(row)

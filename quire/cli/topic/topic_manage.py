@@ -171,7 +171,7 @@ async def config_topic(arguments: argparse.Namespace, output: Output) -> int:
 async def elect_topic(arguments: argparse.Namespace, output: Output) -> int:
     """Elect leaders of some or all partitions of a topic."""
     if arguments.unclean and not arguments.yes:
-        plan = f"give up acknowledged records of {arguments.topic!r} that no replica can return now"
+        plan = f"lose acknowledged records of {arguments.topic!r} that no replica can return now"
         raise NeedsConsentError(f"this would {plan}; nothing was changed", try_next="add --yes")
     async with open_brokers(arguments) as brokers:
         topic = await topic_named(brokers, arguments.topic)
