@@ -139,7 +139,7 @@ async def _measure(bench: Bench) -> None:
 
 
 async def _measure_beside_raw(bench: Bench, cases: Sequence[Case], repetition: int) -> None:
-    """Run each case and its equivalent of raw one after the other; raw is first every other time."""
+    """Run each case and its equivalent of raw in turn; raw is first every other time."""
     raw_done: dict[str, None] = {}
     with bench.subdirectory() as directory:
         async with running(directory, 3) as cluster:

@@ -175,7 +175,7 @@ class LoadClient:
             try:
                 line = await asyncio.wait_for(self._process.stdout.readline(), ANSWER_TIMEOUT_S)
             except TimeoutError:
-                raise PeerFailedError(f"no answer within {ANSWER_TIMEOUT_S:.0f} s") from None
+                raise PeerFailedError(f"no response within {ANSWER_TIMEOUT_S:.0f} s") from None
             if not line:
                 raise PeerFailedError(f"the load client ended: {self._log_path}")
             found = parse_answer(line)

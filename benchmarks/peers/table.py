@@ -119,7 +119,7 @@ def markdown(samples: Samples, table: Table = BESIDE_PEERS) -> str:
             cells = [_cell(samples, Case(workload, subject), shown) for subject in subjects]
             if any(cells):
                 rows.append(f"| {workload} | {shown.name} | " + " | ".join(cells) + " |")
-    rows += ["", "| Quire by a peer | ratio (range) | wanted | |", "|---|---|---|---|"]
+    rows += ["", "| Quire by a peer | ratio (range) | target | |", "|---|---|---|---|"]
     rows += [row for ratio in table.ratios if (row := _ratio_row(ratio, samples))]
     return "\n".join(rows)
 

@@ -4,7 +4,7 @@ Leaves the command lines to `programs`, and parsing the tools' output to `output
 
 Invariants: a job is the same for every side, including its count; only jobs with a tool's default
 settings have a target, which is at least to equal the peer; only latencies at a fixed pace are
-compared, because the latency of a producer without a pace is the length of its own queue.
+compared, because the latency of a producer without a pace is the length of its queue.
 
 Source: the defaults of Kafka 4.1.0's producer (batch.size 16384, linger.ms 5, acks=all,
 idempotent), and librdkafka's tool (batch.size 1000000, linger.ms 1000, acks=all).
