@@ -23,7 +23,8 @@ from ledger_client import Quorum
 SLOWDOWN_MAX: Final = 0.10
 ENTRY_BYTES: Final = 1024
 STEP_BYTES: Final = 250_000_000
-"""Number of ledgers per gigabyte; each gives a figure, so that a gigabyte has a range."""
+"""Size of one ledger. A gigabyte is four ledgers, each of which gives a figure, so that a gigabyte
+has a range."""
 STEPS_PER_GIGABYTE: Final = 4
 CASE: Final = "append_many 1024 B"
 

@@ -33,8 +33,8 @@ LIFETIMES: Final = ((0.7, 0.02), (0.2, 0.15), (0.1, 3.0))
 KILLS_PER_OVERWRITE: Final = 0.5
 STUCK_S: Final = 120.0
 STUCK_GARBAGE_SHARE: Final = 0.15
-"""Maximum read-only time, in seconds, with this share of the capacity as garbage; more is a
-failure."""
+"""A bookie that is read-only for STUCK_S with at least this share of its capacity as garbage has
+failed."""
 SAMPLE_S: Final = 2.0
 RETRY_S: Final = 0.5
 COUNTERS: Final = ("log_bytes_written", "cleaning_written_bytes", "cleaned_bytes")

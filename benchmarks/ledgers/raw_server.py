@@ -25,8 +25,8 @@ BUFFER_BYTES: Final = 1024 * 1024
 BUFFER_COUNT: Final = 32
 SWITCH_INTERVAL_S: Final = 0.000_05
 CACHE_DROP_BYTES: Final = 4 * 1024 * 1024
-"""Number of reused buffers. As in a bookie, the next group is written to memory that is in the
-cache (decision 0007)."""
+"""Synced bytes after which the file's pages are dropped from the page cache. As in a bookie, later
+groups are then written to reused, warm memory (decision 0007)."""
 
 drops = hasattr(os, "posix_fadvise")
 sync = os.fdatasync if hasattr(os, "fdatasync") else os.fsync

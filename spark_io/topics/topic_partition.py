@@ -86,7 +86,7 @@ class PartitionView:
         self._segments: tuple[Segment, ...] = ()
         self._tail: LogTail | None = None
         self._readers: dict[LedgerId, LedgerReader] = {}
-        """Tails of the newest ledgers: those without entries, and one that has some."""
+        """Readers of the newest ledgers: those without entries, and one that has some."""
         self._news = asyncio.Event()
         self._cancel_watch: Cancel | None = None
 

@@ -39,7 +39,7 @@ class LedgerSafety:
     write_quorum: int
     ack_quorum: int
     members_down: int
-    """Members of the last fragment that are down."""
+    """Number of members of the last fragment that are down."""
     recoverable_without: int
     """Maximum number of further members of the last fragment that may be away, in any combination,
     while a recovery can still decide; -1 if it cannot decide now."""

@@ -55,8 +55,8 @@ class Change:
     ledger_id: int
     replaced: tuple[str, ...]
     took_s: float | None
-    """Seconds since the client noticed the latest failure of a replaced member; None if it
-    reported none."""
+    """Seconds from the client's notice of the latest failure of a replaced member to the change;
+    None without a notice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class AtAckQuorum:
     left_count: int
     """Number of entries, not only sampled ones, that were short when their ledger's load ended."""
     left_s: float
-    """Seconds since the acknowledgement of the first of them."""
+    """Seconds from the acknowledgement of the first of them to the end of the load."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ class Copying:
                 self._queue_repair(Repair(ledger, fragment.first_entry_id, None))
 
     def fill_gaps(self, ledger: Ledger, bookie_id: BookieId) -> None:
-        """Queue the entries that a member lacks which is back."""
+        """Queue the entries that a returned member lacks."""
         self._queue(bookie_id, FillGaps(ledger), is_urgent=True)
 
     def catch_up(self, ledger: Ledger, bookie_id: BookieId) -> None:

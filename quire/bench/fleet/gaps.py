@@ -1,4 +1,4 @@
-"""Record of the entries that silent members of a fragment miss, and how they receive them.
+"""Gaps: entries that silent members of a fragment miss, and their later delivery.
 
 Leaves the copies to `copying`.
 
