@@ -28,7 +28,7 @@ UNITS: Final = {
 
 
 class Report:
-    """Collects samples of one benchmark and prints them as they come."""
+    """Collector of one benchmark's samples, which prints them as they come."""
 
     def __init__(self, benchmark: str, output: TextIO | None = None) -> None:
         self._benchmark = benchmark

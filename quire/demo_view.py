@@ -66,7 +66,7 @@ def view_for(output: Output) -> DemoView:
 
 
 class PlainView:
-    """Prints everything as lines."""
+    """View that prints everything as lines."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -87,7 +87,7 @@ class PlainView:
 
 
 class LiveView:
-    """Keeps a panel below the printed steps. Needs rich."""
+    """View that keeps a panel below the printed steps; needs rich."""
 
     def __init__(self, output: Output) -> None:
         from rich.console import Console

@@ -47,7 +47,7 @@ def batches(rows: int, entry_bytes: int, batch_rows: int) -> Iterator[pa.RecordB
 
 
 class MemoryReader(DataSourceReader):
-    """Yields rows from memory."""
+    """Reader of rows from memory."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._rows = int(options.get("rows", "1000"))
@@ -66,7 +66,7 @@ class MemoryReader(DataSourceReader):
 
 
 class NothingWriter(DataSourceArrowWriter):
-    """Accepts rows and drops them."""
+    """Writer that drops its rows."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Count the rows."""

@@ -79,7 +79,7 @@ class Output:
 
 
 class JsonListing:
-    """Prints rows as the elements of one JSON array, one per line, as they come."""
+    """Listing that prints rows as the elements of one JSON array, one per line, as they come."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -96,7 +96,7 @@ class JsonListing:
 
 
 class JsonLines:
-    """Prints each row as one line of JSON."""
+    """Listing that prints each row as one line of JSON."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -112,7 +112,7 @@ class JsonLines:
 
 
 class TableListing:
-    """Prints rows as a table; the first rows set the column widths."""
+    """Listing that prints rows as a table; the first rows set the column widths."""
 
     def __init__(self, output: Output, columns: Sequence[str]) -> None:
         self._output = output

@@ -45,7 +45,7 @@ def partitions_of(ranges: Sequence[EntryRange], options: ReadOptions) -> list[In
 
 
 class LedgerBatchReader(DataSourceReader):
-    """Plans on the driver, reads in tasks; connects only there."""
+    """Reader of a batch query: plans on the driver, reads in tasks, connects only there."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options

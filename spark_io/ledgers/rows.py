@@ -38,7 +38,7 @@ _SCHEMA_WITHOUT_DATA = pa.schema(list(_SCHEMA)[:3])
 
 
 class RowBatches:
-    """Collects consecutive entries of one ledger into Arrow batches of about `bytes_wanted`."""
+    """Collector of consecutive entries of one ledger into Arrow batches of about `bytes_wanted`."""
 
     def __init__(
         self,

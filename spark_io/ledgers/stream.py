@@ -29,7 +29,7 @@ from spark_io.worker_client import client_of
 
 
 class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans a stream on the driver, and reads in tasks."""
+    """Reader of a stream: plans on the driver, reads in tasks."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options

@@ -79,7 +79,7 @@ def follow(client: LedgerClient, options: ReadOptions) -> FollowedSource:
 
 
 class OpenLedgers:
-    """Updates the LAC of open ledgers in the background, until they are closed or deleted."""
+    """Open ledgers with their LAC, updated in the background until they are closed or deleted."""
 
     def __init__(self, client: LedgerClient, options: ReadOptions) -> None:
         self._client = client

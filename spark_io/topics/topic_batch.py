@@ -64,7 +64,7 @@ async def find_ranges(
 
 
 class TopicBatchReader(DataSourceReader):
-    """Plans on the driver, reads in tasks; connects only there."""
+    """Reader of a batch query: plans on the driver, reads in tasks, connects only there."""
 
     def __init__(self, options: TopicReadOptions) -> None:
         self._options = options

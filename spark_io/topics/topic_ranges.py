@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class RangeFinder:
-    """Finds the entries of a partition's offsets; caches places where batches began and ended."""
+    """Search for the entries of offsets, with a cache of places where batches began and ended."""
 
     def __init__(self, services: TopicServices, *, fail_on_data_loss: bool) -> None:
         self._services = services

@@ -48,7 +48,7 @@ _SCHEMA_WITHOUT_HEADERS: Final = pa.schema(list(_SCHEMA)[:-1])
 
 
 class TopicRows:
-    """Collects records of one partition into Arrow batches of about `bytes_wanted`."""
+    """Collector of records of one partition into Arrow batches of about `bytes_wanted`."""
 
     def __init__(
         self, partition: TopicPartition, *, bytes_wanted: int, include_headers: bool

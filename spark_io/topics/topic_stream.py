@@ -53,7 +53,7 @@ SEEN_STEP_S: Final = 0.1
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans a stream on the driver, and reads in tasks."""
+    """Reader of a stream: plans on the driver, reads in tasks."""
 
     def __init__(self, options: TopicReadOptions) -> None:
         self._options = options

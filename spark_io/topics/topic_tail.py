@@ -90,7 +90,7 @@ class LogTail:
         self._is_committed = is_committed
 
     async def advance(self, last: int) -> None:
-        """Apply all entries up to `last`. Raises LedgerError, BatchError, StateEntryError."""
+        """Apply needed entries up to `last`. Raises LedgerError, BatchError, StateEntryError."""
         if last <= self.last_entry_id:
             return
         if not self._is_committed:

@@ -174,7 +174,7 @@ def rows_of(batch: pa.RecordBatch, columns: Columns, topic: str) -> Iterator[Out
 
 
 class _Sending:
-    """Sends rows, with a limit on unacknowledged ones."""
+    """Sender of rows, with a limit on unacknowledged ones."""
 
     def __init__(self, producer: KafkaProducer) -> None:
         self._producer = producer

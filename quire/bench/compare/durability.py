@@ -1,4 +1,4 @@
-"""Measures how safe the acknowledged entries are: reads every replica, and counts sound copies.
+"""Safety of the acknowledged entries: the number of sound copies, from reading every replica.
 
 Leaves reading one replica to `ledger_client.reading.verification`.
 

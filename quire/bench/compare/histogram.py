@@ -26,7 +26,7 @@ _HALF: Final = _LINEAR // 2
 
 
 class Histogram:
-    """Values recorded so far."""
+    """Histogram of the values recorded so far."""
 
     def __init__(self) -> None:
         self._counts: dict[int, int] = {}

@@ -33,7 +33,7 @@ class Mark:
 
 
 class Injector:
-    """Performs the steps of one run."""
+    """Injector of the faults of one run."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Starts a writing process, signals when to begin, and waits for its end.
+"""Control of a writing process: its start, the signal to begin, and the wait for its end.
 
 Leaves the load to `quire.bench.compare.load`.
 

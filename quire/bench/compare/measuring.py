@@ -1,4 +1,4 @@
-"""Computes the figures of one run from its journal.
+"""Computation of one run's figures from its journal.
 
 Leaves repetitions and their spread to `quire.bench.compare.spreads`.
 

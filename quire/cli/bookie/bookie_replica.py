@@ -87,7 +87,7 @@ async def compare(arguments: argparse.Namespace, output: Output) -> int:
 
 
 class _Findings:
-    """Decides by the ledger's metadata which differences between two bookies are faults."""
+    """Decisions, by the ledger's metadata, which differences between two bookies are faults."""
 
     def __init__(self, ledger: LedgerMetadata, a: BookieId, b: BookieId) -> None:
         self._ledger = ledger
