@@ -26,7 +26,7 @@ from serving.server_log import ServerLog
 
 RESTART_PAUSE_MIN_S: Final = 1.0
 RESTART_PAUSE_MAX_S: Final = 60.0
-FAILURES_TOLD: Final = 5
+FAILURES_REPORTED: Final = 5
 """Number of ends in a row after which the log reports that the bookie keeps failing."""
 STEADY_S: Final = 60.0
 """Time of service after which a bookie starts again with the shortest pause, in seconds."""
@@ -91,15 +91,15 @@ class BookieGroup:
             if stopping.is_set():
                 return status == 0
             pause_s = pause.after_end(clock() - served_since)
-            self._tell_of_end(options, status, pause.failures, pause_s)
+            self._log_end(options, status, pause.failures, pause_s)
             if await _is_set_within(stopping, pause_s):
                 return True
 
     async def _until_end(
-        self, child: ChildProcess, stopping: asyncio.Event, tell: Callable[[str], None]
+        self, child: ChildProcess, stopping: asyncio.Event, pass_line: Callable[[str], None]
     ) -> int:
         """Forward what a process prints until it ends; stop it when the event is set."""
-        reading = asyncio.ensure_future(child.pass_lines_on(tell))
+        reading = asyncio.ensure_future(child.pass_lines_on(pass_line))
         told = asyncio.ensure_future(stopping.wait())
         try:
             await asyncio.wait((reading, told), return_when=asyncio.FIRST_COMPLETED)
@@ -114,12 +114,10 @@ class BookieGroup:
         self._results.write(line)
         self._results.flush()
 
-    def _tell_of_end(
-        self, options: BookieOptions, status: int, failures: int, pause_s: float
-    ) -> None:
+    def _log_end(self, options: BookieOptions, status: int, failures: int, pause_s: float) -> None:
         what = {"data_dir": options.data_dir, "status": status, "restart_in_s": pause_s}
         self._log.warning("bookie ended", **what)
-        if failures >= FAILURES_TOLD:
+        if failures >= FAILURES_REPORTED:
             advice = (
                 f"it ended {failures} times in a row and is started again every"
                 f" {RESTART_PAUSE_MAX_S:.0f} s at the latest: its log above says why. If its disk"

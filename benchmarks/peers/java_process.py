@@ -157,10 +157,10 @@ class LoadClient:
 
     async def ask(self, *words: object) -> dict[str, object]:
         """Send a command and return its result."""
-        await self.tell(*words)
+        await self.send(*words)
         return await self.answer()
 
-    async def tell(self, *words: object) -> None:
+    async def send(self, *words: object) -> None:
         """Send a command."""
         assert self._process is not None
         assert self._process.stdin is not None

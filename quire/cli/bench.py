@@ -107,7 +107,7 @@ async def _compare_into(directory: Path, arguments: argparse.Namespace, output: 
     def take(run: "RunResult | FailedRun") -> None:
         write_run(directory, run)
         progress.advance(1)
-        _tell_failure(run, output)
+        _report_failure(run, output)
 
     task = asyncio.current_task()
     assert task is not None, "a command runs in a task"
@@ -189,7 +189,7 @@ def _list(output: Output) -> int:
     return ExitCode.DONE
 
 
-def _tell_failure(run: "RunResult | FailedRun", output: Output) -> None:
+def _report_failure(run: "RunResult | FailedRun", output: Output) -> None:
     reason = getattr(run, "reason", None)
     if reason is not None:
         output.remark(f"{run.cell.scenario}, {run.cell.configuration}: no figures: {reason}")

@@ -27,7 +27,7 @@ FINDINGS_SHOWN_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _Findings:
     """Findings (problems) and warnings (possible problems)."""
 
     findings: list[Finding]
@@ -59,8 +59,8 @@ async def _health(arguments: argparse.Namespace, output: Output) -> int:
         for each in up.values():
             findings += bookie_findings(each)
         warnings = cluster_host_warnings(up)
-        judged = _Judged(findings, warnings)
-        counts = {} if arguments.quick else await _judge_ledgers(cluster, judged, output)
+        checked = _Findings(findings, warnings)
+        counts = {} if arguments.quick else await _check_ledgers(cluster, checked, output)
     writable = sum(each.writable for each in up.values())
     row: dict[str, Json] = {
         "metadata": cluster.address,
@@ -74,11 +74,11 @@ async def _health(arguments: argparse.Namespace, output: Output) -> int:
         "warning_count": len(warnings),
         "is_healthy": not findings,
     }
-    _print(row, judged, output)
+    _print(row, checked, output)
     return ExitCode.FINDINGS if findings else ExitCode.DONE
 
 
-async def _judge_ledgers(cluster: Cluster, judged: _Judged, output: Output) -> dict[str, int]:
+async def _check_ledgers(cluster: Cluster, checked: _Findings, output: Output) -> dict[str, int]:
     counts = {str(state): 0 for state in LedgerState}
     progress = Progress(output, "checked", "ledgers")
     async for ledger_id in cluster.ledgers.list_ledger_ids():
@@ -88,20 +88,20 @@ async def _judge_ledgers(cluster: Cluster, judged: _Judged, output: Output) -> d
         except NodeNotFoundError:
             continue  # deleted since it was listed
         except MetadataFormatError as error:
-            judged.findings.append(
+            checked.findings.append(
                 Finding(f"ledger {ledger_id}", str(error), "see `quire metadata check`")
             )
             continue
         counts[str(ledger.state)] += 1
         up = cluster.directory.bookies
-        judged.findings.extend(ledger_findings(ledger, up))
-        judged.warnings.extend(ledger_host_warnings(ledger, up))
+        checked.findings.extend(ledger_findings(ledger, up))
+        checked.warnings.extend(ledger_host_warnings(ledger, up))
     progress.end()
     return counts
 
 
-def _print(row: dict[str, Json], judged: _Judged, output: Output) -> None:
-    kinds = (("findings", judged.findings), ("warnings", judged.warnings))
+def _print(row: dict[str, Json], checked: _Findings, output: Output) -> None:
+    kinds = (("findings", checked.findings), ("warnings", checked.warnings))
     if output.as_json:
         shown = {
             name: [_fields(each) for each in found[:FINDINGS_SHOWN_MAX]] for name, found in kinds

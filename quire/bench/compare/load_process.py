@@ -51,19 +51,19 @@ class LoadProcess:
         try:
             line = await asyncio.wait_for(self._process.stdout.readline(), READY_TIMEOUT_S)
         except TimeoutError:
-            raise LoadError(f"the writer was not ready in time: {self._said()}") from None
+            raise LoadError(f"the writer was not ready in time: {self._printed()}") from None
         if not line:
-            raise LoadError(f"the writer ended at its start: {self._said()}")
+            raise LoadError(f"the writer ended at its start: {self._printed()}")
         ensemble: list[str] = json.loads(line)["ensemble"]
         return ensemble
 
     def begin(self, moment: float) -> None:
         """Send the moment at which its schedule starts."""
-        self._tell(f"go {moment!r}\n")
+        self._send(f"go {moment!r}\n")
 
     def take_over(self, moment: float, ledger_id: int) -> None:
         """Make a successor recover a ledger and continue the schedule that began at a moment."""
-        self._tell(f"take {moment!r} {ledger_id}\n")
+        self._send(f"take {moment!r} {ledger_id}\n")
 
     def kill(self) -> None:
         """Kill the process (SIGKILL)."""
@@ -78,14 +78,14 @@ class LoadProcess:
             return await asyncio.wait_for(self._process.wait(), timeout_s)
         except TimeoutError:
             raise LoadError(
-                f"the writer did not end in {timeout_s:.0f} s: {self._said()}"
+                f"the writer did not end in {timeout_s:.0f} s: {self._printed()}"
             ) from None
 
     async def require_success(self, timeout_s: float) -> None:
         """Wait for its end. Raises LoadError, with what it printed, unless its status is 0."""
         status = await self.wait(timeout_s)
         if status != 0:
-            raise LoadError(f"the writer ended with status {status}: {self._said()}")
+            raise LoadError(f"the writer ended with status {status}: {self._printed()}")
 
     async def aclose(self) -> None:
         """End the process if it still runs."""
@@ -97,10 +97,10 @@ class LoadProcess:
         if self._process.stdin is not None:
             self._process.stdin.close()
 
-    def _tell(self, text: str) -> None:
+    def _send(self, text: str) -> None:
         assert self._process is not None, "it was started"
         assert self._process.stdin is not None, "its input is a pipe"
         self._process.stdin.write(text.encode())
 
-    def _said(self) -> str:
+    def _printed(self) -> str:
         return self._errors.read_text(errors="replace").strip()[-2_000:] or "(it printed nothing)"

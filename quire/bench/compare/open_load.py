@@ -128,7 +128,7 @@ class OpenLoad:
                 self._refused_count += 1
                 return True
             except LedgerError as error:
-                self._give_up(writer, error)
+                self._switch_ledger(writer, error)
                 return True
             heapq.heappop(self._waiting)
             self._unanswered += 1
@@ -151,11 +151,11 @@ class OpenLoad:
         elif isinstance(error, LedgerError):
             self._failed_appends += 1
             heapq.heappush(self._waiting, (number, due))
-            self._give_up(writer, error)
+            self._switch_ledger(writer, error)
         else:
             raise error
 
-    def _give_up(self, writer: LedgerWriter, error: LedgerError) -> None:
+    def _switch_ledger(self, writer: LedgerWriter, error: LedgerError) -> None:
         """Stop using a ledger that takes no more appends, and open another."""
         if writer is not self._writer:
             return

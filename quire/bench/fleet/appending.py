@@ -126,11 +126,11 @@ class Appending:
             seat.ledger.metadata.quorum, ensemble, frozenset(decision.positions)
         )
         if isinstance(chosen, Shortage):
-            self._go_on_without(seat)
+            self._continue_without(seat)
             return
         self.change(seat, tuple(chosen.get(p, b) for p, b in enumerate(ensemble)))
 
-    def _go_on_without(self, seat: Seat) -> None:
+    def _continue_without(self, seat: Seat) -> None:
         """Apply rule 5.5: clear the suspects; close the ledger if members are gone."""
         if seat.health.gone():
             self.close(seat)

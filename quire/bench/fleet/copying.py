@@ -80,9 +80,9 @@ class Copying:
     def expect_back(self, bookie_id: BookieId, silence: Silence) -> None:
         """Schedule the repair of a bookie's copies in case it stays away."""
         delay_s = self._world.assumptions.repair_after_s
-        self._world.agenda.after(delay_s, partial(self._give_up, bookie_id, silence))
+        self._world.agenda.after(delay_s, partial(self._repair_absent, bookie_id, silence))
 
-    def _give_up(self, bookie_id: BookieId, silence: Silence) -> None:
+    def _repair_absent(self, bookie_id: BookieId, silence: Silence) -> None:
         if self._world.bookies.silent.get(bookie_id) is not silence:
             return
         self.overdue[bookie_id] = None

@@ -69,16 +69,16 @@ class Recovering:
             self._world.measures.undecided_count += 1
             self._undecided[seat.number] = seat
             delay_s = self._world.assumptions.give_up_hours * HOUR_S
-            self._world.agenda.after(delay_s, partial(self._give_up, seat, seat.ledger))
+            self._world.agenda.after(delay_s, partial(self._abandon, seat, seat.ledger))
 
-    def _give_up(self, seat: Seat, ledger: Ledger) -> None:
+    def _abandon(self, seat: Seat, ledger: Ledger) -> None:
         if seat.ledger is not ledger or seat.undecided_s is None:
             return
         if self._is_covered(seat, self._world.bookies.is_intact) or (
             not self._world.metadata_store.is_up
         ):
             delay_s = self._world.assumptions.give_up_hours * HOUR_S
-            self._world.agenda.after(delay_s, partial(self._give_up, seat, ledger))
+            self._world.agenda.after(delay_s, partial(self._abandon, seat, ledger))
             return
         self._world.measures.given_up_count += 1
         self._finish(seat)

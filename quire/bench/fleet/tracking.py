@@ -56,7 +56,7 @@ class CopyTracker:
         else:
             self._move(counts, None)
 
-    def forget(self, ledger: Ledger, now: float) -> None:
+    def drop(self, ledger: Ledger, now: float) -> None:
         """Count a ledger for the last time, before its deletion."""
         self.before(ledger, now)
         known = self._known.pop(ledger.number, None)

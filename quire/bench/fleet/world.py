@@ -99,8 +99,8 @@ class World:
         self.agenda.after(retention_s, partial(self._delete, ledger))
 
     def _delete(self, ledger: Ledger) -> None:
-        self.existing.forget(ledger, self.now)
-        self.readable.forget(ledger, self.now)
+        self.existing.drop(ledger, self.now)
+        self.readable.drop(ledger, self.now)
         self.measures.stored(ledger, self.now)
         ledger.is_deleted = True
         for each in _members(ledger.metadata):

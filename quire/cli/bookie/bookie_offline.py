@@ -152,12 +152,12 @@ async def rebuild(arguments: argparse.Namespace, output: Output) -> int:
         kept = swap_index(data_dir, discards_old=arguments.discard)
     row: dict[str, Json] = asdict(report)
     row["old_index"] = None if kept is None else str(kept)
-    row["vouches"] = describe_worth(is_limbo=report.is_limbo, ledgers=report.limbo_ledgers)
+    row["vouches"] = describe_guarantees(is_limbo=report.is_limbo, ledgers=report.limbo_ledgers)
     output.record(row)
     return ExitCode.FINDINGS if report.is_limbo or report.limbo_ledgers else ExitCode.DONE
 
 
-def describe_worth(*, is_limbo: bool, ledgers: int) -> str:
+def describe_guarantees(*, is_limbo: bool, ledgers: int) -> str:
     """Describe what is certain after a rebuild."""
     if is_limbo:
         return (

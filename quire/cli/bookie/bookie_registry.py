@@ -72,15 +72,15 @@ async def info(arguments: argparse.Namespace, output: Output) -> int:
 async def switch_read_only(arguments: argparse.Namespace, output: Output) -> int:
     """Switch a bookie to read-only or back, durably."""
     wanted = arguments.switch == "on"
-    return await _ask_to_change(arguments, output, "read-only", {"read_only": wanted})
+    return await _request_change(arguments, output, "read-only", {"read_only": wanted})
 
 
 async def accept_metadata(arguments: argparse.Namespace, output: Output) -> int:
     """Make a bookie accept the present metadata as the newest, and remove unknown ledgers again."""
-    return await _ask_to_change(arguments, output, "accept-metadata", {})
+    return await _request_change(arguments, output, "accept-metadata", {})
 
 
-async def _ask_to_change(
+async def _request_change(
     arguments: argparse.Namespace, output: Output, route: str, body: dict[str, bool]
 ) -> int:
     registration = await _find(arguments)

@@ -68,7 +68,7 @@ def test_a_tracker_integrates_growing_and_constant_counts() -> None:
     assert tracker.entry_seconds == [0, 0, 150 + 100]
     assert (tracker.lost_entries, list(tracker.lost_ledgers)) == (20, [1])
     assert tracker.peak == [20, 20, 20]
-    tracker.forget(ledger, 30.0)
+    tracker.drop(ledger, 30.0)
     assert tracker.entry_seconds == [100, 0, 250]
     assert tracker.deviating() == []
 
