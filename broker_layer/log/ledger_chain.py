@@ -103,7 +103,7 @@ class LedgerChain:
 
         Raises TopicError if another leader has claimed the list, MetadataError.
         """
-        return await self.carried_through(self._change(transition))
+        return await self.run_to_end(self._change(transition))
 
     async def _change(self, transition: Transition) -> PartitionRecord:
         async with self._changing:
@@ -113,7 +113,7 @@ class LedgerChain:
             await self._store(record)
             return self.record
 
-    async def carried_through(self, work: Coroutine[None, None, Result]) -> Result:
+    async def run_to_end(self, work: Coroutine[None, None, Result]) -> Result:
         """Run `work` to its end, even if the caller is cancelled.
 
         If a change were cut off, the stored list could be newer than the known one, and the next
@@ -233,7 +233,7 @@ class LedgerChain:
         them, and the next attempt deletes them. Returns how many ledgers were deleted.
         """
         gone: dict[LedgerId, None] = {}
-        while due := await self.carried_through(self._drop(log_start_offset, gone)):
+        while due := await self.run_to_end(self._drop(log_start_offset, gone)):
             for segment in due:  # outside of the lock: other changes of the list need not wait
                 with contextlib.suppress(LedgerNotFoundError):
                     await self.services.client.delete_ledger(segment.ledger_id)

@@ -30,7 +30,7 @@ class TailOwner(Protocol):
     """An owner of recent batches."""
 
     def drop_oldest(self) -> None:
-        """Drop the oldest one kept."""
+        """Drop the oldest kept batch."""
         ...
 
 

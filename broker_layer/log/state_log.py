@@ -228,7 +228,7 @@ class StateLog:
     # -- ledgers ---------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
-        """Begin the next ledger with a snapshot; records appended during this wait."""
+        """Begin the next ledger with a snapshot; `append` queues records during this."""
         try:
             repeated = [*self._recent, *(record.data for record in self._pending)]
             old, writer = self._writer, self._next.take()

@@ -1,7 +1,7 @@
 """The log of one partition at its leader: `TopicLog`.
 
 Leaves the list of ledgers to `ledger_chain`, appending to `log_appender`, rolling to
-`ledger_roller`, reading to `log_reading`, and takeover to `log_takeover`.
+`ledger_roller`, reading to `log_reader`, and takeover to `log_takeover`.
 
 Invariant: after a failure every call is refused, and the partition must be taken over under a new
 epoch; a failure of a ledger's writer ends the log.
@@ -24,7 +24,7 @@ from broker_layer.log.ledger_chain import LedgerChain
 from broker_layer.log.log_services import LogServices
 from broker_layer.log.log_takeover import TakenOver, rebuild
 from broker_layer.log.reading.kept_batches import Batch
-from broker_layer.log.reading.log_reading import LogReading, RecordPosition
+from broker_layer.log.reading.log_reader import LogReader, RecordPosition
 from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.state.partition_state import ActiveProducer
 from ledger_client.errors import LedgerError
@@ -69,7 +69,7 @@ class TopicLog:
         name = f"{topic}-{chain.key.partition}"
         self._appender = LogAppender(chain, name, config, begin, on_failed)
         self._roller = self._appender.roller
-        self._reading = LogReading(chain, self._roller, begin.state)
+        self._reader = LogReader(chain, self._roller, begin.state)
 
     @classmethod
     async def take_over(
@@ -235,7 +235,7 @@ class TopicLog:
         if offset < limit:
             recent = appender.recent.read(offset, limit, max_bytes)
             if recent is None:
-                batches = await self._reading.read(
+                batches = await self._reader.read(
                     offset, limit, max_bytes, at_least_one=at_least_one
                 )
                 # Retention may have dropped aborted transactions below a new log start.
@@ -269,13 +269,13 @@ class TopicLog:
         """Return the first visible record with this time or a later one; None if there is none."""
         self._appender.require_usable()
         limit = self.last_stable_offset if read_committed else self.high_watermark
-        return await self._reading.offset_for_timestamp(timestamp_ms, self.log_start_offset, limit)
+        return await self._reader.offset_for_timestamp(timestamp_ms, self.log_start_offset, limit)
 
     async def max_timestamp(self, *, read_committed: bool = False) -> RecordPosition | None:
         """Return the first visible record with the greatest time; None in an empty log."""
         self._appender.require_usable()
         limit = self.last_stable_offset if read_committed else self.high_watermark
-        return await self._reading.max_timestamp(self.log_start_offset, limit)
+        return await self._reader.max_timestamp(self.log_start_offset, limit)
 
     def end_offset_of_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the largest epoch not above this one and its end offset; (-1, -1) if unknown."""
@@ -326,4 +326,4 @@ class TopicLog:
                     await self._roller.end(DRAIN_S)
         self._appender.fail("another broker will lead this partition", notifies_owner=False)
         await self._roller.aclose()
-        await self._reading.aclose()
+        await self._reader.aclose()

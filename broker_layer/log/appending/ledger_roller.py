@@ -291,7 +291,7 @@ class LedgerRoller:
         State below the offset is dropped. Raises TopicError if the log ends, MetadataError.
         """
         if offset > self._chain.record.log_start_offset:
-            await self._chain.carried_through(self._begin_at(offset))
+            await self._chain.run_to_end(self._begin_at(offset))
 
     async def _begin_at(self, offset: int) -> None:
         try:

@@ -195,7 +195,7 @@ class RecentBatches:
         self._memory.keep(self, len(batch))
 
     def drop_oldest(self) -> None:
-        """Drop the oldest one kept."""
+        """Drop the oldest kept batch."""
         if self._first >= len(self._bases):
             return
         self._batches[self._first] = b""

@@ -1,6 +1,6 @@
 """Batches of one log that were read ahead and not returned yet.
 
-Leaves reading them to `log_reading`, and reading ahead to `read_ahead`.
+Leaves reading them to `log_reader`, and reading ahead to `read_ahead`.
 
 Invariants: batches are in the order of their offsets, and none ends below `next_offset`; a batch
 with a record at or above the reader's limit is not returned; the buffer in which batches were

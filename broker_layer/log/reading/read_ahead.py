@@ -1,6 +1,6 @@
 """Prefetch for sequential readers of one log.
 
-Leaves batches that were read ahead to `kept_batches`, and reading to `log_reading`.
+Leaves batches that were read ahead to `kept_batches`, and reading to `log_reader`.
 
 A read that ends before its limit leaves a *cursor* where it ended, with the batches that it read
 and did not return. The read that begins there takes the cursor over; from then on pieces are read

@@ -1,6 +1,6 @@
 """Reads of entries of a partition's ledgers, with a limited size.
 
-Leaves the choice of entries to `log_reading`, and the reading itself to
+Leaves the choice of entries to `log_reader`, and the reading itself to
 `ledger_client.reading.reader`.
 
 Invariants: results are views of received buffers, which stay in memory while an answer needs them;

@@ -1,6 +1,6 @@
 """Index of one ledger: the entry from which to search for an offset or a time.
 
-Leaves the search in the entries to `log_reading`, and the format of points to `state_entry`.
+Leaves the search in the entries to `log_reader`, and the format of points to `state_entry`.
 
 A point is kept for the first batch, for the first one after a state entry, and whenever the batches
 since the last point have POINT_BYTES_MIN; so a search reads little more than that.

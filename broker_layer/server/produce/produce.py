@@ -39,7 +39,7 @@ from broker_layer.server.quotas import ByteRateQuota
 from broker_layer.server.service_tools import ServiceTools
 
 ALL_ACKS: Final = (-1, 0, 1)
-NOTHING_ASKED: Final = Verified()
+NO_VERIFICATION: Final = Verified()
 """For requests that need no confirmation by a coordinator; it stays empty."""
 TIMEOUT_S_MAX: Final = 600.0
 TIMEOUT_S_MIN: Final = 0.001
@@ -95,7 +95,7 @@ class ProduceService:
             self._queues[exchange.requester.connection_id] = deque()
             self._tasks.run(exchange, self._serve_in_turn(exchange, request))
         else:
-            self._append(exchange, request, NOTHING_ASKED)
+            self._append(exchange, request, NO_VERIFICATION)
 
     async def _serve_in_turn(self, exchange: Exchange, request: ProduceRequest) -> None:
         """Serve a Produce that must wait, then those that came after it during the wait."""
@@ -112,7 +112,7 @@ class ProduceService:
                 if self._must_wait(request):
                     await self._verify_and_append(following, request)
                 else:
-                    self._append(following, request, NOTHING_ASKED)
+                    self._append(following, request, NO_VERIFICATION)
         finally:
             del self._queues[requester.connection_id]
             requester.hold_reading(held=False)

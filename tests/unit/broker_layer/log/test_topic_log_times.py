@@ -13,8 +13,8 @@ from broker_layer.kafka.record_batch import (
     Record,
     build_batch,
 )
-from broker_layer.log.reading import log_reading
-from broker_layer.log.reading.log_reading import RECORDS_AT_ONCE
+from broker_layer.log.reading import log_reader
+from broker_layer.log.reading.log_reader import RECORDS_AT_ONCE
 from ledger_client import LedgerError
 from metadata.ids import Version
 from metadata.store.memory import MemoryMetadataStore
@@ -66,14 +66,14 @@ async def test_first_record_is_returned_for_batch_too_large_to_open(
     await append(log, build_batch([Record(n, at, None, b"v", ()) for n, at in enumerate(times)]))
     packed = [Record(n, at + 100, None, b"v" * 500, ()) for n, at in enumerate(times)]
     await append(log, build_batch(packed, compression=Compression.ZSTD))
-    monkeypatch.setattr(log_reading, "OPENED_RECORDS_MAX", 3)
+    monkeypatch.setattr(log_reader, "OPENED_RECORDS_MAX", 3)
     found = [await log.offset_for_timestamp(at) for at in (31, 131)]
     assert [None if each is None else (each.offset, each.timestamp_ms) for each in found] == [
         (0, 40),
         (4, 140),
     ]
-    monkeypatch.setattr(log_reading, "OPENED_RECORDS_MAX", 4)
-    monkeypatch.setattr(log_reading, "OPENED_BYTES_MAX", 1_000)
+    monkeypatch.setattr(log_reader, "OPENED_RECORDS_MAX", 4)
+    monkeypatch.setattr(log_reader, "OPENED_BYTES_MAX", 1_000)
     found = [await log.offset_for_timestamp(at) for at in (31, 131)]
     assert [None if each is None else (each.offset, each.timestamp_ms) for each in found] == [
         (3, 40),

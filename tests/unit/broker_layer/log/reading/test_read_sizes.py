@@ -97,8 +97,8 @@ async def test_entries_of_one_read_are_limited(
     for _ in range(SMALL_BATCHES):
         await append(log, batch(b""))
     monkeypatch.setattr(segment_reading, "ENTRIES_PER_READ_MAX", 50)
-    [segment] = await log._reading._segments()
-    readers = log._reading._readers
+    [segment] = await log._reader._segments()
+    readers = log._reader._readers
     for _ in range(2):  # the first pass learns the size of entries
         found = await readers.read(segment.ledger_id, 0, SMALL_BATCHES, 1 << 20)
         assert 50 <= len(found) <= 100

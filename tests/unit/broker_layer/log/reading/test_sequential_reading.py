@@ -15,7 +15,7 @@ from broker_layer.kafka.record_batch import (
     build_control_batch,
     read_header,
 )
-from broker_layer.log.reading.log_reading import LogReading
+from broker_layer.log.reading.log_reader import LogReader
 from broker_layer.log.reading.read_ahead import CURSORS_MAX, AheadMemory
 from broker_layer.log.state.offset_index import LedgerIndex
 from broker_layer.log.topic_log import TopicLog
@@ -83,13 +83,13 @@ async def test_many_readers_continue_without_kept_batches(
         await append(log, batch(b"x"))
     monkeypatch.setattr(AheadMemory, "has_room", lambda _memory, _size: False)
     looked_up: list[int] = []
-    find = LogReading._index_of
+    find = LogReader._index_of
 
-    async def noting(reading: LogReading, segment: Segment) -> LedgerIndex:
+    async def noting(reader: LogReader, segment: Segment) -> LedgerIndex:
         looked_up.append(segment.ledger_id)
-        return await find(reading, segment)
+        return await find(reader, segment)
 
-    monkeypatch.setattr(LogReading, "_index_of", noting)
+    monkeypatch.setattr(LogReader, "_index_of", noting)
     offsets = list(range(2, 2 * CURSORS_MAX + 2, 2))
     offsets = [await read_one(log, each) for each in offsets]
     assert len(looked_up) == CURSORS_MAX

@@ -65,7 +65,7 @@ class RecordPosition:
     leader_epoch: int
 
 
-class LogReading:
+class LogReader:
     """Reader of one log's ledgers."""
 
     def __init__(self, chain: LedgerChain, roller: LedgerRoller, state: PartitionState) -> None:
