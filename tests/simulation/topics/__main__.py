@@ -1,6 +1,6 @@
-"""Runs the simulation of topics from the command line.
+"""Command-line entry point of the simulation of topics.
 
-Leaves reading it, and what is printed, to `tests.simulation.command`.
+Leaves arguments and output to `tests.simulation.command`.
 """
 
 import sys
@@ -17,7 +17,7 @@ TOPICS: Final = Simulation(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what was asked for; return the exit status."""
+    """Run the simulations that the arguments request; return the exit status."""
     return run_command(TOPICS, arguments)
 
 

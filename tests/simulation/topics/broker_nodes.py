@@ -1,6 +1,6 @@
-"""Runs brokers, and the clients of topics, as simulated processes.
+"""Brokers, and the clients of topics, as simulated processes.
 
-Leaves the constructors that are called here to the broker: they are those that its `main` calls.
+The constructors called here are those that the broker's `main` calls.
 
 Source: assurance design; `broker_layer/main.py`.
 """
@@ -30,8 +30,9 @@ DRAIN_S = 1.0
 
 
 class SharedStore(NodeStore):
-    """A broker's session, which its ledger client leaves open when it could not start: a real
-    client would open another one for its next attempt.
+    """Session of a broker, which its ledger client does not close after a failed start.
+
+    A real client would open another session for its next attempt.
     """
 
     is_over = False
@@ -43,7 +44,7 @@ class SharedStore(NodeStore):
 
 
 class BrokerNode(Node):
-    """A broker's machine."""
+    """Machine of one broker."""
 
     def __init__(self, cluster: "TopicCluster", number: int) -> None:
         super().__init__(cluster, f"broker-{number}")
@@ -55,17 +56,17 @@ class BrokerNode(Node):
 
     @property
     def is_serving(self) -> bool:
-        """Tell whether the process has started to serve."""
+        """Return whether the process has started to serve."""
         return self.is_running and self.serving is not None
 
     @property
     def may_be_replaced(self) -> bool:
-        """Tell whether the process's session has lapsed, by its own clock."""
+        """Return whether the process's session has lapsed, by its own clock."""
         return self.process is not None and self.process._cluster.view.lease.has_lapsed
 
     @property
     def led_count(self) -> int:
-        """Return how many partitions the process leads, those of coordinators included."""
+        """Return how many partitions the process leads, including those of coordinators."""
         return 0 if self.process is None else self.process._leading.manager.led_count
 
     def logs(self) -> list[TopicLog]:
@@ -133,17 +134,17 @@ class BrokerNode(Node):
 
     @override
     def after_death(self, *, power_off: bool) -> None:
-        """Serve no more."""
+        """Mark the broker as not serving."""
         self.serving = self.process = None
 
     @override
     def after_end(self, error: BaseException | None) -> None:
-        """Serve no more."""
+        """Mark the broker as not serving."""
         self.serving = self.process = None
 
 
 class KafkaNode(Node):
-    """A machine with one user of topics on it, who works until the run is over."""
+    """Machine with one user of topics on it, which works until the run is over."""
 
     def __init__(self, cluster: "TopicCluster", name: str, work: "Work") -> None:
         super().__init__(cluster, name)
@@ -153,7 +154,7 @@ class KafkaNode(Node):
     @property
     @override
     def is_done(self) -> bool:
-        """Tell whether the run is over."""
+        """Return whether the run is over."""
         return self.topics.is_over
 
     @property
@@ -163,7 +164,7 @@ class KafkaNode(Node):
 
     @property
     def incarnation(self) -> str:
-        """Name this process, as against the one before it."""
+        """Return a name of this process, different from that of the previous one."""
         return f"{self.host}.{self.starts}"
 
     @override

@@ -1,11 +1,10 @@
-"""Produces with acks 0 and 1: without waiting until what was sent is committed.
+"""Producers with acks 0 and 1, which do not wait until records are committed.
 
-Leaves producers that do wait to `producing`, and judging what became of the records to `history`
-and `ending`.
+Leaves producers that wait to `producing`, and judging the records to `history` and `ending`.
 
-Invariants: with acks=0 a batch is sent once, and the batches of one connection are one producer's:
-they are in the log in their order, each at most once; with acks=1 a batch is sent until it is
-acknowledged, and may be in the log more often.
+Invariants: with acks=0 a batch is sent once, and the batches of one connection belong to one
+producer: they are in the log in order, each at most once. With acks=1 a batch is sent until it is
+acknowledged, and may be in the log several times.
 """
 
 import asyncio
@@ -34,7 +33,7 @@ async def produce_carelessly(node: KafkaNode, client: KafkaClient, rng: random.R
 
 
 class _Careless:
-    """What one producer sends to one partition."""
+    """State of one producer for one partition."""
 
     def __init__(
         self, node: KafkaNode, client: KafkaClient, rng: random.Random, place: Place
@@ -69,7 +68,7 @@ class _Careless:
         records, data = self._batch(producer, is_unique=True)
         self._node.topics.model.note("careless", f"{records[0].value!r}")
         connection.tell(ApiKey.PRODUCE, PRODUCE_VERSION, self._body(data, 0))
-        if self._rng.random() < 0.1:  # nobody would tell that the leader is another one by now
+        if self._rng.random() < 0.1:  # no answer would report that the leader has changed
             self._client.doubt_leader(*self._place)
 
     async def _send_until_stored(self) -> None:

@@ -1,10 +1,10 @@
-"""Takes part in a classic group: joins, leads or follows, beats, commits, and comes back.
+"""Members of a classic group, which join, lead or follow, send heartbeats, commit, and return.
 
-Leaves commits to `member_commits`, and judging what is given to `holding`.
+Leaves commits to `member_commits`, and judging assignments to `holding`.
 
-Invariants: what a member was given it gives back before it joins anew or leaves; it goes on as it
-is until somebody tells it otherwise, however long that takes; the leader gives each partition to
-one member.
+Invariants: a member releases its partitions before it joins again or leaves. It continues unchanged
+until an answer changes its state, however long that takes. The leader gives each partition to one
+member.
 """
 
 import asyncio
@@ -42,10 +42,10 @@ OFFSET_COMMIT_VERSION: Final = 7
 PROTOCOL: Final = "in turn"
 HEARTBEAT_S: Final = 0.5
 MARGIN_S: Final = 2.0
-"""Beyond the time of a rebalance, until a join is given up."""
+"""Time after that of a rebalance until a join is abandoned, in seconds."""
 SLOW_FACTOR: Final = 1.5
 ANEW: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
-"""With these a member has lost its id."""
+"""Error codes with which a member has lost its id."""
 AGAIN: Final = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
@@ -115,7 +115,7 @@ async def _take_refusal(member: _Member, code: ErrorCode) -> None:
 
 
 async def _take_part(member: _Member) -> None:
-    """Join if need be, and go on until somebody says no. Raises Unanswered, Refused."""
+    """Join if needed, and continue until an answer refuses it. Raises Unanswered, Refused."""
     cluster, rng = member.node.topics, member.rng
     work, plan = cluster.topics_plan.work, cluster.topics_plan.groups
     if member.generation < 0:
@@ -211,7 +211,7 @@ async def _sync(member: _Member, joined: JoinGroupResponse) -> None:
 def _assignments(
     member: _Member, joined: JoinGroupResponse
 ) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
-    """Share the partitions out, if this member leads."""
+    """Assign the partitions if this member leads."""
     if joined.leader != member.member_id or not joined.members:
         return []
     member.attempts += 1
@@ -229,7 +229,7 @@ def _assignments(
 
 
 async def _leave(member: _Member) -> None:
-    """Give everything back and say so, once."""
+    """Release all partitions and leave the group with one request."""
     member.node.topics.holdings.lose_all(member.membership)
     kind = LeaveGroupRequest.MemberIdentity
     row = kind(member_id=member.member_id, group_instance_id=member.instance_id)

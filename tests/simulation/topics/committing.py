@@ -1,6 +1,6 @@
-"""Commits offsets of groups, and asks for them.
+"""Clients that commit offsets of groups, and query them.
 
-Leaves judging what is told to `offset_history`, and offsets of transactions to `transacting`.
+Leaves judging the answers to `offset_history`, and offsets of transactions to `transacting`.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ async def commit_offsets(node: KafkaNode, client: KafkaClient, rng: random.Rando
 
 
 async def audit_offsets(node: KafkaNode, client: KafkaClient, rng: random.Random) -> None:
-    """Ask for the offsets of all groups, each time of who was known last, until the run is over."""
+    """Query the offsets of all groups from the coordinator known last, until the run is over."""
     cluster = node.topics
     while not cluster.is_over:
         for place in list(cluster.offsets.groups):
@@ -92,8 +92,9 @@ async def _commit_next(node: KafkaNode, client: KafkaClient, group_id: str) -> N
 async def ask_offset(
     client: KafkaClient, cluster: "TopicCluster", who: str, place: GroupPlace
 ) -> int:
-    """Ask for a group's offset that no open transaction may change; return it, -1 for none. Raises
-    Unanswered, Refused.
+    """Return a group's offset that no open transaction may change, -1 for none.
+
+    Raises Unanswered, Refused.
     """
     offsets, (group_id, partition) = cluster.offsets, place
     kind = OffsetFetchRequest.OffsetFetchRequestTopic

@@ -1,10 +1,10 @@
-"""Takes part in a group of KIP-848: beats, takes what it is given, and gives back what it must.
+"""Members of a KIP-848 group, which send heartbeats, take partitions, and release them on request.
 
-Leaves commits to `member_commits`, and judging what is given to `holding`.
+Leaves commits to `member_commits`, and judging assignments to `holding`.
 
-Invariants: a member stops with a partition before it says that it owns it no more; after a beat
-that was not answered it tells, and so is told, everything; it goes on as it is until somebody tells
-it otherwise, however long that takes.
+Invariants: a member stops using a partition before it reports that it does not own it any more.
+After a heartbeat without an answer, it sends its complete state, and so receives its complete
+assignment. It continues unchanged until an answer changes its state, however long that takes.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ SLOW_FACTOR: Final = 1.5
 LEAVE_EPOCH: Final = -1
 GONE: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
 LOST: Final = (*GONE, ErrorCode.FENCED_MEMBER_EPOCH)
-"""With these a member holds nothing any more, and joins anew."""
+"""Error codes with which a member holds no partition any more, and joins again."""
 
 
 @dataclass(slots=True)
@@ -50,16 +50,16 @@ class _Member:
     topic_id: uuid.UUID | None = None
     assigned: list[int] = field(default_factory=list)
     told: list[int] | None = None
-    """What the coordinator certainly knows to be owned; None: it is to be told everything."""
+    """Owned partitions that the coordinator certainly knows; None: send the complete state."""
     gives_back_at_s: float = 0.0
 
     @property
     def surplus(self) -> list[int]:
-        """Return what is to be given back."""
+        """Return the partitions to release."""
         return [each for each in self.membership.held if each not in self.assigned]
 
     def begin_anew(self) -> None:
-        """Hold nothing."""
+        """Start again without partitions."""
         self.node.topics.holdings.lose_all(self.membership)
         self.epoch, self.assigned, self.told = 0, [], None
 
@@ -113,7 +113,7 @@ async def _take_refusal(member: _Member, code: ErrorCode) -> None:
 
 
 async def _take_part(member: _Member) -> None:
-    """Go on until the member wants to leave. Raises Unanswered, Refused."""
+    """Continue until the member wants to leave. Raises Unanswered, Refused."""
     cluster, rng = member.node.topics, member.rng
     work, plan = cluster.topics_plan.work, cluster.topics_plan.groups
     beat_s = 0.0
@@ -205,7 +205,7 @@ async def _ask(
 
 
 async def _leave(member: _Member) -> None:
-    """Hold nothing, and say so once."""
+    """Release all partitions and leave the group with one request."""
     has_joined = member.epoch > 0
     member.begin_anew()
     if has_joined:

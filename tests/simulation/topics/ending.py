@@ -1,11 +1,11 @@
-"""Reads everything once more when a run is over, also after all brokers were restarted.
+"""Final read of all data after a run, also after a restart of all brokers.
 
-Leaves judging each sight to `history`.
+Leaves judging each record to `history`.
 
-Invariants checked here: what was acknowledged is read (lost); what anybody was shown is read
-(vanished); a producer's records stand in their order, each once (reordered); the epochs of
-leaders rise with the offsets (epochs); of a transaction, readers of committed records see all or
-nothing, as was decided (atomic); no transaction stays open (undecided).
+Invariants checked here: acknowledged records are read (lost). Records that any reader saw are read
+(vanished). A producer's records are in order, each once (reordered). The epochs of leaders rise
+with the offsets (epochs). Readers of committed records see all or nothing of a transaction, as was
+decided (atomic). No transaction stays open (undecided).
 """
 
 import random
@@ -19,12 +19,12 @@ from tests.simulation.topics.reading import EARLIEST, LATEST, LogReader
 from tests.simulation.topics.topic_cluster import TopicCluster
 
 PATIENCE_S: Final = 90.0
-"""From the end of all faults until every partition is led and every transaction decided."""
+"""Time from the end of all faults until all partitions are led and all transactions decided."""
 POLL_BYTES: Final = 200_000
 
 
 async def read_everything(cluster: TopicCluster, who: str) -> None:
-    """Read all partitions at both isolation levels, and compare with what was promised."""
+    """Read all partitions at both isolation levels, and compare with the promises."""
     client = KafkaClient(cluster, who, random.Random(f"{who} {cluster.topics_plan.seed}"))
     visible: dict[bytes, None] = {}
     try:
@@ -47,7 +47,7 @@ async def read_everything(cluster: TopicCluster, who: str) -> None:
 async def read_log(
     cluster: TopicCluster, client: KafkaClient, who: str, place: Place, *, committed: bool
 ) -> list[Seen] | None:
-    """Read a log from its start to its end, once that is stable."""
+    """Read a log from its start to its end, after its end is stable."""
     reader = LogReader(cluster.history, client, who, place, committed=committed)
     until_s = cluster.loop.time() + PATIENCE_S
     seen: list[Seen] = []
@@ -92,7 +92,7 @@ async def _read_offset(
 
 def check_log(history: History, place: Place, seen: list[Seen]) -> None:
     log = history.log(place)
-    start = log.start  # as it is now: retention went on while the log was read
+    start = log.start  # its current start: retention continued while the log was read
     read = {each.offset: each for each in seen}
     for offset, record in log.acknowledged.items():
         found = read.get(offset)
@@ -120,7 +120,7 @@ def check_log(history: History, place: Place, seen: list[Seen]) -> None:
 
 
 def _check_stored(history: History, place: Place, seen: list[Seen]) -> None:
-    """See to it that what was stored once is lost only where another leader began before it."""
+    """Check that a record stored once is lost only where another leader began before it."""
     log = history.log(place)
     read = {(each.offset, each.record.value): each for each in seen}
     for stored in log.stored:
@@ -137,7 +137,7 @@ def _check_stored(history: History, place: Place, seen: list[Seen]) -> None:
 def _check_committed(
     history: History, place: Place, seen: list[Seen], visible: dict[bytes, None]
 ) -> None:
-    """Note what readers of committed records see, and what they need not see any more."""
+    """Record what readers of committed records see, and what they need not see any more."""
     for each in seen:
         visible[each.record.value] = None
     log = history.log(place)
@@ -145,9 +145,9 @@ def _check_committed(
         if record.place != place or not record.is_acknowledged:
             continue
         if record.offset is not None and record.offset < log.start:
-            visible[record.value] = None  # retention took it
+            visible[record.value] = None  # deleted by retention
         elif record.offset is None and log.start:
-            continue  # it may have been where retention took it
+            continue  # it may have been in a part that retention deleted
         elif record.transaction is None and record.value not in visible:
             history.report("lost", place, f"readers of committed records miss {record.value!r}")
             return

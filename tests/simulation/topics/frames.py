@@ -1,4 +1,4 @@
-"""Writes and reads the bodies of Produce and Fetch as a client does, in one version of each.
+"""Codecs for the bodies of Produce and Fetch on the client's side, in one version of each.
 
 Leaves other messages to `broker_layer.kafka.messages`, whose codecs are slower.
 
@@ -28,7 +28,7 @@ _ABORTED = struct.Struct(">qq")
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """The answer of one partition."""
+    """Answer for one partition."""
 
     error: int
     base_offset: int
@@ -37,7 +37,7 @@ class Produced:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The answer of one partition."""
+    """Answer for one partition."""
 
     error: int
     high_watermark: int
@@ -50,7 +50,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class FetchAsked:
-    """What is asked of one partition."""
+    """Request for one partition."""
 
     offset: int
     is_committed: bool
@@ -97,11 +97,11 @@ def fetch_body(topic: str, partition: int, asked: FetchAsked) -> bytes:
 
 
 def read_fetched(body: memoryview) -> Fetched:
-    """Read the answer to `fetch_body`. Raises ValueError if it is of the whole request."""
+    """Read the answer to `fetch_body`. Raises ValueError if its error is for all partitions."""
     _, error, _ = struct.unpack_from(">ihi", body, 0)
     position = 10
     if error:
-        raise ValueError(f"the whole Fetch was answered with {error}")
+        raise ValueError(f"the complete Fetch was answered with {error}")
     position = _after_topic(body, position) + _INT32.size
     _, code, high_watermark, stable, log_start = _FETCHED.unpack_from(body, position)
     position += _FETCHED.size
@@ -135,6 +135,6 @@ def _string(text: str) -> bytes:
 
 
 def _after_topic(body: memoryview, position: int) -> int:
-    """Return where the partitions of the first topic begin."""
+    """Return the offset where the partitions of the first topic begin."""
     (length,) = _INT16.unpack_from(body, position + _INT32.size)
     return position + _INT32.size + _INT16.size + int(length)

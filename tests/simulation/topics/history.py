@@ -1,14 +1,13 @@
-"""Keeps what users of topics were promised and shown, and judges each new promise and sight by it.
+"""Promises to users of topics and records shown to them, and the check of each new one.
 
-Leaves reading everything once more at the end to `ending`, and offsets of groups to
-`offset_history`.
+Leaves the final read to `ending`, and offsets of groups to `offset_history`.
 
-Invariants checked, each named as it is reported: an offset holds one record for ever, whoever reads
-it (inconsistent); what was acknowledged is where it was said to be (lost); nobody is shown what is
-not committed (beyond), and readers of committed records nothing undecided (precommitted) or aborted
-(aborted read); the end and the start of a log never go back, for a request that was sent after
-somebody knew better (went back), and what is before the start is not read (deleted read); a
-producer's batch is in the log once (duplicate).
+Invariants checked, each named as it is reported: an offset holds one record for ever, for every
+reader (inconsistent). An acknowledged record is at its acknowledged offset (lost). No reader sees
+records that are not committed (beyond), and readers of committed records see no undecided
+(precommitted) or aborted (aborted read) ones. The end and the start of a log never go back, for a
+request that was sent after an answer with a later value (went back), and records before the start
+are not read (deleted read). A producer's batch is in the log once (duplicate).
 """
 
 from collections import deque
@@ -32,12 +31,12 @@ Place = tuple[str, int]
 
 
 class Outcome(StrEnum):
-    """What is known of how a transaction ended."""
+    """Known outcome of a transaction."""
 
     OPEN = "open"
-    """Nobody has asked to commit it."""
+    """No client has requested to commit it."""
     ASKED = "asked"
-    """Somebody has, and does not know the answer."""
+    """A client has requested it, and has no answer."""
     COMMITTED = "committed"
     ABORTED = "aborted"
 
@@ -50,12 +49,12 @@ class TransactionHistory:
     outcome: Outcome = Outcome.OPEN
     records: list["SentRecord"] = field(default_factory=list)
     seen: str = ""
-    """Where somebody saw it committed."""
+    """First place where a reader saw it committed."""
 
 
 @dataclass(slots=True)
 class SentRecord:
-    """One record that somebody sent, once or more often."""
+    """One record that was sent, once or more often."""
 
     value: bytes
     place: Place
@@ -65,13 +64,15 @@ class SentRecord:
     transaction: TransactionHistory | None = None
     is_acknowledged: bool = False
     offset: int | None = None
-    """As acknowledged, or as read."""
+    """Offset as acknowledged, or as read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """A process that leads, or did; `may_be_replaced` tells whether its session has lapsed, so that
-    others may lead what it led.
+    """Process that leads, or did.
+
+    `may_be_replaced` returns whether its session has lapsed, so that others may lead its
+    partitions.
     """
 
     broker: int
@@ -81,40 +82,40 @@ class Leader:
 
 @dataclass(slots=True)
 class Ends:
-    """Between which offsets a log was said to be."""
+    """Reported start and end of a log."""
 
     end: int = 0
     start: int = 0
 
     def learn(self, end: int, start: int) -> None:
-        """Take note of what was said last."""
+        """Record the last reported values."""
         self.end, self.start = max(self.end, end), max(self.start, start)
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was known of a log when a request was sent: by anybody, and through the same leader."""
+    """Known ends of a log when a request was sent: from any leader, and from the same one."""
 
     end: int
     leader_end: int
     leader_start: int
     epoch_end: int = 0
     epoch_start: int = 0
-    """The same as said by leaders up to the epoch that is asked."""
+    """The same from leaders up to the epoch of the request."""
 
 
 @dataclass(slots=True)
 class LogHistory:
-    """One partition."""
+    """History of one partition."""
 
     end: int = 0
     start: int = 0
     through: dict[tuple[int, int], Ends] = field(default_factory=dict)
-    """What each leading process has said."""
+    """Values reported by each leading process."""
     by_epoch: dict[int, Ends] = field(default_factory=dict)
-    """What leaders said that were asked under their epoch."""
+    """Values reported by leaders to requests with their epoch."""
     known: dict[int, bytes] = field(default_factory=dict)
-    """Offset -> leader epoch and value, or what the marker says."""
+    """Offset -> leader epoch and value, or contents of the marker."""
     places: dict[bytes, int] = field(default_factory=dict)
     acknowledged: dict[int, SentRecord] = field(default_factory=dict)
     stored: list["StoredRecord"] = field(default_factory=list)
@@ -122,8 +123,9 @@ class LogHistory:
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A record that was acknowledged when it was stored once (acks=1): it may be lost, but only
-    with its leader, whose epoch is this or a later one.
+    """A record that was acknowledged when it was stored once (acks=1).
+
+    It may be lost, but only with its leader, whose epoch is this or a later one.
     """
 
     record: "SentRecord"
@@ -133,19 +135,19 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Who asks, for what: one partition from an offset on."""
+    """Request for one partition from an offset on, and the client that sends it."""
 
     name: str
     place: Place
     position: int
     is_committed: bool
     epoch: int = -1
-    """Of the leader, if it was asked under it."""
+    """Epoch of the leader, if the request contains it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A record that a reader was shown."""
+    """A record that a reader saw."""
 
     offset: int
     leader_epoch: int
@@ -153,7 +155,7 @@ class Seen:
 
 
 class History:
-    """All partitions and transactions of a run."""
+    """Histories of all partitions and transactions of a run."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -163,15 +165,16 @@ class History:
         self.acknowledged_count = 0
 
     def log(self, place: Place) -> LogHistory:
-        """Return what is known of a partition."""
+        """Return the history of a partition."""
         found = self.logs.get(place)
         if found is None:
             found = self.logs[place] = LogHistory()
         return found
 
     def known(self, place: Place, leader: Leader, epoch: int = -1) -> Known:
-        """Return what is known now, to be given back with the answer to what is sent now, to the
-        leader of an epoch if one is named.
+        """Return the current facts, for comparison with the answer to a request that is sent now.
+
+        The request goes to the leader of `epoch` if one is given.
         """
         said, log = self._said(place, leader), self.log(place)
         earlier = [each for number, each in log.by_epoch.items() if number <= epoch]
@@ -187,19 +190,19 @@ class History:
         return self.log(place).through.setdefault((leader.broker, leader.incarnation), Ends())
 
     def report(self, kind: str, place: Place, text: str) -> None:
-        """Record a broken promise."""
+        """Report a violation."""
         self._model.report(kind, f"{place[0]}-{place[1]}: {text}")
 
     # -- writing ---------------------------------------------------------------------------------
 
     def begin_transaction(self, name: str) -> TransactionHistory:
-        """Take note that a producer begins one."""
+        """Record that a producer begins a transaction."""
         transaction = TransactionHistory(name)
         self.transactions.append(transaction)
         return transaction
 
     def send(self, record: SentRecord) -> None:
-        """Take note that a record is about to be sent."""
+        """Record that a record is about to be sent."""
         assert record.value not in self.records
         self.records[record.value] = record
         if record.transaction is not None:
@@ -208,7 +211,7 @@ class History:
     def note_acknowledged(
         self, leader: Leader, records: list[SentRecord], base_offset: int
     ) -> None:
-        """Take note of an acknowledgement; -1: of a duplicate whose place is not told."""
+        """Record an acknowledgement; -1: of a duplicate without an offset."""
         place = records[0].place
         log = self.log(place)
         self._model.note("acknowledged", f"{place} {base_offset} {records[0].value!r}")
@@ -232,7 +235,7 @@ class History:
             self._said(place, leader).learn(end, 0)
 
     def note_stored(self, record: SentRecord, offset: int, epoch: int) -> None:
-        """Take note of an acknowledgement that does not say that the record is committed."""
+        """Record an acknowledgement that does not promise a commit."""
         self._model.note("stored", f"{record.place} {offset} {record.value!r}")
         self.log(record.place).stored.append(StoredRecord(record, offset, epoch))
 
@@ -248,8 +251,9 @@ class History:
         start: int | None,
         epoch: int = -1,
     ) -> None:
-        """Take note of where a log ends and begins, as far as that was answered to what was sent at
-        `before`; `epoch` is the leader's, if it was asked under it.
+        """Record a log's end and start from an answer to a request sent at `before`.
+
+        `epoch` is the leader's, if the request contained it.
         """
         log, said = self.log(place), self._said(place, leader)
         least = before.end if leader.may_be_replaced else before.leader_end
@@ -269,7 +273,7 @@ class History:
     def note_fetched(
         self, reader: Reader, leader: Leader, before: Known, fetched: Fetched
     ) -> list[Seen]:
-        """Judge what a reader was given, and return what it passes on."""
+        """Check the records that a reader received, and return those that it passes on."""
         who, place, offset = reader.name, reader.place, reader.position
         end, start = fetched.high_watermark, fetched.log_start_offset
         self.note_range(who, place, leader, before, end, start, reader.epoch)
@@ -298,7 +302,7 @@ class History:
         return shown
 
     def _judge_range(self, reader: Reader, fetched: Fetched) -> None:
-        """See to it that batches follow one another, up to where this reader may read."""
+        """Check that batches follow one another, up to the last offset this reader may read."""
         who, place, expected = reader.name, reader.place, reader.position
         limit = fetched.last_stable_offset if reader.is_committed else fetched.high_watermark
         if fetched.last_stable_offset > fetched.high_watermark:

@@ -1,19 +1,19 @@
-"""Keeps which member may read which partition of a group, and judges what members are given.
+"""Assignment of a group's partitions to members, and the check of assignments and commits.
 
-Leaves asking to `classic_members` and `consumer_members`, and what is committed to
+Leaves the requests to `classic_members` and `consumer_members`, and committed offsets to
 `offset_history`.
 
-A member holds a partition from the answer that gave it until it gives it back, which it does
-before it says so. If it says nothing, its coordinator may take it for gone: not before a whole
-session, or the time for a rebalance, has passed since the last sign of life that this coordinator
-answered, or since it loaded the group. Until then the member holds it for certain. Only the
-answers of the coordinator of the highest epoch are judged: those of an earlier one, which does not
-know yet that it was replaced, give nothing to anybody.
+A member holds a partition from the answer that gave it until it releases it, which it does before
+it reports that. Without requests from a member, its coordinator may remove it, but not before a
+complete session, or the time for a rebalance, has passed since the last sign of life that this
+coordinator answered, or since it loaded the group. Until then the member certainly holds it. Only
+the answers of the coordinator with the highest epoch are checked: an earlier one, which does not
+know yet that it was replaced, cannot give partitions.
 
-Invariants checked: nobody is given a partition that another holds for certain (two owners); the
-members of a generation are given parts of one assignment (torn generation), and generations do not
-go back (generation back); a member is not forgotten before its time (forgotten member); who has
-lost a partition, or comes with an epoch that is over, commits nothing (stale commit).
+Invariants checked: no member gets a partition that another certainly holds (two owners). The
+members of a generation get parts of one assignment (torn generation), and generations do not go
+back (generation back). A member is not removed too early (forgotten member). A member that has lost
+a partition, or has an old epoch, commits nothing (stale commit).
 Source: KIP-848; Kafka's group protocol.
 """
 
@@ -21,12 +21,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 Report = Callable[[str, str], None]
-"""Takes what kind of promise was broken, and how."""
+"""Receives the kind of a violation and its description."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A coordinator that has loaded a group."""
+    """Coordinator that has loaded a group."""
 
     host: str
     epoch: int
@@ -35,43 +35,43 @@ class Load:
 
 @dataclass(slots=True)
 class Membership:
-    """What one member believes, and what is known of it for certain."""
+    """State of one member as it knows it, and as it is certain."""
 
     name: str
     session_s: float
     rebalance_s: float
     is_classic: bool
     answered: dict[int, float] = field(default_factory=dict)
-    """Coordinator's epoch -> when the last sign of life was sent that it answered."""
+    """Coordinator's epoch -> time of the last sign of life that it answered."""
     held: dict[int, float] = field(default_factory=dict)
-    """Partition -> since when it is held."""
+    """Partition -> time since which it is held."""
     confirmed: dict[int, tuple[int, float]] = field(default_factory=dict)
     """Partition, also one that is to be given back -> by the coordinator of which epoch it was told
     last to keep it, and when it had asked that."""
     epoch: int = -1
-    """The newest generation, or epoch of the member, that it was told."""
+    """Newest generation, or epoch of the member, that it received."""
     is_joined: bool = False
 
 
 @dataclass(slots=True)
 class GroupHoldings:
-    """One group."""
+    """State of one group."""
 
     loads: list[Load] = field(default_factory=list)
     """By epoch."""
     members: dict[str, Membership] = field(default_factory=dict)
     given: dict[int, tuple[str, float]] = field(default_factory=dict)
-    """Partition -> who was given it last, and when."""
+    """Partition -> member that got it last, and the time."""
     generation: int = -1
-    """The newest that a member was given its part of."""
+    """Newest generation that a member got its part of."""
     tags: dict[int, str] = field(default_factory=dict)
-    """Generation -> what names its assignment."""
+    """Generation -> id of its assignment."""
     parts: dict[int, dict[int, str]] = field(default_factory=dict)
-    """Generation -> partition -> whose it is."""
+    """Generation -> partition -> its owner."""
 
     @property
     def coordinator(self) -> Load | None:
-        """The newest coordinator that has loaded the group."""
+        """Newest coordinator that has loaded the group."""
         return self.loads[-1] if self.loads else None
 
     def answering(self, host: str) -> int:
@@ -89,17 +89,17 @@ class Holdings:
         self.given_count = 0
 
     def group(self, group_id: str) -> GroupHoldings:
-        """Return what is known of a group."""
+        """Return the state of a group."""
         return self.groups.setdefault(group_id, GroupHoldings())
 
     def note_load(self, group_id: str, host: str, epoch: int) -> None:
-        """Take note that a coordinator serves a group from now on."""
+        """Record that a coordinator serves a group from now on."""
         loads = self.group(group_id).loads
         loads.append(Load(host, epoch, self._clock()))
         loads.sort(key=lambda each: each.epoch)
 
     def enter(self, group_id: str, member: Membership) -> Membership:
-        """Take note of a member, or of a static one that is back and goes on with nothing."""
+        """Record a member, or a static one that returned and starts without partitions."""
         members = self.group(group_id).members
         old = members.get(member.name)
         if old is not None:
@@ -107,7 +107,7 @@ class Holdings:
         members[member.name] = member
         return member
 
-    # -- what members are told -------------------------------------------------------------------
+    # -- answers to members ----------------------------------------------------------------------
 
     def note_answered(
         self,
@@ -119,9 +119,10 @@ class Holdings:
         *,
         is_full: bool = True,
     ) -> None:
-        """Take note that a sign of life was answered, and that the member is to hold `assigned`;
-        what it was given before and is not in it is still held until `give_back`. With `is_full`
-        false the answer did not say what is held: it is as before.
+        """Record that a sign of life was answered, and that the member must hold `assigned`.
+
+        Partitions that it got before and that are not in `assigned` are still held until
+        `give_back`. With `is_full` false the answer had no assignment: it is unchanged.
         """
         group, now = self.group(group_id), self._clock()
         member.is_joined = True
@@ -139,13 +140,13 @@ class Holdings:
             self._judge_owners(group_id, member, assigned)
 
     def give_back(self, member: Membership, partitions: Sequence[int]) -> None:
-        """Take note that a member reads these no more, and is about to say so."""
+        """Record that a member stops reading these partitions, and is about to report it."""
         for partition in partitions:
             member.held.pop(partition, None)
             member.confirmed.pop(partition, None)
 
     def lose_all(self, member: Membership) -> None:
-        """Take note that a member left, or was told that it is none."""
+        """Record that a member left, or was informed of its removal."""
         member.held.clear()
         member.confirmed.clear()
         member.is_joined = False
@@ -154,7 +155,7 @@ class Holdings:
     def note_synced(
         self, group_id: str, member: Membership, before: int, tag: str, assigned: Sequence[int]
     ) -> None:
-        """Judge what a member of a classic group was given, asked for when `before` was known."""
+        """Check the assignment of a classic member, requested when `before` was known."""
         group, generation = self.group(group_id), member.epoch
         if generation < before:
             text = f"{member.name} was given {generation}, and {before} was known"
@@ -172,7 +173,7 @@ class Holdings:
         group.generation = max(group.generation, generation)
 
     def judge_forgotten(self, group_id: str, member: Membership, host: str, sent_s: float) -> None:
-        """Judge that a member was told that it is none, while it kept its promises."""
+        """Check the removal of a member that kept the rules."""
         load = self.group(group_id).coordinator
         is_judged = load is not None and load.host == host and sent_s >= load.at_s
         if not is_judged or not member.is_joined or member.is_classic:
@@ -188,7 +189,7 @@ class Holdings:
     # -- commits ---------------------------------------------------------------------------------
 
     def may_commit(self, group_id: str, member: Membership, partition: int, epoch: int) -> str:
-        """Say why a commit that is sent now must not be accepted; nothing if it may be."""
+        """Return why a commit that is sent now must not be accepted; "" if it may be."""
         group = self.group(group_id)
         if epoch < member.epoch:
             return f"epoch {epoch} of {member.name}, which is at {member.epoch}"
@@ -200,7 +201,7 @@ class Holdings:
         return ""
 
     def judge_commit(self, group_id: str, refusal: str) -> None:
-        """Judge that a commit was accepted for which `may_commit` said this."""
+        """Check an accepted commit for which `may_commit` gave this reason."""
         if refusal:
             self._report("stale commit", f"{group_id}: {refusal}")
 
@@ -222,8 +223,9 @@ class Holdings:
                     self._report("two owners", f"{group_id}: {text} s for certain")
 
     def _certain_end(self, group_id: str, member: Membership, partition: int | None) -> float:
-        """Return until when a member that says nothing is one, and holds a partition, for certain:
-        each coordinator may take it for gone until the next one has loaded the group.
+        """Return until when a silent member is certainly a member, and certainly holds a partition.
+
+        Each coordinator may remove it until the next one has loaded the group.
         """
         end_s = 0.0
         for load in self.group(group_id).loads:

@@ -1,11 +1,11 @@
-"""Is a small Kafka client on a simulated machine: connections, leaders, coordinators.
+"""Small Kafka client on a simulated machine: connections, leaders, coordinators.
 
-Leaves what is sent to `producing`, `transacting`, `reading` and `grouping`.
+Leaves the requests to `producing`, `transacting`, `reading` and `grouping`.
 
-Invariants: the requests of one connection are sent in the order of the calls; a call ends with its
-answer, with `Unanswered` once its time or its connection is over, and never otherwise; what was
-learnt of a leader is forgotten with the first doubt, but for its epoch: older ones are not believed
-any more.
+Invariants: the requests of one connection are sent in the order of the calls. A call ends with its
+answer, or with `Unanswered` when its time or its connection is over. The known leader of a
+partition is dropped at the first doubt, but its epoch is kept: answers with older epochs are
+ignored.
 """
 
 import asyncio
@@ -46,21 +46,21 @@ _HEAD = struct.Struct(">ihhi")
 
 
 def named_apart(name: str, topic_id: uuid.UUID | None) -> str:
-    """Name a topic apart from those that had, or will have, its name."""
+    """Return the name that identifies this topic among all topics of its name."""
     return f"{name}@{'' if topic_id is None else topic_id.hex[:ID_CHARS]}"
 
 
 def name_of(topic: str) -> str:
-    """Return the name by which a topic is asked for, which may be named apart."""
+    """Return the topic's name in requests, from a name that identifies it."""
     return topic.partition("@")[0]
 
 
 class Unanswered(Exception):  # noqa: N818 - it says what happened
-    """Nobody answered: whether the request had an effect is unknown."""
+    """No answer came: whether the request had an effect is unknown."""
 
 
 class Refused(Exception):  # noqa: N818 - as above
-    """A broker said no."""
+    """A broker refused the request."""
 
     def __init__(self, code: int) -> None:
         super().__init__(ErrorCode(code).name)
@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
                 call.exception()
 
     def send(self, api_key: ApiKey, version: int, body: bytes) -> "asyncio.Future[memoryview]":
-        """Send a request; the future gets the answer behind its correlation id."""
+        """Send a request; the future gets the answer after its correlation id."""
         call: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         if not self.is_open or self._transport is None:
             call.set_exception(Unanswered("the connection has ended"))
@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
 
 
 class KafkaClient:
-    """What one process knows of the brokers."""
+    """Knowledge of one process about the brokers."""
 
     def __init__(self, cluster: "TopicCluster", name: str, rng: random.Random) -> None:
         self._cluster = cluster
@@ -145,7 +145,7 @@ class KafkaClient:
         self._epochs: dict[tuple[str, int], int] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self.topic_ids: dict[str, uuid.UUID] = {}
-        """By the names that tell topics apart."""
+        """Topics by the names that identify them."""
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class KafkaClient:
         call: "asyncio.Future[memoryview]",
         patience_s: float = CALL_S,
     ) -> memoryview:
-        """Wait for an answer no longer than a client does. Raises Unanswered."""
+        """Wait for the answer within the client's time limit. Raises Unanswered."""
         try:
             async with asyncio.timeout(patience_s):
                 return await call
@@ -211,10 +211,10 @@ class KafkaClient:
             connection.close()
 
     async def pause(self) -> None:
-        """Wait before something is tried again."""
+        """Wait before a retry."""
         await asyncio.sleep(BACKOFF_S * (0.5 + self.rng.random()))
 
-    # -- who leads and coordinates ---------------------------------------------------------------
+    # -- leaders and coordinators ----------------------------------------------------------------
 
     async def leader_of(self, topic: str, partition: int) -> int:
         """Return a partition's leader. Raises Unanswered."""
@@ -246,25 +246,26 @@ class KafkaClient:
         return int(response.node_id)
 
     def epoch_of(self, topic: str, partition: int) -> int:
-        """Return the newest leader epoch that is known."""
+        """Return the newest known leader epoch."""
         return self._epochs.get((topic, partition), -1)
 
     def leader(self, broker: int) -> Leader:
-        """Name the process that runs on a broker's machine now."""
+        """Return the process that runs on a broker's machine now."""
         node = self._cluster.brokers[broker]
         return Leader(broker, node.starts, node.may_be_replaced)
 
     def doubt_leader(self, topic: str, partition: int) -> None:
-        """Forget who leads a partition."""
+        """Drop the known leader of a partition."""
         self._leaders.pop((topic, partition), None)
 
     def doubt_coordinator(self, kind: int, key: str) -> None:
-        """Forget who coordinates."""
+        """Drop the known coordinator."""
         self._coordinators.pop((kind, key), None)
 
     async def look_up(self, topic: str) -> str:
-        """Ask who leads topics, this one besides those of the plan; return what names it apart, ""
-        if there is none. Raises Unanswered.
+        """Look up the leaders of this topic and those of the plan.
+
+        Return the name that identifies the topic, "" if there is none. Raises Unanswered.
         """
         names = dict.fromkeys([*self._cluster.topic_names, name_of(topic)])
         request = MetadataRequest(
@@ -294,7 +295,7 @@ class KafkaClient:
         self._epochs[key] = max(row.leader_epoch, self._epochs.get(key, -1))
 
     def any_broker(self) -> int:
-        """Choose one."""
+        """Return a random broker."""
         return self.rng.randrange(len(self._cluster.brokers))
 
     async def _connect(self, broker: int) -> Connection:

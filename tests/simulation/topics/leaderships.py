@@ -1,9 +1,9 @@
-"""Sees to it that no epoch of a partition has two leaderships.
+"""Check that no epoch of a partition has two leaderships.
 
-Leaves what clients see of leaders to `history`.
+Leaves the leaders that clients see to `history`.
 
-Invariant checked: whatever ends a leader's log, the next one has another epoch (KIP-101): else what
-two of them wrote could not be told apart.
+Invariant checked: after the end of a leader's log, the next one has another epoch (KIP-101);
+otherwise the records of the two could not be distinguished.
 """
 
 from typing import TYPE_CHECKING
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Leaderships:
-    """Every log that any broker held when it was looked at."""
+    """Every log that any broker held at a check."""
 
     def __init__(self, cluster: TopicCluster) -> None:
         self._cluster = cluster
         self._seen: dict[tuple[str, int, int], TopicLog] = {}
 
     def look(self) -> None:
-        """Compare what is held now with what was."""
+        """Compare the logs held now with earlier ones."""
         for broker in self._cluster.brokers:
             for log in broker.logs():
                 place = log.topic, log.key.partition

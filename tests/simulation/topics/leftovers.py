@@ -1,9 +1,9 @@
-"""Sees to it that nothing is left of what was deleted when a run is over.
+"""Check after a run that nothing is left of deleted topics.
 
-Leaves what clients see of deleted topics to `recreating`.
+Leaves deleted topics as clients see them to `recreating`.
 
-Invariants checked: of a topic that is deleted no ledger is left; of others, no ledger of an earlier
-leader that the partition's list does not name (left over); what a list names exists (missing).
+Invariants checked: no ledger of a deleted topic is left, and no ledger of an earlier leader that
+the partition's list does not name (left over). Every ledger in a list exists (missing).
 Source: topics design, "The mapping"; `broker_layer/control/ledger_sweeping.py`.
 """
 
@@ -25,16 +25,16 @@ LOOK_EVERY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """What the list of a partition says."""
+    """Contents of a partition's list."""
 
     leader_epoch: int
     ledger_ids: tuple[int, ...]
     needed: tuple[int, ...]
-    """Those that are not to be deleted."""
+    """Ledgers that are not to be deleted."""
 
 
 async def check_leftovers(cluster: TopicCluster) -> None:
-    """Wait until only ledgers are left that somebody needs."""
+    """Wait until only listed ledgers are left."""
     store = MemoryMetadataStore(cluster.metadata)
     until_s = cluster.loop.time() + PATIENCE_S
     try:
@@ -47,7 +47,7 @@ async def check_leftovers(cluster: TopicCluster) -> None:
         if left:
             cluster.model.report("left over", "; ".join(left))
         missing = [n for each in listed.values() for n in each.needed if not _exists(cluster, n)]
-        now = await _listed(store)  # retention may have moved a start meanwhile
+        now = await _listed(store)  # retention may have moved a start in the meantime
         for partition, each in now.items():
             gone = [ledger_id for ledger_id in each.needed if ledger_id in missing]
             if gone:
@@ -61,7 +61,7 @@ def _exists(cluster: TopicCluster, ledger_id: int) -> bool:
 
 
 async def _listed(store: MemoryMetadataStore) -> dict[str, _Listed]:
-    """Return the lists of all partitions of topics that are there, by what ledgers call them."""
+    """Return the lists of all partitions of existing topics, by the partition's name in ledgers."""
     rng = random.Random(0)
     topics, partitions = TopicStore(store, rng), PartitionStore(store, rng)
     found: dict[str, _Listed] = {}

@@ -1,9 +1,9 @@
-"""Commits offsets as a member of a group, under the epoch that it has or under one that is over.
+"""Commits of a group's member, with its current identity or one that is over.
 
-Leaves which partitions these are to `classic_members` and `consumer_members`, and judging what is
-told and accepted to `offset_history` and `holding`.
+Leaves the choice of partitions to `classic_members` and `consumer_members`, and judging answers and
+commits to `offset_history` and `holding`.
 
-Invariant: a member commits for a partition only after it was told where the one before it was.
+Invariant: a member commits for a partition only after it received the offset of the previous owner.
 """
 
 import random
@@ -27,11 +27,11 @@ REFUSED: Final = (
     ErrorCode.FENCED_MEMBER_EPOCH,
     ErrorCode.GROUP_ID_NOT_FOUND,
 )
-"""With these nothing was committed, and the member is to ask what it is."""
+"""Error codes with which nothing was committed, and the member must check its state."""
 
 
 class MemberCommits:
-    """The offsets of one member."""
+    """Offsets of one member."""
 
     def __init__(
         self,
@@ -47,10 +47,13 @@ class MemberCommits:
         self._group_id = group_id
         self._version = version
         self._told: dict[int, float] = {}
-        """Partition -> since when it was held when the offset of the one before was told."""
+        """Partition -> time since when it was held when the previous owner's offset came.
+        """
 
     async def take_over(self) -> None:
-        """Ask where others were in what was given to this member. Raises Unanswered, Refused."""
+        """Query the offsets of previous owners of this member's partitions. Raises Unanswered,
+        Refused.
+        """
         cluster, held = self._node.topics, self.membership.held
         offsets = cluster.offsets
         for partition, since_s in list(held.items()):
@@ -66,8 +69,9 @@ class MemberCommits:
     async def commit(
         self, rng: random.Random, member_id: str, instance_id: str | None, epoch: int
     ) -> bool:
-        """Commit for one of the partitions; tell whether the member may go on as it is. Raises
-        Unanswered.
+        """Commit for one of the partitions; return whether the member may continue unchanged.
+
+        Raises Unanswered.
         """
         membership, cluster = self.membership, self._node.topics
         held = [
@@ -120,6 +124,6 @@ class MemberCommits:
 
 
 def checked(code: int) -> None:
-    """Raise Refused for what is not NONE."""
+    """Raise Refused for any code but NONE."""
     if code:
         raise Refused(code)

@@ -1,14 +1,14 @@
-"""Keeps what committers of offsets were promised, and judges each offset that a group is told.
+"""Promises to committers of offsets, and the check of each offset that a group receives.
 
 Leaves records to `history`.
 
-Every commit of a group for a partition has a number of its own as its offset, larger than all
-before it. What was asked and not answered may take effect at any later time, unless something shut
-it out: the next owner of the partition does so, in a group with members.
+Every commit of a group for a partition has a new number as its offset, larger than all before it. A
+request without an answer may take effect at any later time, unless it was shut out: the next owner
+of the partition does so, in a group with members.
 
-Invariants checked: an offset that was acknowledged is not forgotten (offset lost) nor replaced by
-an older one (offset back); an offset of a transaction is told only if the transaction may be
-committed (aborted offset).
+Invariants checked: an acknowledged offset is not lost (offset lost) nor replaced by an older one
+(offset back). An offset of a transaction is returned only if the transaction may be committed
+(aborted offset).
 """
 
 from dataclasses import dataclass, field
@@ -22,13 +22,13 @@ GroupPlace = tuple[str, int]
 
 @dataclass(slots=True)
 class GroupHistory:
-    """What one group commits for one partition."""
+    """Commits of one group for one partition."""
 
     last: int = 0
-    """The last number that was given out."""
+    """Last number that was assigned."""
     acknowledged: int | None = None
     asked: dict[int, TransactionHistory | None] = field(default_factory=dict)
-    """What may be committed, with its transaction if it is of one."""
+    """Offsets that may be committed, with their transaction if they have one."""
 
 
 class OffsetHistory:
@@ -39,7 +39,7 @@ class OffsetHistory:
         self.groups: dict[GroupPlace, GroupHistory] = {}
 
     def group(self, place: GroupPlace) -> GroupHistory:
-        """Return what is known of a group's partition."""
+        """Return the history of a group's partition."""
         found = self.groups.get(place)
         if found is None:
             found = self.groups[place] = GroupHistory()
@@ -53,7 +53,7 @@ class OffsetHistory:
         return group.last
 
     def note_acknowledged(self, place: GroupPlace, offset: int) -> None:
-        """Take note that an offset is committed, and so is its transaction."""
+        """Record that an offset is committed, and so is its transaction."""
         group = self.group(place)
         self._model.note("offset", f"{place} {offset}")
         group.acknowledged = max(offset, group.acknowledged or 0)
@@ -61,12 +61,14 @@ class OffsetHistory:
             group.asked.pop(offset, None)
 
     def note_refused(self, place: GroupPlace, offset: int) -> None:
-        """Take note that an offset is not, and will not be, committed."""
+        """Record that an offset is not, and will not be, committed."""
         self.group(place).asked.pop(offset, None)
 
     def note_taken_over(self, place: GroupPlace, asked: list[int], offset: int) -> None:
-        """Take note that a new owner was told `offset`, and what others had `asked` to commit when
-        it became the owner: of that nothing takes effect any more.
+        """Record that a new owner received `offset`.
+
+        `asked` are the offsets that others had requested to commit when it became the owner: none
+        of them takes effect any more.
         """
         group = self.group(place)
         if offset >= 0:
@@ -75,7 +77,9 @@ class OffsetHistory:
             group.asked.pop(each, None)
 
     def note_told(self, who: str, place: GroupPlace, before: int | None, offset: int) -> None:
-        """Judge what a group was told, to what was asked when `before` was acknowledged."""
+        """Check the offset that a group received, for a request sent when `before` was
+        acknowledged.
+        """
         group = self.group(place)
         if offset < 0:
             if before is not None:

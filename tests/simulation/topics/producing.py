@@ -1,9 +1,10 @@
-"""Produces records: in order, with retries, idempotent or not, several batches in flight.
+"""Producers that send records in order, with retries, idempotent or not, several batches in flight.
 
 Leaves transactions to `transacting`, and judging the answers to `history`.
 
-Invariants: what is noted as sent is sent at least once; a batch is given up only with its producer
-id, and then its outcome is unknown; behind a batch that failed, all later ones are sent again.
+Invariants: a record that is marked as sent is sent at least once. A batch is abandoned only with
+its producer id, and then its outcome is unknown. After a failed batch, all later ones are sent
+again.
 """
 
 import asyncio
@@ -62,7 +63,7 @@ class _Batch:
 
 
 class PartitionSender:
-    """What one producer sends to one partition, under one identity."""
+    """State of one producer for one partition, under one identity."""
 
     def __init__(
         self, node: KafkaNode, client: KafkaClient, place: Place, name: str, identity: Identity
@@ -81,7 +82,7 @@ class PartitionSender:
     def add(
         self, rng: random.Random, value_bytes: int, transaction: TransactionHistory | None = None
     ) -> None:
-        """Have one more batch to send."""
+        """Add one more batch to send."""
         count = rng.randint(1, LINES_MAX)
         sent = []
         for _ in range(count):
@@ -104,7 +105,7 @@ class PartitionSender:
         self._queue.append(_Batch(bytes(data), sent))
 
     async def flush(self, in_flight_max: int) -> None:
-        """Send until everything is acknowledged. Raises Refused when that can never be."""
+        """Send until all batches are acknowledged. Raises Refused if that is impossible."""
         while self._queue:
             window = 1 if not self._has_success else in_flight_max
             batches = [self._queue[n] for n in range(min(window, len(self._queue)))]
@@ -143,7 +144,7 @@ class PartitionSender:
         return answers
 
     def _take(self, batch: _Batch, answer: "Produced | Unanswered", *, is_whole: bool) -> bool:
-        """Tell whether a batch is done with. Raises Refused."""
+        """Return whether a batch is finished. Raises Refused."""
         if isinstance(answer, Unanswered):
             return False
         code = ErrorCode(answer.error)
@@ -154,7 +155,7 @@ class PartitionSender:
                 base = answer.base_offset if code is ErrorCode.NONE else -1
                 self._node.topics.history.note_acknowledged(self._leader, batch.records, base)
                 return True
-            return False  # one before it failed: both are sent again
+            return False  # an earlier one failed: both are sent again
         if code in RETRIED or (code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_whole):
             return False
         self._node.topics.model.note("refused", f"{self._name}: {code.name}")
@@ -207,7 +208,7 @@ async def new_identity(
     timeout_ms: int = 60_000,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Identity:
-    """Have a producer id, trying until there is one. Raises Refused."""
+    """Return a producer id, retrying until there is one. Raises Refused."""
     kind = 1
     while True:
         try:

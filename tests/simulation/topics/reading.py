@@ -1,6 +1,6 @@
-"""Reads partitions, at both isolation levels, and asks where they begin and end.
+"""Readers of partitions, at both isolation levels, which also query their starts and ends.
 
-Leaves judging what is seen to `history`.
+Leaves judging the records to `history`.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class LogReader:
         self._committed = committed
 
     async def poll(self, *, wait_ms: int, bytes_max: int) -> list[Seen]:
-        """Fetch once and move on. Raises Unanswered, Refused."""
+        """Fetch once and advance. Raises Unanswered, Refused."""
         history, place, position = self._history, self.place, self.position
         broker = await self._client.leader_of(*place)
         connection = await self._client.connection(broker)
@@ -74,7 +74,7 @@ class LogReader:
             self.position = max(self.position, fetched.batches[-1][0].last_offset + 1)
 
     async def _reset(self, position: int) -> None:
-        """Begin where the log begins now; what is in it was not out of range."""
+        """Continue at the current start of the log; check that the position was out of range."""
         end = self._history.log(self.place).end
         start = await self.ask_offset(EARLIEST)
         if start <= position <= end:
@@ -83,7 +83,7 @@ class LogReader:
         self.position = max(start, min(position, end))
 
     async def ask_offset(self, timestamp_ms: int) -> int:
-        """Ask ListOffsets. Raises Unanswered, Refused."""
+        """Send ListOffsets. Raises Unanswered, Refused."""
         topic, partition = self.place
         broker = await self._client.leader_of(*self.place)
         epoch = self._client.epoch_of(*self.place)

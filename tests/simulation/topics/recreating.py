@@ -1,11 +1,11 @@
-"""Makes a topic, writes and reads it, deletes it, and makes it again under the same name.
+"""Client that creates a topic, writes and reads it, deletes it, and creates it again.
 
-Leaves judging what is read to `history` and `ending`, and what is left of ledgers to `leftovers`.
+Leaves judging records to `history` and `ending`, and remaining ledgers to `leftovers`.
 
-What was sent to one topic of the name was sent to no other: records are noted under a name that
-tells these topics apart, and are read under the leader's epoch, which no two of them share.
+Records of one topic of the name are never in another. So records are noted under a name that
+identifies the topic, and are read with the leader's epoch, which no two of these topics share.
 
-Invariant: a topic is used no more once its deletion was asked for.
+Invariant: a topic is not used after the request for its deletion.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ async def recreate(node: KafkaNode, client: KafkaClient, rng: random.Random) -> 
 
 
 async def _made(node: KafkaNode, client: KafkaClient, name: str) -> str:
-    """Return a topic of the name that nobody has asked to delete; "" once the run is over."""
+    """Return a topic of the name without a deletion request; "" when the run is over."""
     cluster = node.topics
     while not cluster.is_over:
         try:
@@ -74,7 +74,7 @@ async def _made(node: KafkaNode, client: KafkaClient, name: str) -> str:
 
 
 async def _create(client: KafkaClient, name: str, replicas: int) -> None:
-    """Ask for a topic once. Raises Unanswered."""
+    """Send one request to create a topic. Raises Unanswered."""
     kind = CreateTopicsRequest.CreatableTopic
     request = CreateTopicsRequest(
         topics=[
@@ -97,7 +97,7 @@ async def _create(client: KafkaClient, name: str, replicas: int) -> None:
 async def _use(
     node: KafkaNode, client: KafkaClient, rng: random.Random, places: list[Place], name: str
 ) -> None:
-    """Write to a topic, and read it whole. Raises Refused."""
+    """Write to a topic, and read it completely. Raises Refused."""
     cluster, work = node.topics, node.topics.topics_plan.work
     identity = await new_identity(client, node)
     for place in places:

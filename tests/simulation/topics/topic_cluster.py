@@ -1,6 +1,6 @@
-"""Puts a simulated cluster of bookies and brokers together, with the topics that the plan names.
+"""One simulated cluster of bookies and brokers, with the topics of the plan.
 
-Leaves bookies, network and metadata service to `tests.simulation.cluster`, and what users do to
+Leaves bookies, network and metadata service to `tests.simulation.cluster`, and the users' work to
 `producing`, `transacting`, `reading` and `grouping`.
 """
 
@@ -20,7 +20,7 @@ from tests.simulation.transport import Endpoint
 
 
 class BytesTap:
-    """Counts the messages of a connection, and puts their bytes into the history's hash."""
+    """Counts the messages of a connection, and adds their bytes to the history's hash."""
 
     def __init__(self, model: Model, number: int, *, is_answer: bool) -> None:
         self._model = model
@@ -37,29 +37,29 @@ class BytesTap:
 
 
 class TopicCluster(Cluster):
-    """Everything of one run."""
+    """All parts of one run."""
 
     def __init__(self, loop: SimulationLoop, plan: TopicsPlan, model: Model) -> None:
         super().__init__(loop, plan.base, model)
         self.topics_plan = plan
-        self.checkers = Checkers(model, [])  # ledgers are checked by the other simulation
+        self.checkers = Checkers(model, [])  # the other simulation checks ledgers
         self.history = History(model)
         self.offsets = OffsetHistory(model)
         self.brokers = [BrokerNode(self, number) for number in range(plan.broker_count)]
         self.users: list[KafkaNode] = []
         self.doomed: dict[str, None] = {}
-        """Topics, by the names that tell them apart, whose deletion was asked for."""
+        """Topics, by the names that identify them, whose deletion was requested."""
         self.holdings = Holdings(model.report, loop.time)
         self._tapped = 0
         self.network.make_taps = self._make_byte_taps
 
     @property
     def topic_names(self) -> list[str]:
-        """The topics of the run."""
+        """Topics of the run."""
         return [each.name for each in self.topics_plan.topics]
 
     def partitions(self) -> list[tuple[str, int]]:
-        """Return every partition of them."""
+        """Return every partition of the topics."""
         return [
             (each.name, number)
             for each in self.topics_plan.topics
@@ -72,7 +72,7 @@ class TopicCluster(Cluster):
         return self.topics_plan.group_topic.name if is_shared else self.topic_names[0]
 
     def note_coordinator(self, host: str, partition: int, epoch: int) -> None:
-        """Take note that a broker serves the groups of a partition of `__consumer_offsets`."""
+        """Record that a broker serves the groups of a partition of `__consumer_offsets`."""
         self.model.note("coordinator", f"{host} of {partition}, epoch {epoch}")
         for group_id in GROUPS_WITH_MEMBERS:
             if partition_of_key(group_id, self.topics_plan.state_partitions) == partition:

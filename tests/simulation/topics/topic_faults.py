@@ -1,8 +1,8 @@
-"""Hurts brokers, bookies and the users of topics: each kind of fault at its own rate.
+"""Faults of brokers, bookies and users of topics: each kind occurs at a separate rate.
 
-Leaves what is drawn to `topic_plan`.
+Leaves drawing the rates to `topic_plan`.
 
-Invariants: every fault ends or is ended by `heal`; nothing that a bookie had synced is lost.
+Invariants: every fault ends, at the latest at `heal`. No synced data of a bookie is lost.
 """
 
 import asyncio
@@ -54,12 +54,12 @@ class TopicFaults:
         }
 
     def start(self) -> None:
-        """Begin."""
+        """Start the faults."""
         for kind, every_s in self._cluster.topics_plan.fault_every_s.items():
             self._tasks.append(asyncio.create_task(self._repeat(kind, every_s)))
 
     async def heal(self) -> None:
-        """End everything, and bring every machine back up."""
+        """End all faults, and start every machine again."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -86,7 +86,7 @@ class TopicFaults:
     # -- brokers
 
     def _broker(self) -> BrokerNode:
-        """Choose one, those that lead much before others."""
+        """Return a broker; one that leads many partitions is more likely."""
         running = [each for each in self._cluster.brokers if each.is_serving]
         if not running:
             return self._rng.choice(self._cluster.brokers)
@@ -117,7 +117,7 @@ class TopicFaults:
             self._kill(broker)
 
     async def _pause_broker(self) -> None:
-        """Stop a process, at times for longer than its session lasts."""
+        """Pause a process, sometimes for longer than its session lasts."""
         broker = self._broker()
         broker.pause()
         if broker.store is not None:
@@ -140,7 +140,9 @@ class TopicFaults:
             store.resume()
 
     async def _maroon_broker(self) -> None:
-        """Cut a broker off from the others and the metadata service; users and bookies reach it."""
+        """Cut a broker off from the others and the metadata service; users and bookies can reach
+        it.
+        """
         broker = self._broker()
         hosts = [each.host for each in self._cluster.brokers if each is not broker]
         store = broker.store
@@ -152,7 +154,7 @@ class TopicFaults:
             store.resume()
 
     async def _isolate_broker(self) -> None:
-        """Cut a broker off from everybody or from all bookies, in one direction or both."""
+        """Cut a broker off from all hosts or from all bookies, in one direction or both."""
         broker = self._broker()
         hosts = [each.host for each in self._cluster.bookies]
         if self._rng.random() < 0.5:
@@ -163,11 +165,11 @@ class TopicFaults:
         await self._cut_pairs(chosen, self._rng.choice(STALL_S) * self._rng.random())
 
     async def _elect(self) -> None:
-        """Have another broker lead a partition, as a controller would."""
+        """Make another broker lead a partition, as a controller does."""
         await self._move(*self._rng.choice(self._cluster.partitions()))
 
     async def _move_coordinator(self) -> None:
-        """Have another broker coordinate groups."""
+        """Make another broker coordinate groups."""
         count = self._cluster.topics_plan.state_partitions
         await self._move(CONSUMER_OFFSETS, self._rng.randrange(count))
 

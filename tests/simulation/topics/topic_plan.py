@@ -1,8 +1,8 @@
-"""Draws from a seed what one run with topics is: sizes, settings, users, and faults.
+"""Plan of one run with topics, drawn from a seed: sizes, settings, users, and faults.
 
-Leaves what is drawn for bookies, network and metadata service to `tests.simulation.plan`'s types.
+Leaves the plans of bookies, network and metadata service to `tests.simulation.plan`'s types.
 
-Invariants: equal seeds give equal plans; no bookie's synced bytes are ever lost, so that any
+Invariants: equal seeds give equal plans. No synced data of a bookie is ever lost, so that any
 violation is a bug.
 """
 
@@ -57,12 +57,12 @@ CLASSIC_GROUP: Final = "workers-classic"
 CONSUMER_GROUP: Final = "workers-newer"
 GROUPS_WITH_MEMBERS: Final = (CLASSIC_GROUP, CONSUMER_GROUP)
 THEME_COUNT: Final = 5.0
-"""How often each fault of a run's theme comes, about."""
+"""Approximate number of faults of each kind of a run's theme."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """One topic."""
+    """Plan of one topic."""
 
     name: str
     partitions: int
@@ -71,7 +71,7 @@ class TopicPlan:
 
 @dataclass(frozen=True, slots=True)
 class TopicWork:
-    """Who uses the topics, and how fast."""
+    """Kinds of users of the topics, and their speed."""
 
     producers: int
     readers: int
@@ -87,14 +87,14 @@ class TopicWork:
     transaction_timeout_ms: int
     shares_transactional_ids: bool
     careless_producers: int
-    """Those that do not wait until everything is committed: acks 0 or 1."""
+    """Producers that do not wait until records are committed: acks 0 or 1."""
     trimmers: int
     recreators: int
 
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """The groups with members, of which there is one of each kind at most."""
+    """Groups with members; at most one of each kind."""
 
     classic_members: int
     consumer_members: int
@@ -102,20 +102,20 @@ class GroupPlan:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     slow_share: float
-    """How often a member is slow to give partitions back."""
+    """Share of rebalances in which a member releases partitions slowly."""
     stale_share: float
-    """How often a member commits under an identity that is over."""
+    """Share of commits with an identity that is over."""
     leave_share: float
 
     @property
     def has_members(self) -> bool:
-        """Tell whether there are any."""
+        """Return whether there are any members."""
         return self.classic_members + self.consumer_members > 0
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsPlan:
-    """One run."""
+    """Plan of one run."""
 
     seed: int
     theme: str
@@ -127,7 +127,7 @@ class TopicsPlan:
     state_segment_bytes: int
     topics: tuple[TopicPlan, ...]
     group_topic: TopicPlan
-    """What groups share out among their members; nothing is written to it."""
+    """Topic that groups divide among their members; no records are written to it."""
     work: TopicWork
     groups: GroupPlan
     fault_every_s: dict[str, float]
@@ -136,12 +136,12 @@ class TopicsPlan:
 
 
 def theme_of(seed: int) -> str:
-    """Return which faults a run has most of."""
+    """Return the theme of a run: the group of faults that it has most of."""
     return list(THEMES)[seed % len(THEMES)]
 
 
 def make_topics_plan(seed: int) -> TopicsPlan:
-    """Draw everything."""
+    """Draw the plan of a seed."""
     rng = random.Random(f"topics plan {seed}")
     theme = theme_of(seed)
     duration_s = rng.choice((20.0, 30.0, 40.0))
@@ -288,7 +288,9 @@ def _base(rng: random.Random, seed: int, theme: str, duration_s: float, bookie_c
 
 
 def _config(session_timeout_s: float) -> ClientConfig:
-    """Return what `broker_layer.main` gives its ledger client, but for patience."""
+    """Return the configuration that `broker_layer.main` gives its ledger client, except for time
+    limits.
+    """
     return replace(
         ClientConfig(append_deadline_s=600.0, session_timeout_s=session_timeout_s),
         add_timeout_s=1.0,

@@ -1,8 +1,8 @@
-"""Runs one seed with topics: faults while promises are checked, then healing and reading it all.
+"""Run of one seed with topics: faults while promises are checked, then healing and a final read.
 
 Leaves the campaign over many seeds to `tests.simulation.topics.__main__`.
 
-Invariant: the same seed and code give the same history, whatever the process's hash seed.
+Invariant: the same seed and code give the same history, for any hash seed of the process.
 Source: assurance design, "Deterministic simulation".
 """
 
@@ -57,7 +57,7 @@ UNTIL_S: Final = 10_000.0
 LOOK_EVERY_S: Final = 0.5
 SWEEP_INTERVAL_S: Final = 8.0
 MESSAGES_MAX: Final = 6_000
-"""A run that has exchanged so many goes on to its healing."""
+"""Number of messages after which a run goes to its healing."""
 CREATE_TOPICS_VERSION: Final = 4
 TOPIC_EXISTS: Final = 36
 
@@ -67,7 +67,7 @@ def run_topics_seed(seed: int, *, trace: bool = False) -> Result:
     disabled_logs = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     gc_was_on = gc.isenabled()
-    gc.disable()  # when cycles are collected would be part of the history
+    gc.disable()  # otherwise the times of garbage collections would be part of the history
     gc.collect()
     gc.freeze()
     loop = SimulationLoop(seed)
@@ -89,7 +89,7 @@ def run_topics_seed(seed: int, *, trace: bool = False) -> Result:
     for failure in loop.failures:
         model.report("unhandled", described(failure))
     result = run.result(loop.time())
-    del run  # what it holds is thrown away with the loop
+    del run  # its contents are discarded with the loop
     forget(loop)
     if gc_was_on:
         gc.enable()
@@ -99,7 +99,7 @@ def run_topics_seed(seed: int, *, trace: bool = False) -> Result:
 
 @contextmanager
 def _hastened(plan: TopicsPlan) -> Iterator[None]:
-    """Let brokers do within seconds what they do within minutes, and fill small ledgers."""
+    """Make brokers do within seconds what they do within minutes, and fill small ledgers."""
     original, original_groups = broker_parts.control_config, broker_parts.groups_config
 
     def config(options: BrokerOptions) -> ControlConfig:
@@ -137,7 +137,7 @@ def _hastened(plan: TopicsPlan) -> Iterator[None]:
 
 @contextmanager
 def _watched(run: "_Run") -> Iterator[None]:
-    """Take note of every coordinator of groups that has loaded a partition."""
+    """Record every coordinator of groups that has loaded a partition."""
     original = GroupHost.start
 
     def start(host: GroupHost, log: DurableLog) -> None:
@@ -150,7 +150,7 @@ def _watched(run: "_Run") -> Iterator[None]:
 
 
 async def _warm() -> None:
-    """Leave the codecs cold: they are compiled at their first use, in no virtual time."""
+    """Skip the warm-up of the codecs: they are compiled at their first use, in no virtual time."""
 
 
 class _Run:
@@ -162,12 +162,12 @@ class _Run:
         self._faults: TopicFaults | None = None
 
     def note_coordinator(self, partition: int, epoch: int) -> None:
-        """Take note that the broker that runs now serves the groups of a partition."""
+        """Record that the broker that runs now serves the groups of a partition."""
         if self._cluster is not None:
             self._cluster.note_coordinator(HOST.get(), partition, epoch)
 
     def result(self, now_s: float) -> Result:
-        """Return what the run showed."""
+        """Return the results of the run."""
         cluster, model = self._cluster, self._model
         return Result(
             seed=self._plan.seed,
@@ -287,7 +287,7 @@ class _Run:
                 cluster.users.append(KafkaNode(cluster, f"{kind}-{number}", run))
 
     async def _suffer(self, leaderships: Leaderships) -> None:
-        """Let the faults do their work, until there is enough of it or a promise is broken."""
+        """Wait for the faults until there are enough of them or an invariant is violated."""
         until_s = self._loop.time() + self._plan.base.duration_s
         while self._loop.time() < until_s:
             await asyncio.sleep(LOOK_EVERY_S)

@@ -1,13 +1,13 @@
-"""Produces in transactions, some of which commit offsets too, and ends them either way.
+"""Producers that write transactions, some with offsets, and commit or abort them.
 
-Leaves sending the batches to `producing`, and judging what is seen of them to `history`.
+Leaves sending the batches to `producing`, and judging visible records to `history`.
 
-A request that was not answered may still take effect later. Of one that would then end or change
-the next transaction, the producer shuts out the late effect by a new epoch, as versions of Kafka's
-protocol without KIP-890's second part need it.
+A request without an answer may still take effect later. If that could end or change the next
+transaction, the producer prevents it by a new epoch, as versions of Kafka's protocol without
+KIP-890's second part require.
 
-Invariants: a transaction is noted as committable before that is asked of anybody; its end is asked
-for until it is answered.
+Invariants: a transaction is noted as committable before a request to commit it. The request to end
+it is repeated until it is answered.
 """
 
 import asyncio
@@ -44,9 +44,9 @@ from tests.simulation.topics.producing import RETRIED, Identity, PartitionSender
 VERSION: Final = 1
 TXN_OFFSET_COMMIT_VERSION: Final = 2
 CodesOf = Callable[[ApiMessage], list[int]]
-"""Takes an answer, and returns the codes in it."""
+"""Receives an answer, and returns the error codes in it."""
 SHARED_PAUSE_S: Final = 4.0
-"""Before a producer that was shut out comes back, and shuts out the other one."""
+"""Time before a fenced producer returns and fences the other one, in seconds."""
 OFFSETS_SHARE: Final = 0.5
 
 
@@ -69,7 +69,7 @@ class _Producer:
 
 
 async def transact(node: KafkaNode, client: KafkaClient, rng: random.Random) -> None:
-    """Do one transaction after the other until the run is over."""
+    """Run one transaction after the other until the run is over."""
     cluster, work = node.topics, node.topics.topics_plan.work
     name = "payments" if work.shares_transactional_ids else f"payments-{node.host}"
     incarnations = 0
@@ -110,7 +110,7 @@ async def _transact_as(producer: _Producer, own: str) -> None:
 
 
 async def _transact_once(producer: _Producer, transaction: TransactionHistory) -> None:
-    """Do one transaction. Raises Refused when the producer is to begin anew."""
+    """Run one transaction. Raises Refused if the producer must start again."""
     cluster, rng = producer.node.topics, producer.rng
     work = cluster.topics_plan.work
     places = cluster.partitions()
@@ -222,7 +222,7 @@ async def _end(producer: _Producer, *, committed: bool) -> None:
 async def _ask(
     producer: _Producer, api_key: ApiKey, request: ApiMessage, codes_of: CodesOf
 ) -> None:
-    """Ask the coordinator until it agrees. Raises Refused when it never will."""
+    """Repeat a request until the coordinator accepts it. Raises Refused if it never will."""
     client = producer.client
     while True:
         try:

@@ -1,8 +1,8 @@
-"""Deletes records: lets logs begin at offsets below their ends.
+"""Client that deletes records, so that logs begin at offsets below their ends.
 
-Leaves judging what is read from then on to `history`.
+Leaves judging later reads to `history`.
 
-Invariant checked: a log begins where it was asked to, or later (not deleted).
+Invariant checked: a log begins at the requested offset, or later (not deleted).
 """
 
 import asyncio
@@ -20,11 +20,11 @@ DELETE_RECORDS_VERSION: Final = 1
 TIMEOUT_MS: Final = 3_000
 PAUSE_S: Final = 3.0
 RETREAT_MAX: Final = 6
-"""At most so many records are left, so that starts come near to ends."""
+"""Maximum number of records left, so that starts come near to ends."""
 
 
 async def trim(node: KafkaNode, client: KafkaClient, rng: random.Random) -> None:
-    """Delete records of all partitions, now and then, until the run is over."""
+    """Delete records of all partitions at times, until the run is over."""
     cluster = node.topics
     readers = [
         LogReader(cluster.history, client, node.incarnation, place, committed=False)
@@ -45,7 +45,7 @@ async def trim(node: KafkaNode, client: KafkaClient, rng: random.Random) -> None
 
 
 async def _trim(node: KafkaNode, client: KafkaClient, reader: LogReader, offset: int) -> None:
-    """Have a log begin at an offset. Raises Unanswered, Refused."""
+    """Make a log begin at an offset. Raises Unanswered, Refused."""
     history, place = node.topics.history, reader.place
     kind = DeleteRecordsRequest.DeleteRecordsTopic
     row = kind.DeleteRecordsPartition(partition_index=place[1], offset=offset)
