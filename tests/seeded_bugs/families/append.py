@@ -1,4 +1,4 @@
-"""Ways to be wrong for the writer of an open ledger: append, ensemble change and close.
+"""Seeded bugs of the writer of an open ledger: append, ensemble change and close.
 
 Leaves what goes wrong between the writer and the metadata service to `metadata`.
 
@@ -32,7 +32,7 @@ def everything(configuration: str) -> tuple[Detector, ...]:
 BUGS = (
     SeededBug(
         "one_store_acknowledges",
-        "An entry is confirmed once a single bookie has it, whatever the ack quorum is.",
+        "An entry is confirmed when a single bookie has stored it, whatever the ack quorum is.",
         ("4.5",),
         (
             Edit(
@@ -45,7 +45,7 @@ BUGS = (
     ),
     SeededBug(
         "confirmed_out_of_order",
-        "The LAC jumps over entries that lack their ack quorum to a later one that has it.",
+        "The LAC skips entries that lack their ack quorum and moves to a later one that has it.",
         ("4.5",),
         (
             Edit(
@@ -59,8 +59,8 @@ BUGS = (
     ),
     SeededBug(
         "confirmed_during_a_change",
-        "Entries are confirmed while an ensemble change is under way, so that the new fragment"
-        " starts before what was acknowledged on the old one.",
+        "Entries are confirmed during an ensemble change, so that the new fragment starts before"
+        " entries that were acknowledged on the old one.",
         ("5.2",),
         (
             Edit(
@@ -73,7 +73,8 @@ BUGS = (
     ),
     SeededBug(
         "metadata_after_resend",
-        "The new ensemble is sent to and confirmed by before the metadata that names it is stored.",
+        "Entries are sent to the new ensemble, and confirmed by it, before the metadata that names"
+        " it is stored.",
         ("4.4", "5.2"),
         (
             Edit(
@@ -92,11 +93,11 @@ BUGS = (
             ),
         ),
         everything("writer, striped 3/2/2, 3 entries"),
-        masked_by="5.2: nothing is confirmed during a change",
+        masked_by="5.2: no entry is confirmed during a change",
     ),
     SeededBug(
         "answers_of_the_replaced_counted",
-        "What a replaced bookie stored still counts for the bookie that took its place.",
+        "Entries that a replaced bookie stored still count for its replacement.",
         ("4.4", "5.2"),
         (
             Edit(
@@ -109,7 +110,8 @@ BUGS = (
     ),
     SeededBug(
         "late_answers_dropped",
-        "Answers that arrive during an ensemble change are dropped, although nobody sends again.",
+        "Answers that arrive during an ensemble change are dropped, although the entries are not"
+        " sent again.",
         ("4.6", "5.2"),
         (
             Edit(
@@ -123,8 +125,8 @@ BUGS = (
     ),
     SeededBug(
         "answers_after_confirmation_dropped",
-        "Answers for entries that are confirmed already are dropped, so that none is ever known to"
-        " be on its whole write quorum.",
+        "Answers for confirmed entries are dropped, so that no entry is ever known to be on its"
+        " complete write quorum.",
         ("4.6",),
         (
             Edit(
@@ -147,7 +149,8 @@ BUGS = (
     ),
     SeededBug(
         "resend_skipped",
-        "The new members of an ensemble are not sent what is pending: safe, but it hangs.",
+        "Pending entries are not sent to the new members of an ensemble: no entry is lost, but the"
+        " writer hangs.",
         ("5.2",),
         (
             Edit(
@@ -160,7 +163,7 @@ BUGS = (
     ),
     SeededBug(
         "empty_difference_hangs",
-        "A change that replaced nobody ends without confirming what gathered meanwhile.",
+        "A change that replaced no bookie ends without confirming the entries stored during it.",
         ("5.2",),
         (
             Edit(
@@ -190,14 +193,14 @@ BUGS = (
         (WRITER_HISTORIES, simulation("changes")),
         (
             hidden_from_model(
-                "the placement answers at once: nothing gathers while a writer that replaces nobody"
-                " chooses"
+                "the placement answers at once: no answers gather during the choice of a writer"
+                " that replaces no bookie"
             ),
         ),
     ),
     SeededBug(
         "new_fragment_at_lap_plus_1",
-        "A new fragment starts behind what was sent, not behind what was confirmed.",
+        "A new fragment starts after the last entry sent, not after the last one confirmed.",
         ("5.1",),
         (
             Edit(
@@ -210,8 +213,8 @@ BUGS = (
     ),
     SeededBug(
         "failure_during_a_change_forgotten",
-        "A bookie that fails while a change is under way is not replaced by the next one, and what"
-        " it lost is not sent again.",
+        "A bookie that fails during a change is not replaced by the next change, and its entries"
+        " are not sent again.",
         ("5.3",),
         (
             Edit(
@@ -226,8 +229,8 @@ BUGS = (
     ),
     SeededBug(
         "conflict_adopted_without_resending",
-        "A conflict that shows our own earlier change is adopted, and nothing is sent to the"
-        " bookies that it brought.",
+        "A conflict that shows the writer's own earlier change is adopted, but no entries are sent"
+        " to its new bookies.",
         ("1.4", "5.2"),
         (
             Edit(
@@ -242,13 +245,14 @@ BUGS = (
         (WRITER_HISTORIES, model("writer, 2 changes, unknown, repair")),
         (
             hidden_from_simulation(
-                "the ledger store tells our own change by its token, so the protocol never meets it"
+                "the ledger store recognises its own change by its token, so the protocol never"
+                " meets it"
             ),
         ),
     ),
     SeededBug(
         "close_beyond_the_lac",
-        "The close stores the last entry that was sent, not the last one that was confirmed.",
+        "The close stores the last entry sent, not the last one confirmed.",
         ("6.1",),
         (
             Edit(
@@ -263,7 +267,7 @@ BUGS = (
     ),
     SeededBug(
         "wrong_length_at_close",
-        "The close stores the length of what was sent, not of what was confirmed.",
+        "The close stores the length of the entries sent, not of those confirmed.",
         ("6.1",),
         (
             Edit(
@@ -278,7 +282,7 @@ BUGS = (
     ),
     SeededBug(
         "confirmed_while_closing",
-        "Entries are confirmed after the close was sent with a lower last entry.",
+        "Entries are confirmed after a close with a lower last entry was sent.",
         ("6.1",),
         (
             Edit(
@@ -292,7 +296,7 @@ BUGS = (
     ),
     SeededBug(
         "idle_writer_keeps_a_departed_bookie",
-        "A bookie that leaves the registration is kept in the ensemble of an idle writer.",
+        "A bookie whose registration ends stays in the ensemble of an idle writer.",
         ("5.6",),
         (
             Edit(

@@ -1,4 +1,4 @@
-"""Ways to be wrong for a bookie's fence: answered too soon, forgotten, passed by.
+"""Seeded bugs of a bookie's fences: answered too soon, lost, not checked.
 
 Leaves the log that makes it durable to `bookie_log`.
 
@@ -27,13 +27,13 @@ FENCE_NOT_AWAITED = Edit(
     "                self._commits.queue(RecordKind.FENCE, fence, lambda _: None)\n",
 )
 ASKED_ANEW = hidden_from_model(
-    "an add that waits for its comparison is asked anew behind it, and checked anew"
+    "an add that waits for its comparison is repeated after it, and checked again"
 )
 
 BUGS = (
     SeededBug(
         "fence_answered_before_durable",
-        "A fence is answered when it is queued: a crash forgets it.",
+        "A fence is answered when it is queued: a crash loses it.",
         ("7.2",),
         (FENCE_NOT_AWAITED,),
         (
@@ -47,8 +47,8 @@ BUGS = (
     ),
     SeededBug(
         "negative_overtakes_an_accepted_add",
-        'A fencing read answers "no such entry" of an entry whose add was accepted, is not synced'
-        " yet, and is acknowledged afterwards.",
+        'A fencing read answers "no such entry" for an entry whose add was accepted but not'
+        " synced, and is acknowledged later.",
         ("4.3",),
         (
             FENCE_NOT_AWAITED,
@@ -106,7 +106,7 @@ BUGS = (
     ),
     SeededBug(
         "fence_of_an_unknown_ledger_lost",
-        "Replay passes over the fence of a ledger that nothing else was stored of.",
+        "Replay skips the fence of a ledger that has no other records.",
         ("7.2",),
         (
             Edit(
@@ -125,8 +125,8 @@ BUGS = (
     ),
     SeededBug(
         "two_descriptors_per_ledger",
-        "A fence of a ledger not seen before is noted on a descriptor of its own; adds that come"
-        " later are checked on another.",
+        "A fence of an unknown ledger is recorded on one descriptor, and later adds are checked"
+        " against another.",
         ("4.3", "7.2"),
         (
             Edit(
@@ -158,8 +158,8 @@ BUGS = (
     ),
     SeededBug(
         "fence_checked_before_the_comparison",
-        "An add that is compared with what is stored is accepted although its ledger was fenced"
-        " meanwhile: check and store are two steps.",
+        "An add that waits for its comparison with stored entries is accepted although its ledger"
+        " was fenced during the wait: check and store are two steps.",
         ("4.3",),
         (
             Edit(
@@ -216,7 +216,7 @@ BUGS = (
     ),
     SeededBug(
         "not_in_memory_means_never_seen",
-        "A ledger whose state is not in memory is taken for one that was never seen.",
+        "A ledger whose state is not in memory is treated as one that the bookie never had.",
         ("4.3", "7.2", "10.2"),
         (
             Edit(

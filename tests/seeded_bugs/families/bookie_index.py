@@ -1,4 +1,4 @@
-"""Ways to be wrong for a bookie's index: what it forgets, and what it makes of not finding.
+"""Seeded bugs of a bookie's index: lost entries, and wrong answers for them.
 
 Leaves moving what it points to to `cleaning`.
 
@@ -22,7 +22,7 @@ UPKEEP = "tests/unit/bookie/storage/test_storage_upkeep.py"
 BUGS = (
     SeededBug(
         "corruption_is_no_such_entry",
-        'A record that is damaged or missing on the disk is answered "no such entry".',
+        'A damaged or missing record on the disk is answered with "no such entry".',
         ("2.4",),
         (
             Edit(
@@ -41,7 +41,7 @@ BUGS = (
     ),
     SeededBug(
         "lost_run_is_no_such_entry",
-        'An index that cannot account for all its runs answers "no such entry" all the same.',
+        'An index that has lost runs still answers "no such entry".',
         ("2.4",),
         (
             Edit(
@@ -59,8 +59,8 @@ BUGS = (
     ),
     SeededBug(
         "mark_ahead_of_the_index",
-        "A checkpoint stores its mark first and the runs below it afterwards: a crash between the"
-        " two loses them.",
+        "A checkpoint stores its mark before the runs below it: a crash between the two loses"
+        " them.",
         ("4.3",),
         (
             Edit(
@@ -75,8 +75,8 @@ BUGS = (
     ),
     SeededBug(
         "mark_of_a_repeated_checkpoint",
-        "A checkpoint that is repeated after a failure advances its mark to now, but moves only"
-        " what the failed one had begun with.",
+        "A checkpoint that is repeated after a failure advances its mark to the current end, but"
+        " moves only the runs of the failed one.",
         ("4.3",),
         (
             Edit(
@@ -90,8 +90,8 @@ BUGS = (
     ),
     SeededBug(
         "entries_hidden_during_a_checkpoint",
-        "What a checkpoint is moving is found neither in memory nor in the store until it has"
-        " ended.",
+        "Entries that a checkpoint is moving are found neither in memory nor in the store until it"
+        " ends.",
         ("4.3",),
         (
             Edit(
@@ -106,7 +106,7 @@ BUGS = (
     ),
     SeededBug(
         "lac_lost_at_a_checkpoint",
-        "A ledger's LAC does not reach the index: after a restart the bookie tells none.",
+        "A ledger's LAC does not reach the index: after a restart the bookie reports none.",
         ("8.4",),
         (
             Edit(

@@ -1,5 +1,4 @@
-"""Ways to be wrong for a bookie's log: what is acknowledged before it is durable, what changes
-while it is queued, and what replay makes of damage.
+"""Seeded bugs of a bookie's log: early acknowledgements, changed bytes, wrong replay of damage.
 
 Leaves the index that points into it to `bookie_index`.
 
@@ -27,7 +26,7 @@ HEALTH = "tests/unit/bookie/storage/test_disk_health.py"
 BUGS = (
     SeededBug(
         "acknowledged_before_the_sync",
-        "Adds are answered when they are about to be written, not when they survive a power cut.",
+        "Adds are answered when they are about to be written, not when they are durable.",
         ("4.3",),
         (
             Edit(
@@ -60,7 +59,7 @@ BUGS = (
     ),
     SeededBug(
         "failed_sync_acknowledged",
-        "A group whose sync failed is answered as stored, and the log goes on.",
+        "A group whose sync failed is answered as stored, and the log continues.",
         ("4.3",),
         (
             Edit(
@@ -78,8 +77,8 @@ BUGS = (
     ),
     SeededBug(
         "a_lent_buffer_is_lent_again",
-        "A frame is received into a buffer whose last frame is still queued for the log: what is"
-        " synced and acknowledged are other bytes than those that came.",
+        "A frame is received into a buffer whose previous frame is still queued for the log: the"
+        " synced and acknowledged bytes differ from the received ones.",
         ("4.3",),
         (
             Edit(
@@ -96,7 +95,8 @@ BUGS = (
     ),
     SeededBug(
         "new_segments_name_not_synced",
-        "A segment is written to before its name is durable: a power cut takes it away whole.",
+        "A segment is written before its name is durable: a power cut removes the complete"
+        " segment.",
         ("4.3",),
         (
             Edit(
@@ -110,8 +110,8 @@ BUGS = (
     ),
     SeededBug(
         "torn_tail_taken_for_corruption",
-        "Damage in the last group, whose sync never ended, is taken for the loss of durable data"
-        " wherever a later page of that group reached the disk.",
+        "Damage in the last group, whose sync never ended, counts as a loss of durable data if a"
+        " later page of that group reached the disk.",
         ("2.4",),
         (
             Edit(
@@ -126,7 +126,8 @@ BUGS = (
     ),
     SeededBug(
         "middle_corruption_truncated",
-        "The log is cut at the first damage, wherever it is, and whatever follows it.",
+        "The log is cut at the first damage, without regard to its place and to the records after"
+        " it.",
         ("2.4",),
         (
             Edit(
@@ -141,8 +142,8 @@ BUGS = (
     ),
     SeededBug(
         "older_damage_taken_for_a_torn_tail",
-        "Whether what follows damage was written after a later sync is not looked at: a damaged"
-        " group that was durable is cut off with all that follows.",
+        "Replay does not check whether records after damage were written after a later sync: a"
+        " damaged but durable group is cut off with all records after it.",
         ("2.4",),
         (
             Edit(
@@ -156,8 +157,8 @@ BUGS = (
     ),
     SeededBug(
         "torn_tail_not_cut",
-        "A torn tail is left in its file, and the head of the next segment is not asked where the"
-        " log before it ended: the next start takes the tail for corruption.",
+        "A torn tail stays in its file, and the head of the next segment is not checked for the"
+        " end of the log before it: the next start treats the tail as corruption.",
         ("2.4",),
         (
             Edit(
@@ -176,7 +177,7 @@ BUGS = (
     ),
     SeededBug(
         "limbo_answers_no_such_entry",
-        "A bookie that lost data says that it never had what it does not find.",
+        'A bookie that lost data answers "no such entry" for entries that it does not find.',
         ("2.4",),
         (
             Edit(
@@ -192,7 +193,7 @@ BUGS = (
     ),
     SeededBug(
         "limbo_does_not_fence",
-        "A bookie that lost fences goes on to accept the adds of ledgers that it may have fenced.",
+        "A bookie that lost fences still accepts adds to ledgers that it may have fenced.",
         ("2.4",),
         (
             Edit(
@@ -211,7 +212,7 @@ BUGS = (
     ),
     SeededBug(
         "a_hung_disk_goes_unnoticed",
-        "A write that does not return is never taken for a hang: the bookie stays registered, and"
+        "A write that never returns is not treated as a hang: the bookie stays registered, and"
         " writers wait for it.",
         ("2.1",),
         (
@@ -222,6 +223,6 @@ BUGS = (
             ),
         ),
         (units(HEALTH),),
-        (DISK_ONLY, hidden_from_simulation("its disks are slow, and none of them stops for long")),
+        (DISK_ONLY, hidden_from_simulation("its disks are slow, but none of them hangs for long")),
     ),
 )

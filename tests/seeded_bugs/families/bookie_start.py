@@ -1,4 +1,4 @@
-"""Ways to be wrong for a bookie's start: what it takes for durable because it can be read.
+"""Seeded bugs of a bookie's start: readable records that count as durable.
 
 Leaves what replay makes of damage to `bookie_log`.
 
@@ -21,8 +21,8 @@ TRUSTS = (
 BUGS = (
     SeededBug(
         "replay_trusts_the_cache",
-        "What a start reads from the log counts as durable: a dead process wrote it, and a loss of"
-        " power takes it away.",
+        "Records that a start reads from the log count as durable: a dead process wrote them"
+        " without a sync, and a power cut removes them.",
         ("2.5",),
         (Edit(SCAN, BEGINS, TRUSTS + BEGINS),),
         (units(STARTS), simulation("crashes")),
@@ -30,7 +30,8 @@ BUGS = (
     ),
     SeededBug(
         "fence_trusted_at_a_start",
-        "A fence that a start finds behind all that is proved is believed and not written again.",
+        "A fence that a start finds after the proved end of the log is accepted and not written"
+        " again.",
         ("2.5", "7.2"),
         (
             Edit(
@@ -47,7 +48,7 @@ BUGS = (
     ),
     SeededBug(
         "second_sync_taken_for_proof",
-        "A start syncs the file again instead of writing its end anew: pages whose write failed"
+        "A start syncs the file again instead of writing its end again: pages whose write failed"
         " once count as clean, and are not written.",
         ("2.5",),
         (

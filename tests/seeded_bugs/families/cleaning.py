@@ -1,4 +1,4 @@
-"""Ways to be wrong when data is removed: cleaned segments, deleted ledgers, collection.
+"""Seeded bugs of the removal of data: cleaned segments, deleted ledgers, collection.
 
 Leaves the index and the log themselves to `bookie_index` and `bookie_log`.
 
@@ -27,13 +27,13 @@ UPKEEP = "tests/unit/bookie/storage/test_storage_upkeep.py"
 NEVER_FULL = hidden_from_simulation("a simulated disk never fills up")
 HORIZON = "tests/unit/bookie/storage/test_horizon.py"
 NOT_MOVED = hidden_from_simulation("without repair no ledger moves away from a bookie")
-NOT_TRIMMED = hidden_from_simulation("its clients seldom send adds for ledgers that they deleted")
-NOT_COLLECTED = hidden_from_model("the model deletes nothing")
+NOT_TRIMMED = hidden_from_simulation("its clients seldom send adds to ledgers that they deleted")
+NOT_COLLECTED = hidden_from_model("the model deletes no ledgers")
 
 BUGS = (
     SeededBug(
         "unlinked_before_the_moves_are_durable",
-        "A cleaned segment is unlinked while the index is still being told where its entries went.",
+        "A cleaned segment is unlinked before the index has stored the new places of its entries.",
         ("4.3",),
         (
             Edit(
@@ -48,7 +48,8 @@ BUGS = (
     ),
     SeededBug(
         "unlinked_with_runs_that_were_not_moved",
-        "A cleaned segment goes although a run of it was cut back meanwhile and stayed behind.",
+        "A cleaned segment is unlinked although one of its runs was shortened during the cleaning"
+        " and was not moved.",
         ("4.3",),
         (
             Edit(
@@ -69,7 +70,7 @@ BUGS = (
     ),
     SeededBug(
         "unlinked_before_the_new_name_is_durable",
-        "A cleaned segment is unlinked although the name of the one that replaces it may be lost.",
+        "A cleaned segment is unlinked although the name of its replacement may be lost.",
         ("4.3",),
         (
             Edit(
@@ -84,7 +85,7 @@ BUGS = (
     ),
     SeededBug(
         "deleted_on_a_stale_listing",
-        "A ledger that a stale read does not show is deleted without a second, fresh look.",
+        "A ledger that is absent from a stale read is deleted without a second, fresh read.",
         ("10.1",),
         (
             Edit(
@@ -114,7 +115,7 @@ BUGS = (
     ),
     SeededBug(
         "adds_stored_while_a_ledger_is_deleted",
-        "Adds are stored between the look at the metadata and the deletion that follows from it.",
+        "Adds are stored between the read of the metadata and the deletion that follows from it.",
         ("10.1",),
         (
             Edit(
@@ -132,13 +133,13 @@ BUGS = (
         (
             NOT_COLLECTED,
             hidden_from_simulation(
-                "without repair nothing writes to a ledger that is gone, or closed elsewhere"
+                "without repair no process writes to a ledger that is deleted, or closed elsewhere"
             ),
         ),
     ),
     SeededBug(
         "tombstone_missing",
-        "A bookie forgets that a ledger was deleted: a paused writer brings it back.",
+        "A bookie does not record that a ledger was deleted: a paused writer creates it again.",
         ("10.2",),
         (
             Edit(
@@ -167,7 +168,7 @@ BUGS = (
     ),
     SeededBug(
         "recovery_adds_eat_the_reserve",
-        "Recovery adds are stored on a full disk until no room is left for fences and deletions.",
+        "Recovery adds are stored on a full disk until there is no room for fences and deletions.",
         ("4.3",),
         (
             Edit(
@@ -181,8 +182,8 @@ BUGS = (
     ),
     SeededBug(
         "live_bytes_lost_at_a_crash",
-        "A deletion removes runs in one transaction, and their bytes from what is known of the"
-        " segment in none: after a crash the segment looks alive.",
+        "A deletion removes runs in a transaction, but updates the segment's live bytes only in"
+        " memory: after a crash the segment counts as alive.",
         ("10.2",),
         (
             Edit(
@@ -195,12 +196,12 @@ BUGS = (
         (units("tests/unit/bookie/storage/test_live_bytes.py"),),
         (
             DISK_ONLY,
-            hidden_from_simulation("garbage that is collected late is no fault of safety"),
+            hidden_from_simulation("garbage that is collected late violates no safety rule"),
         ),
     ),
     SeededBug(
         "moved_away_forgets_its_fence",
-        "A ledger that moved away is taken for a new one: a late add of its writer is stored.",
+        "A ledger that moved away is treated as a new one: a late add of its writer is stored.",
         ("10.1",),
         (
             Edit(
@@ -215,7 +216,7 @@ BUGS = (
     ),
     SeededBug(
         "horizon_not_raised_with_the_trim",
-        "Tombstones are trimmed, and the horizon above them is kept in memory alone.",
+        "Tombstones are trimmed, but the horizon above them is kept only in memory.",
         ("10.3",),
         (
             Edit(
@@ -229,7 +230,7 @@ BUGS = (
     ),
     SeededBug(
         "trimmed_tombstone_admits_adds",
-        "An ordinary add for an unknown ledger at or below the horizon is stored without a read of"
+        "An ordinary add to an unknown ledger at or below the horizon is stored without a read of"
         " its metadata.",
         ("10.3",),
         (

@@ -1,4 +1,4 @@
-"""Ways to be wrong about who a bookie is: emptied, old and exchanged disks, reused addresses.
+"""Seeded bugs of a bookie's identity: emptied, old and exchanged disks, reused addresses.
 
 Leaves damage within a disk to `bookie_log`.
 
@@ -16,14 +16,14 @@ from tests.seeded_bugs.seeded_bug import (
 
 IDENTITY = "bookie/identity/identity.py"
 TESTS = "tests/unit/bookie/identity/test_identity.py"
-NO_IDENTITY = hidden_from_model("the model's bookies are who they are")
-NOT_DRAWN = hidden_from_simulation("the faults of a run bring it about too seldom")
+NO_IDENTITY = hidden_from_model("the model's bookies have fixed identities")
+NOT_DRAWN = hidden_from_simulation("the faults of a run cause it too seldom")
 
 BUGS = (
     SeededBug(
         "empty_disk_under_an_old_id",
-        "A disk that was emptied, or lost a directory, goes on under the id that it had, and"
-        " answers for what it lost.",
+        "A bookie whose disk was emptied, or lost a directory, continues under its id, and denies"
+        " the lost entries.",
         ("2.1", "2.2"),
         (
             Edit(
@@ -70,7 +70,7 @@ BUGS = (
     ),
     SeededBug(
         "another_bookie_at_the_address",
-        "A client takes whoever answers at an address for the bookie that it looked up.",
+        "A client accepts any bookie that answers at an address as the one that it looked up.",
         ("2.3",),
         (
             Edit(
@@ -90,8 +90,8 @@ BUGS = (
     ),
     SeededBug(
         "position_recorded_before_the_sync",
-        "A bookie records how far its log is written, not how far it is durable: a start after a"
-        " power cut takes the disk for an old copy.",
+        "A bookie records the written end of its log, not the durable one: a start after a power"
+        " cut treats the disk as an old copy.",
         ("2.6",),
         (
             Edit(
@@ -106,7 +106,7 @@ BUGS = (
     ),
     SeededBug(
         "position_of_another_process_overwritten",
-        "A bookie that finds its position recorded by another process takes it over and goes on.",
+        "A bookie whose position node another process has changed overwrites it and continues.",
         ("2.6",),
         (
             Edit(
@@ -166,7 +166,8 @@ BUGS = (
     ),
     SeededBug(
         "living_original_displaced",
-        "A start takes over the registration of a process that serves, without asking it.",
+        "A start takes over the registration of a process that serves, without sending it a"
+        " request.",
         ("2.6",),
         (
             Edit(
@@ -181,7 +182,7 @@ BUGS = (
     ),
     SeededBug(
         "original_registered_again_displaced",
-        "A start does not look again for its original after opening its storage: one that had no"
+        "A start does not check for its original again after opening its storage: one that had no"
         " session and registered again is displaced.",
         ("2.6",),
         (
@@ -202,7 +203,7 @@ BUGS = (
     ),
     SeededBug(
         "collected_on_the_word_of_old_metadata",
-        "The collector removes ledgers that a restored metadata service does not know.",
+        "The collector removes ledgers that are absent from a restored, older metadata service.",
         ("10.5",),
         (
             Edit(

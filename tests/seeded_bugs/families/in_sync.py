@@ -1,4 +1,4 @@
-"""Ways to be wrong for a ledger in in-sync mode: who counts, who leaves, who joins, who recovers.
+"""Seeded bugs of a ledger in in-sync mode: members that count, leave, join and recover.
 
 Leaves what both modes share to `append`, `recovery` and `recovery_close`.
 
@@ -39,17 +39,17 @@ RECOVERING = units(f"{RECOVERY_TESTS}::{HISTORY}", SCENARIOS, IN_SYNC_TESTS)
 IN_CLUSTERS = simulation("in_sync")
 IN_THE_MODELS_LIST = hidden_from_model("the model has in-sync bugs of its own: tests/model/bugs.py")
 SAFE_ALL_THE_SAME = hidden_from_simulation(
-    "what was acknowledged is on every member: only what nobody was promised is cut off"
+    "acknowledged entries are on every member: only entries without an acknowledgement are cut off"
 )
 BEYOND_THE_BUDGET = hidden_from_simulation(
-    "within its budget some member always answers, and nothing is recovered uncleanly"
+    "within its budget some member always answers, and no ledger is recovered uncleanly"
 )
 LEAVE_OR_STAY: Final = "        if len(in_sync) < self._min_in_sync:\n"
 
 BUGS = (
     SeededBug(
         "last_in_sync_member_gives_way",
-        "A spare takes the place of the last member that is in sync, because it is away.",
+        "A spare replaces the last in-sync member because that member is away.",
         ("11.2",),
         (
             Edit(
@@ -63,7 +63,7 @@ BUGS = (
     ),
     SeededBug(
         "catching_up_counts_as_in_sync",
-        "A member that has not caught up counts for the least number in sync.",
+        "A member that has not caught up counts for the minimum number in sync.",
         ("11.2", "11.4"),
         (
             Edit(
@@ -83,7 +83,7 @@ BUGS = (
     ),
     SeededBug(
         "one_older_fragment_is_enough",
-        "Who holds any older fragment of a ledger is taken for one that holds them all.",
+        "A member that holds any older fragment of a ledger counts as holding all of them.",
         ("11.2",),
         (
             Edit(
@@ -97,7 +97,7 @@ BUGS = (
     ),
     SeededBug(
         "set_shrinks_below_the_least",
-        "Members that failed leave as long as one is left, whatever `min_in_sync` is.",
+        "Failed members leave while at least one is left, whatever `min_in_sync` is.",
         ("11.4",),
         (Edit(MEMBERSHIP, LEAVE_OR_STAY, "        if not in_sync:\n"),),
         (WRITING, IN_CLUSTERS),
@@ -105,7 +105,7 @@ BUGS = (
     ),
     SeededBug(
         "lone_writing_survivor_refused",
-        "A set of one is never stored, although one member in sync is enough for the ledger.",
+        "A set of one is never stored, although one in-sync member is enough for the ledger.",
         ("11.4", "11.5"),
         (
             Edit(
@@ -133,7 +133,7 @@ BUGS = (
     ),
     SeededBug(
         "appends_accepted_below_the_least",
-        "Appends are accepted and wait, where they are to be refused at once.",
+        "Appends are accepted and wait, where they must be refused at once.",
         ("11.4",),
         (
             Edit(
@@ -145,12 +145,14 @@ BUGS = (
         (END_TO_END,),
         (
             SHELL_ONLY,
-            hidden_from_simulation("what waits is acknowledged only once enough are in sync"),
+            hidden_from_simulation(
+                "waiting entries are acknowledged only when enough members are in sync"
+            ),
         ),
     ),
     SeededBug(
         "all_but_one_acknowledge",
-        "An entry is acknowledged once all members but one have it.",
+        "An entry is acknowledged when all members but one have it.",
         ("4.5", "11.1"),
         (
             Edit(
@@ -211,7 +213,7 @@ BUGS = (
     ),
     SeededBug(
         "all_are_late_with_one",
-        "Once the oldest entry is late, those that have stored it are taken for lagging too.",
+        "When the oldest entry is late, members that have stored it count as lagging too.",
         ("11.3",),
         (
             Edit(

@@ -1,5 +1,4 @@
-"""Ways to be wrong for a copy to a member that catches up, and for the recovery of an in-sync
-ledger, clean or not.
+"""Seeded bugs of copies to members that catch up, and of recoveries in in-sync mode.
 
 Leaves who is a member while the ledger is written to `in_sync`.
 
@@ -36,7 +35,7 @@ COPIES = units(
 BUGS = (
     SeededBug(
         "named_before_the_copy",
-        "The target of a copy is stored as a member first, and then copied to.",
+        "The target of a copy is stored as a member before the entries are copied.",
         ("9.1", "11.2"),
         (
             Edit(
@@ -53,8 +52,8 @@ BUGS = (
     ),
     SeededBug(
         "marked_once_it_is_copied",
-        "The target is stored as incoming only after the copy: what it was sent before, unnamed, it"
-        " may have dropped.",
+        "The target is stored as incoming only after the copy: it may have dropped entries that it"
+        " got before, when the metadata did not name it.",
         ("9.1", "10.1"),
         (
             Edit(
@@ -73,13 +72,13 @@ BUGS = (
         (
             SHELL_ONLY,
             hidden_from_simulation(
-                "bookies drop nothing of an open ledger, and no other is copied"
+                "bookies drop no entries of an open ledger, and no other ledger is copied"
             ),
         ),
     ),
     SeededBug(
         "copies_not_read_back",
-        "What the target acknowledged is taken for what it holds.",
+        "Entries that the target acknowledged count as held by it without a check.",
         ("9.1", "11.2"),
         (
             Edit(
@@ -93,13 +92,13 @@ BUGS = (
         (
             SHELL_ONLY,
             hidden_from_simulation(
-                "a sound bookie holds what it acknowledged, and no other is asked"
+                "a sound bookie holds the entries that it acknowledged, and no other bookie is used"
             ),
         ),
     ),
     SeededBug(
         "mark_left_behind",
-        "A copy that fails, or is given up, leaves its target marked as incoming.",
+        "A copy that fails or is abandoned leaves its target marked as incoming.",
         ("9.1",),
         (
             Edit(
@@ -113,7 +112,7 @@ BUGS = (
     ),
     SeededBug(
         "lone_recovering_survivor_refused",
-        "A recovery in in-sync mode asks for a majority of the last members.",
+        "A recovery in in-sync mode requires a majority of the last members.",
         ("11.5",),
         (
             Edit(
@@ -130,7 +129,8 @@ BUGS = (
     ),
     SeededBug(
         "first_answer_recovers",
-        "Recovery in in-sync mode goes on with the first member that fenced, and asks no other.",
+        "A recovery in in-sync mode continues after the first member that fenced, and reads no"
+        " other.",
         ("11.5",),
         (
             Edit(
@@ -144,7 +144,8 @@ BUGS = (
     ),
     SeededBug(
         "negative_preferred",
-        "The first member that denies an entry ends an in-sync ledger, though another may have it.",
+        "The first member that denies an entry ends an in-sync ledger, though another member may"
+        " have it.",
         ("11.5",),
         (
             Edit(
@@ -158,8 +159,8 @@ BUGS = (
     ),
     SeededBug(
         "unsure_member_denies",
-        "In in-sync mode a member that is not sure of an entry, or fell silent, counts as denying"
-        " it.",
+        "In in-sync mode a member that answers UNKNOWN, or does not answer, counts as denying the"
+        " entry.",
         ("3.2", "7.3", "11.5"),
         (
             Edit(
@@ -174,7 +175,7 @@ BUGS = (
     ),
     SeededBug(
         "left_out_members_stay_named",
-        "Members that a recovery could not write back to stay named for what they lack.",
+        "Members that a recovery could not write back to stay named for entries that they lack.",
         ("7.4", "11.5"),
         (
             Edit(
@@ -191,8 +192,8 @@ BUGS = (
     ),
     SeededBug(
         "shrinking_forgets_replacements",
-        "When a recovery goes on with fewer bookies, it forgets the fragments that replacements"
-        " opened before.",
+        "When a recovery continues with fewer bookies, it drops the fragments that earlier"
+        " replacements opened.",
         ("7.4", "11.5"),
         (
             Edit(
@@ -222,7 +223,7 @@ BUGS = (
     ),
     SeededBug(
         "unclean_without_asking",
-        "An unclean recovery gives up the last fragment without asking its members.",
+        "An unclean recovery gives up the last fragment without reading from its members.",
         ("11.6",),
         (
             Edit(

@@ -1,4 +1,4 @@
-"""Ways to be wrong about stored metadata: blind writes, unknown outcomes, transitions.
+"""Seeded bugs of stored metadata: blind writes, unknown outcomes, transitions.
 
 Leaves what the protocols decide by it to `append` and `recovery`.
 
@@ -40,8 +40,8 @@ FENCE_FORGIVEN = Edit(
 BUGS = (
     SeededBug(
         "blind_write_by_the_writer",
-        "A writer whose compare-and-set fails stores its change over whatever is there now, and"
-        " takes a fence for a bookie's failure.",
+        "A writer whose compare-and-set fails stores its change over the current value, and treats"
+        " a fence as a bookie's failure.",
         ("1.2", "4.7"),
         (
             Edit(
@@ -66,7 +66,7 @@ BUGS = (
     ),
     SeededBug(
         "blind_write_by_a_recoverer",
-        "A recovery whose compare-and-set fails stores its change over whatever is there now.",
+        "A recovery whose compare-and-set fails stores its change over the current value.",
         ("1.2", "7.5"),
         (
             Edit(
@@ -88,7 +88,7 @@ BUGS = (
     ),
     SeededBug(
         "unknown_outcome_is_success",
-        "A compare-and-set whose answer is lost is taken for applied.",
+        "A compare-and-set without an answer counts as applied.",
         ("1.3",),
         (
             Edit(
@@ -105,7 +105,7 @@ BUGS = (
     ),
     SeededBug(
         "any_newer_version_is_ours",
-        "After a lost answer, whatever newer version is stored is taken for our own change.",
+        "After a lost answer, any newer stored version counts as the writer's own change.",
         ("1.3",),
         (
             Edit(
@@ -120,8 +120,8 @@ BUGS = (
     ),
     SeededBug(
         "unknown_outcome_is_failure",
-        "A compare-and-set whose answer is lost is taken for refused, and the writer goes on with"
-        " the ensemble that it had.",
+        "A compare-and-set without an answer counts as refused, and the writer continues with its"
+        " previous ensemble.",
         ("1.3", "1.4"),
         (
             Edit(
@@ -136,12 +136,12 @@ BUGS = (
             GO_ON_AS_BEFORE,
         ),
         (units(STORE_TESTS), model("writer, a change, unknown"), simulation("metadata")),
-        masked_by="1.4: what is found stored after a conflict is adopted, or the change repeated",
+        masked_by="1.4: after a conflict the stored value is adopted, or the change repeated",
     ),
     SeededBug(
         "change_abandoned_while_it_may_apply",
-        "A change that takes the metadata service too long is given up, and the writer goes on with"
-        " the ensemble that it had, although the write may still apply.",
+        "A change that is slow in the metadata service is abandoned, and the writer continues with"
+        " its previous ensemble, although the write may still apply.",
         ("1.3",),
         (
             Edit(
@@ -162,8 +162,8 @@ BUGS = (
     ),
     SeededBug(
         "ensemble_change_in_recovery",
-        "A writer that meets a recovery in its compare-and-set replaces bookies all the same, and"
-        " goes on with bookies that nobody fenced.",
+        "A writer whose compare-and-set meets a recovery still replaces bookies, and continues"
+        " with bookies that are not fenced.",
         ("1.4", "1.5"),
         (
             Edit(
@@ -189,8 +189,8 @@ BUGS = (
     ),
     SeededBug(
         "a_create_of_another_is_ours",
-        "A ledger that somebody else made with the same id is taken for our own lost create: it"
-        " gets two writers.",
+        "A ledger that another client created with the same id counts as the client's own lost"
+        " create: it gets two writers.",
         ("1.3",),
         (
             Edit(
@@ -201,7 +201,7 @@ BUGS = (
         ),
         (units(STORE_TESTS),),
         (
-            hidden_from_model("a world begins with its ledger: none is created"),
+            hidden_from_model("a world starts with its ledger: none is created"),
             hidden_from_simulation("ids are allocated: no two clients create the same one"),
         ),
     ),

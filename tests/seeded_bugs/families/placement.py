@@ -1,4 +1,4 @@
-"""Ways to put two copies of an entry on one host.
+"""Seeded bugs of the placement: two copies of an entry on one host.
 
 Source: protocol rule 3.3.
 """
@@ -24,7 +24,7 @@ ONE_RACK = hidden_from_simulation(
 BUGS = (
     SeededBug(
         "bookies_of_one_rack_are_alike",
-        "The search tries one bookie of each rack, and misses the one that is on another host.",
+        "The search tries one bookie of each rack, and misses the one on another host.",
         ("3.3",),
         (
             Edit(

@@ -1,4 +1,4 @@
-"""Ways to be wrong for readers: what they see too early, too late, damaged or not at all.
+"""Seeded bugs of readers: entries seen too early, too late, damaged or not at all.
 
 Leaves what recovery reads to `recovery`.
 
@@ -22,7 +22,7 @@ NO_READERS = hidden_from_model("the model has no readers that are not recoveries
 BUGS = (
     SeededBug(
         "reader_beyond_the_lac",
-        "A bookie tells the highest entry that it has as the LAC: readers see what nobody"
+        "A bookie reports its highest entry as the LAC: readers see entries that were never"
         " acknowledged.",
         ("8.1",),
         (
@@ -49,7 +49,7 @@ BUGS = (
     ),
     SeededBug(
         "lac_goes_back",
-        "A reader takes over the LAC of whichever bookie answered last.",
+        "A reader uses the LAC of the bookie that answered last.",
         ("8.5",),
         (
             Edit(
@@ -63,7 +63,7 @@ BUGS = (
     ),
     SeededBug(
         "one_negative_ends_a_read",
-        'A read is answered "no such entry" as soon as one replica says so.',
+        'A read ends with "no such entry" as soon as one replica answers that.',
         ("8.2",),
         (
             Edit(
@@ -85,7 +85,7 @@ BUGS = (
     ),
     SeededBug(
         "damage_is_delivered",
-        "Neither the bookie nor the client checks the digest of what is read.",
+        "Neither the bookie nor the client checks the digest of the entries read.",
         ("7.3", "8.2"),
         (
             Edit(
@@ -108,11 +108,12 @@ BUGS = (
             simulation("damage"),
         ),
         (NO_READERS,),
-        masked_by="2.4: a bookie checks what it reads from its disk, and 8.2: so does the client",
+        masked_by="2.4: a bookie checks entries that it reads from its disk, and 8.2: so does the"
+        " client",
     ),
     SeededBug(
         "idle_writer_keeps_its_lac",
-        "A writer that has nothing to append does not tell its LAC: the last entry stays unseen.",
+        "A writer without new entries does not send its LAC: readers never see the last entry.",
         ("8.4",),
         (
             Edit(
@@ -132,8 +133,8 @@ BUGS = (
     ),
     SeededBug(
         "metadata_watch_lost",
-        "A tailing reader does not hear of changed metadata: it waits for ever at bookies that were"
-        " replaced, or behind the end of a closed ledger.",
+        "A tailing reader does not notice changed metadata: it waits for ever for replaced"
+        " bookies, or after the end of a closed ledger.",
         ("8.4",),
         (
             Edit(
@@ -154,7 +155,7 @@ BUGS = (
     ),
     SeededBug(
         "riding_entries_beyond_the_lac",
-        "A tailing reader shows all entries of a batch whose first ones are confirmed.",
+        "A tailing reader shows all entries of a batch of which only the first ones are confirmed.",
         ("8.1",),
         (
             Edit(
@@ -183,6 +184,6 @@ BUGS = (
             simulation(),
         ),
         (NO_READERS,),
-        masked_by="8.1: the bookie cuts what it sends at its LAC",
+        masked_by="8.1: the bookie cuts its answer at its LAC",
     ),
 )

@@ -1,4 +1,4 @@
-"""Ways to be wrong for a recovery while it fences and looks for what exists.
+"""Seeded bugs of a recovery while it fences and reads.
 
 Leaves how a bookie keeps its fence to `bookie_fences`, and what follows to `recovery_close`.
 
@@ -26,8 +26,8 @@ RECOVERER_TESTS = "tests/unit/ledger_client/recovery/test_recoverer.py"
 
 RECOVERY_RULES = units(RECOVERY_HISTORIES, SCENARIOS)
 READS_FENCE_IN_THE_MODEL = hidden_from_model(
-    "masked by 7.3 there: that recovery reads fence is the shell's; the model's own list has it"
-    " broken together with reads that do not fence"
+    "masked by 7.3 there, since the shell makes recovery reads fence; the model's own list breaks"
+    " both together"
 )
 
 
@@ -55,7 +55,7 @@ NO_GUARD_OF_OLDER_FRAGMENTS = Edit(
 BUGS = (
     SeededBug(
         "recovery_reads_do_not_fence",
-        "A recovery read leaves the bookie that it reaches open for the writer's adds.",
+        "A recovery read does not stop the bookie from accepting the writer's adds.",
         ("7.3",),
         (READS_DO_NOT_FENCE,),
         (
@@ -66,7 +66,7 @@ BUGS = (
     ),
     SeededBug(
         "one_fence_is_enough",
-        "Recovery goes on after a single bookie has fenced, and its reads do not fence either.",
+        "A recovery continues after a single bookie has fenced, and its reads do not fence either.",
         ("3.2", "7.2", "7.3"),
         (
             Edit(
@@ -82,8 +82,8 @@ BUGS = (
     ),
     SeededBug(
         "majority_instead_of_coverage",
-        "A majority of the ensemble is taken for coverage of every write set, and recovery reads"
-        " do not fence.",
+        "A majority of the ensemble counts as coverage of every write set, and recovery reads do"
+        " not fence.",
         ("3.2", "7.2", "7.3"),
         (
             Edit(
@@ -114,8 +114,8 @@ BUGS = (
     ),
     SeededBug(
         "majority_of_negatives_ends_the_ledger",
-        "A majority of the write set that does not have an entry ends the ledger, also where one"
-        " store acknowledges.",
+        "A majority of the write set that does not have an entry ends the ledger, even if the ack"
+        " quorum is 1.",
         ("7.3",),
         (
             Edit(
@@ -128,7 +128,7 @@ BUGS = (
     ),
     SeededBug(
         "unknown_is_a_negative",
-        "A bookie that does not know whether it had an entry counts as one that never had it.",
+        "A bookie that answers UNKNOWN for an entry counts as one that never had it.",
         ("3.2", "7.3"),
         (
             Edit(
@@ -142,7 +142,7 @@ BUGS = (
     ),
     SeededBug(
         "a_timeout_is_a_negative",
-        "A bookie that could not be asked counts as one that never had the entry.",
+        "A bookie that did not answer counts as one that never had the entry.",
         ("3.2", "7.3"),
         (
             Edit(
@@ -159,7 +159,7 @@ BUGS = (
     ),
     SeededBug(
         "a_negative_counts_for_later_entries",
-        "What a bookie said of one missing entry is taken for its word on those behind it.",
+        "A bookie's answer that an entry is missing counts for the entries after it too.",
         ("7.3",),
         (
             Edit(
@@ -172,7 +172,7 @@ BUGS = (
     ),
     SeededBug(
         "recovery_starts_one_too_late",
-        "The first entry behind the LAC is taken for confirmed, and not looked for.",
+        "The first entry after the LAC counts as confirmed, and recovery does not read it.",
         ("7.3",),
         (
             Edit(
@@ -185,7 +185,7 @@ BUGS = (
     ),
     SeededBug(
         "recovery_below_the_last_fragment",
-        "Where no bookie tells a LAC, recovery starts in an older fragment, and reads it from the"
+        "If no bookie reports a LAC, recovery starts in an older fragment, and reads it from the"
         " bookies of the last one.",
         ("7.3",),
         (
@@ -203,6 +203,6 @@ BUGS = (
             NO_GUARD_OF_OLDER_FRAGMENTS,
         ),
         everything("writer, 2 changes, unknown, repair"),
-        masked_by="7.3, 7.5: an assertion where reading starts, and a check at the close",
+        masked_by="7.3, 7.5: an assertion at the start of reading, and a check at the close",
     ),
 )

@@ -1,4 +1,4 @@
-"""Ways to be wrong for a recovery once it has found what exists: writing back and closing.
+"""Seeded bugs of a recovery after its reads: writing back and closing.
 
 Leaves fencing and reading to `recovery`.
 
@@ -60,8 +60,8 @@ LAC_ADVANCES = (
 BUGS = (
     SeededBug(
         "recovery_ensembles_stored_early",
-        "A replacement that recovery chose is stored at once, before it holds what was"
-        " acknowledged; another recovery then believes its negatives.",
+        "A replacement that recovery chose is stored at once, before it holds the acknowledged"
+        " entries; another recovery then trusts its negatives.",
         ("7.4", "7.5"),
         (
             Edit(
@@ -106,11 +106,11 @@ BUGS = (
         ),
         (units(f"{RECOVERER_TESTS}", SCENARIOS), simulation("recoveries")),
         (hidden_from_model("the patch is in the shell, which alone may store"),),
-        masked_by="7.5: nobody closes over a last fragment that changed",
+        masked_by="7.5: no client closes over a last fragment that changed",
     ),
     SeededBug(
         "write_back_skipped",
-        "Entries that were found on one bookie are taken for recovered without being copied.",
+        "Entries found on one bookie count as recovered without being copied.",
         ("7.4",),
         (
             Edit(
@@ -137,11 +137,11 @@ BUGS = (
         ("1.5", "6.1", "7.4"),
         (*CLOSED_FROM_IN_RECOVERY, *LAC_ADVANCES),
         everything("trio, 2 entries, recovery, random"),
-        masked_by="7.4: the LAC that goes along with write-backs is frozen",
+        masked_by="7.4: the LAC of write-backs is frozen",
     ),
     SeededBug(
         "whole_last_fragment_replaced",
-        "A replacement takes the failed bookie's place for the whole last fragment, also for"
+        "A replacement takes the failed bookie's place in the complete last fragment, including"
         " entries that were confirmed long before and are not copied to it.",
         ("7.4",),
         (
@@ -155,7 +155,7 @@ BUGS = (
     ),
     SeededBug(
         "answers_of_the_replaced_counted_in_recovery",
-        "What a replaced bookie stored counts as a copy on the recovery ensemble.",
+        "Entries that a replaced bookie stored count as copies on the recovery ensemble.",
         ("7.4",),
         (
             Edit(
@@ -168,7 +168,8 @@ BUGS = (
     ),
     SeededBug(
         "resend_skipped_in_recovery",
-        "A replacement is not sent what lacks its ack quorum: safe, but recovery never ends.",
+        "Entries that lack their ack quorum are not sent to a replacement: none is lost, but"
+        " recovery never ends.",
         ("7.4",),
         (
             Edit(
@@ -199,7 +200,11 @@ BUGS = (
             ),
         ),
         (RECOVERY_RULES, model("pair, change, recovery, repair")),
-        (hidden_from_simulation("nothing repairs yet, so no older fragment changes meanwhile"),),
+        (
+            hidden_from_simulation(
+                "it has no repair, so no older fragment changes during a recovery"
+            ),
+        ),
     ),
     SeededBug(
         "the_loser_of_two_recoveries_fails",
@@ -222,7 +227,7 @@ BUGS = (
     ),
     SeededBug(
         "wrong_length_after_recovery",
-        "The length at a recovery's close leaves out what was confirmed before it began.",
+        "The length at a recovery's close leaves out entries that were confirmed before it began.",
         ("7.5",),
         (
             Edit(
@@ -236,7 +241,7 @@ BUGS = (
     SeededBug(
         "write_back_refused_for_its_lac",
         "A bookie refuses the write-back of an entry that it has, because its LAC differs from the"
-        " writer's: recovery is stuck for ever.",
+        " writer's: recovery never ends.",
         ("4.2", "4.3"),
         (
             Edit(

@@ -1,4 +1,4 @@
-"""Ways to be wrong for groups with members, for what is deleted, and for a leader that goes on.
+"""Seeded bugs of groups with members, of deletion, and of a leader that continues.
 
 Leaves what is committed in a partition's log to `topics_logs`, and offsets of transactions to
 `topics_state`.
@@ -26,8 +26,8 @@ CLASSIC_TESTS: Final = units("tests/unit/broker_layer/groups/classic/test_classi
 BUGS = (
     SeededBug(
         "given_before_it_was_given_back",
-        "A partition is free for its next owner once the one before is told to give it back, not"
-        " once it has.",
+        "A partition is free for its next owner when the previous one is requested to release it,"
+        " not when it has done so.",
         ("KIP-848",),
         (
             Edit(
@@ -42,7 +42,7 @@ BUGS = (
     ),
     SeededBug(
         "commit_of_an_old_generation",
-        "A member of a classic group commits under a generation that is over.",
+        "A commit under an old generation of a classic group is accepted.",
         ("KIP-447",),
         (
             Edit(
@@ -58,7 +58,7 @@ BUGS = (
     ),
     SeededBug(
         "commit_of_an_old_member_epoch",
-        "A member of a group commits under an epoch that it has left behind.",
+        "A commit under an old epoch of a member is accepted.",
         ("KIP-848",),
         (
             Edit(
@@ -73,7 +73,7 @@ BUGS = (
     ),
     SeededBug(
         "snapshot_without_members",
-        "The snapshot that a ledger begins with leaves out the groups of KIP-848.",
+        "The snapshot at the start of a ledger leaves out the groups of KIP-848.",
         ("KIP-848",),
         (
             Edit(
@@ -103,7 +103,8 @@ BUGS = (
     ),
     SeededBug(
         "start_goes_back_at_a_takeover",
-        "A new leader begins the log where its oldest ledger begins, whatever was deleted of that.",
+        "A new leader begins the log at the start of its oldest ledger, even if records of it were"
+        " deleted.",
         ("KIP-107",),
         (
             Edit(
@@ -119,7 +120,8 @@ BUGS = (
     ),
     SeededBug(
         "start_is_answered_before_it_is_stored",
-        "DeleteRecords is answered when this leader knows of it, before the list of ledgers does.",
+        "DeleteRecords is answered when this leader has the new start, before it is in the list of"
+        " ledgers.",
         ("KIP-107",),
         (
             Edit(
@@ -134,7 +136,8 @@ BUGS = (
     ),
     SeededBug(
         "ledgers_left_when_a_topic_is_erased",
-        "A deleted topic's lists go before its newest ledgers do, and nobody looks for those.",
+        "A deleted topic's lists are removed before its newest ledgers, which are then never"
+        " found.",
         ("10.1",),
         (
             Edit(
@@ -154,7 +157,7 @@ BUGS = (
     ),
     SeededBug(
         "same_epoch_after_the_writer_failed",
-        "A leader whose writer failed opens its log again under the epoch that it had.",
+        "A leader whose writer failed opens its log again under its previous epoch.",
         ("KIP-101",),
         (
             Edit(

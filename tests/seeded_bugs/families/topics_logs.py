@@ -1,4 +1,4 @@
-"""Ways to be wrong for a partition's log and its leader: what is committed, visible and kept.
+"""Seeded bugs of a partition's log and its leader: committed, visible and kept records.
 
 Leaves transactions and the state of coordinators to `topics_state`.
 
@@ -31,7 +31,7 @@ PRODUCERS: Final = "broker_layer/log/state/producer_state.py"
 BUGS = (
     SeededBug(
         "acknowledged_when_admitted",
-        "A batch is acknowledged when it has its offset, before any bookie has it.",
+        "A batch is acknowledged when it has its offset, before any bookie has stored it.",
         ("4.5", "KIP-98"),
         (
             Edit(
@@ -75,7 +75,7 @@ BUGS = (
     ),
     SeededBug(
         "rebuilt_without_the_last_batches",
-        "A takeover rebuilds the state from the last state entry on, but for the last batch.",
+        "A takeover rebuilds the state from the last state entry on, but without the last batch.",
         ("KIP-98",),
         (
             Edit(
@@ -89,7 +89,7 @@ BUGS = (
     ),
     SeededBug(
         "offsets_begin_at_the_segment",
-        "A new leader gives out offsets from where the newest ledger began, not where it ended.",
+        "A new leader assigns offsets from the start of the newest ledger, not from its end.",
         ("KIP-101",),
         (
             Edit(
@@ -104,7 +104,7 @@ BUGS = (
     ),
     SeededBug(
         "epoch_claimed_twice",
-        "An epoch that was claimed before can be claimed again, by a process that came back.",
+        "An epoch that was claimed before can be claimed again, by a process that returned.",
         ("KIP-101",),
         (
             Edit(
@@ -126,7 +126,7 @@ BUGS = (
     ),
     SeededBug(
         "stale_leader_serves",
-        "A broker whose session has lapsed goes on to serve what others may lead by now.",
+        "A broker whose session has lapsed continues to serve partitions that others may lead.",
         ("KIP-207",),
         (
             Edit(
@@ -141,7 +141,7 @@ BUGS = (
     ),
     SeededBug(
         "latest_is_the_end_of_the_log",
-        "ListOffsets answers with the end of the log, of which not everything is committed.",
+        "ListOffsets answers with the end of the log, which may not be committed.",
         ("KIP-207",),
         (
             Edit(
@@ -155,7 +155,7 @@ BUGS = (
     ),
     SeededBug(
         "start_moves_after_the_deletion",
-        "Retention deletes ledgers first, and moves the start of the log behind them then.",
+        "Retention deletes ledgers before it moves the start of the log.",
         ("10.1",),
         (
             Edit(
@@ -177,7 +177,7 @@ BUGS = (
     ),
     SeededBug(
         "sequences_are_not_compared",
-        "A batch that is in the log already is appended again when it is sent again.",
+        "A repeated batch that is in the log already is appended again.",
         ("KIP-98",),
         (
             Edit(
@@ -191,7 +191,7 @@ BUGS = (
     ),
     SeededBug(
         "read_ahead_is_shown_beyond_the_limit",
-        "What a log has read ahead is shown whether or not the reader may see so far.",
+        "Batches that a log has read ahead are returned even beyond the reader's limit.",
         ("KIP-98",),
         (
             Edit(
@@ -211,8 +211,8 @@ BUGS = (
     ),
     SeededBug(
         "dropped_from_memory_is_passed_over",
-        "What was read ahead and dropped for want of memory is taken for read: records are left"
-        " out.",
+        "Batches that were read ahead and dropped for lack of memory count as returned: records"
+        " are left out.",
         ("KIP-74",),
         (
             Edit(

@@ -1,4 +1,4 @@
-"""Ways to be wrong for transactions, and for the state of coordinators.
+"""Seeded bugs of transactions, and of the state of coordinators.
 
 Leaves what is committed in a partition's log to `topics_logs`.
 
@@ -26,14 +26,13 @@ SHARD: Final = "broker_layer/groups/shard.py"
 STATE: Final = "broker_layer/transactions/state_partition.py"
 DECISIONS: Final = units("tests/unit/broker_layer/transactions/test_coordinator.py")
 RECOVERED_ALL_THE_SAME: Final = hidden_from_simulation(
-    "what has left for the bookies is recovered although its writer died: no seed has lost it"
+    "entries sent to the bookies are recovered although their writer died: no seed has lost one"
 )
 
 BUGS = (
     SeededBug(
         "committed_reads_to_the_high_watermark",
-        "Readers of committed records are given what of open transactions is below the high"
-        " watermark.",
+        "Readers of committed records get records of open transactions below the high watermark.",
         ("KIP-98",),
         (
             Edit(
@@ -48,7 +47,7 @@ BUGS = (
     ),
     SeededBug(
         "aborted_list_left_out",
-        "Readers of committed records are not told which transactions were aborted.",
+        "The list of aborted transactions is missing in answers to readers of committed records.",
         ("KIP-98",),
         (
             Edit(
@@ -63,7 +62,7 @@ BUGS = (
     ),
     SeededBug(
         "stable_before_the_marker_is_committed",
-        "What a transaction wrote counts as decided once its marker is admitted.",
+        "The records of a transaction count as decided when its marker is admitted.",
         ("KIP-98",),
         (
             Edit(
@@ -81,7 +80,7 @@ BUGS = (
     ),
     SeededBug(
         "open_transactions_forgotten",
-        "State entries leave out which transactions are open, so that a new leader does not know.",
+        "State entries leave out the open transactions, so that a new leader does not know them.",
         ("KIP-98",),
         (
             Edit(
@@ -95,7 +94,7 @@ BUGS = (
     ),
     SeededBug(
         "marker_of_an_old_coordinator",
-        "A marker counts although a later coordinator of the transaction has written one already.",
+        "A marker counts although a later coordinator of the transaction has already written one.",
         ("KIP-98",),
         (
             Edit(
@@ -107,12 +106,14 @@ BUGS = (
         (units("tests/unit/broker_layer/log/state/test_partition_state.py"),),
         (
             LEDGERS_ONLY,
-            hidden_from_simulation("no seed has had a marker that is late by a whole transaction"),
+            hidden_from_simulation(
+                "no seed has had a marker that is late by a complete transaction"
+            ),
         ),
     ),
     SeededBug(
         "decision_answered_before_it_is_durable",
-        "The coordinator of a transaction answers while its decision is on its way to the log.",
+        "The coordinator of a transaction answers before its decision is in the log.",
         ("KIP-98",),
         (
             Edit(
@@ -126,7 +127,7 @@ BUGS = (
     ),
     SeededBug(
         "markers_sent_before_the_decision_is_durable",
-        "The markers of a transaction leave while its decision is on its way to the log.",
+        "The markers of a transaction are sent before its decision is in the log.",
         ("KIP-98",),
         (
             Edit(
@@ -145,7 +146,7 @@ BUGS = (
     ),
     SeededBug(
         "commit_answered_before_it_is_durable",
-        "A commit of offsets is acknowledged while it is on its way to the log.",
+        "A commit of offsets is acknowledged before it is in the log.",
         ("KIP-447",),
         (
             Edit(
@@ -160,7 +161,7 @@ BUGS = (
     ),
     SeededBug(
         "offsets_told_while_they_load",
-        "A coordinator of groups answers from what it has loaded so far.",
+        "A coordinator of groups answers from incompletely loaded offsets.",
         ("KIP-447",),
         (
             Edit(
@@ -175,7 +176,8 @@ BUGS = (
     ),
     SeededBug(
         "snapshot_without_pending_offsets",
-        "The snapshot that a ledger begins with leaves out what open transactions will commit.",
+        "The snapshot at the start of a ledger leaves out the offsets that open transactions will"
+        " commit.",
         ("KIP-98",),
         (
             Edit(
@@ -192,7 +194,7 @@ BUGS = (
     ),
     SeededBug(
         "offsets_of_aborted_transactions",
-        "The offsets of a transaction count whatever became of it.",
+        "The offsets of a transaction count whether it committed or aborted.",
         ("KIP-98",),
         (
             Edit(
