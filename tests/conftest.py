@@ -1,6 +1,4 @@
-"""Settings that every test shares: markers by directory, Hypothesis without deadlines, and compiled
-modules that are kept.
-"""
+"""Settings of all tests: markers by directory, Hypothesis without deadlines, kept bytecode."""
 
 import os
 import sys
@@ -11,11 +9,11 @@ from hypothesis import settings
 
 MARKED_DIRECTORIES = ("integration", "spark", "browser", "campaign", "kafka")
 SPARK_TIMEOUT_S = 180
-"""The first of its tests starts a Java and a cluster; one stopped midway fails all that follow."""
+"""Tests of these share a Java process and a cluster; if one is stopped, all that follow fail."""
 TESTS = Path(__file__).parent
 
-# Some systems set this for all processes. Tests start thousands, of which each would compile the
-# product again.
+# Some systems set this for all processes. Tests start thousands of processes, and each would
+# compile the product again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 

@@ -15,7 +15,9 @@ STEP_S = 5.0
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("is_silent", [False, True])
-async def test_appends_go_on_for_a_minute_without(tmp_path: Path, *, is_silent: bool) -> None:
+async def test_appends_continue_for_a_minute_without_zookeeper(
+    tmp_path: Path, *, is_silent: bool
+) -> None:
     async with LocalCluster(4) as cluster:
         zookeeper = cluster.zookeeper
         async with appending(cluster.metadata_uri, tmp_path) as writer:

@@ -1,5 +1,6 @@
-"""Contract of `Disk`. `tests/unit/bookie/files/test_disk_contract.py` runs it on the real and the
-simulated disk.
+"""Contract of `Disk`.
+
+`tests/unit/bookie/files/test_disk_contract.py` runs it on the real and the simulated disk.
 """
 
 import asyncio

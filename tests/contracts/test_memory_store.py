@@ -1,4 +1,4 @@
-"""The metadata store's contract on the store in memory, and tests of its faults on demand."""
+"""Tests of the metadata store's contract on the store in memory, and of its faults on demand."""
 
 import asyncio
 from collections.abc import AsyncIterator

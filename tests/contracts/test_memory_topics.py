@@ -1,4 +1,4 @@
-"""The contract of topics' metadata on the store in memory."""
+"""Tests of the contract of topics' metadata on the store in memory."""
 
 from collections.abc import AsyncIterator
 

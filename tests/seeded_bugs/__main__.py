@@ -1,7 +1,7 @@
-"""`python -m tests.seeded_bugs`: breaks a copy of the code in each known way, one at a time, and
-looks whether the tests, the model and the simulation notice.
+"""`python -m tests.seeded_bugs`: break a copy of the code in each known way, one at a time, and
+check whether tests, model and simulation find it.
 
-Prints a table, or JSON; its status is 1 if a bug was not found.
+Prints a table, or JSON. The exit status is 1 if a bug was not found.
 """
 
 import argparse
@@ -18,12 +18,12 @@ from tests.seeded_bugs.seeded_bug import Kind, SeededBug
 
 
 def main() -> int:
-    """Look for the seeded bugs."""
+    """Search for the seeded bugs."""
     given = _arguments()
     chosen = [bug for bug in BUGS if not given.only or bug.name in given.only]
     unknown = [name for name in given.only if all(name != bug.name for bug in BUGS)]
     if unknown:
-        sys.stderr.write(f"no seeded bug is called {', '.join(unknown)}: see --list\n")
+        sys.stderr.write(f"no seeded bug has the name {', '.join(unknown)}: see --list\n")
         return 2
     if given.list:
         for bug in chosen:
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def _look_for(chosen: Sequence[SeededBug], plan: Plan) -> tuple[list[Verdict], bool]:
-    """Return the verdicts in the order of the catalogue, also when told to stop half way."""
+    """Return the verdicts in the order of the catalogue, also after an interruption."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     done: dict[str, Verdict] = {}
 
@@ -56,26 +56,24 @@ def _look_for(chosen: Sequence[SeededBug], plan: Plan) -> tuple[list[Verdict], b
     try:
         asyncio.run(look_for(chosen, plan, tell))
     except KeyboardInterrupt:
-        sys.stderr.write("stopped half way\n")
+        sys.stderr.write("interrupted: the results are incomplete\n")
         is_whole = False
     return [done[bug.name] for bug in chosen if bug.name in done], is_whole
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.seeded_bugs", description=__doc__)
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these bugs alone")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these bugs")
     parser.add_argument(
-        "--detector", type=Kind, choices=list(Kind), action="append", help="these classes alone"
+        "--detector", type=Kind, choices=list(Kind), action="append", help="only these classes"
     )
     parser.add_argument("--seeds", type=int, help="the simulation's budget for each bug")
-    parser.add_argument("--workers", type=int, default=2, help="bugs looked for at a time")
+    parser.add_argument("--workers", type=int, default=2, help="number of concurrent searches")
     parser.add_argument(
         "--stop-at-first", action="store_true", help="one class that finds a bug is enough"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, with all evidence")
-    parser.add_argument(
-        "--list", action="store_true", help="say what the bugs are, and run nothing"
-    )
+    parser.add_argument("--json", action="store_true", help="print JSON with all evidence")
+    parser.add_argument("--list", action="store_true", help="print the bugs' descriptions and exit")
     return parser.parse_args()
 
 

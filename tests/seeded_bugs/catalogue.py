@@ -1,4 +1,4 @@
-"""Lists every seeded bug, and those that the code cannot have yet.
+"""List of all seeded bugs, and of those that the code cannot have yet.
 
 Leaves the patches to the modules of `families`.
 
@@ -53,4 +53,4 @@ LEFT_OUT: Final = {
     "collection while a repair copies": "there is no repair yet (rules 9.1, 10.1)",
     "a live writer fenced by repair": "there is no repair yet (rule 9.2)",
 }
-"""Known ways to be wrong that no patch to this code can have, and why."""
+"""Known bugs that no patch to this code can cause, and the reasons."""

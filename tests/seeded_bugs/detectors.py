@@ -1,14 +1,14 @@
-"""Runs what may find a bug in a patched copy, and judges whether it did.
+"""Detectors that run in a patched copy, and the decision whether they found the bug.
 
 Leaves the copies to `trees`, comparing with the tree without any bug to `plain`, and the order to
 `runner`.
 
-Invariant: only a failed test, a failed seed or a violated invariant counts: an error of import,
+Invariant: only a failed test, a failed seed or a violated invariant counts; an error of import,
 syntax or naming does not.
 
-Format: the model and the simulation end with status 1 when they found something. The model says it
-in a line that begins with "violated: "; a simulation's last line is JSON that names the `failing`
-seeds, and what failed stands indented before it.
+Format: the model and the simulation end with status 1 if they found a violation. The model prints
+it in a line that begins with "violated: ". A simulation's last line is JSON with the `failing`
+seeds, and the failures are in indented lines before it.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from tests.seeded_bugs.seeded_bug import MODEL_STATES_MAX, Detector, Kind
 from tests.seeded_bugs.trees import environment
 
 SEEDS_PER_RUN: Final = 100
-"""A run of more seeds than this is cut, so that one that hangs does not hide the others."""
+"""A run of more seeds than this is split, so that one that hangs does not hide the others."""
 TEST_TIMEOUT_S: Final = 60
 EVIDENCE_LINES_MAX: Final = 6
 EVIDENCE_CHARS_MAX: Final = 300
@@ -35,7 +35,7 @@ OUTPUT_BYTES_MAX: Final = 1024 * 1024
 FOUND_STATUS: Final = 1
 VIOLATED: Final = "violated: "
 WRONG_REASONS: Final = ("NameError", "ImportError", "SyntaxError", "AttributeError", "TypeError")
-"""A patch that breaks the code so is no wrong protocol."""
+"""Errors of a broken patch, which are no wrong protocol."""
 _WRONG_REASON = re.compile(
     rf"\b(?:{'|'.join((*WRONG_REASONS, 'UnboundLocalError', 'ModuleNotFoundError'))})[:(]"
 )
@@ -43,7 +43,7 @@ _WRONG_REASON = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How one detector ended.
+    """Result of one detector.
 
     `verdict` is "found", "missed", "absent" (there is no such detector in the tree), "broken" (it
     failed for a wrong reason) or "red" (it fails without the bug too).
@@ -52,21 +52,21 @@ class Finding:
     kind: Kind
     verdict: str
     count: int = 0
-    """Tests, seeds or states that it took."""
+    """Number of tests, seeds or states that it needed."""
     seconds: float = 0.0
     evidence: tuple[str, ...] = ()
     culprit: str = ""
-    """The test or the seed that found it."""
+    """Test or seed that found the bug."""
 
     @property
     def is_found(self) -> bool:
-        """Tell whether the bug was found."""
+        """Return whether the bug was found."""
         return self.verdict == "found"
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A command that has ended; without a status when its time was up."""
+    """A command that has ended; without a status if its time was over."""
 
     status: int | None
     output: str
@@ -81,9 +81,10 @@ async def run_command(
     enough: bytes = b"",
     told: Mapping[str, str] | None = None,
 ) -> Finished:
-    """Run a module of a copy, with all that it starts, no longer than it may take; not further
-    than a line that begins with `enough`, which means that it found something. `told` is added to
-    the environment.
+    """Run a module of a copy, with all its child processes, until its end or its time limit.
+
+    Stop also after a line that begins with `enough`, which means that it found a violation. `told`
+    is added to the environment.
     """
     began = asyncio.get_running_loop().time()
     process = await asyncio.create_subprocess_exec(
@@ -119,8 +120,9 @@ async def run_command(
 async def look(
     detector: Detector, root: Path, first_seed: int = 0, modules: Sequence[str] = ()
 ) -> Finding:
-    """Run one detector in a copy, without comparing. Unit tests import `modules` before they begin:
-    where that fails, they are broken.
+    """Run one detector in a copy, without comparing.
+
+    Unit tests import `modules` before they begin; if that fails, the result is "broken".
     """
     match detector.kind:
         case Kind.UNITS:
@@ -145,10 +147,10 @@ async def run_tests(
     more: Sequence[str] = (),
     modules: Sequence[str] = (),
 ) -> tuple[Finished, dict[str, Any]]:
-    """Run tests in a copy; return how that ended, and what the reporter wrote down."""
+    """Run tests in a copy; return the result, and the reporter's data."""
     options = ["-q", "--tb=short", "-p", "no:cacheprovider", "--hypothesis-seed=0", *more]
     options += [f"--timeout={TEST_TIMEOUT_S}", "-p", "tests.seeded_bugs.reporter"]
-    # Of its own: several may look into the tree without any bug at a time.
+    # A separate file: several runs may use the tree without any bug at a time.
     with tempfile.TemporaryDirectory(prefix="report-", dir=root) as directory:
         report = Path(directory) / "report.json"
         told = {"SEEDED_BUGS_REPORT": str(report), "SEEDED_BUGS_MODULES": " ".join(modules)}
@@ -160,7 +162,7 @@ async def run_tests(
 
 
 def judge_units(done: Finished, result: dict[str, Any]) -> Finding:
-    """Judge a run of pytest by its status and what the reporter wrote down."""
+    """Judge a run of pytest by its status and the reporter's data."""
     count = len(result.get("passed", ()))
     if done.status == 0:
         return Finding(Kind.UNITS, "missed", count, done.seconds)
@@ -184,9 +186,9 @@ async def _run_model(targets: tuple[str, ...], budget_s: float, root: Path) -> F
 
 
 def judge_model(done: Finished) -> Finding:
-    """Judge an exploration: it names what was violated; each configuration's line, its states.
+    """Judge an exploration by the violation it names, and by each configuration's number of states.
 
-    The last of those lines is of the configuration that showed it.
+    The last of those lines is of the configuration that found it.
     """
     lines = re.findall(r"^(?!all )(.{34}) +([\d,]+) +[\d,]+ +\d+ ", done.output, re.M)
     count = sum(int(states.replace(",", "")) for _, states in lines)
@@ -238,7 +240,7 @@ def judge_simulation(done: Finished, first_seed: int, seconds: float) -> Finding
 
 
 def failed_seed(last: dict[str, Any]) -> int | None:
-    """Return the first seed that a summary of a simulation names as failed."""
+    """Return the first seed that a simulation's summary lists as failed."""
     failing = last.get("failing")
     return min(failing) if isinstance(failing, list) and failing else None
 
@@ -247,7 +249,7 @@ def failed_seed(last: dict[str, Any]) -> int | None:
 
 
 def last_json(output: str) -> dict[str, Any]:
-    """Return the JSON object in the last line; an empty one where there is none."""
+    """Return the JSON object in the last line; an empty one if there is none."""
     lines = output.strip().splitlines()
     try:
         found = json.loads(lines[-1]) if lines else {}
@@ -257,11 +259,11 @@ def last_json(output: str) -> dict[str, Any]:
 
 
 def telling_lines(output: str) -> tuple[str, ...]:
-    """Return the last lines before the JSON that say something."""
+    """Return the last meaningful lines before the JSON."""
     lines = [line for line in output.splitlines() if line.strip() and not line.startswith("{")]
     return shortened(lines[-EVIDENCE_LINES_MAX:])
 
 
 def shortened(lines: list[str]) -> tuple[str, ...]:
-    """Return the first lines, none of them long."""
+    """Return the first lines, each cut to a maximum length."""
     return tuple(line.strip()[:EVIDENCE_CHARS_MAX] for line in lines[:EVIDENCE_LINES_MAX])

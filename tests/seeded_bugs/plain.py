@@ -1,8 +1,8 @@
-"""Compares what found a bug with the tree without any bug, in which it must find nothing.
+"""Comparison with the tree without any bug, in which a detector must find nothing.
 
 Leaves running and judging one detector to `detectors`.
 
-Invariant: a test that found a bug counts only once it has passed here; a seed too.
+Invariant: a test or a seed that found a bug counts only after it has passed here.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from tests.seeded_bugs.detectors import (
 from tests.seeded_bugs.seeded_bug import Detector, Kind
 
 TESTS_BUDGET_S: Final = 900.0
-"""All tests that found a bug run here together, in as many processes as there are workers."""
+"""All tests that found a bug run here together, in one process for each worker."""
 
 
 class Plain:
-    """The tree without any bug, and what fails in it all the same."""
+    """Tree without any bug, and the tests and seeds that fail in it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -34,7 +34,7 @@ class Plain:
         self._red: dict[tuple[Kind, str, str], asyncio.Task[bool]] = {}
 
     async def run(self, tests: Iterable[str], workers: int) -> None:
-        """Run tests that found a bug; those that do not pass join `red_tests`."""
+        """Run tests that found a bug; add those that fail here to `red_tests`."""
         left = sorted({*tests} - self.red_tests - self._green_tests)
         size = -(-len(left) // workers) or 1
         parts = [left[first : first + size] for first in range(0, len(left), size)]
@@ -46,8 +46,9 @@ class Plain:
         self.red_tests |= {*left} - passed
 
     async def is_red(self, detector: Detector, finding: Finding) -> bool:
-        """Tell whether what found a bug finds something here too; asked once for each. Tests are
-        known from `run`.
+        """Return whether a detector that found a bug fails here too; each is run once.
+
+        Tests are known from `run`.
         """
         if finding.kind is Kind.UNITS:
             return finding.culprit in self.red_tests
@@ -71,7 +72,7 @@ async def detect(
 ) -> Finding:
     """Run one detector until it finds the bug or its budget ends.
 
-    A seed that is red without the bug is passed over, so that the others can find it.
+    A seed that is red without the bug is skipped, so that others can find the bug.
     """
     first_seed, seconds = 0, 0.0
     while True:

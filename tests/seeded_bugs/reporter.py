@@ -1,11 +1,11 @@
-"""A pytest plugin that writes down how a run of tests ended, as JSON.
+"""Pytest plugin that writes the result of a run as JSON.
 
 Leaves judging it to `detectors`. It is loaded by `-p tests.seeded_bugs.reporter`.
 
 Format: the file named by SEEDED_BUGS_REPORT holds `passed`, the node ids of the tests that passed,
-and of the first failure `test` (its node id), `kinds` (the exception's class and those above it)
-and `text`. SEEDED_BUGS_MODULES names modules, separated by spaces, that must be importable from
-the current directory; otherwise no test runs and nothing is written.
+and of the first failure `test` (its node id), `kinds` (the exception's class and its base classes)
+and `text`. SEEDED_BUGS_MODULES names modules, separated by spaces, that must be importable from the
+current directory; otherwise no test runs and no file is written.
 """
 
 import importlib
@@ -20,7 +20,7 @@ TEXT_LINES_MAX = 40
 
 
 class Reporter:
-    """Keeps the names of what passed, and keeps the first failure."""
+    """Keeps the names of passed tests, and the first failure."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -34,7 +34,7 @@ class Reporter:
     def pytest_exception_interact(
         self, node: pytest.Item, call: pytest.CallInfo[object], report: pytest.TestReport
     ) -> None:
-        """Keep the first failure; one of the collection has no test."""
+        """Keep the first failure; a failure of the collection has no test."""
         if "test" in self._result or call.excinfo is None:
             return
         self._result["test"] = node.nodeid if isinstance(report, pytest.TestReport) else ""
@@ -43,12 +43,12 @@ class Reporter:
         self._result["text"] = lines[:TEXT_LINES_MAX]
 
     def pytest_sessionfinish(self) -> None:
-        """Write it down."""
+        """Write the report."""
         self._path.write_text(json.dumps(self._result))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Import what must be importable; report, if somebody wants it."""
+    """Import the required modules; activate the report if one is requested."""
     for name in os.environ.get("SEEDED_BUGS_MODULES", "").split():
         _check_module(name)
     path = os.environ.get("SEEDED_BUGS_REPORT")

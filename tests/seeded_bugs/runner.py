@@ -1,11 +1,11 @@
-"""Applies each seeded bug to a copy of the tree and lets its detectors look for it.
+"""Application of each seeded bug to a copy of the tree, and the search by its detectors.
 
-Leaves how a detector runs and is judged to `detectors`, comparing with the tree without any bug to
+Leaves running and judging a detector to `detectors`, comparing with the tree without any bug to
 `plain`, and printing to `table`.
 
 Invariants: a bug whose patched modules cannot be imported counts as broken, not as found, and so
-does one whose search fails, while the others go on; every copy is removed; at most `workers` bugs
-are looked for at a time; no verdict rests on a test that fails without the bug.
+does one whose search fails; the others continue. Every copy is removed. At most `workers` bugs are
+searched for at a time. No verdict depends on a test that fails without the bug.
 """
 
 import asyncio
@@ -33,44 +33,44 @@ _IMPORT = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is run: which classes of detectors, with which budget, and how many bugs at a time."""
+    """Options of a run: classes of detectors, their budget, and the number of concurrent bugs."""
 
     kinds: tuple[Kind, ...] = tuple(Kind)
     seeds_max: int | None = None
     workers: int = 2
     stops_at_first: bool = False
-    """Whether a bug that one class found is left alone by the others."""
+    """Whether the other classes skip a bug that one class has found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of one bug."""
+    """Result for one bug."""
 
     bug: SeededBug
     findings: tuple[Finding, ...]
 
     def finding(self, kind: Kind) -> Finding | None:
-        """Return what a class of detectors came to."""
+        """Return the result of a class of detectors."""
         return next((each for each in self.findings if each.kind is kind), None)
 
     @property
     def tests(self) -> list[str]:
-        """Return the tests that found it."""
+        """Return the tests that found the bug."""
         return [each.culprit for each in self.findings if each.is_found and each.kind is Kind.UNITS]
 
     @property
     def is_found(self) -> bool:
-        """Tell whether any detector found it."""
+        """Return whether any detector found the bug."""
         return any(finding.is_found for finding in self.findings)
 
 
 async def look_for(
     bugs: Sequence[SeededBug], plan: Plan, tell: Callable[[Verdict], None]
 ) -> list[Verdict]:
-    """Look for each bug; `tell` is called as each is done with.
+    """Search for each bug; call `tell` after each.
 
-    The tests that found bugs run together without any bug at the end. A bug that was found by one
-    that fails there is looked for again without that test, and `tell` is called once more.
+    The tests that found bugs run together without any bug at the end. If one fails there, its bug
+    is searched for again without that test, and `tell` is called again.
     """
     places = asyncio.Semaphore(plan.workers)
     work = Path(tempfile.mkdtemp(prefix="seeded-bugs-"))
@@ -104,7 +104,7 @@ async def look_for(
 
 
 async def _compile(root: Path, bugs: Sequence[SeededBug]) -> None:
-    """Compile all modules, and as pytest does, the tests of these bugs: for all copies."""
+    """Compile all modules, and, as pytest does, the tests of these bugs, for all copies."""
     await run_command(["-m", "compileall", "-q", "-j", "0", "."], root, COMPILE_TIMEOUT_S)
     targets = [target for bug in bugs for each in bug.detectors for target in each.targets]
     files = sorted({target.partition("::")[0] for target in targets if ".py" in target})
@@ -114,7 +114,7 @@ async def _compile(root: Path, bugs: Sequence[SeededBug]) -> None:
 
 
 async def judge(bug: SeededBug, plan: Plan, patched: Path, plain: Plain) -> Verdict:
-    """Look for one bug in a copy; what goes wrong meanwhile is told of it, and ends no other."""
+    """Search for one bug in a copy; an error becomes its verdict, and ends no other search."""
     try:
         return Verdict(bug, await _findings(bug, plan, patched, plain))
     except Exception as error:  # noqa: BLE001 - whatever it is, the other bugs are looked for
@@ -124,7 +124,7 @@ async def judge(bug: SeededBug, plan: Plan, patched: Path, plain: Plain) -> Verd
 
 
 def planned(bug: SeededBug, plan: Plan) -> list[Detector]:
-    """Return the detectors of a bug that a plan runs, in their order."""
+    """Return the detectors of a bug that a plan runs, in order."""
     chosen = [each for each in bug.detectors if each.kind in plan.kinds]
     if plan.seeds_max is None:
         return chosen
@@ -136,7 +136,7 @@ def planned(bug: SeededBug, plan: Plan) -> list[Detector]:
 
 
 def is_missing(verdict: Verdict, plan: Plan) -> bool:
-    """Tell whether a bug should have been found and was not."""
+    """Return whether a bug should have been found and was not."""
     return bool(planned(verdict.bug, plan)) and not verdict.is_found
 
 

@@ -1,9 +1,9 @@
-"""Holds what a seeded bug is: a small patch to production code, and what should find it.
+"""Description of a seeded bug: a small patch to production code, and the detectors that find it.
 
-Leaves the bugs themselves to the modules of `families`, applying them to `trees`, and running what
-finds them to `detectors` and `runner`.
+Leaves the bugs themselves to the modules of `families`, applying them to `trees`, and running
+detectors to `detectors` and `runner`.
 
-Invariants: values only; an edit's old text stands exactly once in its file.
+Invariants: values only. An edit's old text occurs exactly once in its file.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ SIMULATION_BUDGET_S: Final = 300
 UNITS_BUDGET_S: Final = 180
 MODEL_BUDGET_S: Final = 180
 MODEL_STATES_MAX: Final = 300_000
-"""Of one configuration; the largest number that a bug was found to need is some 155,000."""
+"""Limit for one configuration; the largest number needed to find a bug is about 155,000."""
 
 APPEND_HISTORIES: Final = (
     "tests/unit/ledger_client/protocol/test_append_protocol.py::test_every_history_keeps_the_rules"
@@ -37,7 +37,7 @@ LOG_CRASHES: Final = (
 
 
 class Kind(StrEnum):
-    """The classes of detectors, the cheapest first."""
+    """Classes of detectors, the cheapest first."""
 
     UNITS = "units"
     MODEL = "model"
@@ -46,7 +46,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Replaces `old`, which stands exactly once in the file, by `new`."""
+    """Replaces `old`, which occurs exactly once in the file, by `new`."""
 
     path: str
     old: str
@@ -55,11 +55,11 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Detector:
-    """Something that may find a bug within a budget.
+    """Check that may find a bug within a budget.
 
-    `targets` are what pytest is given (units), or the configurations in which the bug shows, the
-    smallest first (model). Of a simulation, those seeds below `seeds_max` are run whose faults
-    have a `theme` (`plan.py`, or `topic_plan.py`, of `tests/simulation`), or all.
+    `targets` are pytest's arguments (units), or the configurations that find the bug, the smallest
+    first (model). A simulation runs the seeds below `seeds_max` whose faults have a `theme`
+    (`plan.py`, or `topic_plan.py`, of `tests/simulation`), or all.
     """
 
     kind: Kind
@@ -68,7 +68,7 @@ class Detector:
     seeds_max: int = 0
     theme: str = ""
     module: str = LEDGERS_MODULE
-    """Of the simulation: what is run."""
+    """Module of the simulation to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,51 +81,51 @@ class OutOfSight:
 
 @dataclass(frozen=True, slots=True)
 class SeededBug:
-    """One known way to be wrong."""
+    """One known bug."""
 
     name: str
     wrong: str
-    """What it gets wrong, in one sentence."""
+    """What the code does wrong, in one sentence."""
     rules: tuple[str, ...]
     edits: tuple[Edit, ...]
     detectors: tuple[Detector, ...]
     """In the order in which they run, the cheapest first."""
     out_of_sight: tuple[OutOfSight, ...] = ()
     masked_by: str = ""
-    """The rule that hides the bug when it stands alone, and is broken together with it."""
+    """Rule that hides the bug if it is alone; the patch breaks this rule too."""
 
     def detector(self, kind: Kind) -> Detector | None:
-        """Return the detector of a class, if the bug is in its sight."""
+        """Return the detector of a class, if that class can find the bug."""
         return next((each for each in self.detectors if each.kind is kind), None)
 
 
 def units(*targets: str) -> Detector:
-    """Find it by unit tests, scenarios or storage crash tests."""
+    """Return a detector of unit tests, scenarios or storage crash tests."""
     return Detector(Kind.UNITS, UNITS_BUDGET_S, targets)
 
 
 def model(*configurations: str) -> Detector:
-    """Find it by exploring the decision classes in these configurations of `tests.model.scopes`."""
+    """Return a detector that explores these configurations of `tests.model.scopes`."""
     return Detector(Kind.MODEL, MODEL_BUDGET_S, configurations)
 
 
 def simulation(theme: str = "") -> Detector:
-    """Find it by whole simulated clusters, those of one theme."""
+    """Return a detector of simulated clusters with faults of one theme, or of all themes."""
     return Detector(Kind.SIMULATION, SIMULATION_BUDGET_S, (), SEEDS_MAX, theme)
 
 
 def hidden_from_simulation(why: str) -> OutOfSight:
-    """Say why no simulated cluster can show it."""
+    """Return the reason why no simulated cluster can find it."""
     return OutOfSight(Kind.SIMULATION, why)
 
 
 def hidden_from_model(why: str) -> OutOfSight:
-    """Say why the exhaustive exploration cannot show it."""
+    """Return the reason why the exhaustive exploration cannot find it."""
     return OutOfSight(Kind.MODEL, why)
 
 
 def topics(theme: str = "") -> Detector:
-    """Find it by whole simulated clusters with brokers, those of one theme."""
+    """Return a detector of simulated clusters with brokers, with faults of one theme or all."""
     return Detector(
         Kind.SIMULATION, SIMULATION_BUDGET_S, (), TOPICS_SEEDS_MAX, theme, TOPICS_MODULE
     )

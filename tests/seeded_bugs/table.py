@@ -1,4 +1,4 @@
-"""Prints what came of the seeded bugs: one row for each, a column for each class of detectors.
+"""Table of the results of seeded bugs: one row for each bug, a column for each class of detectors.
 
 Leaves running them to `runner`.
 """
@@ -34,7 +34,7 @@ def render(table: Sequence[Sequence[str]]) -> str:
 
 
 def evidence_of_missing(verdicts: Sequence[Verdict], plan: Plan) -> str:
-    """Return how each detector of a bug that was not found ended, a line for each, and why."""
+    """Return a line for each detector of a missed bug, with its result and the reason."""
     lines = [
         f"{verdict.bug.name}: {each.kind}: {each.verdict} after {each.count:,} and "
         f"{each.seconds:.0f} s: {' | '.join((each.culprit, *each.evidence))}\n"
@@ -46,7 +46,7 @@ def evidence_of_missing(verdicts: Sequence[Verdict], plan: Plan) -> str:
 
 
 def score(verdicts: Sequence[Verdict], plan: Plan) -> str:
-    """Say in one line how many were found, by which class."""
+    """Return one line with the number of bugs found, in total and by each class."""
     parts = []
     for kind in plan.kinds:
         findings = [found for each in verdicts if (found := each.finding(kind)) is not None]
@@ -63,7 +63,7 @@ def score(verdicts: Sequence[Verdict], plan: Plan) -> str:
 
 
 def as_json(verdicts: Sequence[Verdict], plan: Plan) -> dict[str, Any]:
-    """Return everything, for machines."""
+    """Return all results, for machines."""
     return {
         "bugs": [_bug_as_json(each, plan) for each in verdicts],
         "looked_for": sum(bool(each.findings) for each in verdicts),

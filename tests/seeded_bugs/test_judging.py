@@ -1,4 +1,4 @@
-"""What counts as found, and what does not."""
+"""Tests of the decision whether a detector found a bug."""
 
 import asyncio
 import json
@@ -91,7 +91,7 @@ async def test_tests_of_a_module_that_cannot_be_imported_are_broken(
     assert "patched cannot be imported" in "".join(finding.evidence)
 
 
-async def test_runs_in_one_tree_at_a_time_are_told_apart(tmp_path: Path) -> None:
+async def test_concurrent_runs_in_one_tree_have_separate_reports(tmp_path: Path) -> None:
     put_reporter(tmp_path)
     for number in range(2):
         (tmp_path / f"test_{number}.py").write_text(
@@ -109,7 +109,7 @@ async def test_runs_in_one_tree_at_a_time_are_told_apart(tmp_path: Path) -> None
     assert not list(tmp_path.glob("report*"))
 
 
-async def test_a_bug_that_cannot_be_looked_for_is_told_and_ends_nothing(tmp_path: Path) -> None:
+async def test_a_failed_search_is_reported_and_ends_no_other(tmp_path: Path) -> None:
     bug, plan = BUGS[0], Plan()
     verdict = await judge(bug, plan, tmp_path, Plain(tmp_path))
     assert [each.verdict for each in verdict.findings] == ["broken"] * len(planned(bug, plan))
@@ -140,7 +140,7 @@ def test_an_exploration(status: int | None, output: str, verdict: str) -> None:
     assert finding.culprit == ("pair, recovery" if verdict == "found" else "")
 
 
-def test_the_model_explores_what_it_is_asked_to() -> None:
+def test_the_model_explores_the_named_configurations() -> None:
     asked = parse_arguments(["--states-max", "100", "--only", "pair, recovery", "trio, recovery"])
     assert [(each.name, each.states_max) for each in chosen(asked)] == [
         ("pair, recovery", 100),

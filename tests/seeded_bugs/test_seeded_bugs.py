@@ -1,6 +1,6 @@
-"""Every seeded bug still fits the code: fast, so that a change to the code notices.
+"""Tests that every seeded bug still fits the code; they are fast, to run on every change.
 
-Whether each is found is for `python -m tests.seeded_bugs` to show.
+`python -m tests.seeded_bugs` shows whether each is found.
 """
 
 import re
@@ -18,7 +18,7 @@ from tests.seeded_bugs.trees import PatchError
 AT_LEAST = 36
 CONFIGURATIONS = frozenset(scope.name for scope in scopes.FULL)
 KIP = re.compile(r"KIP-\d+")
-"""What Kafka's protocol says, which topics keep to, has the numbers of its proposals."""
+"""Rules of Kafka's protocol, which topics follow, have the numbers of its proposals."""
 TEST_ID = re.compile(r"(?P<path>[\w/]+\.py)(?:::(?P<test>\w+))?")
 
 
@@ -27,7 +27,7 @@ def rules_of_the_protocol() -> frozenset[str]:
     return frozenset(re.findall(r"^(\d+\.\d+) ", text, re.M))
 
 
-def test_there_are_enough_and_each_has_a_name() -> None:
+def test_there_are_enough_bugs_with_unique_names() -> None:
     assert len(BUGS) >= AT_LEAST
     assert not [name for name, count in Counter(bug.name for bug in BUGS).items() if count > 1]
     assert len({bug.wrong for bug in BUGS}) == len(BUGS)
@@ -35,14 +35,14 @@ def test_there_are_enough_and_each_has_a_name() -> None:
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_it_fits_the_code(bug: SeededBug) -> None:
+def test_patch_fits_the_code(bug: SeededBug) -> None:
     for path, text in trees.patched_files(bug, trees.ROOT).items():
         assert text != (trees.ROOT / path).read_text()
         compile(text, path, "exec", dont_inherit=True)
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_it_is_described(bug: SeededBug) -> None:
+def test_bug_is_described(bug: SeededBug) -> None:
     known = rules_of_the_protocol()
     assert bug.rules
     assert not [rule for rule in bug.rules if rule not in known and not KIP.fullmatch(rule)]
@@ -51,7 +51,7 @@ def test_it_is_described(bug: SeededBug) -> None:
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_each_class_of_detectors_looks_or_says_why_not(bug: SeededBug) -> None:
+def test_each_class_of_detectors_searches_or_gives_a_reason(bug: SeededBug) -> None:
     looking = [detector.kind for detector in bug.detectors]
     blind = [each.kind for each in bug.out_of_sight]
     assert looking == [kind for kind in Kind if kind in looking], "the cheapest first"

@@ -1,8 +1,8 @@
-"""Copies the working tree, but for what git ignores, and patches the copies.
+"""Copies of the working tree, without files that git ignores, and patches to the copies.
 
-Leaves the patches to the families, and running anything in a copy to `detectors`.
+Leaves the patches to the families, and running code in a copy to `detectors`.
 
-Invariants: the working tree itself is only read; an edit that does not match exactly once is an
+Invariants: the working tree itself is only read. An edit that does not match exactly once is an
 error, and changes nothing.
 """
 
@@ -29,7 +29,7 @@ def listed_files(root: Path) -> list[str]:
 
 
 def copy_listed(root: Path, target: Path) -> None:
-    """Copy those files, as they are in the working tree."""
+    """Copy those files in their current state."""
     for path in listed_files(root):
         copy = target / path
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -37,14 +37,16 @@ def copy_listed(root: Path, target: Path) -> None:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy a whole directory, with its compiled modules; the copy shares its files with the source
-    until they are replaced. Nothing writes into a file that is there.
+    """Copy a complete directory, with its compiled modules.
+
+    The copy shares its files with the source until they are replaced. No process may write into an
+    existing file.
     """
     shutil.copytree(source, target, symlinks=True, copy_function=os.link)
 
 
 def patched_text(edits: tuple[Edit, ...], path: str, text: str) -> str:
-    """Return a file's text with its edits applied in turn. Raises PatchError."""
+    """Return a file's text with its edits applied in order. Raises PatchError."""
     for edit in edits:
         if edit.path != path:
             continue
@@ -76,6 +78,6 @@ def module_names(bug: SeededBug) -> list[str]:
 
 
 def environment(root: Path) -> dict[str, str]:
-    """Return the environment in which a copy's own modules are the ones that are imported."""
+    """Return the environment in which a copy's own modules are imported."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
     return {**kept, "PYTHONPATH": str(root), "PYTHONHASHSEED": "0"}

@@ -1,4 +1,4 @@
-"""Real bookie processes with a real ZooKeeper: killed, stopped, started wrongly, orphaned."""
+"""Tests of real bookie processes with a real ZooKeeper: kills, stops, wrong starts, orphans."""
 
 import asyncio
 import json
@@ -69,7 +69,7 @@ class Site:
         return Bookie(process, json.loads(line))
 
     async def refused(self, name: str = "a", code: str = RUN, *switches: str) -> str:
-        """Run what must not start; return what it says."""
+        """Run a command that must not start a bookie; return its output."""
         process = await self.run(name, code, *switches)
         out, error = await process.communicate()
         assert process.returncode not in (0, None)
@@ -79,7 +79,7 @@ class Site:
 
 @dataclass
 class Bookie:
-    """One running process and what it printed."""
+    """One running process and its output."""
 
     process: Process
     ready: dict[str, str]
@@ -129,14 +129,14 @@ async def test_kill_keeps_acked_adds_and_fences(site: Site) -> None:
         wanted = ReadEntries(ONE, EntryId(0), EntryId(10_000), 2**22, fence=False)
         found = payloads_of(await client.request_entries(wanted))
         assert {i: found[i] for i in acked} == acked
-        acked = found  # what was not acked may be there too, and then stays
+        acked = found  # unacknowledged entries may be there too, and then stay
         fenced = await client.add(batch_of(2, life))
         assert fenced is (Status.FENCED if life >= 1 else Status.OK)
         await client.close()
     assert await bookie.end(signal.SIGTERM) == 0
 
 
-async def test_terminate_answers_what_is_under_way(site: Site) -> None:
+async def test_terminate_answers_pending_requests(site: Site) -> None:
     await site.format()
     bookie = await site.start()
     client = await bookie.client(1)
@@ -151,7 +151,7 @@ async def test_terminate_answers_what_is_under_way(site: Site) -> None:
             if status is Status.OK:
                 stored.append(first)
     except (EOFError, ConnectionError):
-        pass  # it may close before it reads all
+        pass  # it may close before it reads all requests
     assert await ending == 0
     client.abort()
     bookie = await site.start()
@@ -172,7 +172,7 @@ async def test_a_bookie_dies_with_its_parent(site: Site) -> None:
     assert bookie.process.returncode == 0
 
 
-async def test_a_bookie_that_cannot_start_says_why(site: Site) -> None:
+async def test_a_bookie_that_cannot_start_reports_the_reason(site: Site) -> None:
     await site.format("a")
     await site.format("b")
     assert "quire bookie format" in await site.refused("never-formatted")
@@ -225,7 +225,7 @@ async def test_a_paused_bookie_loses_nothing_and_registers_again(site: Site) -> 
 
 
 async def wait_for_registration(store: MetadataStore, bookie_id: str) -> None:
-    """Return once it is registered and stays so for longer than a session lasts."""
+    """Wait until it is registered, and stays so for longer than a session lasts."""
     seen = 0
     while seen < 50:
         seen = seen + 1 if bookie_id in await store.children(BOOKIES, fresh=True) else 0

@@ -1,6 +1,7 @@
-"""What the tests of faults do as stock clients: produce, read, and look at replicas.
+"""Calls of stock clients for the tests of faults: produce, read, and describe replicas.
 
-Leaves the faults and what is expected to the tests. Every call blocks: tests call them on threads.
+Leaves the faults and the expected results to the tests. Every call blocks: tests call them on
+threads.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ def bootstrap(cluster: LocalCluster) -> str:
 
 
 def create_topic(servers: str, topic: str, partitions: int, factor: int, **configs: str) -> None:
-    """Create a topic; configs are given with _ for their dots."""
+    """Create a topic; the names of configs have _ in place of dots."""
     settings = {name.replace("_", "."): value for name, value in configs.items()}
     admin = AdminClient({"bootstrap.servers": servers})
     admin.create_topics([NewTopic(topic, partitions, factor, config=settings)])[topic].result(
@@ -34,7 +35,7 @@ def create_topic(servers: str, topic: str, partitions: int, factor: int, **confi
 
 
 def produce(servers: str, topic: str, values: Sequence[bytes], partition: int = 0) -> None:
-    """Produce until each value is acknowledged by all. Raises AssertionError if one is not."""
+    """Produce with acks=all until each value is acknowledged, or raise AssertionError."""
     failures = try_to_produce(servers, topic, values, partition)
     assert not failures, failures[:3]
 
@@ -42,7 +43,7 @@ def produce(servers: str, topic: str, values: Sequence[bytes], partition: int = 
 def try_to_produce(
     servers: str, topic: str, values: Sequence[bytes], partition: int = 0, *, once: bool = False
 ) -> list[KafkaError]:
-    """Produce with acks of all; return the errors. `once`: without trying again."""
+    """Produce with acks=all; return the errors. `once`: without retries."""
     failures: list[KafkaError] = []
 
     def on_delivery(error: KafkaError | None, _message: Message) -> None:
@@ -86,18 +87,18 @@ def read(servers: str, topic: str, count: int, partition: int = 0) -> list[bytes
 
 
 def partition_of(servers: str, topic: str, partition: int = 0) -> PartitionMetadata:
-    """Return what brokers say of a partition now."""
+    """Return the brokers' current description of a partition."""
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     return admin.list_topics(topic, CALL_S).topics[topic].partitions[partition]
 
 
 def wait_for_in_sync(servers: str, topic: str, count: int) -> list[int]:
-    """Wait until so many replicas of partition 0 are in sync; return their numbers."""
+    """Wait until this many replicas of partition 0 are in sync; return their numbers."""
     return wait_until(lambda: partition_of(servers, topic).isrs, lambda isrs: len(isrs) == count)
 
 
 def wait_until(ask: Callable[[], Result], is_right: Callable[[Result], bool]) -> Result:
-    """Ask until the answer is right; return it. Raises AssertionError if it does not become so."""
+    """Call until the result is as expected; return it. Raises AssertionError after a timeout."""
     deadline = time.monotonic() + WAIT_S
     while True:
         answer = ask()
@@ -108,5 +109,5 @@ def wait_until(ask: Callable[[], Result], is_right: Callable[[Result], bool]) ->
 
 
 async def on_thread(call: Callable[..., Result], *arguments: object) -> Result:
-    """Call what blocks, while the cluster's processes are looked after."""
+    """Run a blocking call on a thread, while the loop serves the cluster's processes."""
     return await asyncio.to_thread(call, *arguments)

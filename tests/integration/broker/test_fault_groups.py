@@ -1,6 +1,4 @@
-"""A group of five goes on while its coordinators die, and static members that return in time move
-nobody's partitions.
-"""
+"""Tests of a group of five members during deaths of coordinators and returns of static members."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -35,7 +33,7 @@ async def cluster() -> AsyncIterator[LocalCluster]:
 
 
 class Members:
-    """Five static members of a group, polled in turn; what they read they commit at once."""
+    """Five static members of a group, polled in turn; they commit at once what they read."""
 
     def __init__(self, servers: str) -> None:
         self.rebalances = 0
@@ -49,12 +47,12 @@ class Members:
         return [sorted(p.partition for p in each.assignment()) for each in self._consumers]
 
     def restart(self, number: int) -> None:
-        """End a member without its leaving the group, and start it anew."""
+        """End a member without a request to leave the group, and start it again."""
         self._consumers[number].close()
         self._consumers[number] = self._join(number)
 
     def poll_until(self, is_right: Callable[[], bool]) -> None:
-        """Let all members go on until it is so. Raises AssertionError if it does not become so."""
+        """Poll all members until a condition is true. Raises AssertionError after a timeout."""
         deadline = time.monotonic() + WAIT_S
         while not is_right():
             assert time.monotonic() < deadline, (self.assignments(), self.committed)
@@ -62,15 +60,15 @@ class Members:
                 self._poll(consumer)
 
     def is_shared(self) -> bool:
-        """Whether each partition is somebody's."""
+        """Whether each partition has an owner."""
         return sorted(p for each in self.assignments() for p in each) == list(range(PARTITIONS))
 
     def has_committed(self, offset: int) -> bool:
-        """Whether the group has committed so far in every partition."""
+        """Whether the group has committed these offsets in every partition."""
         return all(self.committed.get(each, 0) >= offset for each in range(PARTITIONS))
 
     def close(self) -> None:
-        """End all."""
+        """Close all members."""
         for consumer in self._consumers:
             consumer.close()
 
@@ -103,7 +101,7 @@ class Members:
         try:
             answers = consumer.commit(offsets=offsets, asynchronous=False) or []
         except KafkaException:
-            return  # not committed: it is read again, or committed with what follows
+            return  # not committed: it is read again, or committed with the next records
         for each in answers:
             if each.error is None:
                 self.committed[each.partition] = each.offset
@@ -138,7 +136,9 @@ def coordinator_of(servers: str) -> int:
     return int(described.coordinator.id)
 
 
-async def test_nothing_is_lost_or_moved_when_coordinators_die(cluster: LocalCluster) -> None:
+async def test_no_record_is_lost_and_no_partition_moves_when_coordinators_die(
+    cluster: LocalCluster,
+) -> None:
     servers = bootstrap(cluster)
     await on_thread(create_topic, servers, TOPIC, PARTITIONS, 3)
     await on_thread(produce_everywhere, servers)
@@ -165,7 +165,7 @@ async def test_nothing_is_lost_or_moved_when_coordinators_die(cluster: LocalClus
         assert members.rebalances == rebalances
 
 
-async def test_static_members_come_back_to_what_they_had(cluster: LocalCluster) -> None:
+async def test_static_members_return_to_their_partitions(cluster: LocalCluster) -> None:
     servers = bootstrap(cluster)
     await on_thread(create_topic, servers, TOPIC, PARTITIONS, 3)
     await on_thread(produce_everywhere, servers)
@@ -176,7 +176,7 @@ async def test_static_members_come_back_to_what_they_had(cluster: LocalCluster) 
         for number in range(MEMBERS):
             await on_thread(members.restart, number)
             await on_thread(members.poll_until, members.is_shared)
-        # Each was given its own partitions once more, and nobody else was given any.
+        # Each member got its own partitions again, and no other member got any.
         assert members.assignments() == before
         assert members.rebalances == rebalances + MEMBERS
         await on_thread(produce_everywhere, servers)

@@ -1,4 +1,4 @@
-"""Replicas leave and return, and clients see it: ISR, min.insync.replicas, unclean election."""
+"""Tests of replicas that leave and return: ISR, min.insync.replicas, unclean election."""
 
 import asyncio
 import shutil
@@ -64,7 +64,7 @@ async def test_replicas_leave_and_return(cluster: LocalCluster) -> None:
     assert await on_thread(read, servers, TOPIC, len(sent)) == sent
 
 
-async def test_who_waits_is_served_when_replicas_return(cluster: LocalCluster) -> None:
+async def test_waiting_producers_continue_when_replicas_return(cluster: LocalCluster) -> None:
     servers = bootstrap(cluster)
     await on_thread(lambda: create_topic(servers, TOPIC, 1, 3, min_insync_replicas="2"))
     await on_thread(produce, servers, TOPIC, values("first"))
@@ -80,7 +80,7 @@ async def test_who_waits_is_served_when_replicas_return(cluster: LocalCluster) -
     await second.restart()
 
 
-async def test_an_unclean_election_goes_on_without_what_is_lost(cluster: LocalCluster) -> None:
+async def test_an_unclean_election_continues_without_lost_records(cluster: LocalCluster) -> None:
     servers = bootstrap(cluster)
     await on_thread(lambda: create_topic(servers, TOPIC, 1, 3, min_insync_replicas="1"))
     await on_thread(produce, servers, TOPIC, values("kept"))
@@ -111,7 +111,7 @@ async def test_an_unclean_election_goes_on_without_what_is_lost(cluster: LocalCl
     assert (await on_thread(partition_of, servers, TOPIC)).leader == broker.id
 
 
-async def test_an_unclean_election_brings_back_what_lost_its_only_ledger(
+async def test_an_unclean_election_restores_a_partition_without_its_only_ledger(
     cluster: LocalCluster,
 ) -> None:
     servers = bootstrap(cluster)
@@ -132,7 +132,7 @@ async def test_an_unclean_election_brings_back_what_lost_its_only_ledger(
     await on_thread(wait_until, is_led, lambda led: not led)
     assert (await on_thread(partition_of, servers, TOPIC)).isrs == []
     partitions = f"{broker.admin_url}/api/v1/partitions"
-    async with asyncio.timeout(WAIT_S):  # until it says who is missing
+    async with asyncio.timeout(WAIT_S):  # until it reports the missing members
         while holder.id not in str(await get_json(partitions)):  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(ASK_EVERY_S)
     admin = AdminClient({"bootstrap.servers": servers})

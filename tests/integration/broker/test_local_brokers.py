@@ -1,4 +1,4 @@
-"""Brokers of a local cluster are real processes: clients go on while they come and go."""
+"""Tests of clients while brokers, as real processes of a local cluster, leave and return."""
 
 import asyncio
 import json
@@ -100,7 +100,7 @@ async def test_clients_go_on_while_brokers_come_and_go(cluster: LocalCluster) ->
     assert sorted(await consume(cluster, len(sent))) == sorted(sent)
 
 
-async def test_a_broker_tells_what_it_leads(cluster: LocalCluster) -> None:
+async def test_a_broker_reports_the_partitions_it_leads(cluster: LocalCluster) -> None:
     await create_topic(cluster)
     await produce(cluster, "some", 10)
     led: list[tuple[str, int]] = []

@@ -1,7 +1,8 @@
-"""Stock clients that are Python packages work with the broker of a local cluster.
+"""Tests of stock Python clients with the broker of a local cluster.
 
-It is one broker: of two, one may hear of a new topic after the other told a client, and clients
-that ask once then wait for long. `make test-kafka` runs the same scenarios with two brokers.
+There is one broker: of two, one may receive a new topic after the other has announced it, and
+clients that send one request then wait for long. `make test-kafka` runs the same scenarios with two
+brokers.
 """
 
 from collections.abc import Iterator

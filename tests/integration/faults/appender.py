@@ -1,9 +1,9 @@
-"""A process that writes one ledger, telling each confirmed append, until it ends or is told to.
+"""Process that writes one ledger and records each confirmed append, until it ends or is stopped.
 
     python -m tests.integration.faults.appender --uri zk://... --history FILE --seed N --ack 2
 
-On SIGTERM it closes its ledger. A typed error is told and ends it with status 0 too: what may be
-right is the test's to say. Leaves the history's form to `tests.campaign.history`.
+On SIGTERM it closes its ledger. A typed error is recorded and also ends it with status 0: the test
+decides whether it was allowed. Leaves the history's format to `tests.campaign.history`.
 """
 
 import argparse
@@ -86,7 +86,7 @@ async def _run(given: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Run until SIGTERM, or until the ledger is at its end."""
+    """Run until SIGTERM, or until the ledger ends."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--uri", required=True)
     parser.add_argument("--history", type=Path, required=True)

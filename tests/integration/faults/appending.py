@@ -1,7 +1,7 @@
-"""Starts an appender as a process of its own, and checks at the end what it was told.
+"""Start of an appender as a separate process, and the check of its history at the end.
 
-Leaves what it does to `appender`, and the check to `tests.campaign.checker`: also of a ledger that
-a test wrote by itself.
+Leaves the appends to `appender`, and the check to `tests.campaign.checker`; it also checks ledgers
+that a test wrote itself.
 """
 
 from collections.abc import Collection, Sequence
@@ -28,7 +28,7 @@ def appending(
 
 
 async def check_kept(uri: str, history: History) -> CheckReport:
-    """Read everything twice, and require that every promise was kept; recovers what is open."""
+    """Read all ledgers twice, and require that every guarantee was kept; recovers open ledgers."""
     report = await check_campaign(uri, history, SEED, None, lambda _: None)
     assert not report.violations, report.violations
     assert not history.complaints, history.complaints
@@ -38,8 +38,10 @@ async def check_kept(uri: str, history: History) -> CheckReport:
 async def check_told(
     uri: str, ledger_id: int, payloads: Sequence[bytes], gone: Collection[str] = ()
 ) -> None:
-    """Read a ledger, and every copy of it at bookies that are not gone; require that its entries
-    are these, which were all acknowledged. Recovers what is open.
+    """Read a ledger, and every copy of it on bookies that are not gone.
+
+    Require that its entries are the given ones, which were all acknowledged. Recovers an open
+    ledger.
     """
     last = len(payloads) - 1
     told = LedgerHistory(ledger_id, end_last=last)

@@ -1,4 +1,4 @@
-"""One real cluster for each module of faults, with five bookies; each test leaves it as it was."""
+"""One real cluster of five bookies for each module of faults; each test restores its state."""
 
 from collections.abc import AsyncIterator
 

@@ -1,8 +1,7 @@
-"""Makes the syncs and writes of a running process slow or fail, by tracing it; it is not changed
-itself.
+"""Slow or failing syncs and writes of a running process, injected by tracing.
 
-Leaves what to do meanwhile to the test. Where tracing is not allowed, the test is skipped with the
-reason.
+The process itself is not changed. Leaves the actions during the fault to the test. Where tracing is
+not allowed, the test is skipped with the reason.
 """
 
 import asyncio
@@ -37,15 +36,16 @@ async def slow_syncs(process_ids: Sequence[int], delay_s: float) -> AsyncIterato
 
 @asynccontextmanager
 async def one_failed_sync(process_id: int) -> AsyncIterator[None]:
-    """Let the next fsync or fdatasync of a process fail with EIO; those behind it succeed."""
+    """Let the next fsync or fdatasync of a process fail with EIO; later ones succeed."""
     async with _traced(process_id, SYNCS, "error=EIO:when=1"):
         yield
 
 
 @asynccontextmanager
 async def one_failed_write(process_id: int, files: Sequence[Path]) -> AsyncIterator[None]:
-    """Let the next write of a process to one of these files fail with EIO, before any byte of it
-    is written; those behind it succeed.
+    """Let the next write of a process to one of these files fail with EIO.
+
+    No byte of it is written; later writes succeed.
     """
     async with _traced(process_id, WRITES, "error=EIO:when=1", files):
         yield
@@ -55,7 +55,7 @@ async def one_failed_write(process_id: int, files: Sequence[Path]) -> AsyncItera
 async def _traced(
     process_id: int, calls: str, what: str, files: Sequence[Path] = ()
 ) -> AsyncIterator[None]:
-    """Do something to each of these system calls; where files are named, to those on them alone."""
+    """Inject a fault into each of these system calls, only on the given files if any are given."""
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not installed: nothing can be injected")
@@ -72,7 +72,7 @@ async def _traced(
         yield
     finally:
         if tracer.returncode is None:
-            tracer.send_signal(signal.SIGINT)  # it lets go of the process
+            tracer.send_signal(signal.SIGINT)  # it detaches from the process
         await tracer.wait()
 
 

@@ -1,8 +1,8 @@
-"""Runs a bookie in a network namespace of its own, behind a wire that can be cut one way.
+"""Bookie in a separate network namespace, behind a virtual wire that can be cut in one direction.
 
-Leaves what is done meanwhile to the tests. Needs root and `ip`: see `can_have_islands`.
+Leaves the actions to the tests. Needs root and `ip`: see `can_have_islands`.
 
-Invariant: what was made is removed again, also when a test fails.
+Invariant: namespace and wire are removed again, even if a test fails.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _COUNTER: Final = itertools.count(1)
 
 
 def can_have_islands() -> bool:
-    """Tell whether this process may make network namespaces."""
+    """Return whether this process may make network namespaces."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return False
     name = f"quire-try-{os.getpid()}"
@@ -39,7 +39,7 @@ def can_have_islands() -> bool:
 
 
 class Island:
-    """One bookie beyond a wire, and the wire."""
+    """One bookie behind a wire, and the wire."""
 
     def __init__(self, name: str, ours: str, theirs: str) -> None:
         self.bookie_id = BookieId("")
@@ -48,26 +48,26 @@ class Island:
         self._theirs = theirs
 
     def lose_its_answers(self) -> None:
-        """Let nothing through from the bookie to us; it hears us still."""
+        """Drop all packets from the bookie to us; it still receives ours."""
         _ip("-n", self._name, "route", "add", "blackhole", f"{self._ours}/32")
 
     def lose_our_requests(self) -> None:
-        """Let nothing through from us to the bookie; what it sends arrives."""
+        """Drop all packets from us to the bookie; its packets arrive."""
         _ip("route", "add", "blackhole", f"{self._theirs}/32")
 
     def heal(self) -> None:
-        """Let everything through again."""
+        """Let all packets through again."""
         for words in (
             ("-n", self._name, "route", "del", "blackhole", f"{self._ours}/32"),
             ("route", "del", "blackhole", f"{self._theirs}/32"),
         ):
-            subprocess.run(["ip", *words], capture_output=True, check=False)  # one is not there
+            subprocess.run(["ip", *words], capture_output=True, check=False)  # one is absent
 
 
 @asynccontextmanager
 async def island(metadata_uri: str, directory: Path) -> AsyncIterator[Island]:
     """Make a namespace and a wire, and start a bookie there."""
-    count = next(_COUNTER)  # a namespace that was removed takes its wire along only later
+    count = next(_COUNTER)  # a removed namespace removes its wire only later
     number, unique = (os.getpid() + count) % 200 + 20, f"{os.getpid()}-{count}"
     name = f"quire-{unique}"
     ours, theirs = f"10.213.{number}.1", f"10.213.{number}.2"
@@ -90,9 +90,9 @@ async def island(metadata_uri: str, directory: Path) -> AsyncIterator[Island]:
                 yield made
             finally:
                 made.heal()
-                await process.stop()  # and not killed: no later ledger is to find it registered
+                await process.stop()  # not killed: no later ledger may find it registered
     finally:
-        _ip("netns", "del", name)  # the wire goes with it
+        _ip("netns", "del", name)  # this removes the wire too
 
 
 def _ip(*words: str) -> None:
@@ -121,7 +121,7 @@ def _bookie(namespace: str, host: str, uri: str, directory: Path) -> ChildProces
 
 @asynccontextmanager
 async def _relay(host: str, metadata_uri: str) -> AsyncIterator[str]:
-    """Let ZooKeeper, which listens on our loopback, be reached over the wire."""
+    """Make ZooKeeper, which listens on our loopback, reachable over the wire."""
     parts = urlsplit(metadata_uri)
     assert parts.hostname is not None
     assert parts.port is not None

@@ -1,4 +1,4 @@
-"""Makes ledgers in states that a writer would have to be stopped at the right moment to leave.
+"""Ledgers in states that a writer leaves only if it stops at one exact moment.
 
 Entries are put on single bookies by the wire protocol; the metadata is stored as a writer does it.
 Leaves connections to `tests.campaign.direct`.
@@ -30,25 +30,25 @@ Outcome = Status | CallFailure
 
 
 class OneAnswer:
-    """The sink of one add."""
+    """Sink of one add."""
 
     def __init__(self) -> None:
         self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
     def on_add_answered(self, bookie_id: BookieId, first_entry_id: EntryId, status: Status) -> None:
-        """Take the answer."""
+        """Record the answer."""
         self.outcome.set_result(status)
 
     def on_add_failed(
         self, bookie_id: BookieId, first_entry_id: EntryId, failure: CallFailure, reason: str
     ) -> None:
-        """Take the failure."""
+        """Record the failure."""
         self.outcome.set_result(failure)
 
 
 @dataclass(frozen=True, slots=True)
 class RawLedger:
-    """A ledger whose copies a test places one by one."""
+    """Ledger whose copies a test places one by one."""
 
     direct: Direct
     metadata: LedgerMetadata
@@ -56,7 +56,7 @@ class RawLedger:
 
     @property
     def id(self) -> int:
-        """The ledger's id."""
+        """Id of the ledger."""
         return self.metadata.ledger_id
 
     def send(
@@ -68,7 +68,7 @@ class RawLedger:
         lac: int = NO_ENTRY,
         length_before: int = 0,
     ) -> "asyncio.Future[Outcome]":
-        """Send a batch to one bookie; return the future of what it answers."""
+        """Send a batch to one bookie; return the future of its answer."""
         keys, sink = self.keys, OneAnswer()
         batch = build_batch(
             keys.ledger_id, EntryId(first), EntryId(lac), length_before, payloads, keys.seed
@@ -81,7 +81,7 @@ class RawLedger:
     async def store(
         self, bookie_id: BookieId, first: int, payloads: Sequence[bytes], *, lac: int = NO_ENTRY
     ) -> None:
-        """Send a batch whose entries before have the same length, and require that it is stored."""
+        """Send a batch after entries of equal length, and require that it is stored."""
         length_before = first * (len(payloads[0]) if payloads else 0)
         sent = self.send(bookie_id, first, payloads, lac=lac, length_before=length_before)
         assert await asyncio.wait_for(sent, TIMEOUT_S) is Status.OK
@@ -100,7 +100,7 @@ class RawLedger:
         assert answer.fenced
 
     async def require_held(self, wanted: Mapping[BookieId, Sequence[bytes]]) -> None:
-        """Read from every bookie of the ledger; require these entries from 0 on, else none."""
+        """Read from every bookie of the ledger; require these entries from 0 on, and no others."""
         last = max([len(each) for each in wanted.values()], default=0)
         for bookie_id in self.metadata.last_fragment.ensemble:
             held = await read_copies(self.direct, self.keys, bookie_id, [(0, last)])

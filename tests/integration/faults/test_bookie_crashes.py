@@ -1,4 +1,4 @@
-"""Bookies die, come back, are corrupted: nothing that was acknowledged is lost."""
+"""Tests of bookies that die, return or are corrupted: no acknowledged entry is lost."""
 
 import asyncio
 from pathlib import Path
@@ -38,7 +38,7 @@ async def test_kill_9_of_one_while_appending(
         await writer.wait_for_acks(500)
         member = await _member(cluster, await writer.ledger_id())
         cluster.bookies[member].kill()
-        await writer.wait_for_acks(1_000)  # without it, and before it is back
+        await writer.wait_for_acks(1_000)  # without it, and before it returns
         await cluster.bookies[member].restart()
         history = await writer.stop()
     assert history.failures == {}
@@ -46,8 +46,8 @@ async def test_kill_9_of_one_while_appending(
     assert report.fragments == 2
 
 
-async def test_the_checker_finds_what_was_invented(cluster: LocalCluster, tmp_path: Path) -> None:
-    """A checker that cannot fail shows nothing: lie to it."""
+async def test_the_checker_finds_a_false_history(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Check that the checker reports a false history."""
     async with appending(cluster.metadata_uri, tmp_path) as writer:
         await writer.wait_for_acks(300)
         history = await writer.stop()
@@ -67,8 +67,8 @@ async def test_the_checker_finds_what_was_invented(cluster: LocalCluster, tmp_pa
     assert await kinds() == {"lost", "under-replicated"}
 
 
-async def test_a_corrupted_replica_is_never_believed(cluster: LocalCluster, tmp_path: Path) -> None:
-    """Reads come from other replicas; what was damaged is UNKNOWN, never "no such entry"."""
+async def test_a_corrupted_replica_is_never_returned(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Reads come from other replicas; damaged entries are UNKNOWN, never "no such entry"."""
     async with appending(cluster.metadata_uri, tmp_path) as writer:
         await writer.wait_for_acks(3_000)
         history = await writer.stop()
@@ -106,7 +106,7 @@ async def _member(cluster: LocalCluster, ledger_id: int) -> int:
 
 
 def _flip_bytes(directory: Path, ledger_id: int) -> list[Path]:
-    """Flip one bit in the payload of each of some entries, wherever the log holds it."""
+    """Flip one bit in the payload of each of some entries, at every place in the log."""
     payloads, flipped = Payloads(SEED), []
     for path in sorted(directory.iterdir()):
         data = bytearray(path.read_bytes())

@@ -1,4 +1,4 @@
-"""A child of a local cluster that ends just when it is to be signalled."""
+"""Tests of signals to a child of a local cluster that has just ended."""
 
 import os
 import sys
@@ -15,19 +15,19 @@ REAPED_S = 2.0
 
 @pytest.fixture
 def child(tmp_path: Path) -> ChildProcess:
-    """Make a child that waits for the end of its input."""
+    """Start a child that waits for the end of its input."""
     program = "import sys; sys.stdin.read()"
     return ChildProcess("child", [sys.executable, "-c", program], tmp_path / "log")
 
 
-async def test_stopping_one_that_just_ended(child: ChildProcess) -> None:
+async def test_stopping_a_child_that_just_ended(child: ChildProcess) -> None:
     await child.start(os.environ)
     _end_unheard(child)
     await child.stop()
     assert not child.is_running
 
 
-async def test_signalling_one_that_just_ended(child: ChildProcess) -> None:
+async def test_signalling_a_child_that_just_ended(child: ChildProcess) -> None:
     await child.start(os.environ)
     child.kill()
     await child.wait_ended()
@@ -36,11 +36,11 @@ async def test_signalling_one_that_just_ended(child: ChildProcess) -> None:
 
 
 def _end_unheard(child: ChildProcess) -> None:
-    """Kill a child and let it be reaped, before the loop can be told of it."""
+    """Kill a child and let it be reaped before the loop is notified."""
     child.kill()
     for _ in range(int(REAPED_S / 0.01)):
         try:
             os.kill(child.pid, 0)
         except ProcessLookupError:
             return
-        time.sleep(0.01)  # the loop must not run meanwhile; some systems reap only when it does
+        time.sleep(0.01)  # the loop must not run in between; some systems reap only when it does

@@ -1,4 +1,6 @@
-"""Copies of a bookie's directory, started beside the original or in its place (protocol 2.6)."""
+"""Tests of copies of a bookie's directory, started with the original or in its place (protocol
+2.6).
+"""
 
 import asyncio
 import shutil
@@ -52,7 +54,7 @@ async def test_a_copy_of_a_killed_bookie_is_in_limbo(tmp_path: Path) -> None:
         async with start(cluster, copy) as process:
             await serving(process)
             other.kill()
-            # The second, where the copy has not heard that the first entries were acknowledged.
+            # The second, where the copy has not received that the first entries were acknowledged.
             with pytest.raises((RecoveryUndecidedError, NotEnoughBookiesError)):
                 await client.recover_ledger(writer.id, timeout=RECOVERY_S)
             await other.restart()
@@ -93,7 +95,7 @@ async def test_a_start_after_a_kill_waits_for_no_session() -> None:
 
 
 async def recovered_end(client: LedgerClient, ledger_id: int) -> int | None:
-    """Recover a ledger of which a bookie is coming back; return its last entry."""
+    """Recover a ledger while one of its bookies starts; return its last entry."""
     deadline_s = monotonic() + SESSION_WAIT_S
     while True:
         try:
@@ -105,7 +107,7 @@ async def recovered_end(client: LedgerClient, ledger_id: int) -> int | None:
 
 @asynccontextmanager
 async def start(cluster: LocalCluster, directory: Path) -> AsyncIterator[Process]:
-    """Run a bookie on a directory; end it at the end."""
+    """Run a bookie on a directory; stop it at the end."""
     process = await asyncio.create_subprocess_exec(
         *run_words(cluster, directory), stdin=DEVNULL, stdout=PIPE, stderr=PIPE
     )
@@ -118,14 +120,14 @@ async def start(cluster: LocalCluster, directory: Path) -> AsyncIterator[Process
 
 
 async def serving(process: Process) -> None:
-    """Wait until a bookie says that it serves, which may take until an old session has ended."""
+    """Wait until a bookie serves, which may take until an old session has ended."""
     assert process.stdout is not None
     line = await asyncio.wait_for(process.stdout.readline(), 2 * SESSION_WAIT_S)
     assert b'"address"' in line, "it ended"
 
 
 async def ended(process: Process) -> str:
-    """Wait for a process's end; return what it said."""
+    """Wait for a process's end; return its output."""
     _, errors = await asyncio.wait_for(process.communicate(), SESSION_WAIT_S)
     return errors.decode()
 

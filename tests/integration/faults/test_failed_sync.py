@@ -1,4 +1,4 @@
-"""A sync fails once: the bookie stops, and never acknowledges what it may not have."""
+"""Test of a failed sync: the bookie stops, and does not acknowledge the entries of that sync."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A write fails once: the bookie stops, and never acknowledges what it does not have."""
+"""Test of a failed write: the bookie stops, and does not acknowledge the entries of that write."""
 
 import asyncio
 from pathlib import Path

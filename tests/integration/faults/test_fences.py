@@ -1,4 +1,4 @@
-"""A fence written to a bookie that never saw the ledger outlives everything (protocol rule 7.2)."""
+"""Test that a fence on a bookie without the ledger survives restarts (protocol rule 7.2)."""
 
 import asyncio
 import urllib.request
@@ -28,7 +28,7 @@ async def test_a_fence_on_an_idle_bookie_survives(
         if is_killed:
             bookie.kill()
         await bookie.restart()
-    async with open_direct(cluster.metadata_uri) as direct:  # as a client that just came
+    async with open_direct(cluster.metadata_uri) as direct:  # as a client that just connected
         again = ledger.attached_to(direct)
         fenced, other = ledger.metadata.last_fragment.ensemble[:2]
         refused = await asyncio.wait_for(again.send(fenced, 0, [b"late"]), TIMEOUT_S)

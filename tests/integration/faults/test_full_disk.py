@@ -1,4 +1,4 @@
-"""A bookie's disk fills up: it becomes read-only, nothing is lost, and it is writable again."""
+"""Tests of a bookie's full disk: it becomes read-only, loses no entry, and recovers later."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ SPARE_KNOWN_S = 2.5
 
 @contextlib.contextmanager
 def small_disk(directory: Path, size: str) -> Iterator[None]:
-    """Mount a file system of this size in memory; skip the test where that is not possible."""
+    """Mount a file system of this size in memory; skip the test if that is not possible."""
     directory.mkdir(parents=True)
     if shutil.which("mount") is None:
         pytest.skip("no small disk can be mounted here: there is no `mount`")
@@ -53,15 +53,15 @@ def small_disk(directory: Path, size: str) -> Iterator[None]:
 
 @pytest.fixture
 async def cluster_with_a_small_disk(tmp_path: Path) -> AsyncIterator[LocalCluster]:
-    """Start four bookies, the first of them on a small disk of its own."""
+    """Start four bookies, the first of them on a separate small disk."""
     with small_disk(tmp_path / "cluster" / "bookie-1", DISK):
         async with LocalCluster(4, tmp_path / "cluster") as cluster:
             yield cluster
 
 
 async def test_a_bookie_starts_on_a_disk_that_is_full(tmp_path: Path) -> None:
-    """It serves what it has, is read-only at the latest after a write, and writable once there is
-    room.
+    """It serves its entries, is read-only at the latest after a write, and writable when there is
+    space.
     """
     with small_disk(tmp_path / "cluster" / "bookie-1", DISK):
         async with LocalCluster(1, tmp_path / "cluster") as cluster:
@@ -85,7 +85,7 @@ async def test_a_bookie_starts_on_a_disk_that_is_full(tmp_path: Path) -> None:
                 await _until(reserve.exists)
 
 
-async def test_a_bookie_starts_and_frees_room_when_its_index_has_filled_a_disk_of_its_own(
+async def test_a_bookie_starts_and_frees_room_when_its_index_has_filled_its_disk(
     tmp_path: Path,
 ) -> None:
     options = {"checkpoint-records": "1000", "collect-reads-per-s": "1000"}
@@ -95,7 +95,7 @@ async def test_a_bookie_starts_and_frees_room_when_its_index_has_filled_a_disk_o
             async with LedgerClient(cluster.metadata_uri) as client:
                 ids = await _append_until_read_only(client, bookie)
                 assert "disk of index/" in str(_state(bookie)["conditions"])
-                for _ in range(2):  # what a start writes leaves room for the next one
+                for _ in range(2):  # the writes of a start leave room for the next one
                     bookie.kill()
                     await bookie.restart()
                 for ledger_id in ids:
@@ -106,7 +106,7 @@ async def test_a_bookie_starts_and_frees_room_when_its_index_has_filled_a_disk_o
 
 
 async def _append_until_read_only(client: LedgerClient, bookie: LocalBookie) -> list[int]:
-    """Append entries of many ledgers in turn, so that each is a run of its own in the index."""
+    """Append entries of many ledgers in turn, so that each is a separate run in the index."""
     ledgers = [await client.create_ledger(Quorum.all(1)) for _ in range(64)]
     while _state(bookie)["writable"]:
         for _ in range(10):
@@ -134,7 +134,7 @@ async def test_a_disk_smaller_than_the_reserve_is_not_formatted(tmp_path: Path) 
             assert done.returncode == 0, done.stderr
 
 
-async def test_an_index_whose_file_system_is_full_goes_on_once_there_is_room(
+async def test_an_index_on_a_full_file_system_continues_when_there_is_room(
     tmp_path: Path,
 ) -> None:
     """LMDB reports a short write as an input/output error, which is no failure of the disk."""
@@ -173,7 +173,7 @@ async def test_a_full_disk(cluster_with_a_small_disk: LocalCluster, tmp_path: Pa
     (tmp_path / "writer").mkdir()
     async with appending(cluster.metadata_uri, tmp_path / "writer", ensemble=4) as writer:
         await writer.wait_for_acks(200)
-        await cluster.add_bookie()  # now, so that the small one was surely chosen
+        await cluster.add_bookie()  # now, so that the small one was certainly chosen
         await asyncio.sleep(SPARE_KNOWN_S)
         _fill(filler)
         await _until(lambda: not _state(small)["writable"])
@@ -191,8 +191,9 @@ async def test_a_full_disk(cluster_with_a_small_disk: LocalCluster, tmp_path: Pa
 
 
 async def _write_until_read_only(client: LedgerClient, bookie: LocalBookie) -> None:
-    """Append more than there is room for, in as many ledgers as it takes: an append may also fail
-    because a busy machine is late.
+    """Append more than there is room for, in as many ledgers as needed.
+
+    An append may also fail because a busy machine is slow.
     """
     deadline_s = monotonic() + WAIT_S
     while (await asyncio.to_thread(_state, bookie))["writable"]:

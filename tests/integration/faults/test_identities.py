@@ -1,5 +1,6 @@
-"""A bookie starts on its own directories and on no others; where they are an old copy, it says so
-(protocol rules 2.1, 2.2 and 2.4).
+"""Tests that a bookie starts only on its own directories, and reports old copies.
+
+Source: protocol rules 2.1, 2.2 and 2.4.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ REFUSAL_S = 20.0
 OLD, NEW = [b"old"] * 50, [b"new"] * 50
 
 
-async def test_a_wiped_bookie_is_refused_and_comes_back_as_another(cluster: LocalCluster) -> None:
+async def test_a_wiped_bookie_is_refused_and_returns_as_another(cluster: LocalCluster) -> None:
     bookie = cluster.bookies[0]
     before = bookie.id
     async with LedgerClient(cluster.metadata_uri) as client:
@@ -37,7 +38,7 @@ async def test_a_wiped_bookie_is_refused_and_comes_back_as_another(cluster: Loca
         said = await refusal(cluster, bookie)
         assert "empty" in said
         assert "do not format the mount point" in said
-        await bookie.start()  # a local cluster formats what is empty
+        await bookie.start()  # a local cluster formats empty directories
         assert bookie.id != before
         async with client.open_ledger(ledger.id) as reader:
             read = [entry.data async for batch in reader.read() for entry in batch]
@@ -89,8 +90,10 @@ async def test_two_processes_on_one_directory(cluster: LocalCluster) -> None:
 
 
 async def test_a_bookie_on_an_old_copy_is_in_limbo(cluster: LocalCluster, tmp_path: Path) -> None:
-    """What it acknowledged since is UNKNOWN there, never "no such entry": a recovery that believed
-    two negatives would end this ledger before what two bookies had stored.
+    """Entries that it acknowledged later are UNKNOWN there, never "no such entry".
+
+    A recovery that counted two negatives would end this ledger before entries that two bookies had
+    stored.
     """
     bookie, other, third = cluster.bookies[4], *cluster.bookies[1:3]
     uri, copy = cluster.metadata_uri, tmp_path / "copy"
@@ -129,14 +132,14 @@ async def test_a_bookie_on_an_old_copy_is_in_limbo(cluster: LocalCluster, tmp_pa
     old = bookie.id
     await bookie.stop()
     empty(bookie.data_dir)
-    await bookie.start()  # as a new bookie: one in limbo takes no adds
+    await bookie.start()  # as a new bookie: one in limbo accepts no adds
     await check_told(uri, ledger.id, OLD + NEW, gone=[old])
     await check_told(uri, newer.id, NEW, gone=[old])
 
 
 @asynccontextmanager
 async def put_aside(bookie: LocalBookie, name: str) -> AsyncIterator[Path]:
-    """Stop a bookie and rename one of its directories; start it at the end, when it is put back."""
+    """Stop a bookie and rename one of its directories; restore both at the end."""
     await bookie.stop()
     aside = bookie.data_dir.parent / f"{bookie.name}-{name}"
     (bookie.data_dir / name).rename(aside)
@@ -145,7 +148,7 @@ async def put_aside(bookie: LocalBookie, name: str) -> AsyncIterator[Path]:
 
 
 def empty(directory: Path) -> None:
-    """Remove what is in a directory."""
+    """Remove the contents of a directory."""
     for path in directory.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
@@ -156,7 +159,7 @@ def empty(directory: Path) -> None:
 async def status_of(
     direct: Direct, bookie_id: str, ledger_id: int, first: int, last: int
 ) -> Status:
-    """Ask one bookie for entries; return its status."""
+    """Read entries from one bookie; return the status."""
     request = ReadEntries(
         LedgerId(ledger_id), EntryId(first), EntryId(last), READ_BYTES, fence=False
     )
@@ -172,7 +175,7 @@ async def payloads_of(client: LedgerClient, ledger_id: int) -> list[bytes]:
 
 
 async def refusal(cluster: LocalCluster, bookie: LocalBookie) -> str:
-    """Run a bookie that must not start, on its directories as they are; return what it says."""
+    """Run a bookie that must not start on its unchanged directories; return its output."""
     process = await asyncio.create_subprocess_exec(
         *run_words(cluster, bookie.data_dir), stdin=DEVNULL, stdout=PIPE, stderr=PIPE
     )

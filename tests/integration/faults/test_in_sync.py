@@ -1,4 +1,4 @@
-"""In-sync mode on real processes: members are killed and stopped, come back, and catch up."""
+"""Tests of in-sync mode on real processes: members are killed or paused, return, and catch up."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -50,7 +50,7 @@ async def read_all(cluster: LocalCluster, ledger_id: int) -> list[bytes]:
             return [entry.data async for batch in batches for entry in batch]
 
 
-async def test_a_killed_member_comes_back_and_the_others_may_go(cluster: LocalCluster) -> None:
+async def test_a_killed_member_returns_and_the_others_may_leave(cluster: LocalCluster) -> None:
     async with writing(cluster, Quorum.in_sync(3, 2)) as writer:
         await writer.append_many(BATCH)
         first, *others = members(cluster, writer)
@@ -87,7 +87,9 @@ async def test_a_stopped_member_is_dropped_and_catches_up(cluster: LocalCluster)
     assert await read_all(cluster, ledger_id) == BATCH * 3
 
 
-async def test_below_the_least_nothing_is_taken_and_nothing_is_lost(cluster: LocalCluster) -> None:
+async def test_below_min_in_sync_no_append_is_accepted_and_no_entry_is_lost(
+    cluster: LocalCluster,
+) -> None:
     async with writing(cluster, Quorum.in_sync(2, 2)) as writer:
         await writer.append_many(BATCH)
         lost = members(cluster, writer)[0]
@@ -102,7 +104,7 @@ async def test_below_the_least_nothing_is_taken_and_nothing_is_lost(cluster: Loc
     assert await read_all(cluster, ledger_id) == [*BATCH, b"waits"]
 
 
-async def test_a_spare_takes_the_place_of_a_member_that_cannot_leave(cluster: LocalCluster) -> None:
+async def test_a_spare_replaces_a_member_that_cannot_leave(cluster: LocalCluster) -> None:
     config = ClientConfig(spare_after_s=1.0)
     async with writing(cluster, Quorum.in_sync(2, 2), config) as writer:
         await writer.append_many(BATCH)
@@ -118,7 +120,7 @@ async def test_a_spare_takes_the_place_of_a_member_that_cannot_leave(cluster: Lo
     assert await read_all(cluster, ledger_id) == [*BATCH, b"on the spare too"]
 
 
-async def test_unclean_recovery_keeps_what_an_earlier_member_holds(cluster: LocalCluster) -> None:
+async def test_unclean_recovery_keeps_entries_of_an_earlier_member(cluster: LocalCluster) -> None:
     async with writing(cluster, Quorum.in_sync(2, 1)) as writer:
         await writer.append_many(BATCH)
         first, second = members(cluster, writer)

@@ -1,4 +1,4 @@
-"""A wire that is cut one way: writers and recoveries get on, and nothing acknowledged is lost."""
+"""Tests of a wire cut in one direction: writers and recoveries continue, and no entry is lost."""
 
 import asyncio
 from pathlib import Path
@@ -36,7 +36,7 @@ async def writer_over_the_wire(client: LedgerClient, away: Island, ack: int) -> 
         if away.bookie_id in writer.info.fragments[-1].ensemble:
             return writer
         await writer.aclose()
-        await asyncio.sleep(PAUSE_S)  # a client learns of a bookie that just joined a little later
+        await asyncio.sleep(PAUSE_S)  # a client notices a bookie that just joined a little later
     raise AssertionError("the island's bookie was never chosen")
 
 

@@ -1,4 +1,4 @@
-"""Recovery from states that a writer leaves only at the worst moment, on real bookies."""
+"""Tests of recovery from states that a writer leaves only at one exact moment, on real bookies."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -34,7 +34,7 @@ QUICK = ClientConfig(read_timeout_s=1.0, add_timeout_s=1.0)
 
 @pytest.mark.parametrize("other_has_it", [False, True])
 async def test_a_lac_in_the_middle_of_a_batch(cluster: LocalCluster, *, other_has_it: bool) -> None:
-    """One bookie holds 0..9 as one batch, whose first half alone is known to be confirmed."""
+    """One bookie holds 0..9 as one batch, of which only the first half is known to be confirmed."""
     async with open_direct(cluster.metadata_uri) as direct:
         ledger = await make_ledger(direct, [each.id for each in cluster.bookies[:3]], ack=2)
         one, two, three = ledger.metadata.last_fragment.ensemble
@@ -50,7 +50,7 @@ async def test_a_lac_in_the_middle_of_a_batch(cluster: LocalCluster, *, other_ha
 
 
 async def test_two_recoverers_with_different_frozen_lacs(cluster: LocalCluster) -> None:
-    """The first is held just before its close; the second, which knew more, closes meanwhile."""
+    """The first waits before its close; the second, which had a higher LAC, closes first."""
     one, _, three = cluster.bookies[:3]
     uri = cluster.metadata_uri
     async with open_direct(uri) as direct:
@@ -104,7 +104,7 @@ async def test_an_add_that_is_queued_and_not_yet_synced(cluster: LocalCluster, a
 
 @pytest.mark.parametrize("ack", [2, 3])
 async def test_adds_in_the_socket_of_a_paused_bookie(cluster: LocalCluster, ack: int) -> None:
-    """What it acknowledges once it goes on is in the ledger, or was refused."""
+    """Entries that it acknowledges after its pause are in the ledger, or were refused."""
     members = cluster.bookies[:3]
     uri = cluster.metadata_uri
     async with open_direct(uri) as direct, LedgerClient(uri, config=QUICK) as client:
@@ -124,7 +124,7 @@ async def test_adds_in_the_socket_of_a_paused_bookie(cluster: LocalCluster, ack:
 
 
 class paused:  # noqa: N801  used as a statement
-    """A block during which a bookie's clock is stopped."""
+    """A block during which a bookie's process is paused."""
 
     def __init__(self, bookie: LocalBookie) -> None:
         self._bookie = bookie
@@ -137,7 +137,7 @@ class paused:  # noqa: N801  used as a statement
 
 
 class HoldingStore(LedgerStore):
-    """Stores a close only once it may."""
+    """Stores a close only when the test allows it."""
 
     is_held: asyncio.Event
     go_on: asyncio.Event
@@ -173,7 +173,7 @@ class HeldRecovery:
 
 @asynccontextmanager
 async def held_recovery(uri: str, ledger: RawLedger) -> AsyncIterator[HeldRecovery]:
-    """Prepare a recovery over connections of its own."""
+    """Prepare a recovery over separate connections."""
     rng = Random()
     settings = ClientSettings(
         open_store=partial(open_store, uri, rng=rng),

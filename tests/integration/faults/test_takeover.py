@@ -1,4 +1,4 @@
-"""Others take a ledger over while its writer lives: one end, and no acknowledgement beyond it."""
+"""Tests of ledgers that other clients take over from a live writer: one end, and no later acks."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -54,7 +54,7 @@ async def test_a_writer_stopped_during_a_takeover_gets_no_acknowledgement_beyond
     await check_kept(uri, history)
 
 
-async def test_a_writer_that_is_gone_leaves_all_that_was_acknowledged(
+async def test_a_dead_writer_leaves_all_acknowledged_entries(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     uri = cluster.metadata_uri

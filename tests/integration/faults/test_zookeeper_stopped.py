@@ -1,4 +1,4 @@
-"""ZooKeeper is silent or gone while a ledger is written: only what needs it waits for it."""
+"""Tests of writes while ZooKeeper is silent or down: only operations that need it wait."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +16,9 @@ SETTLED_S = 1.0
 STILL_S = 1.5
 
 
-async def test_appends_go_on_while_it_is_silent(cluster: LocalCluster, tmp_path: Path) -> None:
+async def test_appends_continue_while_zookeeper_is_silent(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
     async with appending(cluster.metadata_uri, tmp_path) as writer:
         await writer.wait_for_acks(200)
         cluster.zookeeper.pause()
@@ -30,7 +32,9 @@ async def test_appends_go_on_while_it_is_silent(cluster: LocalCluster, tmp_path:
     assert report.fragments == 1
 
 
-async def test_appends_go_on_while_it_is_gone(cluster: LocalCluster, tmp_path: Path) -> None:
+async def test_appends_continue_while_zookeeper_is_down(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
     async with appending(cluster.metadata_uri, tmp_path) as writer:
         await writer.wait_for_acks(200)
         await cluster.zookeeper.stop()
@@ -43,8 +47,10 @@ async def test_appends_go_on_while_it_is_gone(cluster: LocalCluster, tmp_path: P
     await check_kept(cluster.metadata_uri, history)
 
 
-async def test_an_ensemble_change_waits_for_it(cluster: LocalCluster, tmp_path: Path) -> None:
-    """Nothing is confirmed while a change is under way (protocol rule 5.2)."""
+async def test_an_ensemble_change_waits_for_zookeeper(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """No entry is confirmed during a change (protocol rule 5.2)."""
     async with appending(cluster.metadata_uri, tmp_path) as writer:
         await writer.wait_for_acks(200)
         member = await _member(cluster, await writer.ledger_id())

@@ -43,7 +43,7 @@ async def linked(chain: Chain) -> list[int]:
     return [each.ledger_id async for _, link in links if link is not None for each in link.ledgers]
 
 
-async def test_what_is_published_is_there_once_and_what_is_not_is_collected(
+async def test_published_links_are_there_once_and_others_are_collected(
     client: LedgerClient,
 ) -> None:
     chain = client.chain("orders")
@@ -85,7 +85,7 @@ async def test_a_replaced_link_is_collected(client: LedgerClient) -> None:
     assert (await client.ledger_info(new.id)).is_closed
 
 
-async def test_many_publish_at_once(client: LedgerClient) -> None:
+async def test_concurrent_publishers(client: LedgerClient) -> None:
     chain = client.chain("orders")
     await chain.create()
     infos = await asyncio.gather(*[written(client, chain, 1) for _ in range(20)])
@@ -111,7 +111,7 @@ async def test_a_change_is_waited_for(client: LedgerClient) -> None:
     assert await waiting == ChainInfo("orders", 0, 1)
 
 
-async def test_wrong_calls_are_told(client: LedgerClient) -> None:
+async def test_wrong_calls_are_refused(client: LedgerClient) -> None:
     chain = client.chain("orders")
     await chain.create()
     for wrong in ({"application": "a"}, {"batch": 1}, {"application": "a", "batch": -1}):

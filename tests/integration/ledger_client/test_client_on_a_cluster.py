@@ -46,7 +46,7 @@ async def entries_of(
         return [entry.data async for batch in reader.read(0, last) for entry in batch]
 
 
-async def test_the_main_job(cluster: LocalCluster) -> None:
+async def test_append_read_and_delete(cluster: LocalCluster) -> None:
     async with LedgerClient(cluster.metadata_uri) as client:
         async with client.create_ledger(THREE, metadata={"app": "orders"}) as ledger:
             first = await ledger.append(b"order-1")
@@ -167,7 +167,7 @@ async def test_no_zookeeper_at_all() -> None:
         await client.aclose()
 
 
-async def test_a_zookeeper_that_says_nothing() -> None:
+async def test_a_silent_zookeeper() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

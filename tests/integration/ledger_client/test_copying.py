@@ -1,4 +1,4 @@
-"""Copies of fragments on real bookies, with a real ZooKeeper (protocol rule 9.1)."""
+"""Tests of copies of fragments on real bookies, with a real ZooKeeper (protocol rule 9.1)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -135,7 +135,7 @@ async def test_a_fresh_bookie_holds_all_when_the_only_other_is_killed(
     await check_all(client, ledger_id, b"secret")
 
 
-async def test_a_writer_that_changes_its_ensemble_meanwhile_is_merged(
+async def test_a_concurrent_ensemble_change_of_the_writer_is_merged(
     cluster: LocalCluster, client: LedgerClient
 ) -> None:
     def bookie(bookie_id: str) -> LocalBookie:
@@ -175,7 +175,7 @@ async def test_a_writer_that_changes_its_ensemble_meanwhile_is_merged(
     await check_all(client, writer.id)
 
 
-async def test_a_target_that_is_killed_midway_leaves_the_ledger_as_it_was(
+async def test_a_target_killed_during_the_copy_leaves_the_ledger_unchanged(
     cluster: LocalCluster, client: LedgerClient
 ) -> None:
     ledger_id = await write_closed(client, Quorum.all(2))
@@ -198,7 +198,7 @@ async def test_a_target_that_is_killed_midway_leaves_the_ledger_as_it_was(
     await check_all(client, ledger_id)
 
 
-async def test_a_copy_that_is_cancelled_midway_takes_its_mark_off(
+async def test_a_cancelled_copy_removes_its_mark(
     cluster: LocalCluster, client: LedgerClient
 ) -> None:
     ledger_id = await write_closed(client, Quorum.all(2))

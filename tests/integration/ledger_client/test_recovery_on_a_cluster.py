@@ -1,5 +1,6 @@
-"""Recovery and reading with real bookies and a real ZooKeeper: takeovers of a live writer, bookies
-that are killed and paused (protocol sections 7 and 8).
+"""Tests of recovery and reading with real bookies and a real ZooKeeper.
+
+Clients take over from a live writer, and bookies are killed and paused (protocol sections 7 and 8).
 """
 
 import asyncio
@@ -44,7 +45,7 @@ async def append_until_fenced(writer: LedgerWriter) -> int:
 
 
 async def check_all(reader: LedgerReader, last: int) -> None:
-    """Read everything and compare."""
+    """Read all entries and compare."""
     expected = 0
     async for batch in reader.read(0, last):
         for entry in batch:
@@ -54,7 +55,7 @@ async def check_all(reader: LedgerReader, last: int) -> None:
 
 
 @pytest.mark.parametrize("ack", [2, 3])
-async def test_five_clients_take_over_a_live_writer(cluster: LocalCluster, ack: int) -> None:
+async def test_five_clients_take_over_from_a_live_writer(cluster: LocalCluster, ack: int) -> None:
     async with contextlib.AsyncExitStack() as stack:
         uri = cluster.metadata_uri
         clients = [
@@ -125,7 +126,7 @@ async def test_without_enough_bookies_the_end_stays_open_until_they_return(
     async with LedgerClient(cluster.metadata_uri) as client:
         writer = await client.create_ledger(Quorum(ensemble=3, write=3, ack=2))
         await writer.append_many([payload(each) for each in range(100)])
-        await writer.wait_fully_replicated(99)  # a copy still under way would fail, and be replaced
+        await writer.wait_fully_replicated(99)  # a copy in progress would fail, and be replaced
         info = await client.ledger_info(writer.id)
         members = [b for b in cluster.bookies if b.id in info.fragments[-1].ensemble]
         # No spare is left: the idle writer would replace the killed bookie with it (rule 5.6).

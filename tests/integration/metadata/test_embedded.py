@@ -103,7 +103,7 @@ async def test_a_java_that_fails_is_quoted(tmp_path: Path) -> None:
         await server.start()
 
 
-async def test_damaged_data_is_told(tmp_path: Path) -> None:
+async def test_damaged_data_is_reported(tmp_path: Path) -> None:
     server = EmbeddedZooKeeper(tmp_path)
     await server.start()
     await server.stop()

@@ -42,13 +42,13 @@ async def test_an_absent_service_is_named_in_bounded_time(rng: random.Random) ->
     assert uri in str(caught.value)
 
 
-async def test_a_name_that_does_not_resolve_is_told(rng: random.Random) -> None:
+async def test_an_unresolvable_name_is_reported(rng: random.Random) -> None:
     with pytest.raises(StoreUnavailableError, match=r"nowhere\.invalid"):
         async with asyncio.timeout(20):
             await open_store("zk://nowhere.invalid:2181", rng=rng, operation_timeout_s=0.5)
 
 
-async def test_a_silent_port_is_told_in_bounded_time(rng: random.Random) -> None:
+async def test_a_silent_port_is_reported_in_bounded_time(rng: random.Random) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -58,7 +58,7 @@ async def test_a_silent_port_is_told_in_bounded_time(rng: random.Random) -> None
                 await open_store(uri, rng=rng, operation_timeout_s=0.5)
 
 
-async def test_a_program_that_is_no_zookeeper_is_told(rng: random.Random) -> None:
+async def test_a_program_that_is_no_zookeeper_is_reported(rng: random.Random) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 100)
         await reader.read(1000)
@@ -73,7 +73,7 @@ async def test_a_program_that_is_no_zookeeper_is_told(rng: random.Random) -> Non
     await server.wait_closed()
 
 
-async def test_a_silent_first_server_does_not_eat_the_session(
+async def test_a_silent_first_server_does_not_use_up_the_session(
     own_server: EmbeddedZooKeeper,
 ) -> None:
     with socket.socket() as silent:
@@ -186,7 +186,7 @@ async def test_a_restart_keeps_data_port_and_session(own_server: EmbeddedZooKeep
     await service.aclose()
 
 
-async def test_while_the_service_is_away_nothing_is_sent(
+async def test_no_request_is_sent_while_the_service_is_down(
     own_server: EmbeddedZooKeeper, own_service: ZooKeeperService
 ) -> None:
     own_service.operation_timeout_s = 0.3

@@ -1,4 +1,4 @@
-"""Runs the `quire` command as a user does: as a process of its own."""
+"""The `quire` command, run as a user runs it: as a separate process."""
 
 import json
 import os
@@ -14,7 +14,7 @@ QUIRE = [sys.executable, "-m", "quire.cli.main"]
 
 
 def environment(metadata: str | None) -> dict[str, str]:
-    """Return our environment with the cluster's address, and nothing else of Quire's."""
+    """Return our environment with the cluster's address, and no other variables of Quire."""
     variables = {k: v for k, v in os.environ.items() if not k.startswith("QUIRE_")}
     if metadata is not None:
         variables["QUIRE_METADATA"] = metadata
@@ -36,8 +36,9 @@ def run_quire(
 
 
 def start_quire(*words: str, metadata: str | None = None) -> "subprocess.Popen[bytes]":
-    """Start a command that goes on by itself, and that SIGINT ends also where a shell started the
-    tests in the background, with SIGINT ignored.
+    """Start a command that runs until it is stopped.
+
+    SIGINT ends it even if a shell started the tests in the background, with SIGINT ignored.
     """
     return subprocess.Popen(
         [*QUIRE, *words],
@@ -62,7 +63,7 @@ class RunningCluster:
 
     @property
     def metadata(self) -> str:
-        """The cluster's address."""
+        """Address of the cluster."""
         return str(self.told["metadata"])
 
     def run(self, *words: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
@@ -70,13 +71,13 @@ class RunningCluster:
         return run_quire(*words, metadata=self.metadata, stdin=stdin)
 
     def json(self, *words: str, stdin: bytes = b"") -> Any:
-        """Run a command that must succeed; return what it printed as JSON."""
+        """Run a command that must succeed; return its JSON output."""
         done = self.run(*words, "-o", "json", stdin=stdin)
         assert done.returncode == 0, done.stderr.decode()
         return json.loads(done.stdout)
 
     def start(self, *words: str) -> "subprocess.Popen[bytes]":
-        """Start a command that goes on by itself."""
+        """Start a command that runs until it is stopped."""
         return start_quire(*words, metadata=self.metadata)
 
     def stop(self) -> int:
@@ -87,7 +88,7 @@ class RunningCluster:
 
 
 def start_cluster(data_dir: Path, bookies: int, brokers: int = 0) -> RunningCluster:
-    """Start `quire up` and wait until it says that it is ready."""
+    """Start `quire up` and wait until it reports that it is ready."""
     words = ["up", "--bookies", str(bookies), "--data", str(data_dir), "-o", "json"]
     words += ["--brokers", str(brokers)]
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""One local cluster for each module, started by `quire up` as a user would."""
+"""One local cluster for each module, started by `quire up` as a user starts it."""
 
 from collections.abc import Iterator
 

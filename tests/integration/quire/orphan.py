@@ -1,4 +1,4 @@
-"""A program that starts a cluster, tells its processes, and then does nothing: to be killed."""
+"""Program that starts a cluster, prints its processes, and waits to be killed."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""A tiny run of the benchmark that ages a bookie."""
+"""Test of the benchmark that ages a bookie, at a tiny size."""
 
 import asyncio
 import json

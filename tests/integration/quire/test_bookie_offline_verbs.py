@@ -1,4 +1,4 @@
-"""`quire bookie segments|dump|rebuild-index` on a bookie of a cluster that was killed."""
+"""Tests of `quire bookie segments|dump|rebuild-index` on a killed bookie of a cluster."""
 
 import json
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ async def cluster() -> AsyncIterator[LocalCluster]:
 
 
 def run(*words: object, status: int = ExitCode.DONE) -> Any:
-    """Run a verb; return its JSON, or its errors where it is to fail."""
+    """Run a verb; return its JSON, or its errors if it must fail."""
     done = run_quire("bookie", *map(str, words), "-o", "json")
     assert done.returncode == status, done.stderr.decode()
     if not done.stdout:
@@ -62,7 +62,7 @@ async def test_a_killed_bookie_is_looked_into_and_serves_from_a_rebuilt_index(
     told = run("segments", bookie.data_dir, status=ExitCode.REFUSED)
     assert "in use" in told["message"]
     assert "SIGTERM" in told["try_next"]
-    await bookie.stop()  # in order: what it wrote is below the checkpoint's mark
+    await bookie.stop()  # in order: its records are below the checkpoint's mark
     await bookie.start()
     async with LedgerClient(cluster.metadata_uri) as client:
         second = await client.create_ledger(Quorum.all(1))

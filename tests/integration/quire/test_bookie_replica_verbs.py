@@ -1,4 +1,4 @@
-"""`quire bookie entry|compare` on a cluster of processes, one replica damaged on its disk."""
+"""Tests of `quire bookie entry|compare` on a cluster of processes with a damaged replica."""
 
 import json
 from collections.abc import AsyncIterator
@@ -43,7 +43,7 @@ def run(cluster: LocalCluster, *words: str) -> tuple[int, bytes, str]:
 
 
 def flip(bookie: LocalBookie, payload: bytes) -> None:
-    """Flip a bit of a payload wherever the log of a stopped bookie holds it."""
+    """Flip a bit of a payload at every place in the log of a stopped bookie."""
     flipped = 0
     for path in sorted((bookie.data_dir / "log").iterdir()):
         data = bytearray(path.read_bytes())
@@ -93,7 +93,7 @@ async def test_one_replica_that_is_damaged_is_found_by_entry_and_compare(
     assert run(cluster, "compare", a.id, a.id, str(ledger.id))[0] == ExitCode.USAGE
 
 
-async def test_each_refusal_has_its_status_and_names_what_to_do(cluster: LocalCluster) -> None:
+async def test_each_refusal_has_a_status_and_names_the_next_step(cluster: LocalCluster) -> None:
     ledger = await write(cluster, [b"one"], PASSWORD)
     a, number = cluster.bookies[0].id, str(ledger.id)
     for words, status, says in (

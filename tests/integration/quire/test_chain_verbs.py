@@ -1,4 +1,4 @@
-"""Every verb about chains, as a process, against a real cluster."""
+"""Tests of every verb about chains, as a process, with a real cluster."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from tests.integration.quire.command import RunningCluster
 
 
 async def publish(metadata: str, name: str, count: int) -> list[int]:
-    """Write so many ledgers and publish them, each in a link of its own."""
+    """Write this many ledgers and publish each in a separate link."""
     ids: list[int] = []
     async with LedgerClient(metadata) as client:
         chain = client.chain(name)
@@ -52,7 +52,7 @@ def test_a_chain_from_its_making_to_its_end(cluster: RunningCluster) -> None:
     assert cluster.json("ledger", "show", str(ids[2]))["state"] == "closed"
 
 
-def test_what_there_is_not_is_told(cluster: RunningCluster) -> None:
+def test_unknown_chains_are_reported(cluster: RunningCluster) -> None:
     missing = cluster.run("chain", "show", "nothing")
     assert missing.returncode == ExitCode.NOT_FOUND
     assert b"there is no chain 'nothing'" in missing.stderr

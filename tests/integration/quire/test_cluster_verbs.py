@@ -1,4 +1,4 @@
-"""The verbs about bookies, the cluster and its metadata, against a real cluster."""
+"""Tests of the verbs about bookies, the cluster and its metadata, with a real cluster."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from quire.errors import ExitCode
 from tests.integration.quire.command import TIMEOUT_S, RunningCluster, run_quire, start_quire
 
 
-def test_up_tells_where_everything_is(cluster: RunningCluster) -> None:
+def test_up_prints_all_addresses(cluster: RunningCluster) -> None:
     told = cluster.told
     assert told["metadata"].startswith("zk://127.0.0.1:")
     assert len({bookie["id"] for bookie in told["bookies"]}) == 4
@@ -89,7 +89,7 @@ def test_an_operator_makes_a_bookie_read_only_and_writable_again(cluster: Runnin
 
 
 def wait_for_conditions(cluster: RunningCluster, bookie: str, wanted: list[str]) -> Any:
-    """Wait until a bookie's registration names these conditions; return what `info` prints."""
+    """Wait until a bookie's registration has these conditions; return the output of `info`."""
     deadline = time.monotonic() + TIMEOUT_S
     while (info := cluster.json("bookie", "info", bookie))["conditions"] != wanted:
         assert time.monotonic() < deadline, info["conditions"]
@@ -127,7 +127,7 @@ def test_a_malformed_address_is_a_usage_error() -> None:
     assert b"zk://" in done.stderr
 
 
-def test_a_server_that_ends_is_told_of() -> None:
+def test_an_ended_server_is_reported() -> None:
     process = start_quire("up", "--bookies", "1", "-o", "json")
     assert process.stdout is not None
     assert process.stderr is not None

@@ -1,4 +1,6 @@
-"""`quire bench compare` on real processes: two configurations, two scenarios, some seconds."""
+"""Tests of `quire bench compare` on real processes: two configurations, two scenarios, some
+seconds.
+"""
 
 import asyncio
 import json
@@ -23,7 +25,7 @@ pytestmark = [pytest.mark.timeout(180), pytest.mark.long]
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run the comparison once, for all tests; return where its results are."""
+    """Run the comparison once, for all tests; return the directory of its results."""
     made = tmp_path_factory.mktemp("compare")
     words = [
         *("bench", "compare", "--seconds", str(SECONDS), "--rate", str(RATE)),
@@ -51,7 +53,7 @@ def run_of(directory: Path, scenario: str, configuration: str) -> dict[str, Any]
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_every_append_that_was_due_is_in_the_figures(
+def test_every_due_append_is_in_the_figures(
     directory: Path, scenario: str, configuration: str
 ) -> None:
     told = run_of(directory, scenario, configuration)
@@ -77,7 +79,7 @@ def test_a_killed_bookie_is_replaced(directory: Path, configuration: str) -> Non
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
-def test_a_successor_goes_on_in_a_new_ledger(directory: Path, configuration: str) -> None:
+def test_a_successor_continues_in_a_new_ledger(directory: Path, configuration: str) -> None:
     own = run_of(directory, "writer-takeover", configuration)["quire"]
     assert 0 < own["takeover"]["closed_s"] < own["takeover"]["first_ack_s"]
     assert len(own["safety"]) >= 2
@@ -108,7 +110,7 @@ def test_the_page_is_drawn_again_from_the_files(directory: Path) -> None:
     assert page.read_text() == drawn
 
 
-def test_an_unknown_name_is_refused_with_those_there_are(tmp_path: Path) -> None:
+def test_an_unknown_name_is_refused_with_the_known_names(tmp_path: Path) -> None:
     done = run_quire("bench", "compare", "--scenarios", "calm", "--out", str(tmp_path))
     assert done.returncode == 2
     assert b"steady" in done.stderr
@@ -130,6 +132,6 @@ async def test_the_delaying_proxy_passes_every_byte_both_ways_in_order() -> None
         for start in range(0, len(sent), 7_000):
             writer.write(sent[start : start + 7_000])
         writer.write_eof()
-        assert await reader.read(-1) == sent  # the end comes through as well
+        assert await reader.read(-1) == sent  # the end of the stream arrives as well
         writer.close()
         await proxy.aclose()

@@ -1,4 +1,4 @@
-"""The demo's main job, on a small file; the whole standard library is `make demo`."""
+"""Test of the demo on a small file; `make demo` runs it on the complete standard library."""
 
 import json
 from pathlib import Path

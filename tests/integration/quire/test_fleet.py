@@ -1,4 +1,4 @@
-"""`quire bench fleet` as a user runs it: processes of its own, a table, JSON."""
+"""Tests of `quire bench fleet` as a user runs it: a separate process, a table, JSON."""
 
 import json
 import os

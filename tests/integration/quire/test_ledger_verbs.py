@@ -1,4 +1,4 @@
-"""Every verb about ledgers, as a process, against a real cluster."""
+"""Tests of every verb about ledgers, as a process, with a real cluster."""
 
 import json
 import signal
@@ -22,7 +22,7 @@ def failure_of(done: "subprocess.CompletedProcess[bytes]") -> dict[str, str]:
     return told
 
 
-def test_lines_come_back(cluster: RunningCluster) -> None:
+def test_lines_are_read_back(cluster: RunningCluster) -> None:
     told = cluster.json("ledger", "append", stdin=LINES)
     assert (told["state"], told["last_entry_id"], told["length"]) == ("closed", 2, 8)
     read = cluster.run("ledger", "read", str(told["ledger_id"]))
@@ -42,7 +42,7 @@ def test_entries_as_json(cluster: RunningCluster) -> None:
     assert rows == [{"entry_id": 0, "data": "é"}, {"entry_id": 1, "data_base64": "/w=="}]
 
 
-def test_bytes_come_back(cluster: RunningCluster) -> None:
+def test_bytes_are_read_back(cluster: RunningCluster) -> None:
     data = bytes(range(256)) * 40 + b"end"
     ledger = append(cluster, data, "--chunk-bytes", "1000")
     assert cluster.run("ledger", "read", str(ledger), "--raw").stdout == data
@@ -205,7 +205,7 @@ def test_a_damaged_file_leaves_no_ledger(cluster: RunningCluster, tmp_path: Path
     assert [row["ledger_id"] for row in cluster.json("ledger", "list")] == before
 
 
-def test_delete_wants_consent(cluster: RunningCluster) -> None:
+def test_delete_requires_confirmation(cluster: RunningCluster) -> None:
     ledger = str(append(cluster, LINES))
     refused = cluster.run("ledger", "delete", ledger, "-o", "json")
     assert refused.returncode == ExitCode.REFUSED
@@ -231,7 +231,7 @@ def test_wrong_options_are_usage_errors(cluster: RunningCluster, words: tuple[st
     assert done.returncode == ExitCode.USAGE
 
 
-def test_too_few_bookies_say_so(cluster: RunningCluster) -> None:
+def test_too_few_bookies_are_reported(cluster: RunningCluster) -> None:
     done = cluster.run("ledger", "create", "--ensemble", "5", "-o", "json")
     assert done.returncode == ExitCode.UNAVAILABLE
     assert failure_of(done)["error"] == "NotEnoughBookiesError"

@@ -1,4 +1,4 @@
-"""A local cluster is real processes that can be hurt, and come back with what they had."""
+"""Tests of a local cluster of real processes, which are killed, paused and restarted."""
 
 import asyncio
 import os
@@ -85,12 +85,12 @@ async def test_a_start_that_fails_shows_the_log_and_leaves_nothing(tmp_path: Pat
 
 
 @pytest.mark.parametrize("wanted", [{"broker": -1}, {"console": True}, {"bookies": -1}])
-def test_what_is_not_there_is_refused(wanted: dict[str, int]) -> None:
+def test_unknown_names_are_refused(wanted: dict[str, int]) -> None:
     with pytest.raises(LocalClusterError):
         LocalCluster(**wanted)  # type: ignore[arg-type]
 
 
-async def test_the_processes_die_with_whoever_started_them() -> None:
+async def test_the_processes_die_with_their_parent() -> None:
     program = str(Path(__file__).with_name("orphan.py"))
     parent = subprocess.Popen(
         [sys.executable, program],
@@ -113,7 +113,7 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     status = Path(f"/proc/{pid}/status")
-    # A process that has ended and that nobody has waited for yet is not alive.
+    # A process that has ended and is not reaped yet is not alive.
     return not (status.exists() and "State:\tZ" in status.read_text())
 
 

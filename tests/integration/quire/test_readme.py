@@ -93,7 +93,7 @@ def test_shell_lines(cluster: RunningCluster, document: Path) -> None:
             assert done.returncode == 0, (line, done.stderr.decode())
 
 
-def test_the_start_command_is_one_that_exists() -> None:
+def test_the_start_command_exists() -> None:
     (text,) = snippets("background", TUTORIAL)
     words = shlex.split(text.removeprefix("$ "))
     assert words[:2] == ["quire", "up"]

@@ -1,4 +1,4 @@
-"""Bookies of one machine: run from one file, started again, and never two in one write set."""
+"""Tests of several bookies on one machine: one file, restarts, and hosts of write sets."""
 
 import asyncio
 import json
@@ -54,14 +54,14 @@ async def running(file: Path, *more: str) -> AsyncIterator[Process]:
 
 
 async def served(process: Process) -> dict[str, Any]:
-    """Return what the next bookie that serves tells."""
+    """Return the output of the next bookie that serves."""
     assert process.stdout is not None
     told: dict[str, Any] = json.loads(await process.stdout.readline())
     return told
 
 
 async def ended(pid: int) -> None:
-    """Return when a process is gone; the test's timeout ends a wait for one that stays."""
+    """Return when a process has ended; the test's timeout ends the wait."""
     while Path(f"/proc/{pid}").exists():  # noqa: ASYNC110
         await asyncio.sleep(0.05)
 
@@ -130,7 +130,7 @@ def shared_hosts(ledger: LedgerMetadata, places: dict[BookieId, Place]) -> list[
     return found
 
 
-async def test_no_write_set_shares_a_host_also_when_a_bookie_is_replaced(
+async def test_no_write_set_shares_a_host_even_after_a_replacement(
     tmp_path: Path, metadata: str
 ) -> None:
     tables = [

@@ -1,4 +1,4 @@
-"""A new user fills a bookie's small disk, deletes ledgers, and goes on without a restart."""
+"""Test of a bookie's small disk that fills up, and is writable again after ledgers are deleted."""
 
 import json
 import time

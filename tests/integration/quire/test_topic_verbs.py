@@ -1,4 +1,4 @@
-"""Every verb about topics, as a process, against a real cluster with brokers."""
+"""Tests of every verb about topics, as a process, with a real cluster with brokers."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
     running.stop()
 
 
-def test_a_topic_from_its_making_to_its_end(cluster: RunningCluster) -> None:
+def test_a_topic_from_creation_to_deletion(cluster: RunningCluster) -> None:
     settings = ("--set", "retention.ms=3600000", "--set", "min.insync.replicas=2")
     made = cluster.json("topic", "create", "orders", "--partitions", "4", *settings)
     assert (made["partitions"], made["replication"]) == (4, 3)
@@ -87,7 +87,7 @@ def test_a_broker_may_be_named_by_its_address(cluster: RunningCluster) -> None:
     assert unknown.returncode == ExitCode.UNAVAILABLE
 
 
-def test_wrong_uses_are_refused_with_what_is_wrong(cluster: RunningCluster) -> None:
+def test_wrong_uses_are_refused_with_the_reason(cluster: RunningCluster) -> None:
     cluster.json("topic", "create", "wrong")
     for words, told in (
         (("produce", "wrong", "--partition", "7"), b"wrong has no partition 7"),
@@ -116,7 +116,7 @@ def test_wrong_uses_are_refused_with_what_is_wrong(cluster: RunningCluster) -> N
         assert internal.returncode == ExitCode.REFUSED, internal.stderr
 
 
-def test_a_mistyped_name_makes_no_topic(cluster: RunningCluster) -> None:
+def test_a_mistyped_name_creates_no_topic(cluster: RunningCluster) -> None:
     for verb, hint in (("produce", b"quire topic create ordres"), ("consume", b"topic list")):
         done = cluster.run("topic", verb, "ordres", stdin=b"x\n")
         assert done.returncode == ExitCode.NOT_FOUND, done.stderr
@@ -125,7 +125,7 @@ def test_a_mistyped_name_makes_no_topic(cluster: RunningCluster) -> None:
     assert "ordres" not in [each["topic"] for each in cluster.json("topic", "list")]
 
 
-def test_a_topic_is_made_when_that_is_asked_for(cluster: RunningCluster) -> None:
+def test_a_topic_is_created_on_request(cluster: RunningCluster) -> None:
     for _ in range(2):
         told = cluster.json("topic", "produce", "asked-for", "--create", stdin=b"x\n")
         assert told["records"] == 1

@@ -1,7 +1,7 @@
 """A machine on which bookies are formatted, started, stopped and killed, with real disks and real
 sockets.
 
-Leaves the metadata service to its in-process implementation.
+It uses real disks and real sockets. Leaves the metadata service to its in-process implementation.
 """
 
 import asyncio

@@ -50,7 +50,7 @@ class Bench:
 
 
 def simulate(test: Callable[[Bench], Coroutine[None, None, Result]], seed: int = 1) -> Result:
-    """Run a test on a fresh bench."""
+    """Run a test on a new bench."""
     return run_simulation(lambda: test(Bench(seed)), seed)
 
 

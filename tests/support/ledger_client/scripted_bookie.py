@@ -164,7 +164,7 @@ def feed(assembler: FrameAssembler, data: bytes) -> list[Frame]:
 
 
 class ScriptedAddresses:
-    """Addresses that a test sets by hand."""
+    """Addresses that a test sets."""
 
     def __init__(self, *bookies: ScriptedBookie) -> None:
         self.known = {bookie.id: bookie.address for bookie in bookies}

@@ -18,7 +18,7 @@ A, B, C, D, E = (BookieId(f"bookie-{letter}") for letter in "abcde")
 
 
 def token(number: int) -> UpdateToken:
-    """Return a token that differs for each number."""
+    """Return a different token for each number."""
     return UpdateToken(number.to_bytes(16, "big"))
 
 

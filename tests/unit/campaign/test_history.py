@@ -1,4 +1,4 @@
-"""A campaign's history: what is written is what is read, also while it grows."""
+"""Tests of a campaign's history: it is read as it was written, even while it grows."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_facts_come_back(tmp_path: Path) -> None:
     assert follower.history.failures == {"LedgerFencedError": 1}
 
 
-def test_half_a_line_is_left_for_later(tmp_path: Path) -> None:
+def test_an_incomplete_line_is_read_later(tmp_path: Path) -> None:
     path = tmp_path / "history"
     path.write_bytes(b'{"event":"created","led')
     follower = HistoryFollower(path)

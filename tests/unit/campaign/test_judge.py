@@ -1,4 +1,4 @@
-"""The judge of a campaign finds what was made wrong on purpose, and nothing where all is well."""
+"""Tests of a campaign's judge on correct histories and on histories with planted errors."""
 
 from dataclasses import replace
 
@@ -38,7 +38,7 @@ def test_a_kept_promise() -> None:
     assert judge(HISTORY, EVIDENCE) == []
 
 
-def test_an_invented_acknowledgement_is_found() -> None:
+def test_a_false_acknowledgement_is_found() -> None:
     history = replace(HISTORY, acked=[*HISTORY.acked, AckedRange(20, 20, "c")])
     assert kinds(history, EVIDENCE) == {"lost", "under-replicated"}
 
@@ -79,11 +79,11 @@ def test_a_lac_that_went_back_is_found() -> None:
         (replace(EVIDENCE, copies=(*EVIDENCE.copies, Copies("x", (), (), ((3, 4),)))), "damaged"),
     ],
 )
-def test_what_is_wrong_is_named(evidence: Evidence, kind: str) -> None:
+def test_violations_are_named(evidence: Evidence, kind: str) -> None:
     assert kind in kinds(HISTORY, evidence)
 
 
-def test_where_too_few_copies_are() -> None:
+def test_entries_with_too_few_copies_are_found() -> None:
     sets = [((0, 9),), ((3, 4), (8, 20)), ((4, 4),)]
     assert covered_less_than(1, (0, 25), sets) == [(21, 25)]
     assert covered_less_than(3, (3, 5), sets) == [(3, 3), (5, 5)]

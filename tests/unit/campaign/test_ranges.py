@@ -1,4 +1,4 @@
-"""Sets kept as ranges are what sets of numbers are."""
+"""Tests that sets stored as ranges behave like sets of numbers."""
 
 from random import Random
 
@@ -15,7 +15,7 @@ def numbers(*ranges: tuple[int, int]) -> Numbers:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_they_are_as_a_set(seed: int) -> None:
+def test_ranges_behave_like_a_set(seed: int) -> None:
     rng, ranges, plain = Random(seed), Numbers(), set[int]()
     for _ in range(40):
         start = rng.randrange(60)
@@ -33,7 +33,7 @@ def test_ranges_that_touch_are_one() -> None:
     assert list(numbers((5, 8), (0, 5), (8, 9)).ranges()) == [(0, 9)]
 
 
-def test_what_is_missing() -> None:
+def test_missing_numbers_are_found() -> None:
     one = {"a": numbers((0, 10)), "b": numbers((5, 6))}
     assert missing(one, one) == Missing(0, None)
     assert missing(one, {"a": numbers((0, 3), (4, 10)), "b": numbers((0, 9))}) == Missing(

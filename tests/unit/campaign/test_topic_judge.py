@@ -1,4 +1,4 @@
-"""The judge of campaigns on topics finds what was made wrong on purpose, and nothing else."""
+"""Tests of the judge of campaigns on topics, on correct and on wrong histories."""
 
 import json
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def kinds(violations: list[Violation]) -> list[str]:
 WHOLE = found(Span(WRITER, 0, 0, 10), Span("p1.0.0", 0, 10, 5), Span(WRITER, 10, 15, 5))
 
 
-def test_a_log_as_it_should_be() -> None:
+def test_a_correct_log_has_no_violation() -> None:
     assert judge_log("plain", WHOLE) == []
     assert WHOLE.count == 20
 
@@ -59,7 +59,7 @@ def test_a_log_as_it_should_be() -> None:
         ([Span(WRITER, 0, 0, 5), Span(WRITER, 5, 4, 5)], ["offsets"]),
     ],
 )
-def test_a_log_that_is_wrong(spans: list[Span], expected: list[str]) -> None:
+def test_violations_in_a_log_are_found(spans: list[Span], expected: list[str]) -> None:
     assert kinds(judge_log("plain", found(*spans))) == expected
 
 
@@ -132,7 +132,7 @@ def test_reading_again() -> None:
     assert kinds(judge_same("watched", twice, WHOLE.spans)) == ["differs"]
 
 
-def test_what_a_watcher_did_not_get_to() -> None:
+def test_records_that_a_watcher_missed_are_found() -> None:
     assert judge_unseen("watched", WHOLE.spans, WHOLE.spans) == []
     (unseen,) = judge_unseen("watched", spans_of(p0=[Span(WRITER, 0, 0, 8)]), WHOLE.spans)
     assert (unseen.kind, unseen.count) == ("unseen", 12)
@@ -182,7 +182,7 @@ def test_ends() -> None:
     assert kinds(judge_ends(facts)) == ["end went back"]
 
 
-def test_payloads_tell_who_wrote_them_and_that_they_are_whole() -> None:
+def test_payloads_identify_their_writer_and_are_complete() -> None:
     identity = Identity(WRITER, 3, 1_234)
     value = payload_of(identity)
     assert identify(value, 3) == identity
@@ -237,7 +237,7 @@ def test_a_standstill_is_noticed_only_where_there_is_something_to_get() -> None:
     assert standstill.note([7, 9], {0: 7, 1: 9}, 3 * late) == ()
 
 
-def test_what_a_client_knows_is_told_of_what_is_stuck() -> None:
+def test_the_clients_statistics_are_reported_for_a_stuck_partition() -> None:
     partition = {"fetch_state": "validate-epoch-wait", "next_offset": 5, "desired": True}
     told = {
         "topics": {"tokens": {"partitions": {"0": partition, "1": partition}}},
@@ -261,7 +261,7 @@ Thread 1 (Thread 0x7e (LWP 11) "python"):
     assert stacks(text) == ["rdk:main: __lll_lock_wait < rd_kafka_toppar_op_serve"]
 
 
-def test_a_watcher_goes_on_behind_what_it_told(tmp_path: Path) -> None:
+def test_a_watcher_continues_after_its_recorded_position(tmp_path: Path) -> None:
     path = tmp_path / "watcher.jsonl"
     history = HistoryFile(path)
     assert positions_told(path, "watcher", 2) == [0, 0]
@@ -312,7 +312,7 @@ def test_facts_of_a_history() -> None:
 
 
 @pytest.mark.parametrize("bug", WRONG, ids=lambda bug: str(bug.name))
-def test_what_is_wrong_on_purpose_still_fits_the_code(bug: SeededBug) -> None:
+def test_the_deliberate_bugs_still_fit_the_code(bug: SeededBug) -> None:
     assert patched_files(bug, ROOT)
 
 

@@ -1,4 +1,4 @@
-"""The simulated disk's failed writes: the file is over, and nothing of the commit is durable."""
+"""Tests of a failed write on the simulated disk: the file is unusable, and no data is durable."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Two live processes under one bookie id are reported; one after the other is not."""
+"""Tests of the checker that reports two live processes under one bookie id."""
 
 from tests.simulation.checkers.holders import HoldersChecker
 from tests.simulation.loop import SimulationLoop

@@ -1,4 +1,4 @@
-"""Who holds what of a group for certain, and what is judged by it."""
+"""Tests of the partitions that a group's members certainly hold, and of checks based on that."""
 
 import pytest
 
@@ -62,7 +62,7 @@ def test_what_was_given_back_is_free(world: World) -> None:
     assert world.reports == []
 
 
-def test_who_is_told_to_give_back_has_the_time_of_a_rebalance(world: World) -> None:
+def test_a_member_has_the_time_of_a_rebalance_to_release(world: World) -> None:
     first, second = world.member("first"), world.member("second")
     world.given(first, 0, 1)
     for _ in range(3):
@@ -72,7 +72,7 @@ def test_who_is_told_to_give_back_has_the_time_of_a_rebalance(world: World) -> N
     assert world.reports == [], f"{REBALANCE_S} s have passed since it was to keep it"
 
 
-def test_a_new_coordinator_gives_everybody_a_whole_session(world: World) -> None:
+def test_a_new_coordinator_gives_every_member_a_complete_session(world: World) -> None:
     first, second = world.member("first"), world.member("second")
     world.given(first, 0)
     world.now_s = SESSION_S - 1
@@ -82,7 +82,7 @@ def test_a_new_coordinator_gives_everybody_a_whole_session(world: World) -> None
     assert world.reports == ["two owners"]
 
 
-def test_who_was_silent_too_long_may_be_gone_before_the_next_coordinator(world: World) -> None:
+def test_a_silent_member_may_be_removed_before_the_next_coordinator(world: World) -> None:
     first, second = world.member("first"), world.member("second")
     world.given(first, 0)
     world.now_s = SESSION_S
@@ -124,7 +124,7 @@ def test_a_commit_of_an_old_generation_is_judged(world: World) -> None:
     assert world.reports == ["stale commit"]
 
 
-def test_who_has_lost_a_partition_may_not_commit_for_it(world: World) -> None:
+def test_a_member_may_not_commit_for_a_lost_partition(world: World) -> None:
     first, second = world.member("first"), world.member("second")
     world.given(first, 0)
     first.epoch = 5
@@ -136,7 +136,7 @@ def test_who_has_lost_a_partition_may_not_commit_for_it(world: World) -> None:
     assert not world.holdings.may_commit(GROUP, second, 0, -1)
 
 
-def test_a_member_is_forgotten_when_its_time_is_over_and_not_before(world: World) -> None:
+def test_a_member_is_removed_after_its_time_and_not_before(world: World) -> None:
     first = world.member("first")
     world.holdings.judge_forgotten(GROUP, first, FIRST, 0.0)
     assert world.reports == [], "it has never been told that it is one"

@@ -1,4 +1,4 @@
-"""The simulation's checker of hosts complains where a client could have chosen better."""
+"""Tests of the checker that reports choices of bookies with avoidable shared hosts."""
 
 from collections.abc import Iterator
 from random import Random
@@ -28,7 +28,7 @@ def model() -> Iterator[Model]:
     loop.close()
 
 
-def test_a_host_that_need_not_be_shared_is_reported(model: Model) -> None:
+def test_an_avoidable_shared_host_is_reported(model: Model) -> None:
     checker = HostsChecker(model)
     checker.on_choice(PAIR, (None, None), (A1, B1), UP, {})
     checker.on_choice(PAIR, (A1, None), (A1, A2), UP, {B1: "quarantined"})

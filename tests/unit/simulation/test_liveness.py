@@ -1,4 +1,4 @@
-"""Clients end their work after the healing, except where they wait for what damage took."""
+"""Tests that clients end their work after the healing, unless they wait for damaged data."""
 
 import asyncio
 
@@ -19,9 +19,9 @@ FEW_BOOKIES_SEED = 423
 has no deadline.
 """
 LOST_MEMBERS_SEED = 455
-"""Beyond the budget, as above; and a writer without a deadline loses its only member in sync."""
+"""Beyond the budget, as above; and a writer without a deadline loses its only in-sync member."""
 SOUND_SEED = 4
-"""By its plans: a client reads again; beyond the budget, no fault happens to lose anything."""
+"""By its plans: a client reads again; beyond the budget, no fault loses an entry by chance."""
 
 
 def test_a_read_of_lost_copies_is_no_alarm() -> None:

@@ -1,4 +1,4 @@
-"""The virtual-time loop: same seed, same history; killed nodes stay dead; dead ends are found."""
+"""Tests of the virtual-time loop: one history per seed, dead nodes, and endless waits."""
 
 import asyncio
 import os
@@ -60,7 +60,7 @@ def test_an_hour_passes_at_once() -> None:
     assert run_simulation(sleep, 1) == 3600
 
 
-def test_a_killed_node_runs_nothing_more_not_even_finally() -> None:
+def test_a_killed_node_runs_no_more_code_not_even_finally() -> None:
     events: list[str] = []
 
     async def node() -> None:
@@ -83,7 +83,7 @@ def test_a_killed_node_runs_nothing_more_not_even_finally() -> None:
     assert run_simulation(main, 3) == ["started"]
 
 
-def test_waiting_for_nothing_is_an_error() -> None:
+def test_waiting_without_a_next_event_is_an_error() -> None:
     async def main() -> None:
         await asyncio.get_running_loop().create_future()
 

@@ -1,4 +1,4 @@
-"""The simulation's checker of negatives lets a bookie deny no ledger but a deleted one."""
+"""Tests of the checker that allows "no such ledger" only for deleted ledgers."""
 
 from collections.abc import Iterator
 

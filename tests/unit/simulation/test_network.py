@@ -1,4 +1,4 @@
-"""The simulated network: streams arrive whole and in order, cuts hold back, kills show or not."""
+"""Tests of the simulated network: order of streams, cuts, and killed hosts."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -12,7 +12,7 @@ from tests.simulation.network import HOST, Network, NetworkOdds
 
 
 class Recorder(asyncio.Protocol):
-    """Keeps what arrives; echoes it if asked to."""
+    """Keeps received bytes; echoes them on request."""
 
     def __init__(self, *, echoes: bool = False) -> None:
         self.transport: Any = None
@@ -56,7 +56,7 @@ class Pair:
         self.node = 0
 
     async def connect(self) -> None:
-        """Listen, as a node of its own, and connect."""
+        """Listen as a separate node, and connect."""
         HOST.set("b")
         self.node, task = self.loop.spawn(self._listen())
         await task
@@ -82,7 +82,7 @@ def run(test: Coroutine[None, None, None], seed: int = 1) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_is_written_arrives_in_order_however_it_is_cut(seed: int) -> None:
+def test_bytes_arrive_in_order_for_any_split(seed: int) -> None:
     async def test() -> None:
         pair = Pair(NetworkOdds(split_share=0.7, slow_share=0.3, slow_delay_s=0.2))
         await pair.connect()
@@ -112,7 +112,7 @@ def test_a_full_pipe_pauses_the_writer_until_it_is_read() -> None:
     run(test())
 
 
-def test_a_cut_keeps_back_one_direction_only_and_brings_it_when_healed() -> None:
+def test_a_cut_delays_one_direction_until_it_heals() -> None:
     async def test() -> None:
         pair = Pair(NetworkOdds())
         await pair.connect()
@@ -146,7 +146,7 @@ def test_a_killed_node_is_seen_by_its_peer_later_or_never(
     run(test())
 
 
-def test_a_paused_node_reads_what_came_once_it_goes_on() -> None:
+def test_a_paused_node_reads_received_bytes_after_it_resumes() -> None:
     async def test() -> None:
         pair = Pair(NetworkOdds())
         await pair.connect()
@@ -161,7 +161,7 @@ def test_a_paused_node_reads_what_came_once_it_goes_on() -> None:
     run(test())
 
 
-def test_closing_tells_the_other_side_after_all_was_read() -> None:
+def test_closing_notifies_the_peer_after_it_read_all_bytes() -> None:
     async def test() -> None:
         pair = Pair(NetworkOdds(split_share=0.5))
         await pair.connect()

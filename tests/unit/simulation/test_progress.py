@@ -1,11 +1,11 @@
-"""Whose death the check of liveness may cause, without which a ledger must go on."""
+"""Tests of the choice of bookies that the liveness check may kill."""
 
 from ledger_client import Quorum
 from tests.simulation.checkers.progress import gets_on_without
 from tests.simulation.run import run_seed
 
 SHRUNK_SEED = 6760
-"""By its plan: the check kills the only member in sync of a ledger that had lost another."""
+"""By its plan: the check kills the only in-sync member of a ledger that had lost another."""
 
 
 def test_a_ledger_goes_on_without_a_member_when_enough_others_are_in_sync() -> None:
@@ -18,13 +18,13 @@ def test_a_ledger_goes_on_without_a_member_when_enough_others_are_in_sync() -> N
     assert not gets_on_without(trio, ("a", "b"), "a")
 
 
-def test_where_all_members_must_be_in_sync_a_spare_takes_the_place_of_one() -> None:
+def test_a_spare_replaces_a_member_when_all_must_be_in_sync() -> None:
     pair = Quorum.in_sync(2, 2, replica_lag_time_max=1.0)
     assert gets_on_without(pair, ("a", "b"), "a")
     assert not gets_on_without(pair, ("a",), "a"), "nobody is left to copy from"
 
 
-def test_in_quorum_mode_nobody_is_in_sync() -> None:
+def test_in_quorum_mode_no_bookie_is_in_sync() -> None:
     assert gets_on_without(Quorum(3, 3, 2), (), "a")
 
 

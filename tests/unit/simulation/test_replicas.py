@@ -1,4 +1,4 @@
-"""The check of every replica waits for registrations, and reports those that never come."""
+"""Tests that the check of all replicas waits for registrations, and reports missing ones."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whole runs: one history per seed in every process, promises kept, and broken ones noticed."""
+"""Tests of complete runs: one history per seed in every process, and reported violations."""
 
 import json
 import os
@@ -22,7 +22,7 @@ POOLING_SEED, OTHER_SEED = 13, 4
 """By their plans; the first has many frames that arrive in pieces."""
 
 
-@pytest.mark.timeout(180)  # runs of its own, twice
+@pytest.mark.timeout(180)  # separate runs, twice
 def test_a_seed_has_one_history_whatever_the_hash_seed() -> None:
     outputs = [
         subprocess.run(
@@ -60,7 +60,7 @@ def test_promises_are_kept_and_the_summary_says_so(capsys: pytest.CaptureFixture
 def test_small_frames_are_received_into_buffers_that_are_lent_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In the runs whose plan says so, and in no others."""
+    """Check this in the runs whose plan says so, and that no others do it."""
     lent: list[object] = []
     take = bodies.BodyPool.take
 
@@ -79,11 +79,11 @@ def test_small_frames_are_received_into_buffers_that_are_lent_again(
         assert vars(frames)["POOLED_BYTES_MIN"] == bodies.POOLED_BYTES_MIN
 
 
-def test_beyond_the_budget_there_is_no_lie() -> None:
+def test_beyond_the_budget_no_answer_is_wrong() -> None:
     assert run_seed(4, beyond_budget=True).violations == ()
 
 
-def test_a_disk_that_forgets_its_syncs_is_noticed(
+def test_a_disk_that_ignores_syncs_is_detected(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(nodes, "DiskFaults", partial(DiskFaults, forgets_syncs=True))

@@ -1,4 +1,4 @@
-"""What is judged of ends and starts, of offsets of groups, and of what was stored only once."""
+"""Tests of the checks of log ends and starts, of groups' offsets, and of records stored once."""
 
 from collections.abc import Iterator
 
@@ -57,7 +57,7 @@ def stored(history: History, name: str, offset: int, epoch: int) -> SentRecord:
     return record
 
 
-def test_what_was_stored_once_is_lost_only_with_its_leader(model: Model) -> None:
+def test_a_record_stored_once_is_lost_only_with_its_leader(model: Model) -> None:
     history = History(model)
     kept, lost = stored(history, "kept", 0, 3), stored(history, "lost", 1, 3)
     other = stored(history, "other", 1, 4)
@@ -68,7 +68,7 @@ def test_what_was_stored_once_is_lost_only_with_its_leader(model: Model) -> None
     assert lost.value in model.violations[0].text.encode()
 
 
-def test_what_others_asked_for_is_shut_out_by_the_next_owner(model: Model) -> None:
+def test_the_next_owner_shuts_out_earlier_commits(model: Model) -> None:
     offsets = OffsetHistory(model)
     first, late = offsets.ask(GROUP), offsets.ask(GROUP)
     offsets.note_acknowledged(GROUP, first)
@@ -82,7 +82,7 @@ def test_what_others_asked_for_is_shut_out_by_the_next_owner(model: Model) -> No
     assert kinds(model) == ["offset back"]
 
 
-def test_what_was_refused_is_not_told(model: Model) -> None:
+def test_a_refused_offset_is_not_returned(model: Model) -> None:
     offsets = OffsetHistory(model)
     refused = offsets.ask(GROUP)
     offsets.note_refused(GROUP, refused)

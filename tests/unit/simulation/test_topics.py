@@ -1,4 +1,4 @@
-"""Whole runs with topics: one history per seed in every process, and promises kept."""
+"""Tests of complete runs with topics: one history per seed in every process, and no violations."""
 
 import json
 import os
@@ -15,7 +15,7 @@ FIRST_SEED, SEEDS = 3, 4
 """Coordinators, users, members, deletions."""
 
 
-@pytest.mark.timeout(180)  # runs of its own, twice
+@pytest.mark.timeout(180)  # separate runs, twice
 def test_a_seed_has_one_history_whatever_the_hash_seed() -> None:
     words = ["--first-seed", str(FIRST_SEED), "--seeds", str(SEEDS), "--hashes"]
     command = [sys.executable, "-m", "tests.simulation.topics", *words]

@@ -1,4 +1,4 @@
-"""In-sync ledgers are whole, and without marks, some time after the healing."""
+"""Tests that in-sync ledgers are complete, and without marks, some time after the healing."""
 
 from tests.simulation.run import run_seed
 

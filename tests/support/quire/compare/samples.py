@@ -1,4 +1,4 @@
-"""Makes results of runs that never were, for what reads results."""
+"""Made-up results of runs, for tests of code that reads results."""
 
 from quire.bench.compare.durability import LedgerSafety
 from quire.bench.compare.histogram import Histogram

@@ -1,4 +1,4 @@
-"""A fleet of one ledger or a few, and faults at times of one's own choosing."""
+"""Fleet of one ledger or a few, with faults at chosen times."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ ONE = Assumptions(
     ledger_hours=1000,
     retention_hours=1,
 )
-"""One ledger, begun an hour before the measured day and open throughout it."""
+"""One ledger, created an hour before the measured day and open throughout it."""
 WRITTEN_BEFORE = 36_000
 CHANGE_S = 1 / ONE.zookeeper_writes + ONE.change_s
 RECOVERY_S = 3 / ONE.zookeeper_writes + ONE.recovery_s

@@ -79,7 +79,7 @@ async def test_an_empty_disk_is_no_bookie(machine: Machine) -> None:
         await machine.start(Platter())
 
 
-async def test_a_wiped_bookie_is_refused_and_comes_back_as_another(machine: Machine) -> None:
+async def test_a_wiped_bookie_is_refused_and_returns_as_another(machine: Machine) -> None:
     platter = Platter()
     bookie_id = await machine.format(platter)
     await machine.start(platter)
