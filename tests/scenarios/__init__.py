@@ -1,1 +1,1 @@
-"""Transcripts of the pure protocols, one per rule, and what plays them."""
+"""Transcripts of the pure protocols, one or more for each rule, and their players."""

@@ -1,4 +1,4 @@
-"""Plays transcripts of `AppendProtocol`.
+"""Player of transcripts of `AppendProtocol`.
 
 Set-up: `quorum E/WQ/AQ[/S]` or `in_sync E min N`, `fragments 0:a,b,c`, and the options `delay`,
 `degraded`, `fixed`, `unanswered N` (bytes).
@@ -9,13 +9,13 @@ Events:
     failed a [gone|suspected|backlog|lagging]
     returned a | spare | ready d                    d, no member, can become one
     members                                         the token for the members proposed
-    seen [STATE] fragments=... [version=N]          the ledger is stored so by others
+    seen [STATE] fragments=... [version=N]          others stored the ledger with these values
     chosen 1=d | none needed=1 seen=3
     ok                                              the last compare-and-set was applied
-    conflict STATE [fragments=...] [last=N length=N]  it was not: this is stored
+    conflict STATE [fragments=...] [last=N length=N]  it was not: this is the stored value
     metadata-refused
     close | give-up
-    shown | lag a | suspectable a                   asks: who is in sync, what a lacks, 5.7
+    shown | lag a | suspectable a                   shows in-sync members, what a lacks, 5.7
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ BYTES_DEFAULT = "10"
 
 
 class AppendPlayer:
-    """One writer, and the last change of the metadata that it asked for."""
+    """One writer, and its last requested change of the metadata."""
 
     def __init__(self, setup: Mapping[str, str]) -> None:
         self._quorum = w.parse_quorum_of(setup)

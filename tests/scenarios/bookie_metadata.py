@@ -1,6 +1,6 @@
 """Metadata service of a transcript of one bookie: late reads, held requests, other processes.
 
-Leaves the events that do so to `bookie_player.py`.
+Leaves the events that cause these to `bookie_player.py`.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ RECORD_INTERVAL_S: Final = 0.1
 
 
 class MetadataFaults(NoFaults):
-    """Keeps the bookie's session behind, or one of its requests waiting."""
+    """Delays what the bookie's session reads, or holds one of its requests."""
 
     def __init__(self) -> None:
         self.bookie_session = -1
@@ -56,7 +56,7 @@ async def record_as_another(store: MetadataStore, bookie_id: BookieId) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What a start made before it served."""
+    """Objects that a start made before it served."""
 
     age: MetadataAge
     keeper: PositionKeeper
@@ -70,7 +70,7 @@ async def claim(
     context: ServerContext,
     lines: list[str],
 ) -> Claimed:
-    """Do what a start does before it serves: compare the service's age, and claim the position."""
+    """Compare the service's age and claim the position, as a start does before it serves."""
     age = MetadataAge(disk, store, identity.bookie_id, context.storage.writability)
     await age.restore()
     rng = Random(f"run {identity.starts}")

@@ -1,36 +1,36 @@
-"""Plays transcripts of one bookie: its identity, its connections and its storage, all of them real.
+"""Player of transcripts of one bookie, with real identity, connections and storage.
 
-Leaves what is said on a connection to `bookie_wire.py`, the disk and the clock to the simulation,
+Leaves the messages of a connection to `bookie_wire.py`, the disk and the clock to the simulation,
 and the metadata service to the one in memory.
 
 Set-up: `disks serving` (formatted, and the bookie started) or `disks empty`.
 
 Events, about ledger 7 unless `ledger=N` is given; `me` is this bookie's id:
-    format | start | stop | crash | pass SECONDS       crash: the power fails, by a draw
+    format | start | stop | crash | pass SECONDS       crash: power failure, loss by a draw
     tear                                               it fails; every other unsynced sector is lost
     kill | cut-power                                   the process dies alone; then the machine
     empty DIRECTORY | empty all | swap DIRECTORY       lost; exchanged for another bookie's
     keep-copy | put-copy-back                          of all directories, block by block
     keep-copy-of-files                                 of all directories, file by file
     another-process                                    records its position as this bookie
-    back-up-metadata | restore-metadata                all that the metadata service holds
+    back-up-metadata | restore-metadata                all data of the metadata service
     accept-metadata                                    by an operator
     damage ID                                          a bit of that entry flips in the log
     hold-syncs | release-syncs | fail-sync
-    hello NAME [low=N high=N] | hello-and-add NAME     on a connection of its own; `any`: no name
+    hello NAME [low=N high=N] | hello-and-add NAME     on a separate connection; `any`: no name
     add 0..4 [lac=N] [recovery] [other] [damaged]      the usual payloads, or other ones
     read 0..4 [fence] | lac | fence | write-lac N | tell-lac N | wait-lac N
     REQUEST & REQUEST                                  of the last three lines: in one loop step
     metadata open|in_recovery|closed|deleted [fragments=0:me,b] [incoming=me]    what is stored
-    metadata-is-stale | metadata-is-fresh              to reads that do not ask for a fresh one
+    metadata-is-stale | metadata-is-fresh              for reads that do not request a fresh one
     hold-metadata N | release-metadata                 the bookie's Nth request from now on
-    collect                                            look whether the ledger's data may go
+    collect                                            check if the data may be removed
     trim                                               clean, and trim every tombstone
     expire-feed                                        remove its deletion from the feed
 
-An action is an answer: the event that asked, a colon, and what the bookie said. What is not said
-within a second of virtual time comes with a later event. An event plays the transcript so far again
-from its beginning: one seed, one history, and no event loop that outlives a call.
+An action is an answer: the event of the request, a colon, and the bookie's answer. An answer that
+takes more than a second of virtual time comes with a later event. Every event plays the transcript
+so far again from its beginning: one seed, one history, and no event loop that outlives a call.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ CONFIG: Final = StorageConfig(segment_bytes_max=64 * KIB, reserve_bytes_min=KIB,
 
 
 class BookiePlayer:
-    """One machine's disks, at most one bookie that runs on them, and who talks to it."""
+    """One machine's disks, at most one bookie that runs on them, and its clients."""
 
     def __init__(self, setup: Mapping[str, str]) -> None:
         self._before = {"serving": (["format"], ["start"]), "empty": ()}[setup["disks"]]
@@ -117,7 +117,7 @@ class _Machine:
         self._lines: list[str] = []
 
     async def perform(self, words: Sequence[str]) -> list[str]:
-        """Let one event happen, and what follows from it; return what the bookie said."""
+        """Perform one event and its consequences; return the bookie's answers."""
         self._lines.clear()
         match words:
             case ["pass", seconds]:
@@ -156,7 +156,7 @@ class _Machine:
         return [self._readable(line) for line in self._lines]
 
     async def end(self) -> None:
-        """Let what is held go on to its end, so that nothing is cut off in the middle of it."""
+        """Release held requests and wait for their end, so that none is cut off."""
         self._slow("release-syncs")
         self._metadata_faults.released.set()
         await asyncio.sleep(SETTLE_S)
@@ -221,7 +221,7 @@ class _Machine:
         self._lines.append(f"formatted {made}")
 
     async def _serve(self, started: "asyncio.Future[None]") -> None:
-        """Do what `bookie.bookie_process` does, without sockets and registration."""
+        """Start the parts of `bookie.bookie_process`, without sockets and registration."""
         disk = CrashableDisk(self._platter, self._rng, self._disk_faults)
         try:
             await disk.lock()
@@ -285,7 +285,7 @@ class _Machine:
             faults.paused.set()
             faults.paused = None
 
-    # -- what the metadata service says
+    # -- the metadata service
 
     async def _store_metadata(self, state: str, options: Mapping[str, str]) -> None:
         if state == "deleted":

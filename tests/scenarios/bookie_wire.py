@@ -1,4 +1,4 @@
-"""Speaks to a bookie's real connection for transcripts: sends requests, notes answers as lines.
+"""Client of a bookie's real connection for transcripts: requests out, answers as lines.
 
 Leaves the bookie behind the connection, and the order of events, to `bookie_player.py`.
 """
@@ -32,7 +32,7 @@ OTHER_PAYLOAD: Final = b"other bytes"
 
 
 class Wire(asyncio.Transport):
-    """The client's end of one connection: sends requests, and notes every answer as a line."""
+    """The client's end of one connection: sends requests, and records every answer as a line."""
 
     def __init__(self, context: ServerContext, lines: list[str], name: str) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Wire(asyncio.Transport):
         self._connection.connection_made(self)
 
     def ask(self, label: str, request: m.Request) -> None:
-        """Send a request; the label of one that is not answered, or not looked at, is empty."""
+        """Send a request; the label is empty if its answer is absent or ignored."""
         self._send(label, FrameKind.REQUEST, encode_message(request))
 
     def add(self, label: str, batch: bytes, *, recovery: bool) -> None:
@@ -54,7 +54,7 @@ class Wire(asyncio.Transport):
         self._send(label, FrameKind.ADD, batch, ADD_RECOVERY if recovery else 0)
 
     def lose(self) -> None:
-        """Note what will never be answered."""
+        """Record the requests that will never be answered."""
         self._lines += [f"{label}: no answer" for label in self._asked.values()]
 
     @override
@@ -77,7 +77,7 @@ class Wire(asyncio.Transport):
 
     @override
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Take whatever is written at once."""
+        """Ignore the limits: all written bytes are taken at once."""
 
     @override
     def get_extra_info(self, name: str, default: object = None) -> object:

@@ -1,11 +1,11 @@
-"""Plays transcripts of the changes of one ledger's metadata, and of its stored form.
+"""Player of transcripts of changes of one ledger's metadata, and of its stored form.
 
 Set-up: `quorum E/WQ/AQ[/S]`, `fragments 0:a,b,c`, `custom NAME=VALUE ...`. The ledger is open.
 
 Events:
     show                                    every field, after it was stored and read
-    ensemble-change 5 a,b,d                 the transitions of `LedgerMetadata`: what is accepted is
-    recovery-begun                            the value from now on, what is refused changes nothing
+    ensemble-change 5 a,b,d                 the transitions of `LedgerMetadata`: an accepted one is
+    recovery-begun                            the value from now on, a refused one has no effect
     closed 9 100                            at this last entry and length
     recovered 9 100 [5:a,b,d;7:a,b,e]       the same, and the fragments that recovery changed
     repaired 0 0:a,b,d [incoming=e]         the fragment at an index
@@ -31,10 +31,10 @@ from tests.scenarios import words as w
 
 CREATED_MS: Final = 1_700_000_000_000
 CREATION_TOKEN: Final = UpdateToken(bytes(range(16)))
-"""Other than the token of every change, so that both can be told apart."""
+"""Different from the token of every change, so that both can be distinguished."""
 FIELD_COUNT: Final = 14
 VERSION, STATE, QUORUM, BOOKIES, FRAGMENTS, TOKEN, LAST, LENGTH = 0, 2, 3, 4, 5, 9, 11, 12
-"""Where the stored form has what `decode` changes: `metadata.ledgers.codec`, Format."""
+"""Places of the fields that `decode` changes in the stored form: see `metadata.ledgers.codec`."""
 
 
 class MetadataPlayer:

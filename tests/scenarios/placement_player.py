@@ -1,4 +1,4 @@
-"""Plays transcripts of the placement of bookies.
+"""Player of transcripts of the placement of bookies.
 
 Set-up: `quorum E/WQ/AQ`, `bookies NAME=LOCATION[@ADDRESS] ...`. Without `@ADDRESS` a bookie
 advertises the address 10.0.0.1.

@@ -1,17 +1,17 @@
-"""Plays transcripts of reads: what one range comes to, and what a handle shows of a ledger.
+"""Player of transcripts of reads: the result of one range, and the view of a handle.
 
-`ReadPlayer` drives `RangeRead` and `ReplicaOrder`; answers are real batches, judged by
-`verify_entries`, as the product does. These know nothing of the LAC: it is kept by the handle, so
+`ReadPlayer` drives `RangeRead` and `ReplicaOrder`; answers are real batches, checked by
+`verify_entries`, as in the product. These do not use the LAC, which belongs to the handle, so
 `HandlePlayer` drives a `LedgerReader`, in virtual time, over bookies in memory.
 
-Set-up of both: `quorum E/WQ/AQ[/S]`, `fragments 0:a,b,c`. Of `read`: `rotation N`, where the order
-of the replicas starts while nothing is known of them (0 unless given).
+Set-up of both: `quorum E/WQ/AQ[/S]`, `fragments 0:a,b,c`. Of `read`: `rotation N`, the start of the
+order of replicas while there are no results (0 unless given).
 
 Events of `read` (rule 8.2):
-    read 5..9                                 a new read; all that follows is of this one
-    answered a 5..6 7..9! [STATUS]            batches (! damaged), then its word on the next entry
+    read 5..9                                 a new read; all that follows belongs to it
+    answered a 5..6 7..9! [STATUS]            batches (! damaged), then its status of the next one
     failed a REASON | delay
-    good a | bad a                            what earlier reads found, for the order of later ones
+    good a | bad a                            results of earlier reads, for the order of later ones
 
 Events of `handle` (rules 8.1, 8.5):
     stored 2 STATE [fragments=...] [last=N length=N]   the metadata from now on, at this version
@@ -54,7 +54,7 @@ UNTIL_S: Final = 600.0
 
 
 class ReadPlayer:
-    """The reads of one ledger, one after the other, and what they teach about the replicas."""
+    """The reads of one ledger, one after the other, and their results for the order of replicas."""
 
     def __init__(self, setup: Mapping[str, str]) -> None:
         quorum, fragments = w.parse_quorum(setup["quorum"]), w.parse_fragments(setup["fragments"])
@@ -187,7 +187,7 @@ class HandlePlayer:
                 return [self._call(words)]
 
     def _call(self, words: Sequence[str]) -> str:
-        """Call the handle, in a loop of its own: nothing of a call outlives it."""
+        """Call the handle on a separate loop: no task of a call outlives it."""
         for bookie in self._bookies.bookies.values():
             bookie.changed = asyncio.Event()  # an event belongs to the loop that it was used in
 
@@ -230,7 +230,7 @@ class HandlePlayer:
 
 
 class _StoredLedger:
-    """What a reader uses of a `LedgerStore`; nobody is told of changes, so reads alone see them."""
+    """Part of a `LedgerStore` that a reader uses; it reports no changes, so only reads see them."""
 
     def __init__(self, metadata: LedgerMetadata, version: Version) -> None:
         self.metadata = metadata

@@ -1,15 +1,15 @@
-"""Plays transcripts of `RecoveryProtocol`.
+"""Player of transcripts of `RecoveryProtocol`.
 
 Set-up: `quorum E/WQ/AQ[/S]` or `in_sync E min N`, `fragments 0:a,b,c;5:a,b,d` (as first stored),
 `bytes N` (of every entry; 10 unless given).
 
 Events:
-    metadata STATE [fragments=...] [last=N length=N]   read: at the start, at a conflict, when asked
+    metadata STATE [fragments=...] [last=N length=N]   read: at the start, at a conflict, on request
     stored                                             the last compare-and-set was applied
     gone                                               the ledger is deleted
     fenced a lac=4 | fenced a STATUS | fence-unproven a | fence-failed a REASON
     found a 5 5..9@50 10..12 [STATUS]    a's answer to a read from 5: whole batches (@ and the
-                             length before) and slices, then what it says of the next entry
+                             length before) and slices, then its status for the next entry
     read-failed a 5 REASON
     length N | length-missing a:timeout
     written a 5 | refused a 5 STATUS | write-failed a 5 REASON
@@ -27,7 +27,7 @@ from tests.scenarios import words as w
 
 
 class RecoveryPlayer:
-    """One recovery, and the last change of the metadata that it asked for."""
+    """One recovery, and its last requested change of the metadata."""
 
     def __init__(self, setup: Mapping[str, str]) -> None:
         self._quorum = w.parse_quorum_of(setup)

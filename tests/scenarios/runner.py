@@ -1,11 +1,11 @@
-"""Plays transcripts of a pure protocol and compares what it does with what the transcript expects.
+"""Playback of transcripts of a pure protocol, and the comparison with the expected actions.
 
 Leaves the words of each protocol to its player (`append_player.py`, `recovery_player.py`, ...), and
 collecting the files under pytest to `test_scenarios.py`.
 
-Format of `tests/scenarios/*.txt`:
+Format of `tests/scenarios/*/*.txt` (one folder for each protocol or mode):
 
-    # Why this matters, and the rule it is for (protocol 7.3): any number of comment lines.
+    # Why this matters, and its rule (protocol 7.3): any number of comment lines.
     protocol recovery
     quorum 3/3/2                                  <- set-up: `name value`, the player's own words
     fragments 0:a,b,c
@@ -13,15 +13,15 @@ Format of `tests/scenarios/*.txt`:
     fence-answered a lac=4                        <- a step: one or more events, one per line
     fence-answered b lac=3
     ----
-    read a 5..1023                                <- the actions expected of all of them, one per
+    read a 5..1023                                <- the expected actions of all of them, one per
     read b 5..1023                                   line, in order; if there are none: `(nothing)`
 
 - The first paragraph after the comments is the set-up; `protocol NAME` picks the player. Every
   further paragraph is a step; paragraphs are separated by blank lines.
-- A line that starts with `#` is a comment; in a step it stands above the events and is kept.
+- A line that starts with `#` is a comment; in a step it is above the events and is kept.
 - A player is built from the set-up and turns one event line into the lines of its actions.
-- `python -m tests.scenarios.runner --rewrite [file ...]` replaces what is expected by what
-  happened, for review in the diff. Without the option it only tells what differs.
+- `python -m tests.scenarios.runner --rewrite [file ...]` replaces the expected actions
+  by the actual ones, for review in the diff. Without the option it only prints the differences.
 """
 
 import sys
@@ -44,20 +44,20 @@ PLAYERS: Final[Mapping[str, str]] = {
     "bookie": "tests.scenarios.bookie_player:BookiePlayer",
     "recovery": "tests.scenarios.recovery_player:RecoveryPlayer",
 }
-"""Where each protocol's player is: imported only when a transcript names it."""
+"""Player of each protocol, imported only when a transcript names it."""
 
 
 class Player(Protocol):
     """Drives one protocol object with the words of a transcript."""
 
     def play(self, words: Sequence[str]) -> list[str]:
-        """Hand one event to the protocol; return its actions as lines."""
+        """Pass one event to the protocol; return its actions as lines."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Events, and the lines of the actions that they lead to."""
+    """Events, and the lines of their actions."""
 
     comments: tuple[str, ...]
     events: tuple[str, ...]
@@ -76,12 +76,17 @@ class Scenario:
 
 
 class ScenarioError(Exception):
-    """A transcript does not have the form that this module describes."""
+    """A transcript does not have the format that this module describes."""
 
 
 def scenario_files() -> list[Path]:
     """List every transcript."""
-    return sorted(DIRECTORY.glob("*.txt"))
+    return sorted(DIRECTORY.glob("*/*.txt"))
+
+
+def name_of(path: Path) -> str:
+    """Return a transcript's folder and name, as in `append/confirms_in_order`."""
+    return f"{path.parent.name}/{path.stem}"
 
 
 def parse(name: str, text: str) -> Scenario:
@@ -112,7 +117,7 @@ def parse(name: str, text: str) -> Scenario:
 
 
 def play(scenario: Scenario) -> Scenario:
-    """Return the scenario with what happened in place of what was expected."""
+    """Return the scenario with the actual actions in place of the expected ones."""
     player = _player_class(scenario.protocol)(dict(scenario.setup))
     steps = []
     for step in scenario.steps:

@@ -1,10 +1,10 @@
-"""Every rule of the protocol that is built has a transcript, and every transcript names its rules.
+"""Tests that every built rule of the protocol has a transcript, and that transcripts name rules.
 
-Leaves that code and tests cite the rules to `tests/tidy/test_rules.py`, whose reading of
-`docs/protocol.md` this shares, and playing the files to `test_scenarios.py`.
+Leaves citations in code and tests to `tests/tidy/test_rules.py`, whose parser of
+`docs/protocol.md` is used here, and playing the files to `test_scenarios.py`.
 
-Invariant: a citation counts only in the comments at the top of a file, where it says what the
-transcript is for.
+Invariant: a citation counts only in the comments at the top of a file, which state the
+purpose of the transcript.
 """
 
 from pathlib import Path
@@ -16,13 +16,13 @@ from tests.scenarios import runner
 from tests.tidy.test_rules import ROOT, RULE, cited
 
 KNOWN: Final = RULE.findall((ROOT / "docs/protocol.md").read_text())
-"""All rules, also those that are not built: a transcript may name one, such as a repair's."""
+"""All rules, including those that are not built: a transcript may name one, such as a repair's."""
 WITHOUT_TRANSCRIPT: Final = ("11.6",)
-"""Unclean recovery is no protocol of events and actions yet that a transcript could play."""
+"""Unclean recovery is not a protocol of events and actions yet, so no transcript can play it."""
 DEMANDED: Final = [
     rule for rule in KNOWN if not rule.startswith("9.") and rule not in WITHOUT_TRANSCRIPT
 ]
-"""All but repair's (section 9)."""
+"""All rules but those of repair (section 9)."""
 
 
 def cited_by(path: Path) -> set[str]:
@@ -41,7 +41,7 @@ def test_the_rule_has_a_scenario(rule: str) -> None:
     assert [path.name for path in runner.scenario_files() if rule in cited_by(path)]
 
 
-@pytest.mark.parametrize("path", runner.scenario_files(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", runner.scenario_files(), ids=runner.name_of)
 def test_the_scenario_names_its_rules(path: Path) -> None:
     found = cited_by(path)
     assert found, "say at the top which rule it shows: (protocol 7.3)"

@@ -1,4 +1,4 @@
-"""Every transcript happens as it is written down."""
+"""Tests that every transcript produces its expected actions."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from tests.scenarios import runner
 
 
-@pytest.mark.parametrize("path", runner.scenario_files(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", runner.scenario_files(), ids=runner.name_of)
 def test_scenario(path: Path) -> None:
     scenario = runner.parse(path.name, path.read_text())
     assert scenario.steps
@@ -30,7 +30,7 @@ def test_malformed_transcripts_are_refused(text: str) -> None:
         runner.parse("test", text)
 
 
-def test_a_wrong_expectation_is_seen_and_rewritten(tmp_path: Path) -> None:
+def test_a_wrong_expectation_is_reported_and_rewritten(tmp_path: Path) -> None:
     first = runner.scenario_files()[0]
     scenario = runner.parse(first.name, first.read_text())
     text = runner.render(scenario)

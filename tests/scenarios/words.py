@@ -1,4 +1,4 @@
-"""Reads and writes the values that transcripts of several protocols share.
+"""Parser and formatter of values that transcripts of several protocols share.
 
 Leaves the events and actions themselves to each protocol's player.
 """
