@@ -207,7 +207,7 @@ async def test_a_fence_survives_a_checkpoint_a_stop_and_a_kill(site: Site) -> No
 
 
 @pytest.mark.long
-async def test_a_paused_bookie_loses_nothing_and_registers_again(site: Site) -> None:
+async def test_a_paused_bookie_loses_no_entry_and_registers_again(site: Site) -> None:
     await site.format()
     bookie = await site.start()
     client = await bookie.client(1)

@@ -82,7 +82,7 @@ async def get(broker: LocalBroker, path: str) -> bytes:
 
 
 @pytest.mark.long
-async def test_clients_go_on_while_brokers_come_and_go(cluster: LocalCluster) -> None:
+async def test_clients_continue_while_brokers_leave_and_return(cluster: LocalCluster) -> None:
     await create_topic(cluster)
     first, second = cluster.brokers
     sent = await produce(cluster, "both", 200)
@@ -118,7 +118,7 @@ async def test_a_broker_reports_the_partitions_it_leads(cluster: LocalCluster) -
 
 
 @pytest.mark.long
-async def test_what_was_kept_is_there_after_a_restart_of_everything(tmp_path: Path) -> None:
+async def test_records_are_there_after_a_restart_of_all_processes(tmp_path: Path) -> None:
     async with LocalCluster(bookies=3, broker=1, data_dir=tmp_path) as cluster:
         await create_topic(cluster)
         sent = await produce(cluster, "kept", 50)

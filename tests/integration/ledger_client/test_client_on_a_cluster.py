@@ -132,7 +132,7 @@ async def test_refusals(cluster: LocalCluster) -> None:
 
 
 @pytest.mark.long
-async def test_zookeeper_away_for_a_while(cluster: LocalCluster) -> None:
+async def test_zookeeper_is_down_for_a_while(cluster: LocalCluster) -> None:
     config = replace(QUICK, call_timeout_s=3.0)
     async with LedgerClient(cluster.metadata_uri, config=config) as client:
         ledger = await client.create_ledger(THREE)

@@ -48,7 +48,7 @@ async def read_all(cluster: LocalCluster, ledger_id: int) -> list[bytes]:
 
 
 @pytest.mark.long
-async def test_a_killed_bookie_is_looked_into_and_serves_from_a_rebuilt_index(
+async def test_a_killed_bookie_is_inspected_and_serves_from_a_rebuilt_index(
     cluster: LocalCluster,
 ) -> None:
     async with LedgerClient(cluster.metadata_uri) as client:

@@ -25,7 +25,7 @@ async def publish(metadata: str, name: str, count: int) -> list[int]:
 
 
 @pytest.mark.long
-def test_a_chain_from_its_making_to_its_end(cluster: RunningCluster) -> None:
+def test_a_chain_from_creation_to_deletion(cluster: RunningCluster) -> None:
     assert cluster.run("chain", "create", "orders").returncode == 0
     assert cluster.run("chain", "create", "orders").returncode == ExitCode.REFUSED
     ids = asyncio.run(publish(cluster.told["metadata"], "orders", 3))

@@ -107,7 +107,7 @@ def test_metadata_is_sound_and_dumped(cluster: RunningCluster) -> None:
 
 
 @pytest.mark.long
-def test_a_cluster_that_is_not_there_is_said_so() -> None:
+def test_an_unreachable_cluster_is_reported() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{nobody.getsockname()[1]}"

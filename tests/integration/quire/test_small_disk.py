@@ -18,7 +18,7 @@ WAIT_S = 60.0
 
 
 @pytest.mark.long
-def test_a_full_disk_is_writable_again_once_ledgers_are_deleted() -> None:
+def test_a_full_disk_is_writable_again_after_deletions() -> None:
     process = start_quire("up", "--bookies", "1", "--capacity", str(CAPACITY), "-o", "json")
     try:
         assert process.stdout is not None
