@@ -142,10 +142,12 @@ class LogAppender:
         now_ms = self._wall_clock_ms()
         after_ms, before_ms = config.timestamp_after_max_ms, config.timestamp_before_max_ms
         if after_ms is not None and header.max_timestamp_ms > now_ms + after_ms:
-            text = f"time {header.max_timestamp_ms} is over {after_ms} ms ahead of the broker's"
+            what = f"a record's time, {header.max_timestamp_ms}, is"
+            text = f"{what} more than {after_ms} ms ahead of the broker's clock"
             raise TopicError(ErrorCode.INVALID_TIMESTAMP, text)
         if before_ms is not None and 0 <= header.first_timestamp_ms < now_ms - before_ms:
-            text = f"time {header.first_timestamp_ms} is over {before_ms} ms behind the broker's"
+            what = f"a record's time, {header.first_timestamp_ms}, is"
+            text = f"{what} more than {before_ms} ms behind the broker's clock"
             raise TopicError(ErrorCode.INVALID_TIMESTAMP, text)
 
     def _admit(

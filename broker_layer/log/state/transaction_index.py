@@ -42,7 +42,7 @@ class TransactionIndex:
         self._open: OrderedDict[int, int] = OrderedDict()  # producer id -> first offset, rising
         self._aborted: list[AbortedTransaction] = []
         # (first offset, marker's offset) of ended transactions whose marker is not known to be
-        # confirmed. One that begins later and ends earlier than another is left out: both rise.
+        # confirmed. One that begins after and ends before another is left out: both numbers rise.
         self._unconfirmed: deque[tuple[int, int]] = deque()
 
     @property
