@@ -10,9 +10,9 @@ API_VERSIONS: Final = ("ApiVersions", 18)
 UNKNOWN_KEY: Final = 999
 FAR_VERSION: Final = 99
 SERVED: Final = (0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 19, 20, 22, 24, 26, 68)
-"""Keys whose versions are tried on both sides of what is served."""
+"""Keys whose versions are tried, both served and unserved ones."""
 NOT_FOR_CLIENTS: Final = (4, 5, 6, 7)
-"""Keys of Kafka's former controllers, which nobody serves any more."""
+"""Keys of Kafka's former controllers, which no broker serves any more."""
 
 
 async def api_versions(run: Run) -> None:

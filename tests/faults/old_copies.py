@@ -278,7 +278,7 @@ async def _keeps(storage: BookieStorage, promise: Acknowledged) -> bool:
 
 
 def _unexpected(error: PositionTakenError) -> None:
-    raise AssertionError(f"nobody else records here: {error}")
+    raise AssertionError(f"no other process records here: {error}")
 
 
 async def _went_back(found: Version, known: Version) -> None:

@@ -185,7 +185,7 @@ async def _is_deleted(
     if known.is_deleted and not is_deleted:
         found.forgotten.append(f"ledger {ledger_id} was deleted, and is {snapshot.status.name}")
     if is_deleted and not known.is_delete_tried:
-        found.lost.append(f"ledger {ledger_id} is deleted, and nobody asked for that")
+        found.lost.append(f"ledger {ledger_id} is deleted, without a request")
     return is_deleted or known.is_deleted
 
 
@@ -205,7 +205,7 @@ async def _audit_from(
     for entry_id, payload in held.items():
         found.served += entry_id in known.added
         if entry_id >= known.end:
-            found.wrong.append(f"ledger {ledger_id} has an entry {entry_id}, which nobody gave")
+            found.wrong.append(f"ledger {ledger_id} has an entry {entry_id}, which no writer gave")
         elif payload != payload_of(ledger_id, entry_id):
             found.wrong.append(f"ledger {ledger_id} has other bytes at {entry_id}")
     at = max(held, default=at - 1) + 1
@@ -239,7 +239,7 @@ async def _audit_state(
 ) -> None:
     snapshot = await storage.read_lac(LedgerId(ledger_id), KEY)
     if snapshot.lac > known.lac_tried:
-        found.wrong.append(f"ledger {ledger_id} has LAC {snapshot.lac}, which nobody told")
+        found.wrong.append(f"ledger {ledger_id} has LAC {snapshot.lac}, which no writer sent")
     if snapshot.status is Status.OK and snapshot.lac < known.lac:
         found.forgotten.append(f"ledger {ledger_id}: LAC {known.lac} was kept as {snapshot.lac}")
     if known.is_fenced:

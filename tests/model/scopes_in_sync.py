@@ -169,6 +169,6 @@ CI: Final = (
     THREE_CUT,
     THREE_LEAVE,
 )
-"""Besides `SMALL`."""
+"""In addition to `SMALL`."""
 FULL: Final = (DIES, LONE_COPIED, THREE_OF_TWO, LONE_SPARE, THREE_WANTED)
 """In addition to `SMALL` and `CI`."""

@@ -83,7 +83,7 @@ class Listener(asyncio.AbstractServer):
         await self._network.loop.create_future()
 
     def is_serving(self) -> bool:  # type: ignore[explicit-override]
-        """Tell whether the port accepts connections."""
+        """Return whether the port accepts connections."""
         return self._network.listeners.get(self._name) is self
 
 

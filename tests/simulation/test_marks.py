@@ -44,7 +44,7 @@ def _violations(marks: list[int], *, damaged: dict[str, None]) -> list[str]:
     return [str(each) for each in model.violations]
 
 
-def test_every_commit_is_looked_at() -> None:
+def test_every_commit_is_checked() -> None:
     assert _violations([3, 3, 7], damaged={}) == []
     (violation,) = _violations([3, 7, 4, 9], damaged={})
     assert "marks" in violation
@@ -52,7 +52,7 @@ def test_every_commit_is_looked_at() -> None:
     assert _violations([3, 7, 4, 9], damaged={HOST: None}) == []
 
 
-def test_a_bookies_own_checkpoints_are_looked_at() -> None:
+def test_a_bookies_own_checkpoints_are_checked() -> None:
     """Test the constructors that a run uses; otherwise the checker would never be called."""
     seen: list[int] = []
     look = MarksChecker.on_index_stored

@@ -52,7 +52,7 @@ class Watched:
         return (await self.watching.get(PATH)).value
 
 
-def test_lost_news_breaks_the_connection_and_the_next_one_tells() -> None:
+def test_a_lost_event_breaks_the_connection_and_the_next_one_reports_it() -> None:
     async def main() -> None:
         watched = Watched(1, StoreOdds(lost_watch_share=1.0))
         await watched.begin()
@@ -65,7 +65,7 @@ def test_lost_news_breaks_the_connection_and_the_next_one_tells() -> None:
     run_simulation(main, 1)
 
 
-def test_what_changes_before_the_next_connection_is_told_once_with_the_rest() -> None:
+def test_changes_before_the_next_connection_are_reported_once() -> None:
     async def main() -> None:
         watched = Watched(1, StoreOdds(lost_watch_share=1.0, reconnect_delay_s_max=8.0))
         await watched.begin()
@@ -82,7 +82,7 @@ def test_what_changes_before_the_next_connection_is_told_once_with_the_rest() ->
     run_simulation(main, 3)
 
 
-def test_a_session_that_expires_before_the_next_connection_is_told_by_a_new_one() -> None:
+def test_changes_before_an_expiry_are_reported_by_a_new_session() -> None:
     async def main() -> None:
         odds = StoreOdds(lost_watch_share=1.0, reconnect_delay_s_max=40.0)
         watched = Watched(2, odds, session_timeout_s=0.5)
@@ -95,7 +95,7 @@ def test_a_session_that_expires_before_the_next_connection_is_told_by_a_new_one(
     run_simulation(main, 1)
 
 
-def test_news_under_way_is_lost_with_its_connection() -> None:
+def test_an_event_in_flight_is_lost_with_its_connection() -> None:
     async def main() -> None:
         watched = Watched(1, StoreOdds(watch_delay_s=1.0))
         await watched.begin()
@@ -110,7 +110,7 @@ def test_news_under_way_is_lost_with_its_connection() -> None:
     run_simulation(main, 1)
 
 
-def test_a_lagging_server_tells_again_when_it_has_caught_up() -> None:
+def test_a_lagging_server_reports_again_when_it_has_caught_up() -> None:
     """Otherwise a process that reads an old state after its reconnection would never see a newer
     one.
     """

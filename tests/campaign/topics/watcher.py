@@ -155,7 +155,9 @@ class Watcher:
                 now, first = time.monotonic(), stuck[0]
                 fresh = fresh_reader(self._settings, TOKENS, first)
                 if fresh is None:
-                    text = f"{TOKENS} {first.partition}: nobody gets anything from {first.position}"
+                    text = (
+                        f"{TOKENS} {first.partition}: no reader gets records from {first.position}"
+                    )
                     self._worker.tell("complaint", text=text)
                 found = {
                     "stuck": {e.partition: {"at": e.position, "end": e.end} for e in stuck},

@@ -19,7 +19,7 @@ from tests.seeded_bugs.trees import ROOT, apply_bug, copy_listed, environment
 
 ENDS_NOT_READ: Final = SeededBug(
     "ends_of_older_ledgers_not_read",
-    "What stands at the end of a ledger that another has followed is passed over by readers.",
+    "Readers skip the last entries of a ledger that has a successor.",
     ("1.3",),
     (
         Edit(

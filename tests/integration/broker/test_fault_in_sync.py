@@ -133,7 +133,7 @@ async def test_an_unclean_election_restores_a_partition_without_its_only_ledger(
     assert (await on_thread(partition_of, servers, TOPIC)).isrs == []
     partitions = f"{broker.admin_url}/api/v1/partitions"
     async with asyncio.timeout(WAIT_S):  # until it reports the missing members
-        while holder.id not in str(await get_json(partitions)):  # noqa: ASYNC110 - it tells nobody
+        while holder.id not in str(await get_json(partitions)):  # noqa: ASYNC110 - no event reports it
             await asyncio.sleep(ASK_EVERY_S)
     admin = AdminClient({"bootstrap.servers": servers})
     place = TopicPartition(TOPIC, 0)

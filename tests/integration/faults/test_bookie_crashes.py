@@ -16,7 +16,7 @@ from tests.integration.faults.appending import SEED, appending, check_kept
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 FLIPPED = (10, 700, 1_500, 2_999)
-"""Entries of whose copy one bit is flipped."""
+"""Entries in whose copy one bit is flipped."""
 
 
 async def test_kill_9_of_every_bookie_at_once(cluster: LocalCluster, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ PIECE_BYTES = 1024 * 1024
 WAIT_S = 30.0
 POLL_S = 0.1
 SPARE_KNOWN_S = 2.5
-"""Clients look at who is up only so often."""
+"""Clients read the list of live bookies only at this interval."""
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ PAYLOADS = [b"entry %d" % number for number in range(10)]
 SYNC_DELAY_S = 0.5
 QUEUED_S = 0.2
 QUICK = ClientConfig(read_timeout_s=1.0, add_timeout_s=1.0)
-"""For clients that meet a bookie that is paused: the others are asked within a read's time."""
+"""For clients that read from a paused bookie: they read from the others within this time."""
 
 
 @pytest.mark.parametrize("other_has_it", [False, True])

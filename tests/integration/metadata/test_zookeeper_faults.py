@@ -111,7 +111,7 @@ async def test_a_pause_longer_than_the_session_expires_it_by_our_clock(
     assert SessionState.SUSPENDED in states[: states.index(SessionState.EXPIRED)]
 
 
-async def test_registration_and_watches_come_back_after_a_pause(
+async def test_registration_and_watches_return_after_a_pause(
     own_server: EmbeddedZooKeeper, own_service: ZooKeeperService, rng: random.Random
 ) -> None:
     store = await own_service.connect()

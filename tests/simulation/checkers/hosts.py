@@ -69,7 +69,7 @@ class HostsChecker(Checker):
         ensemble = now.last_fragment.ensemble
         is_new = before is None or before.last_fragment.ensemble != ensemble
         if is_new and ensemble not in self._chosen:
-            self.report(f"ledger {ledger.ledger_id}: {ensemble} is stored, and nobody chose it")
+            self.report(f"ledger {ledger.ledger_id}: {ensemble} is stored, but no client chose it")
 
 
 @contextmanager
@@ -86,8 +86,8 @@ def watched_choices(checker: HostsChecker) -> Iterator[None]:
     ) -> Ensemble | Shortage:
         chosen = new_ensemble(self, quorum, candidates, excluded, rng)
         if not isinstance(chosen, Shortage):
-            nobody = [None] * quorum.ensemble_size
-            checker.on_choice(quorum, nobody, chosen, candidates, excluded)
+            none_kept = [None] * quorum.ensemble_size
+            checker.on_choice(quorum, none_kept, chosen, candidates, excluded)
         return chosen
 
     def watched_replacements(

@@ -197,7 +197,7 @@ class ProgressCheck:
 
 
 def gets_on_without(quorum: Quorum, in_sync: Sequence[str], bookie_id: str | None) -> bool:
-    """Return whether enough members of an in-sync ledger are in sync besides a bookie.
+    """Return whether enough members of an in-sync ledger are in sync without a bookie.
 
     Otherwise appends wait for that bookie, and a recovery cannot find the end of the ledger.
     """

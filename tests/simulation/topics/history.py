@@ -326,7 +326,9 @@ class History:
             value = each.value or b""
             record = self.records.get(value)
             if record is None or record.place != place:
-                self.report("inconsistent", place, f"{who} got {value!r}, which nobody sent here")
+                self.report(
+                    "inconsistent", place, f"{who} got {value!r}, which no client sent here"
+                )
                 continue
             self._note_offset(who, place, each.offset, header.leader_epoch, value)
             record.offset = each.offset
@@ -359,7 +361,7 @@ class History:
             return
         what = f"{who} got {seen.record.value!r} at {seen.offset} of {transaction.name}"
         if transaction.outcome is Outcome.OPEN:
-            self.report("precommitted", place, f"{what}, which nobody has committed")
+            self.report("precommitted", place, f"{what}, which is not committed")
         elif transaction.outcome is Outcome.ABORTED:
             self.report("aborted read", place, f"{what}, which was aborted")
         else:

@@ -46,8 +46,8 @@ class Membership:
     held: dict[int, float] = field(default_factory=dict)
     """Partition -> time since which it is held."""
     confirmed: dict[int, tuple[int, float]] = field(default_factory=dict)
-    """Partition, also one that is to be given back -> by the coordinator of which epoch it was told
-    last to keep it, and when it had asked that."""
+    """Partition, also one to be released -> epoch of the coordinator that last confirmed it,
+    and the time of the member's request for that."""
     epoch: int = -1
     """Newest generation, or epoch of the member, that it received."""
     is_joined: bool = False

@@ -95,7 +95,9 @@ class OffsetHistory:
         if before is not None and offset < before and not is_late:
             self._report("offset back", place, f"{who} was told {offset}, not {before}")
         if offset not in group.asked and offset > (group.acknowledged or 0):
-            self._report("offset back", place, f"{who} was told {offset}, of nobody")
+            self._report(
+                "offset back", place, f"{who} received {offset}, which no client committed"
+            )
 
     def _report(self, kind: str, place: GroupPlace, text: str) -> None:
         self._model.report(kind, f"{place[0]}, partition {place[1]}: {text}")

@@ -7,7 +7,7 @@ from tests.campaign.history import HistoryFile, HistoryFollower, read_history
 from tests.campaign.payloads import Payloads, digest_of_payloads
 
 
-def test_facts_come_back(tmp_path: Path) -> None:
+def test_facts_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "history"
     file, follower = HistoryFile(path), HistoryFollower(path)
     assert follower.catch_up().ledgers == {}

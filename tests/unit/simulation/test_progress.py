@@ -8,7 +8,7 @@ SHRUNK_SEED = 6760
 """By its plan: the check kills the only in-sync member of a ledger that had lost another."""
 
 
-def test_a_ledger_goes_on_without_a_member_when_enough_others_are_in_sync() -> None:
+def test_a_ledger_continues_without_a_member_when_enough_others_are_in_sync() -> None:
     pair = Quorum.in_sync(2, 1, replica_lag_time_max=1.0)
     assert gets_on_without(pair, ("a", "b"), "a")
     assert not gets_on_without(pair, ("a",), "a")

@@ -23,7 +23,7 @@ POOLING_SEED, OTHER_SEED = 13, 4
 
 
 @pytest.mark.timeout(180)  # separate runs, twice
-def test_a_seed_has_one_history_whatever_the_hash_seed() -> None:
+def test_a_seed_has_one_history_for_any_hash_seed() -> None:
     outputs = [
         subprocess.run(
             [sys.executable, "-m", "tests.simulation", "--seeds", str(SEEDS), "--hashes"],
