@@ -16,9 +16,7 @@
 - `ledger_sweeping`: deletes ledgers of partitions that no list names.
 - `unclean_elections`: leaderships that an operator asked to be unclean.
 - `control_config`: limits and intervals.
-- `assigned_partition`: Takeover, service and closing of one partition, as the cluster's record
-  demands.
-- `partition_existence`: Check whether a partition exists in the present record of its topic.
-- `partition_opener`: Opening of the object that serves a partition: a topic's log, or a
-  coordinator's state.
+- `assigned_partition`: takes one partition over, serves it and closes it, as the record says.
+- `partition_existence`: whether a partition exists in its topic's record now.
+- `partition_opener`: opens a topic's log or a coordinator's state.
 """

@@ -12,5 +12,5 @@
 - `reading/`: reads by offset and by time.
 - `state/`: producers, transactions, epochs and index.
 - `settings/`: settings of topics.
-- `next_ledger`: The next ledger of a log, created before the current one is full.
+- `next_ledger`: the next ledger of a log, created before the current one is full.
 """

@@ -3,5 +3,5 @@
 - `segment_reading`: entries of a partition's ledgers, in limited pieces.
 - `read_ahead`: pieces read early for consumers that catch up.
 - `kept_batches`: batches that were read and not returned yet.
-- `log_reader`: Reads of one partition's log, by offset and by time.
+- `log_reader`: reads by offset and by time.
 """
