@@ -34,50 +34,76 @@ class Assumptions:
 
     # The fleet and its load
     bookies: int = _count(100, "bookies", "size of the fleet")
-    racks: int = _count(10, "racks", "bookies are dealt to racks in turn")
-    ledgers: int = _count(10_000, "ledgers", "written at once; each is followed by another")
-    clients: int = _count(100, "processes", "ledgers are dealt to writing processes in turn")
-    days: float = _amount(30.0, "days", "measured time", least=0.01)
-    write_rate: float = _amount(10.0, "entries/s", "appended to each ledger", least=0.001)
+    racks: int = _count(10, "racks", "number of racks; bookies are spread evenly")
+    ledgers: int = _count(
+        10_000, "ledgers", "number written at the same time, each followed by another"
+    )
+    clients: int = _count(
+        100, "processes", "number of writing processes; ledgers are spread evenly"
+    )
+    days: float = _amount(30.0, "days", "length of the measured time", least=0.01)
+    write_rate: float = _amount(10.0, "entries/s", "rate of appends to each ledger", least=0.001)
     entry_bytes: int = _count(1024, "bytes", "size of an entry")
-    ledger_hours: float = _amount(24.0, "hours", "until the next ledger is begun", least=0.1)
-    retention_hours: float = _amount(72.0, "hours", "until a closed ledger is deleted", least=0.1)
+    ledger_hours: float = _amount(
+        24.0, "hours", "time until a ledger is closed and the next one begins", least=0.1
+    )
+    retention_hours: float = _amount(
+        72.0, "hours", "time until a closed ledger is deleted", least=0.1
+    )
 
     # Failures
     crashes: float = _amount(1.0, "per bookie and month", "crashes of a bookie, disk intact")
-    restart_s: float = _amount(300.0, "s, mean", "until a crashed bookie is back")
+    restart_s: float = _amount(300.0, "s, mean", "time until a crashed bookie is back")
     disk_losses: float = _amount(0.02, "per bookie and month", "losses of all data of a bookie")
-    replace_hours: float = _amount(4.0, "hours", "until an empty one replaces a lost one")
-    pauses: float = _amount(4.0, "per bookie and month", "a bookie stands still, then continues")
+    replace_hours: float = _amount(4.0, "hours", "time until an empty bookie replaces a lost one")
+    pauses: float = _amount(4.0, "per bookie and month", "pauses of a bookie, which then continues")
     pause_s: float = _amount(10.0, "s, mean", "length of a pause")
     slow_periods: float = _amount(
-        2.0, "per bookie and month", "a bookie responds late, but before timeouts"
+        2.0, "per bookie and month", "periods of late responses of a bookie, before timeouts"
     )
     slow_s: float = _amount(600.0, "s, mean", "length of a slow period")
-    rack_failures: float = _amount(0.0, "per rack and month", "all bookies of a rack crash at once")
-    rack_down_s: float = _amount(600.0, "s, mean", "until a failed rack is back")
-    zookeeper_outages: float = _amount(2.0, "per month", "no metadata can be read or written")
+    rack_failures: float = _amount(
+        0.0, "per rack and month", "crashes of all bookies of a rack at once"
+    )
+    rack_down_s: float = _amount(600.0, "s, mean", "time until a failed rack is back")
+    zookeeper_outages: float = _amount(
+        2.0, "per month", "outages in which metadata is neither read nor written"
+    )
     zookeeper_outage_s: float = _amount(30.0, "s, mean", "length of an outage of ZooKeeper")
     client_crashes: float = _amount(1.0, "per process and month", "crashes of a writing process")
 
     # Reactions
-    detect_crash_s: float = _amount(0.5, "s", "until a writer treats a crashed bookie as failed")
-    detect_pause_s: float = _amount(0.5, "s", "until a writer suspects a silent bookie (rule 5.7)")
-    quarantine_s: float = _amount(60.0, "s", "for which a suspected bookie is not chosen")
-    change_s: float = _amount(0.01, "s", "to store an ensemble change and resend to new members")
+    detect_crash_s: float = _amount(
+        0.5, "s", "time until a writer treats a crashed bookie as failed"
+    )
+    detect_pause_s: float = _amount(
+        0.5, "s", "time until a writer suspects a silent bookie (rule 5.7)"
+    )
+    quarantine_s: float = _amount(60.0, "s", "time for which a suspected bookie is not chosen")
+    change_s: float = _amount(
+        0.01, "s", "time to store an ensemble change and resend to new members"
+    )
     zookeeper_writes: float = _amount(
         2000.0, "per s", "metadata writes by all processes", least=1.0
     )
-    takeover_s: float = _amount(10.0, "s", "until another process takes a dead writer's ledgers")
-    recovery_s: float = _amount(0.1, "s", "to fence, read and write back the end of a ledger")
-    repair_after_s: float = _amount(600.0, "s", "a bookie is down before its copies are made again")
-    rejoin_s: float = _amount(1.0, "s", "in-sync: until a member that is back rejoins")
-    spare_after_s: float = _amount(60.0, "s", "in-sync: until a spare replaces a member that left")
-    operator_hours: float = _amount(
-        1.0, "hours", "fixed: until a member with a lost disk is swapped"
+    takeover_s: float = _amount(
+        10.0, "s", "time until another process takes over a dead writer's ledgers"
     )
-    give_up_hours: float = _amount(24.0, "hours", "until a hopeless recovery is abandoned")
-    copy_rate: float = _amount(32.0, "MiB/s", "of copies, written by each bookie", least=0.001)
+    recovery_s: float = _amount(0.1, "s", "time to fence, read and write back the end of a ledger")
+    repair_after_s: float = _amount(
+        600.0, "s", "time that a bookie is down before its copies are made again"
+    )
+    rejoin_s: float = _amount(1.0, "s", "in-sync: time until a member that is back rejoins")
+    spare_after_s: float = _amount(
+        60.0, "s", "in-sync: time until a spare replaces a member that left"
+    )
+    operator_hours: float = _amount(
+        1.0, "hours", "fixed: time until a member with a lost disk is replaced"
+    )
+    give_up_hours: float = _amount(24.0, "hours", "time until a hopeless recovery is abandoned")
+    copy_rate: float = _amount(
+        32.0, "MiB/s", "rate at which each bookie writes copies", least=0.001
+    )
 
     @property
     def end_s(self) -> float:
