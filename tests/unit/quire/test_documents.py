@@ -10,6 +10,7 @@ import pytest
 
 from bookie.server.metrics import BookieMetrics
 from bookie.server.server_counters import ServerCounters
+from broker_layer.kafka.versions import ADVERTISED
 from quire.cli.bookie.verbs import parser
 from serving.process_metrics import ProcessMetrics
 from tests.support.bookie.manual_storage import ManualStorage
@@ -55,6 +56,21 @@ def test_every_documented_command_about_bookies_can_be_read() -> None:
     assert {"entry", "compare", "segments", "dump", "rebuild-index", "readonly"} <= {
         words.split()[0] for words in commands
     }
+
+
+def test_every_served_api_is_documented_with_its_versions() -> None:
+    text = (ROOT / "docs/topics.md").read_text()
+    section = text[text.index("## What is served") : text.index("## Clients that were run")]
+    documented = {}
+    for names, versions in re.findall(r"^\| ([A-Z][^|]*) \| (\d[^|]*) \|", section, re.M):
+        documented |= dict(zip(names.split(", "), versions.split(", "), strict=True))
+    served = {
+        "".join(word.capitalize() for word in key.name.split("_")): (
+            f"{each.min}-{each.max}" if each.max > each.min else str(each.min)
+        )
+        for key, each in ADVERTISED.items()
+    }
+    assert documented == served
 
 
 def _beside(document: str, link: str) -> str:
