@@ -61,7 +61,7 @@ def test_every_documented_command_about_bookies_can_be_read() -> None:
 def test_every_served_api_is_documented_with_its_versions() -> None:
     text = (ROOT / "docs/topics.md").read_text()
     section = text[text.index("## What is served") : text.index("## Clients that were run")]
-    documented = {}
+    documented: dict[str, str] = {}
     for names, versions in re.findall(r"^\| ([A-Z][^|]*) \| (\d[^|]*) \|", section, re.M):
         documented |= dict(zip(names.split(", "), versions.split(", "), strict=True))
     served = {
