@@ -47,13 +47,13 @@ help:
 	@echo 'make check            format, lint, types, import direction, tidiness'
 	@echo 'make bench [SMOKE=1]  measure; prints one JSON document (some: BENCHMARKS="append read")'
 	@echo 'make bench-compare    ways to replicate, side by side, while things go wrong: OUT=directory'
-	@echo 'make bench-peers      beside Apache BookKeeper and Apache Kafka, which Maven fetches'
+	@echo 'make bench-peers      next to Apache BookKeeper and Apache Kafka, which Maven fetches'
 	@echo 'make bench-topic-tools  stock Kafka clients'"'"' own performance tools, on Quire and on Apache Kafka'
-	@echo 'make campaign         hurt real processes at random for MINUTES=10, then read every copy'
+	@echo 'make campaign         inject random faults into real processes for MINUTES=10, then read every copy'
 	@echo 'make campaign-topics  the same of brokers too, under stock Kafka clients, then every record is read twice'
 	@echo 'make sim              a whole cluster under SEEDS=200 seeds, in virtual time, with faults'
 	@echo 'make sim-topics       the same with brokers, producers, consumers and transactions'
-	@echo 'make seeded-bugs      break a copy of the code in each known way, and see who notices (QUICK=1)'
+	@echo 'make seeded-bugs      break a copy of the code in each known way, and list the tests that find it (QUICK=1)'
 	@echo 'make model            every interleaving of a small scope: SCOPE=small, ci or full'
 	@echo 'make faults           real processes and files under faults: BUDGET=small or full'
 	@echo 'make fuzz             damaged bytes into every parser: FRAMES=1000000'
@@ -148,7 +148,7 @@ bench-topic-tools: $(STAMP)
 campaign: $(STAMP)
 	@$(BIN)/python -m tests.campaign --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --ensemble $(ENSEMBLE) --ack $(ACK)
 
-# Brokers, bookies and ZooKeeper hurt under idempotent and transactional producers and two consumer groups. SEED=n repeats a
+# Faults in brokers, bookies and ZooKeeper under idempotent and transactional producers and two consumer groups. SEED=n repeats a
 # plan; TOPICS passes options on: TOPICS='--records-per-s 2000' bounds the load, which is all that is taken otherwise.
 campaign-topics: $(STAMP)
 	@$(BIN)/python -m tests.campaign.topics --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(TOPICS)
