@@ -36,6 +36,8 @@ from metadata.store.interface import Cancel, MetadataStore, SessionState, Stored
 INCARNATION_BYTES: Final = 16
 HELD_WAIT_S: Final = 30.0
 HELD_POLL_S: Final = 0.2
+REMOVE_S_MAX: Final = 5.0
+"""Maximum time to remove the node at the end; a service that is away must not delay a stop."""
 
 _FORMAT_VERSION: Final = 1
 _INT64_MAX: Final = 2**63 - 1
@@ -134,8 +136,8 @@ class EphemeralKeeper:
         self._wake.set()
 
     async def aclose(self) -> None:
-        """Stop keeping the node, and remove it if it is ours and the store answers. Otherwise the
-        end of the session removes it.
+        """Stop keeping the node, and remove it if it is ours and the store answers within
+        REMOVE_S_MAX. Otherwise the end of the session removes it.
         """
         if self._task is None:
             return
@@ -143,10 +145,11 @@ class EphemeralKeeper:
             cancel()
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        with contextlib.suppress(MetadataError):
-            stored = await self._store.get(self._path, fresh=True)
-            if unpack_held(self._path, stored.value).incarnation == self.incarnation:
-                await self._store.delete(self._path, stored.version)
+        with contextlib.suppress(MetadataError, TimeoutError):
+            async with asyncio.timeout(REMOVE_S_MAX):
+                stored = await self._store.get(self._path, fresh=True)
+                if unpack_held(self._path, stored.value).incarnation == self.incarnation:
+                    await self._store.delete(self._path, stored.version)
 
     def _note_session(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED:

@@ -15,7 +15,7 @@ from quire.local_cluster import LocalCluster
 from tests.integration.quire.command import TIMEOUT_S, environment, run_quire, start_cluster
 
 ROOT = Path(__file__).parents[3]
-GONE_WITHIN_S = 20.0
+GONE_WITHIN_S = 50.0
 
 
 async def read_all(uri: str, ledger_id: int) -> list[bytes]:

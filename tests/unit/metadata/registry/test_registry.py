@@ -105,6 +105,19 @@ async def test_a_registration_returns_before_the_watch_calls(
     await registrar.aclose()
 
 
+async def test_an_end_does_not_wait_for_a_silent_service(
+    store: MemoryMetadataStore, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("metadata.store.ephemeral.REMOVE_S_MAX", 0.05)
+    registrar = BookieRegistrar(store, REGISTRATION, rng)
+    await registrar.start()
+    monkeypatch.setattr(store, "get", never)
+    await registrar.aclose()
+
+
 async def test_an_id_has_one_live_holder(
     store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
