@@ -24,7 +24,7 @@ from bookie.log.log import Log, LogItem
 from bookie.log.records import ADDS, RECORD_HEADER_BYTES, RecordKind
 from bookie.log.segments import Segments
 from bookie.storage.ledgers import Ledgers
-from bookie.storage.overlapping import Gaps, PendingAdd
+from bookie.storage.overlapping import Gaps, QueuedAdd
 from bookie.storage.recent import RecentEntries
 from bookie.wire.batch import BatchView
 from bookie.wire.messages import Status
@@ -78,7 +78,7 @@ class Commits:
         if state.master_key is None:
             self.keep_key(state, master_key)
         try:
-            self.log.append(ADDS, batch.data, PendingAdd(state, batch, gaps, done))
+            self.log.append(ADDS, batch.data, QueuedAdd(state, batch, gaps, done))
         except BookieError as error:
             done(status_of(error))
             return
@@ -138,7 +138,7 @@ class Commits:
         size = 0
         for item in group:
             context = item.context
-            if isinstance(context, PendingAdd):
+            if isinstance(context, QueuedAdd):
                 if error is None:
                     size += self._store_add(context, item.lsn)
                 ledger_state.note_unqueued(context.state)
@@ -164,7 +164,7 @@ class Commits:
         for callback in self.callbacks:
             callback()
 
-    def _store_add(self, add: PendingAdd, lsn: int) -> int:
+    def _store_add(self, add: QueuedAdd, lsn: int) -> int:
         batch, state = add.batch, add.state
         header, ledger_id = batch.header, state.ledger_id
         size = RECORD_HEADER_BYTES + len(batch.data)

@@ -30,7 +30,7 @@ COMPARISON_OVERHEAD_BYTES: Final = 4096
 Gaps = list[tuple[int, int]]
 
 
-class PendingAdd:
+class QueuedAdd:
     """An accepted batch that waits for the log. `gaps` are the parts to index, None for the
     complete batch.
     """
@@ -151,7 +151,7 @@ class OverlappingAdds:
         first, last = add.batch.header.first_entry_id, add.batch.header.last_entry_id
         for item in self._log.unanswered():
             context = item.context
-            if isinstance(context, PendingAdd) and context.state is add.state:
+            if isinstance(context, QueuedAdd) and context.state is add.state:
                 header = context.batch.header
                 if header.first_entry_id <= last and header.last_entry_id >= first:
                     return True

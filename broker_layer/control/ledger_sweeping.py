@@ -19,7 +19,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from broker_layer.log.ledger_chain import EPOCH_METADATA, PARTITION_METADATA
+from broker_layer.log.ledger_list import EPOCH_METADATA, PARTITION_METADATA
 from ledger_client import LedgerClient, LedgerNotFoundError
 from ledger_client.info import LedgerInfo
 from metadata.errors import NodeNotFoundError

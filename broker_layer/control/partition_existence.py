@@ -1,6 +1,6 @@
 """Check whether a partition exists in the present record of its topic.
 
-Leaves creating the partition's list of ledgers to `ledger_chain`, and erasing it to
+Leaves creating the partition's list of ledgers to `ledger_list`, and erasing it to
 `topic_erasing`.
 
 A record names all partitions of its topic, and many of them are claimed together. So one read

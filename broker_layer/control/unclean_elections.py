@@ -1,7 +1,7 @@
 """Marks of requested unclean leaderships, in a topic's stored settings.
 
 Leaves the effects of an unclean leadership to `log_takeover.py`, requesting one to
-`leader_elections.py`, and whether a request is already done to `ledger_chain.py`.
+`leader_elections.py`, and whether a request is already done to `ledger_list.py`.
 
 Format: the setting `quire.unclean` is a list `partition:epoch,...` of the leader epochs from which
 on a partition may be taken over by protocol rule 11.6. Clients neither see nor alter it.

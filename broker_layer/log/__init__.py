@@ -1,7 +1,7 @@
-"""Logs of partitions and states of coordinators: chains of ledgers, and their leader's state.
+"""Logs of partitions and states of coordinators: lists of ledgers, and their leader's state.
 
 - `topic_log`: log of one partition as its leader holds it, `TopicLog`.
-- `ledger_chain`: list of ledgers under one leader epoch.
+- `ledger_list`: list of ledgers under one leader epoch.
 - `ledger_closing`: close of a ledger, however long the metadata service is away.
 - `log_takeover`: state of a partition, built again when a leadership begins.
 - `state_log`: durable state of a coordinator.

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from typing import Final
 
-from broker_layer.log.ledger_chain import LedgerChain, Transition, deposed
+from broker_layer.log.ledger_list import LedgerList, Transition, deposed
 from ledger_client import LedgerClient
 from ledger_client.errors import ClientClosedError, LedgerError, MetadataUnavailableError
 from ledger_client.info import LedgerInfo
@@ -55,7 +55,7 @@ async def close_ledger(
     return info
 
 
-async def change_until_stored(chain: LedgerChain, transition: Transition) -> None:
+async def change_until_stored(ledger_list: LedgerList, transition: Transition) -> None:
     """Change the list of ledgers; try again until the metadata service answers.
 
     Raises TopicError if another leader has claimed the list, StoreClosedError.
@@ -63,7 +63,7 @@ async def change_until_stored(chain: LedgerChain, transition: Transition) -> Non
     pause_s = RETRY_FIRST_S
     while True:
         try:
-            await chain.change(transition)
+            await ledger_list.change(transition)
         except StoreClosedError:
             raise
         except MetadataError as error:

@@ -1,6 +1,6 @@
 """Rebuild of a partition's state at the beginning of a leadership.
 
-Leaves claiming the partition and recovering its last ledger to `ledger_chain`, and the content of
+Leaves claiming the partition and recovering its last ledger to `ledger_list`, and the content of
 the state to `partition_state`.
 
 Entry 0 of each ledger and one entry per 64 MiB is a state entry; the entries after the last one are
@@ -22,7 +22,7 @@ from typing import Final
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import HEADER_BYTES, BatchError, read_header
-from broker_layer.log.ledger_chain import LedgerChain
+from broker_layer.log.ledger_list import LedgerList
 from broker_layer.log.reading.segment_reading import SegmentReaders
 from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.state.epoch_table import EpochTable
@@ -65,23 +65,23 @@ class TakenOver:
     is_partial: bool = False
 
 
-async def rebuild(chain: LedgerChain, config: LogConfig) -> TakenOver:
+async def rebuild(ledger_list: LedgerList, config: LogConfig) -> TakenOver:
     """End the ledger that an earlier leader left open, and rebuild the state at the log's end.
 
     Raises TopicError, LedgerError or MetadataError if this is not possible now.
     """
-    is_requested = chain.is_unclean_requested(config)
-    info = await chain.end_last(config)
-    readers = SegmentReaders(chain.services.client)
+    is_requested = ledger_list.is_unclean_requested(config)
+    info = await ledger_list.end_last(config)
+    readers = SegmentReaders(ledger_list.services.client)
     unread: list[LedgerId] = []
     try:
-        state = await _newest_state(chain, readers, info, unread if is_requested else None)
+        state = await _newest_state(ledger_list, readers, info, unread if is_requested else None)
     except BatchError as error:
         text = f"an entry of the newest ledger is neither a batch nor a state entry: {error}"
         raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
     finally:
         await readers.aclose()
-    last = chain.record.last_segment
+    last = ledger_list.record.last_segment
     end_offset = state.next_offset
 
     is_empty = info is not None and info.last_entry_id == NO_ENTRY and not info.given_up
@@ -93,12 +93,12 @@ async def rebuild(chain: LedgerChain, config: LogConfig) -> TakenOver:
                 record = record.without_segment(last.ledger_id)
             else:
                 record = _ended(record, last, info, state)
-        return record.with_epoch_start(chain.epoch, end_offset)
+        return record.with_epoch_start(ledger_list.epoch, end_offset)
 
-    record = await chain.change(begun)
+    record = await ledger_list.change(begun)
     if is_empty and last is not None and last.is_open:
         with contextlib.suppress(LedgerError, MetadataError):
-            await chain.services.client.delete_ledger(last.ledger_id)
+            await ledger_list.services.client.delete_ledger(last.ledger_id)
     state.epochs = EpochTable.of(record.epochs)
     state.drop_below(record.log_start_offset)
     return TakenOver(state, end_offset, info, is_partial=bool(unread))
@@ -118,7 +118,7 @@ def _ended(
 
 
 async def _newest_state(
-    chain: LedgerChain,
+    ledger_list: LedgerList,
     readers: SegmentReaders,
     info: LedgerInfo | None,
     unread: list[LedgerId] | None,
@@ -128,11 +128,11 @@ async def _newest_state(
     A ledger that was cut off before its state entry has none. With `unread`, ledgers of which no
     replica answers are added to that list, and an older ledger is used.
     """
-    floor = chain.record.log_start_offset
-    for segment in reversed(chain.record.segments):
+    floor = ledger_list.record.log_start_offset
+    for segment in reversed(ledger_list.record.segments):
         floor = max(floor, segment.base_offset, segment.end_offset or 0)
         if info is None or info.id != segment.ledger_id:
-            info = await chain.services.client.ledger_info(segment.ledger_id)
+            info = await ledger_list.services.client.ledger_info(segment.ledger_id)
         last_id = info.last_entry_id
         if last_id is None:
             text = f"ledger {segment.ledger_id} is open, but it is not the last one of the list"
@@ -146,7 +146,7 @@ async def _newest_state(
                 log.warning("a takeover continues without a ledger's state: %s", error.text)
                 unread.append(segment.ledger_id)
                 continue
-            state = _replay(segment.ledger_id, found, chain.services.wall_clock_ms())
+            state = _replay(segment.ledger_id, found, ledger_list.services.wall_clock_ms())
             if unread:
                 state.next_offset = max(floor, state.next_offset)
             return state

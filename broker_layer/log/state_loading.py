@@ -1,6 +1,6 @@
 """Load of a coordinator's state at the beginning of a leadership.
 
-Leaves claiming the partition and recovering its last ledger to `ledger_chain`, and writing to
+Leaves claiming the partition and recovering its last ledger to `ledger_list`, and writing to
 `state_log`.
 
 Format: an entry is one byte and a record. `S` is a part of the snapshot; `E` is its end, without a
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker_layer.errors import TopicError
-from broker_layer.log.ledger_chain import LedgerChain
+from broker_layer.log.ledger_list import LedgerList
 from broker_layer.log.log_takeover import is_unreadable
 from broker_layer.log.reading.segment_reading import SegmentReaders
 from broker_layer.log.settings.log_config import LogConfig
@@ -33,25 +33,27 @@ READ_BYTES: Final = 4 * 1024 * 1024
 log = logging.getLogger(__name__)
 
 
-async def load_state(chain: LedgerChain, load: Callable[[bytes], None], config: LogConfig) -> bool:
+async def load_state(
+    ledger_list: LedgerList, load: Callable[[bytes], None], config: LogConfig
+) -> bool:
     """End the ledger that an earlier leader left open, and load the newest complete snapshot.
 
     Returns False if a part of the state could not be read, and an operator allowed the loss. Raises
     TopicError, LedgerError or MetadataError if the state cannot be loaded now.
     """
-    is_requested = chain.is_unclean_requested(config)
-    info = await chain.end_last(config)
-    last = chain.record.last_segment
+    is_requested = ledger_list.is_unclean_requested(config)
+    info = await ledger_list.end_last(config)
+    last = ledger_list.record.last_segment
     if is_requested or (last is not None and last.is_open):
         last_id = -1 if info is None else info.last_entry_id
         assert last_id is not None, "it is closed"
         size = 0 if info is None else info.length or 0
-        await chain.change(lambda record: _begun(record, chain.epoch, last_id, size))
-    readers = SegmentReaders(chain.services.client)
+        await ledger_list.change(lambda record: _begun(record, ledger_list.epoch, last_id, size))
+    readers = SegmentReaders(ledger_list.services.client)
     loading = _Loading(readers, load)
     is_whole = True
     try:
-        for segment in reversed(chain.record.segments):
+        for segment in reversed(ledger_list.record.segments):
             try:
                 if await loading.load(segment):
                     break

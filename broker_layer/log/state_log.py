@@ -1,6 +1,6 @@
 """Durable state of a coordinator: records in ledgers, each of which begins with a snapshot.
 
-Leaves the meaning of records to the coordinators, the list of ledgers to `ledger_chain`, and the
+Leaves the meaning of records to the coordinators, the list of ledgers to `ledger_list`, and the
 format of entries and their loading to `state_loading`.
 
 A record states a value, not a change. Applying it twice, or again together with all later ones,
@@ -27,8 +27,8 @@ from typing import Final, Self
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.ledger_chain import LedgerChain, Transition
 from broker_layer.log.ledger_closing import change_until_stored, close_ledger
+from broker_layer.log.ledger_list import LedgerList, Transition
 from broker_layer.log.log_services import LogServices
 from broker_layer.log.next_ledger import NextLedger
 from broker_layer.log.settings.log_config import LogConfig
@@ -67,12 +67,12 @@ class StateLog:
 
     def __init__(
         self,
-        chain: LedgerChain,
+        ledger_list: LedgerList,
         config: LogConfig,
         snapshot: Callable[[], Iterable[bytes]],
         on_failed: Callable[[], None],
     ) -> None:
-        self._chain = chain
+        self._ledger_list = ledger_list
         self._config = config
         self._snapshot = snapshot
         self._on_failed = on_failed
@@ -83,7 +83,7 @@ class StateLog:
         self._recent: deque[bytes] = deque(maxlen=CARRIED_RECORDS)
         self._beginning: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
-        self._next = NextLedger(chain)
+        self._next = NextLedger(ledger_list)
         self._preparing: asyncio.Task[None] | None = None
         self.failure: TopicError | None = None
 
@@ -104,9 +104,9 @@ class StateLog:
         `snapshot` must return records that make up the state at the time of the call. Raises
         TopicError, LedgerError or MetadataError if the partition cannot be taken over now.
         """
-        chain = await LedgerChain.claim(services, key, epoch)
-        is_whole = await load_state(chain, load, config)
-        log = cls(chain, config, snapshot, on_failed)
+        ledger_list = await LedgerList.claim(services, key, epoch)
+        is_whole = await load_state(ledger_list, load, config)
+        log = cls(ledger_list, config, snapshot, on_failed)
         if not is_whole:  # store a snapshot, so that the next leader finds the present state
             log._beginning = asyncio.get_running_loop().create_task(log._begin())
         return log
@@ -114,7 +114,7 @@ class StateLog:
     @property
     def leader_epoch(self) -> int:
         """The epoch under which this broker leads the partition."""
-        return self._chain.epoch
+        return self._ledger_list.epoch
 
     @property
     def replicas(self) -> tuple[BookieId, ...]:
@@ -160,12 +160,12 @@ class StateLog:
                     await asyncio.shield(last.answer)
                 if self._writer is not None and self.failure is None:
                     _, transition = self._end_of(await self._close(self._writer))
-                    await self._chain.change(transition)
+                    await self._ledger_list.change(transition)
                     self._writer = None
         left = [each for each in (self._beginning, self._preparing) if each is not None]
         self._fail("the coordinator moved", notifies_owner=False)
         await asyncio.gather(*left, return_exceptions=True)
-        await self._chain.aclose()
+        await self._ledger_list.aclose()
 
     # -- appending -------------------------------------------------------------------------------
 
@@ -233,7 +233,7 @@ class StateLog:
             repeated = [*self._recent, *(record.data for record in self._pending)]
             old, writer = self._writer, self._next.take()
             if writer is None:
-                writer = await self._chain.create_writer(self._config.quorum)
+                writer = await self._ledger_list.create_writer(self._config.quorum)
             base = await self._list(writer, old)
             self._writer = writer
             entries = [SNAPSHOT + part for part in self._snapshot()]
@@ -257,24 +257,24 @@ class StateLog:
         """
         is_tried = False
         try:
-            last = self._chain.record.last_segment
+            last = self._ledger_list.record.last_segment
             base = 0 if last is None or last.end_offset is None else last.end_offset
             ended: Transition | None = None
             if old is not None:
                 await self._drain()
                 base, ended = self._end_of(await self._close(old))
-            segment = self._chain.new_segment(writer.id, base)
+            segment = self._ledger_list.new_segment(writer.id, base)
             is_tried = True
             if ended is None:
-                await self._chain.change(lambda record: record.with_segment(segment))
+                await self._ledger_list.change(lambda record: record.with_segment(segment))
             else:
                 await change_until_stored(
-                    self._chain, lambda record: ended(record).with_segment(segment)
+                    self._ledger_list, lambda record: ended(record).with_segment(segment)
                 )
         except BaseException as error:
             is_written = not isinstance(error, MetadataError) or isinstance(error, StoreClosedError)
             # If the ledger may be listed, the next leader would find it: it must not be deleted.
-            self._chain.end_later(writer, is_listed=is_tried and is_written)
+            self._ledger_list.end_later(writer, is_listed=is_tried and is_written)
             raise
         return base
 
@@ -283,11 +283,11 @@ class StateLog:
             await asyncio.shield(self._pending[-1].answer)
 
     async def _close(self, writer: LedgerWriter) -> LedgerInfo:
-        return await close_ledger(self._chain.services.client, writer)
+        return await close_ledger(self._ledger_list.services.client, writer)
 
     def _end_of(self, info: LedgerInfo) -> tuple[int, Transition]:
         """Return the end offset of the newest, closed ledger, and the change that lists it."""
-        last = self._chain.record.last_segment
+        last = self._ledger_list.record.last_segment
         assert last is not None
         assert last.ledger_id == info.id
         assert info.last_entry_id is not None
@@ -297,7 +297,7 @@ class StateLog:
     async def _drop_below(self, base: int) -> None:
         """Delete older ledgers; if that fails, the next ledger's beginning deletes them."""
         try:
-            await self._chain.drop_below(base)
+            await self._ledger_list.drop_below(base)
         except (LedgerError, MetadataError) as error:
             log.info("older ledgers of a coordinator will be deleted later: %s", error)
 
@@ -310,7 +310,7 @@ class StateLog:
 
     @property
     def _is_overgrown(self) -> bool:
-        bytes_max = self._config.segment_bytes + self._chain.services.growth_bytes_max
+        bytes_max = self._config.segment_bytes + self._ledger_list.services.growth_bytes_max
         return self._written_bytes >= bytes_max
 
     def _fail(self, text: str, *, notifies_owner: bool = True) -> None:
@@ -330,7 +330,7 @@ class StateLog:
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
         if self._writer is not None:
-            self._chain.end_later(self._writer, is_listed=True)
+            self._ledger_list.end_later(self._writer, is_listed=True)
         self._next.abandon()
         self._writer = None
         if notifies_owner:

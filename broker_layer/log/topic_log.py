@@ -1,6 +1,6 @@
 """The log of one partition at its leader: `TopicLog`.
 
-Leaves the list of ledgers to `ledger_chain`, appending to `log_appender`, rolling to
+Leaves the list of ledgers to `ledger_list`, appending to `log_appender`, rolling to
 `ledger_roller`, reading to `log_reader`, and takeover to `log_takeover`.
 
 Invariant: after a failure every call is refused, and the partition must be taken over under a new
@@ -20,7 +20,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import BatchHeader, read_header
 from broker_layer.log.appending.log_appender import LogAppender
 from broker_layer.log.appending.pending_batches import Appended
-from broker_layer.log.ledger_chain import LedgerChain
+from broker_layer.log.ledger_list import LedgerList
 from broker_layer.log.log_services import LogServices
 from broker_layer.log.log_takeover import TakenOver, rebuild
 from broker_layer.log.reading.kept_batches import Batch
@@ -57,19 +57,19 @@ class TopicLog:
 
     def __init__(
         self,
-        chain: LedgerChain,
+        ledger_list: LedgerList,
         topic: str,
         config: LogConfig,
         begin: TakenOver,
         on_failed: Callback,
     ) -> None:
         self.topic = topic
-        self.key = chain.key
-        self._chain = chain
-        name = f"{topic}-{chain.key.partition}"
-        self._appender = LogAppender(chain, name, config, begin, on_failed)
+        self.key = ledger_list.key
+        self._ledger_list = ledger_list
+        name = f"{topic}-{ledger_list.key.partition}"
+        self._appender = LogAppender(ledger_list, name, config, begin, on_failed)
         self._roller = self._appender.roller
-        self._reader = LogReader(chain, self._roller, begin.state)
+        self._reader = LogReader(ledger_list, self._roller, begin.state)
 
     @classmethod
     async def take_over(
@@ -88,9 +88,9 @@ class TopicLog:
         must be taken over under a new epoch. Raises TopicError FENCED_LEADER_EPOCH for an epoch
         that is not above every claimed one; LedgerError or MetadataError if it is not possible now.
         """
-        chain = await LedgerChain.claim(services, key, epoch)
-        begin = await rebuild(chain, config)
-        log = cls(chain, topic, config, begin, on_failed)
+        ledger_list = await LedgerList.claim(services, key, epoch)
+        begin = await rebuild(ledger_list, config)
+        log = cls(ledger_list, topic, config, begin, on_failed)
         if begin.last is None or begin.is_partial:
             # A new partition then has replicas to show; a partial state is stored in a new ledger.
             log._roller.want_ledger()
@@ -101,12 +101,12 @@ class TopicLog:
     @property
     def leader_epoch(self) -> int:
         """The epoch under which this broker leads."""
-        return self._chain.epoch
+        return self._ledger_list.epoch
 
     @property
     def log_start_offset(self) -> int:
         """The first offset that may be read."""
-        return self._chain.record.log_start_offset
+        return self._ledger_list.record.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
@@ -139,15 +139,15 @@ class TopicLog:
 
         Ledgers listed outside of the record count as of the last `measure` or retention.
         """
-        listed = sum(each.bytes or 0 for each in self._chain.record.segments)
-        return self._chain.older_bytes + listed + self._roller.written_bytes
+        listed = sum(each.bytes or 0 for each in self._ledger_list.record.segments)
+        return self._ledger_list.older_bytes + listed + self._roller.written_bytes
 
     async def measure(self) -> int:
         """Return the current `size_bytes`, including all older ledgers.
 
         Raises TopicError, MetadataError.
         """
-        await self._chain.segments()
+        await self._ledger_list.segments()
         return self.size_bytes
 
     @property

@@ -26,7 +26,7 @@ from bookie.storage.commits import Commits
 from bookie.storage.ledger_reads import LedgerReads
 from bookie.storage.ledgers import Ledgers
 from bookie.storage.opening import _Applier
-from bookie.storage.overlapping import OverlappingAdd, OverlappingAdds, PendingAdd
+from bookie.storage.overlapping import OverlappingAdd, OverlappingAdds, QueuedAdd
 from bookie.wire.batch import BatchView, Buffer, build_batch
 from bookie.wire.messages import Status
 from metadata.ids import NO_ENTRY, EntryId
@@ -163,7 +163,7 @@ class _Parts:
                 continue
             request, gaps = queued
             reply = _Reply(request, self.answers)
-            add = PendingAdd(state, batch_of(request), None if gaps is None else [*gaps], reply)
+            add = QueuedAdd(state, batch_of(request), None if gaps is None else [*gaps], reply)
             self.log.append(ADDS, b"", add)
             state.queued_count += 1
 
@@ -173,7 +173,7 @@ class _Parts:
         queue: list[tuple[Request, tuple[tuple[int, int], ...] | None] | None] = []
         for item in self.log.items:
             add = item.context
-            if isinstance(add, PendingAdd):
+            if isinstance(add, QueuedAdd):
                 gaps = None if add.gaps is None else tuple(add.gaps)
                 queue.append((cast("_Reply", add.done).request, gaps))
             else:
@@ -262,7 +262,7 @@ class _Parts:
         for item in group:
             item.lsn = 0
         for item in group:
-            if isinstance(item.context, PendingAdd):
+            if isinstance(item.context, QueuedAdd):
                 self._lac_of_batch = int(item.context.batch.header.lac)
                 self.durable_lac = max(self.durable_lac, self._lac_of_batch)
             self.commits.on_group([item], None)

@@ -1,6 +1,6 @@
 """Ledgers that one log writes: begins them, rolls to the next one, and applies retention.
 
-Leaves the list of ledgers to `ledger_chain`, and their contents to `log_appender`.
+Leaves the list of ledgers to `ledger_list`, and their contents to `log_appender`.
 
 The first ledger is created at the first append. The next one is created when ROLL_EARLY_SHARE of
 the current one is written. Batches go to the next ledger from the moment the old one is full. They
@@ -25,8 +25,8 @@ from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.appending.log_retention import is_aged, retained_from
 from broker_layer.log.appending.pending_batches import OpenLedger
-from broker_layer.log.ledger_chain import LedgerChain
 from broker_layer.log.ledger_closing import change_until_stored, close_ledger
+from broker_layer.log.ledger_list import LedgerList
 from broker_layer.log.next_ledger import NextLedger
 from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.state.partition_state import PartitionState
@@ -94,14 +94,14 @@ class RolledLog(Protocol):
 class LedgerRoller:
     """The ledgers that one log writes."""
 
-    def __init__(self, owner: RolledLog, chain: LedgerChain, last: LedgerInfo | None) -> None:
-        self._log = owner
-        self._chain = chain
+    def __init__(self, owner: RolledLog, ledger_list: LedgerList, last: LedgerInfo | None) -> None:
+        self._appender = owner
+        self._ledger_list = ledger_list
         self._last = last
         self.ledger: OpenLedger | None = None
         """The ledger that new batches go to."""
         self._draining: OpenLedger | None = None
-        self._next = NextLedger(chain)
+        self._next = NextLedger(ledger_list)
         self._is_requested = False
         self._opened_s = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -153,7 +153,7 @@ class LedgerRoller:
         Its limit is the segment size plus `growth_bytes_max`. A roll is tried first.
         """
         ledger = self.ledger
-        if ledger is None or self._log.failure is not None or not self._is_overgrown(ledger):
+        if ledger is None or self._appender.failure is not None or not self._is_overgrown(ledger):
             return
         self.roll_if_due()
         if self.ledger is ledger:
@@ -163,12 +163,14 @@ class LedgerRoller:
             )
 
     def _is_overgrown(self, ledger: OpenLedger) -> bool:
-        bytes_max = self._log.config.segment_bytes + self._chain.services.growth_bytes_max
+        bytes_max = (
+            self._appender.config.segment_bytes + self._ledger_list.services.growth_bytes_max
+        )
         return ledger.written_bytes >= bytes_max
 
     def roll_if_due(self) -> None:
         """Create the next ledger, or roll to it, if it is due."""
-        ledger, config = self.ledger, self._log.config
+        ledger, config = self.ledger, self._appender.config
         if ledger is None or not ledger.record_bytes:
             return
         share = ledger.written_bytes / config.segment_bytes
@@ -181,59 +183,61 @@ class LedgerRoller:
 
     def _is_old(self) -> bool:
         now = asyncio.get_running_loop().time()
-        return now - self._opened_s >= self._log.config.segment_ms / 1000
+        return now - self._opened_s >= self._appender.config.segment_ms / 1000
 
     def _run(self, work: Work) -> None:
-        if self._task is None and self._log.failure is None:
+        if self._task is None and self._appender.failure is None:
             self._task = asyncio.get_running_loop().create_task(self._guarded(work))
 
     async def _guarded(self, work: Work) -> None:
         try:
             await work()
         except TopicError as error:
-            self._log.fail(error.text)
+            self._appender.fail(error.text)
         except StoreClosedError as error:
-            self._log.fail(str(error))
+            self._appender.fail(str(error))
         except Exception as error:  # callers that wait for the ledger must receive the failure
             log.exception("a ledger cannot be begun or ended")
-            self._log.fail(f"{type(error).__name__}: {error}")
+            self._appender.fail(f"{type(error).__name__}: {error}")
         finally:
             self._task = None
 
     async def _begin_first(self) -> None:
         try:
-            writer = await self._chain.create_writer(self._log.config.quorum)
+            writer = await self._ledger_list.create_writer(self._appender.config.quorum)
         except NotEnoughBookiesError as error:
-            self._log.refuse_deferred(TopicError(ErrorCode.NOT_ENOUGH_REPLICAS, str(error)))
+            self._appender.refuse_deferred(TopicError(ErrorCode.NOT_ENOUGH_REPLICAS, str(error)))
             return
         except (LedgerError, MetadataError) as error:
             text = f"no ledger can be created now: {error}"
-            self._log.refuse_deferred(TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text))
+            self._appender.refuse_deferred(TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text))
             return
-        segment = self._chain.new_segment(writer.id, self._log.log_end_offset)
+        segment = self._ledger_list.new_segment(writer.id, self._appender.log_end_offset)
         try:
-            await self._chain.change(lambda record: record.with_segment(segment))
+            await self._ledger_list.change(lambda record: record.with_segment(segment))
         except MetadataError as error:
-            await self._chain.abandon(writer)
+            await self._ledger_list.abandon(writer)
             text = f"the new ledger cannot be listed now: {error}"
-            self._log.refuse_deferred(TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text))
+            self._appender.refuse_deferred(TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text))
             return
         except (TopicError, asyncio.CancelledError):
             # The ledger may be listed, and the next leader would find it: it must not be deleted.
-            self._chain.end_later(writer, is_listed=True)
+            self._ledger_list.end_later(writer, is_listed=True)
             raise
         self._begin(OpenLedger(writer, segment, is_listed=True))
-        self._log.admit_deferred()
+        self._appender.admit_deferred()
 
     def _begin(self, ledger: OpenLedger) -> None:
         self.ledger = ledger
         self._is_requested = False
         loop = asyncio.get_running_loop()
-        jitter_ms = self._chain.services.rng.uniform(0, self._log.config.segment_jitter_ms)
+        jitter_ms = self._ledger_list.services.rng.uniform(
+            0, self._appender.config.segment_jitter_ms
+        )
         self._opened_s = loop.time() - jitter_ms / 1000
-        self._log.state.begin_ledger(ledger.writer.id)
-        ledger.writer.follow(partial(self._log.note_progress, ledger))
-        self._log.append_state(ledger)
+        self._appender.state.begin_ledger(ledger.writer.id)
+        ledger.writer.follow(partial(self._appender.note_progress, ledger))
+        self._appender.append_state(ledger)
 
     # -- rolling ---------------------------------------------------------------------------------
 
@@ -241,7 +245,7 @@ class LedgerRoller:
         if self._task is not None or (writer := self._next.take()) is None:
             return
         self._draining = old
-        segment = self._chain.new_segment(writer.id, self._log.log_end_offset)
+        segment = self._ledger_list.new_segment(writer.id, self._appender.log_end_offset)
         new = OpenLedger(writer, segment, is_listed=False)
         self._begin(new)
 
@@ -256,26 +260,26 @@ class LedgerRoller:
         await self._until_stored(old, info, new)
         new.is_listed = True
         self._draining = None
-        self._log.commit()
+        self._appender.commit()
 
     async def _closed(self, ledger: OpenLedger, wait_s: float | None = None) -> LedgerInfo:
         """Close a ledger with every entry written to it. Raises TopicError if that fails."""
         try:
-            return await close_ledger(self._chain.services.client, ledger.writer, wait_s)
+            return await close_ledger(self._ledger_list.services.client, ledger.writer, wait_s)
         except TopicError as error:
-            raise self._log.fail(error.text) from error
+            raise self._appender.fail(error.text) from error
 
     async def _until_stored(
         self, old: OpenLedger, info: LedgerInfo, new: OpenLedger | None
     ) -> None:
         ended = (
             old.writer.id,
-            self._log.log_end_offset if new is None else new.segment.base_offset,
+            self._appender.log_end_offset if new is None else new.segment.base_offset,
             info.length or 0,
             old.max_timestamp_ms,
         )
         await change_until_stored(
-            self._chain,
+            self._ledger_list,
             lambda record: (
                 record.with_segment_ended(*ended)
                 if new is None
@@ -290,33 +294,33 @@ class LedgerRoller:
 
         State below the offset is dropped. Raises TopicError if the log ends, MetadataError.
         """
-        if offset > self._chain.record.log_start_offset:
-            await self._chain.run_to_end(self._begin_at(offset))
+        if offset > self._ledger_list.record.log_start_offset:
+            await self._ledger_list.run_to_end(self._begin_at(offset))
 
     async def _begin_at(self, offset: int) -> None:
         try:
-            await self._chain.change(lambda record: record.with_log_start(offset))
+            await self._ledger_list.change(lambda record: record.with_log_start(offset))
         except TopicError as error:
-            raise self._log.fail(error.text) from error
-        self._log.state.drop_below(offset)
-        self._log.report_progress()
+            raise self._appender.fail(error.text) from error
+        self._appender.state.drop_below(offset)
+        self._appender.report_progress()
 
     async def enforce_retention(self, now_ms: int) -> int:
         """Delete ledgers beyond the retention limits; return how many were deleted."""
-        config, ledger = self._log.config, self.ledger
-        self._log.state.expire_producers(now_ms, PRODUCER_EXPIRATION_MS)
+        config, ledger = self._appender.config, self.ledger
+        self._appender.state.expire_producers(now_ms, PRODUCER_EXPIRATION_MS)
         if ledger is not None and ledger.record_bytes:
             is_short = ledger.writer.quorum.ensemble_size < config.quorum.ensemble
             if is_short or is_aged(ledger.segment, ledger.max_timestamp_ms, config, now_ms):
                 self._is_requested = True
             self.roll_if_due()
-        segments = [self._measured(each) for each in await self._chain.segments()]
-        start = self._chain.record.log_start_offset
+        segments = [self._measured(each) for each in await self._ledger_list.segments()]
+        start = self._ledger_list.record.log_start_offset
         await self.begin_at(retained_from(segments, config, start, now_ms))
         try:
-            return await self._chain.drop_below(self._chain.record.log_start_offset)
+            return await self._ledger_list.drop_below(self._ledger_list.record.log_start_offset)
         except TopicError as error:
-            raise self._log.fail(error.text) from error
+            raise self._appender.fail(error.text) from error
 
     # -- ending ----------------------------------------------------------------------------------
 
@@ -324,12 +328,12 @@ class LedgerRoller:
         """Close the open ledger and list its end; wait up to `wait_s` for unconfirmed entries."""
         while self._task is not None:
             await asyncio.shield(asyncio.gather(self._task, return_exceptions=True))
-        if self._log.failure is not None:  # the open ledger may not be listed
-            raise self._log.failure
+        if self._appender.failure is not None:  # the open ledger may not be listed
+            raise self._appender.failure
         ledger = self.ledger
         if ledger is not None:
             info = await self._closed(ledger, wait_s)
-            self._log.commit()
+            self._appender.commit()
             await self._until_stored(ledger, info, None)
             self.ledger = None
             self._last = info
@@ -340,10 +344,10 @@ class LedgerRoller:
             self._task.cancel()
         self._next.abandon()
         if self.ledger is not None:
-            self._chain.end_later(self.ledger.writer, is_listed=True)
+            self._ledger_list.end_later(self.ledger.writer, is_listed=True)
 
     async def aclose(self) -> None:
         """Wait until every task has ended."""
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
-        await self._chain.aclose()
+        await self._ledger_list.aclose()

@@ -34,7 +34,7 @@ from broker_layer.log.appending.pending_batches import (
     RecentBatches,
     follow,
 )
-from broker_layer.log.ledger_chain import LedgerChain, deposed
+from broker_layer.log.ledger_list import LedgerList, deposed
 from broker_layer.log.log_takeover import TakenOver
 from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.state.producer_state import Duplicate, Refused
@@ -58,18 +58,18 @@ class LogAppender:
 
     def __init__(
         self,
-        chain: LedgerChain,
+        ledger_list: LedgerList,
         name: str,
         config: LogConfig,
         begin: TakenOver,
         on_failed: Callback,
     ) -> None:
-        services = chain.services
+        services = ledger_list.services
         self.config = config
         self.failure: TopicError | None = None
         self.state = begin.state
         self.log_end_offset = self.high_watermark = begin.end_offset
-        self._chain = chain
+        self._ledger_list = ledger_list
         self._name = name
         self._on_failed = on_failed
         self._wall_clock_ms = services.wall_clock_ms
@@ -79,7 +79,7 @@ class LogAppender:
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._callbacks: dict[int, Callback] = {}
         self._last_callback = 0
-        self.roller = LedgerRoller(self, chain, begin.last)
+        self.roller = LedgerRoller(self, ledger_list, begin.last)
 
     # -- appending -------------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ class LogAppender:
             control = read_control(data)
         base = self.log_end_offset
         time_ms = now_ms if self.config.uses_append_time else NO_TIMESTAMP
-        header, batch = placed(header, data, base, self._chain.epoch, time_ms)
+        header, batch = placed(header, data, base, self._ledger_list.epoch, time_ms)
         try:
             entry_id = writer.append_followed(batch)
         except NotEnoughInSyncReplicasError as error:
@@ -247,7 +247,7 @@ class LogAppender:
             self.fail(str(error.for_entry(lost, "unknown")))
 
     def _appended(self, base_offset: int, time_ms: int) -> Appended:
-        return Appended(base_offset, time_ms, self._chain.record.log_start_offset)
+        return Appended(base_offset, time_ms, self._ledger_list.record.log_start_offset)
 
     def commit(self) -> None:
         """Resolve the futures of batches that count now, and advance the high watermark."""

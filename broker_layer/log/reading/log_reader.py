@@ -33,7 +33,7 @@ from broker_layer.kafka.record_batch import (
     read_last_offset,
 )
 from broker_layer.log.appending.ledger_roller import LedgerRoller
-from broker_layer.log.ledger_chain import LedgerChain
+from broker_layer.log.ledger_list import LedgerList
 from broker_layer.log.reading.kept_batches import Batch, BatchSelection, ReadBatch
 from broker_layer.log.reading.read_ahead import CURSORS_MAX, ReadAhead
 from broker_layer.log.reading.segment_reading import SegmentReaders
@@ -68,12 +68,14 @@ class RecordPosition:
 class LogReader:
     """Reader of one log's ledgers."""
 
-    def __init__(self, chain: LedgerChain, roller: LedgerRoller, state: PartitionState) -> None:
-        self._chain = chain
+    def __init__(
+        self, ledger_list: LedgerList, roller: LedgerRoller, state: PartitionState
+    ) -> None:
+        self._ledger_list = ledger_list
         self._roller = roller
         self._state = state
-        self._readers = SegmentReaders(chain.services.client)
-        self._ahead = ReadAhead(self._read_piece, chain.services.ahead)
+        self._readers = SegmentReaders(ledger_list.services.client)
+        self._ahead = ReadAhead(self._read_piece, ledger_list.services.ahead)
         self._positions: OrderedDict[tuple[LedgerId, int], EntryId] = OrderedDict()
         self._indices: OrderedDict[LedgerId, LedgerIndex] = OrderedDict()
 
@@ -156,7 +158,7 @@ class LogReader:
 
     async def _listed(self) -> list[Segment]:
         try:
-            return await self._chain.segments()
+            return await self._ledger_list.segments()
         except MetadataError as error:
             text = f"the list of older ledgers cannot be read now: {error}"
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error

@@ -15,7 +15,7 @@ CLASSIC: Final = "broker_layer/groups/classic/classic_group.py"
 CONSUMERS: Final = "broker_layer/groups/consumer/consumer_group.py"
 SHARD: Final = "broker_layer/groups/shard.py"
 RECORD: Final = "metadata/topics/partition.py"
-CHAIN: Final = "broker_layer/log/ledger_chain.py"
+CHAIN: Final = "broker_layer/log/ledger_list.py"
 ROLLING: Final = "broker_layer/log/appending/ledger_roller.py"
 ASSIGNED: Final = "broker_layer/control/assigned_partition.py"
 ERASING: Final = "broker_layer/control/topic_erasing.py"
@@ -126,9 +126,10 @@ BUGS = (
         (
             Edit(
                 ROLLING,
-                "            await self._chain.change("
+                "            await self._ledger_list.change("
                 "lambda record: record.with_log_start(offset))\n",
-                "            self._chain.record = self._chain.record.with_log_start(offset)\n",
+                "            self._ledger_list.record = self._ledger_list.record"
+                ".with_log_start(offset)\n",
             ),
         ),
         (topics("deletions"),),

@@ -22,7 +22,7 @@ ROLLING: Final = "broker_layer/log/appending/ledger_roller.py"
 KEPT: Final = "broker_layer/log/reading/kept_batches.py"
 PENDING: Final = "broker_layer/log/appending/pending_batches.py"
 TAKEOVER: Final = "broker_layer/log/log_takeover.py"
-CHAIN: Final = "broker_layer/log/ledger_chain.py"
+CHAIN: Final = "broker_layer/log/ledger_list.py"
 RECORD: Final = "metadata/topics/partition.py"
 MANAGER: Final = "broker_layer/control/partition_manager.py"
 OFFSETS: Final = "broker_layer/server/offsets.py"
@@ -162,12 +162,12 @@ BUGS = (
                 ROLLING,
                 "        await self.begin_at(retained_from(segments, config, start, now_ms))\n"
                 "        try:\n"
-                "            return await self._chain.drop_below("
-                "self._chain.record.log_start_offset)\n"
+                "            return await self._ledger_list.drop_below("
+                "self._ledger_list.record.log_start_offset)\n"
                 "        except TopicError as error:\n"
-                "            raise self._log.fail(error.text) from error\n",
+                "            raise self._appender.fail(error.text) from error\n",
                 "        retained = retained_from(segments, config, start, now_ms)\n"
-                "        dropped = await self._chain.drop_below(retained)\n"
+                "        dropped = await self._ledger_list.drop_below(retained)\n"
                 "        await self.begin_at(retained)\n"
                 "        return dropped\n",
             ),

@@ -12,7 +12,7 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
-from broker_layer.log.ledger_chain import EPOCH_METADATA, PARTITION_METADATA
+from broker_layer.log.ledger_list import EPOCH_METADATA, PARTITION_METADATA
 from metadata.errors import NodeNotFoundError, TopicNotFoundError
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.partition_store import PartitionKey, PartitionStore

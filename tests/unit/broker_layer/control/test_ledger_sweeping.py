@@ -14,7 +14,7 @@ async def test_unlisted_ledgers_of_a_dead_leader_are_deleted(setting: Setting) -
     record = await one.create("orders")
     log = await one.log("orders")
     await append(log, batch(b"one"))
-    lost = await log._chain.create_writer(log.config.quorum)
+    lost = await log._ledger_list.create_writer(log.config.quorum)
     ours = await one.client.create_ledger(log.config.quorum, metadata={"quire.partition": "what"})
 
     assert await one.sweeper.sweep() == 0, "its leader may list it yet"
@@ -43,7 +43,7 @@ async def test_remaining_ledgers_of_an_erased_partition_are_deleted(setting: Set
     await one.create("orders")
     log = await one.log("orders")
     await append(log, batch(b"one"))
-    await log._chain.create_writer(log.config.quorum)
+    await log._ledger_list.create_writer(log.config.quorum)
     await one.changes.delete("orders")
     await until(lambda: not one.view.deleting)
     assert len([info async for info in one.client.list_ledgers()]) == 1

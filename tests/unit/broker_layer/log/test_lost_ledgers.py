@@ -46,13 +46,13 @@ async def log_with_a_lost_ledger(setting: LogSetting) -> tuple[TopicLog, Segment
     await cluster.add_bookie()
     await holder.unregister()
     number = 0
-    while len(await log._chain.segments()) == 1:
+    while len(await log._ledger_list.segments()) == 1:
         number += 1
         await append(log, batch(b"%d" % number * 900))
         await until(lambda: log.high_watermark == log.log_end_offset)
     await append(log, batch(b"kept"))
     await holder.stop()
-    first, *_ = await log._chain.segments()
+    first, *_ = await log._ledger_list.segments()
     return log, first
 
 

@@ -47,7 +47,7 @@ async def test_close_during_ledger_begin_leaves_no_writer(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = await take_over(setting, 1)
-    client = log._chain.services.client
+    client = log._ledger_list.services.client
     create = client.create_ledger
     is_creating, go_on = asyncio.Event(), asyncio.Event()
     writers: list[LedgerWriter] = []
@@ -68,7 +68,7 @@ async def test_close_during_ledger_begin_leaves_no_writer(
     await closing
     go_on.set()
     await until(lambda: bool(writers))
-    await until(lambda: bool(log._chain._ending))
+    await until(lambda: bool(log._ledger_list._ending))
     await log.aclose()
     assert [info async for info in client.list_ledgers()] == []
     after = await take_over(setting, 2)
@@ -80,7 +80,7 @@ async def test_ledger_that_may_be_listed_is_not_deleted(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = await take_over(setting, 1)
-    partitions = log._chain.services.partitions
+    partitions = log._ledger_list.services.partitions
     store = partitions.compare_and_set
 
     async def overtaken(*arguments: object) -> None:
@@ -152,5 +152,5 @@ async def test_coordinator_continues_without_lost_ledger(
     await after.aclose()
 
     again = await take_over(setting, 4, replace(CONFIG, unclean_since=2))
-    assert not again._chain.is_unclean_requested(again._config)
+    assert not again._ledger_list.is_unclean_requested(again._config)
     await again.aclose()

@@ -161,7 +161,7 @@ async def test_first_ledger_that_may_be_listed_is_closed_and_kept(
     with pytest.raises(TopicError):
         await answer
     await second.aclose()
-    client = third._chain.services.client
+    client = third._ledger_list.services.client
     states = [info.is_closed async for info in client.list_ledgers()]
     assert states == [True, True]
 
@@ -176,7 +176,7 @@ async def test_close_after_store_close_does_not_wait(setting: LogSetting) -> Non
             closed.set_result(None)
         raise StoreClosedError
 
-    log._chain.services.partitions.compare_and_set = refuse  # type: ignore[assignment]
+    log._ledger_list.services.partitions.compare_and_set = refuse  # type: ignore[assignment]
     async with asyncio.timeout(8):
         await log.aclose()
     assert closed.done()
@@ -224,8 +224,8 @@ async def test_deletion_of_old_ledgers_does_not_block_roll(
     for _ in range(60):
         await append(log, batch(b"x" * 50))
     await log.delete_records(-1)
-    chain = log._chain
-    client = chain.services.client
+    ledger_list = log._ledger_list
+    client = ledger_list.services.client
     is_deleting, go_on = asyncio.Event(), asyncio.Event()
     delete = client.delete_ledger
 

@@ -131,7 +131,7 @@ async def test_unclean_election_continues_with_remaining_records(setting: Settin
     log = await broker.log("a")
     await append(log, batch(b"after"))
     assert [value for _, value in await values(log)] == [b"after"]
-    segments = await log._chain.segments()
+    segments = await log._ledger_list.segments()
     lost = await broker.client.ledger_info(segments[0].ledger_id)
     assert lost.last_entry_id == -1
     assert lost.given_up[0].first_entry_id == 0

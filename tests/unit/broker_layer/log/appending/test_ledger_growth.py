@@ -190,27 +190,27 @@ def few_in_record(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_ledgers_in_chunks_count_for_size_and_retention(setting: LogSetting) -> None:
     config = small(segment_bytes=300)
     log = await setting.take_over(1, config)
-    while log._chain.record.next_chunk < 3:
+    while log._ledger_list.record.next_chunk < 3:
         await append(log, batch(b"x" * 200))
-    segments = await log._chain.segments()
-    assert len(segments) > len(log._chain.record.segments)
+    segments = await log._ledger_list.segments()
+    assert len(segments) > len(log._ledger_list.record.segments)
     listed = sum(each.bytes or 0 for each in segments)
     assert await log.measure() == log.size_bytes == listed + log._roller.written_bytes
     await log.aclose()
 
     after = await setting.take_over(2, config)
     size = await after.measure()
-    assert size > sum(each.bytes or 0 for each in after._chain.record.segments)
+    assert size > sum(each.bytes or 0 for each in after._ledger_list.record.segments)
     after.set_config(replace(config, retention_bytes=size // 2))
     assert await after.enforce_retention(setting.now_ms) > 0
-    assert after._chain.record.first_chunk > 0
+    assert after._ledger_list.record.first_chunk > 0
     assert size // 2 <= await after.measure() < size // 2 + 1_000
 
 
 async def test_open_ledger_counts_for_retention(setting: LogSetting) -> None:
     config = small(segment_bytes=2_000)
     log = await setting.take_over(1, config)
-    while len(await log._chain.segments()) < 2:
+    while len(await log._ledger_list.segments()) < 2:
         await append(log, batch(b"x" * 300))
     while log._roller.written_bytes < 1_000:
         await append(log, batch(b"x" * 300))

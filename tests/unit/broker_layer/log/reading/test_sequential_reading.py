@@ -61,14 +61,14 @@ async def read_one(log: TopicLog, offset: int) -> int:
 
 
 def kept_bytes(log: TopicLog) -> int:
-    return log._chain.services.ahead.used_bytes
+    return log._ledger_list.services.ahead.used_bytes
 
 
 async def test_sequential_read_over_several_ledgers(
     setting: LogSetting,
 ) -> None:
     log = await filled(setting, segment_bytes=20_000)
-    assert len(log._chain.record.segments) > 3
+    assert len(log._ledger_list.record.segments) > 3
     for _ in range(2):
         offset = 0
         while offset < COUNT:

@@ -54,7 +54,7 @@ def deposed(text: str) -> TopicError:
     return TopicError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
 
 
-class LedgerChain:
+class LedgerList:
     """The list of one partition's ledgers, as its leader of one epoch changes it."""
 
     def __init__(
