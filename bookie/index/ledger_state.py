@@ -1,6 +1,7 @@
-"""State of one ledger on a bookie, and the decisions about its adds, fences and reads.
+"""State of one ledger on a bookie, its changes, and its stored form.
 
-Leaves the log and the index to `bookie.storage.bookie_storage`, which carries out the decisions.
+Leaves refusals to `bookie.storage.admission`, overlapping adds to `bookie.storage.overlapping`, and
+the log and the index to `bookie.storage.bookie_storage`.
 
 Format of a stored state, little-endian: flags u8 (1 fenced, 2 limbo, 4 deleted, 8 deleted and runs
 are left, 16 has a master key, 32 released), LAC i64, highest entry id i64, length u64, master key

@@ -1,6 +1,6 @@
-"""Checks of a batch from a client, before it is processed.
+"""Checks of the form and size of a batch from a client, before it is processed.
 
-Leaves the decision to accept it to `bookie.storage.bookie_storage`.
+Leaves its CRC and the decision to accept it to `bookie.storage.bookie_storage`.
 
 Source: storage design, "The batch"; storage design, "Limits and refusals".
 """

@@ -129,7 +129,8 @@ class BookieStorage:
     ) -> None:
         """Queue a batch, or refuse it, in this iteration of the event loop. `done` is called once:
         during this call if the answer is known, else in the iteration in which the batch's group
-        became durable. Batches of a cold ledger wait for its state, in order.
+        became durable, or in which an overlapping batch was compared. Batches of a cold ledger
+        wait for its state, in order.
 
         The batch's buffer must not change afterwards; its CRC is checked here. Statuses: OK,
         BAD_REQUEST (CRC), FENCED, CONFLICT, READ_ONLY, UNAUTHORIZED, DELETED, UNKNOWN (a duplicate

@@ -100,8 +100,9 @@ class BookiePool:
         """Send one batch to several bookies.
 
         Never raises; one of the sink's methods is called exactly once for each of them later, on
-        the loop. The batch must not be changed afterwards. Everything sent in one loop iteration
-        leaves in one write per bookie.
+        the loop. The batch must not be changed afterwards. The first frame to a
+        bookie that owes no answer leaves at once; all others of one iteration of the event loop
+        leave in one write per bookie.
         """
         self._observer.adds_sent += len(bookie_ids)
         self._observer.add_bytes_sent += len(bookie_ids) * len(add.batch)

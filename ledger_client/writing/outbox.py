@@ -2,8 +2,8 @@
 
 Leaves sending them to `append_shell`.
 
-Invariants: ids are assigned only here, in order; a batch is built once and its bytes never change,
-so that a resend repeats them (rule 4.2).
+Invariants: batches get their ids here, in the order in which the writer accepted the entries; a
+batch is built once and its bytes never change, so that a resend repeats them (rule 4.2).
 
 Source: protocol rules 4.1 and 4.2.
 """
