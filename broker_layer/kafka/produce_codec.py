@@ -274,13 +274,3 @@ def _encode_partition(version: int, result: ProducePartitionResult) -> bytes:
 
 _ONLY_RESULT_END: Final = _PLAIN_END + NO_TAGS + INT32.pack(0) + NO_TAGS
 """The bytes after the only result: end of its topic, no throttling, end of the response."""
-
-
-def refuse_produce(request: ProduceRequest, code: ErrorCode) -> list[ProduceTopicResult]:
-    """Answer every partition of a request with the same error."""
-    return [
-        ProduceTopicResult(
-            topic.name, [ProducePartitionResult(each.partition, code) for each in topic.partitions]
-        )
-        for topic in request.topics
-    ]

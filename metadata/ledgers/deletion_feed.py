@@ -66,11 +66,6 @@ class DeletionFeed:
         names = await self._store.children(deletion_shard_path(shard), fresh=True)
         return sorted(ledger_id for name in names if (ledger_id := _id_of(name)) is not None)
 
-    async def deleted_ms(self, ledger_id: LedgerId) -> int:
-        """Return when a ledger was deleted. Raises NodeNotFoundError, MetadataFormatError."""
-        path = deletion_path(ledger_id)
-        return _deleted_ms(path, (await self._store.get(path)).value)
-
     async def expire(self, shard: int, before_ms: int, looks_max: int = LOOKS_MAX) -> int:
         """Remove a shard's entries of deletions before a time, and return how many. Checks at most
         the `looks_max` lowest ids.

@@ -44,15 +44,10 @@ class ReplicaNumbers:
             store, rng, REPLICA_IDS, 1, first=REPLICA_ID_FIRST, last=REPLICA_ID_MAX
         )
         self._numbers: dict[BookieId, int] = {}
-        self._bookies: dict[int, BookieId] = {}
 
     def known_number(self, bookie_id: BookieId) -> int | None:
         """Return a bookie's number if it is cached."""
         return self._numbers.get(bookie_id)
-
-    def known_bookie(self, number: int) -> BookieId | None:
-        """Return the bookie with a number if it is cached."""
-        return self._bookies.get(number)
 
     async def number_of(self, bookie_id: BookieId) -> int:
         """Return a bookie's number; allocate one if it has none.
@@ -64,7 +59,6 @@ class ReplicaNumbers:
         if known is None:
             known = await self._find(bookie_id)
             self._numbers[bookie_id] = known
-            self._bookies[known] = bookie_id
         return known
 
     async def numbers_of(self, bookie_ids: Iterable[BookieId]) -> tuple[int, ...]:

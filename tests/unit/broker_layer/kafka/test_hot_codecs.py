@@ -27,7 +27,6 @@ from broker_layer.kafka.produce_codec import (
     ProduceTopicResult,
     decode_produce,
     encode_produce_response,
-    refuse_produce,
 )
 
 TOPICS = ("t", "other", "x" * 249)
@@ -93,8 +92,10 @@ def test_old_produce_versions_are_decoded_and_refused() -> None:
     for version in (0, 1, 2):
         found = decode_produce(version, memoryview(body + b"old"))
         assert (found.transactional_id, found.acks, found.timeout_ms) == (None, 1, 500)
-        answer = refuse_produce(found, ErrorCode.UNSUPPORTED_VERSION)
-        assert answer == [ProduceTopicResult("t", [ProducePartitionResult(6, 35)])]
+        partitions = found.topics[0].partitions
+        assert [each.partition for each in partitions] == [6]
+        refused = ProducePartitionResult(6, ErrorCode.UNSUPPORTED_VERSION)
+        answer = [ProduceTopicResult("t", [refused])]
         theirs = getattr(aiokafka_produce, f"ProduceResponse_v{version}").decode(
             BytesIO(encode_produce_response(version, answer, throttle_time_ms=5))
         )

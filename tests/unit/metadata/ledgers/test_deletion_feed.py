@@ -34,7 +34,7 @@ async def test_entries_are_sharded_by_id(store: MemoryMetadataStore) -> None:
     assert await feed.entries(5) == [5, 5 + DELETION_SHARDS, 5 + 2 * DELETION_SHARDS]
     assert await feed.entries(6) == [6]
     assert await feed.entries(7) == []
-    assert await feed.deleted_ms(LedgerId(6)) == NOW_MS
+    assert await feed.expire(6, NOW_MS + 1) == 1, "the first time stays"
 
 
 async def test_a_follower_receives_old_and_new_entries(
