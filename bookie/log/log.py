@@ -45,7 +45,9 @@ CACHE_DROP_BYTES: Final = 4 * 1024 * 1024
 
 
 class LogItem:
-    """One queued record; `lsn` is set when its group is gathered."""
+    """One queued record; `lsn` is set when its group is gathered. `context` is the caller's; it
+    goes to the group handler with the record.
+    """
 
     __slots__ = ("body", "context", "kind", "lsn")
 

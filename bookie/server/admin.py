@@ -80,7 +80,7 @@ class BookieAdmin:
         ledger_id = LedgerId(_number(request.match_info["ledger_id"], 0, LEDGER_ID_MAX))
         first = EntryId(_number(request.query.get("first"), 0, ENTRY_ID_MAX, default=0))
         limit = _number(request.query.get("limit"), 1, PAGE_MAX, default=PAGE_DEFAULT)
-        found = await self._context.storage.entry_ranges(ledger_id, first, limit)
+        found = await self._context.storage.reads.entry_ranges(ledger_id, first, limit)
         if found.status in (Status.NO_SUCH_LEDGER, Status.DELETED):
             status = found.status.name.lower()
             raise web.HTTPNotFound(reason=f"ledger {ledger_id} is not stored here ({status})")

@@ -78,7 +78,7 @@ class LedgerRequests:
         """Return the answer to a read from memory; None when the disk is needed."""
         if request.fence or request.first_entry_id > request.last_entry_id:
             return None
-        result = self._storage.try_read(
+        result = self._storage.reads.try_read(
             request.ledger_id,
             request.first_entry_id,
             request.last_entry_id,
@@ -101,7 +101,7 @@ class LedgerRequests:
         """Execute a request that arrived at `asked_s`; return the frame of its answer."""
         match request:
             case ReadLac():
-                call = self._storage.fence if request.fence else self._storage.read_lac
+                call = self._storage.fence if request.fence else self._storage.reads.read_lac
                 return [_lac_frame(request_id, await call(request.ledger_id, master_key))]
             case WriteLac():
                 snapshot = await self._storage.write_lac(request.ledger_id, request.lac, master_key)
@@ -111,7 +111,7 @@ class LedgerRequests:
                 self._counters.read_latency.record(self._now() - asked_s)
                 return frame
             case ListEntries():
-                found = await self._storage.entry_ranges(
+                found = await self._storage.reads.entry_ranges(
                     request.ledger_id, request.first_entry_id, self._limits.ranges_per_answer_max
                 )
                 ranges = EntryRanges(found.status, found.ranges, found.complete)
@@ -123,7 +123,7 @@ class LedgerRequests:
         self, request_id: int, request: WaitLac, master_key: bytes | None
     ) -> list[Buffer]:
         """Answer a long poll now: with the entries after `lac`, or only with the LAC."""
-        snapshot = await self._storage.read_lac(request.ledger_id, master_key)
+        snapshot = await self._storage.reads.read_lac(request.ledger_id, master_key)
         bytes_max = min(request.bytes_max, self._limits.read_bytes_max)
         if snapshot.status is not Status.OK or snapshot.lac <= request.lac or not bytes_max:
             following = EntryId(min(request.lac, ENTRY_ID_MAX) + 1)
@@ -131,7 +131,7 @@ class LedgerRequests:
                 request_id, ReadResult(snapshot.status, snapshot.lac, following, ())
             )
         self._counters.reads_from_disk += 1
-        result = await self._storage.read(
+        result = await self._storage.reads.read(
             request.ledger_id,
             EntryId(request.lac + 1),
             snapshot.lac,
@@ -151,7 +151,7 @@ class LedgerRequests:
         bytes_max = min(request.bytes_max, self._limits.read_bytes_max)
         if lac <= request.lac or not bytes_max:
             return None
-        result = self._storage.try_read(
+        result = self._storage.reads.try_read(
             request.ledger_id, EntryId(request.lac + 1), lac, bytes_max, master_key
         )
         if result is None:
@@ -176,7 +176,7 @@ class LedgerRequests:
                 nothing = ReadResult(snapshot.status, snapshot.lac, request.first_entry_id, ())
                 return entries_frame(request_id, nothing)
         self._counters.reads_from_disk += 1
-        result = await self._storage.read(
+        result = await self._storage.reads.read(
             request.ledger_id,
             request.first_entry_id,
             request.last_entry_id,

@@ -116,7 +116,7 @@ class LongPolls:
 
     async def _begin(self, poll: _Poll) -> list[Buffer]:
         request = poll.request
-        snapshot = await self._storage.read_lac(request.ledger_id, poll.master_key)
+        snapshot = await self._storage.reads.read_lac(request.ledger_id, poll.master_key)
         if self._is_cancelled:
             return []
         if snapshot.status not in _WORTH_WAITING:

@@ -20,9 +20,7 @@ from bookie.log.log import Log
 from bookie.log.records import RecordKind
 from bookie.storage.admission import Admission
 from bookie.storage.answers import (
-    EntryRangesResult,
     LedgerSnapshot,
-    ReadResult,
     StorageStatistics,
 )
 from bookie.storage.cold_ledgers import ColdLedgers, find_held, list_held
@@ -72,7 +70,7 @@ class BookieStorage:
             self._log, index, self._reader, self._recent, self._wake
         )
         self._admission = Admission(ledgers, self._cold, self._log, self._upkeep)
-        self._reads = LedgerReads(
+        self.reads = LedgerReads(
             ledgers, self._cold, self._admission, self._reader, index, self._log
         )
         self._deletions = Deletions(
@@ -177,7 +175,7 @@ class BookieStorage:
 
     def on_group_durable(self, callback: Callable[[], None]) -> None:
         """Register a callback, called after each group's `done` callbacks in the same iteration."""
-        self._commits.callbacks.insert(-1, callback)
+        self._commits.callbacks.append(callback)
 
     @property
     def is_answering_group(self) -> bool:
@@ -213,7 +211,7 @@ class BookieStorage:
         begin = partial(self._begin_fence, ledger_id, master_key)
         state = await self._cold.run(ledger_id, begin, stores=True)
         if isinstance(state, Status):
-            return self._reads.snapshot(ledger_id, state)
+            return self.reads.snapshot(ledger_id, state)
         status = Status.OK
         try:
             if not state.is_fence_durable:
@@ -226,7 +224,7 @@ class BookieStorage:
                 await self._log.barrier()
                 status = Status.OK if self._log.failure is None else Status.UNKNOWN
             refusal = self._admission.refuse_held(state, master_key)
-            return self._reads.snapshot(ledger_id, refusal or status)
+            return self.reads.snapshot(ledger_id, refusal or status)
         finally:
             state.use_count -= 1
 
@@ -247,17 +245,13 @@ class BookieStorage:
             self._ledgers.notify(ledger_id)
         return state
 
-    async def read_lac(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
-        """Return a ledger's LAC and progress. Statuses: as `read`, without NO_SUCH_ENTRY."""
-        return await self._reads.read_lac(ledger_id, master_key)
-
     async def write_lac(
         self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None
     ) -> LedgerSnapshot:
         """Store an explicit LAC, durably (rule 8.4). Statuses: as `add`, without CONFLICT."""
         stored: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
         self.tell_lac(ledger_id, lac, master_key, partial(resolve, stored))
-        snapshot = partial(self._reads.snapshot, ledger_id, await stored)
+        snapshot = partial(self.reads.snapshot, ledger_id, await stored)
         return await self._cold.run(ledger_id, snapshot)
 
     def tell_lac(
@@ -281,37 +275,6 @@ class BookieStorage:
         else:
             done(refusal)
 
-    async def read(
-        self,
-        ledger_id: LedgerId,
-        first_entry_id: EntryId,
-        last_entry_id: EntryId,
-        bytes_max: int,
-        master_key: bytes | None,
-        *,
-        after_fence: bool,
-    ) -> ReadResult:
-        """Return entries first..last without gaps, about `bytes_max` at most (at least one batch).
-
-        `after_fence`: the caller fenced the ledger just before (rule 7.3). Statuses: OK,
-        NO_SUCH_ENTRY, NO_SUCH_LEDGER, UNKNOWN (damaged or limbo), UNAUTHORIZED, DELETED,
-        BAD_REQUEST.
-        """
-        return await self._reads.read(
-            ledger_id, first_entry_id, last_entry_id, bytes_max, master_key, after_fence=after_fence
-        )
-
-    def try_read(
-        self,
-        ledger_id: LedgerId,
-        first_entry_id: EntryId,
-        last_entry_id: EntryId,
-        bytes_max: int,
-        master_key: bytes | None,
-    ) -> ReadResult | None:
-        """Return the result of `read` if memory has it, else None. Not for recovery."""
-        return self._reads.try_read(ledger_id, first_entry_id, last_entry_id, bytes_max, master_key)
-
     def watch_lac(self, ledger_id: LedgerId, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` on the loop when the ledger's LAC advances, and when the ledger is fenced
         or deleted. Return a function that cancels the watch. The ledger may be unknown.
@@ -321,12 +284,6 @@ class BookieStorage:
     def lac_of(self, ledger_id: LedgerId) -> EntryId:
         """Return the advertised LAC, NO_ENTRY without a state in memory. Never waits."""
         return ledger_state.advertised_lac(self._ledgers.states.get(ledger_id))
-
-    async def entry_ranges(
-        self, ledger_id: LedgerId, first_entry_id: EntryId, limit: int
-    ) -> EntryRangesResult:
-        """List the stored ranges from `first_entry_id` on, at most `limit`."""
-        return await self._reads.entry_ranges(ledger_id, first_entry_id, limit)
 
     async def list_ledgers(self, after: int, limit: int) -> tuple[list[LedgerId], int | None]:
         """List ledgers stored or fenced here with ids above `after`, ascending, at most `limit`.

@@ -1,7 +1,7 @@
-"""Queue of accepted records. When a group is durable, its records take effect and its requests are
-answered.
+"""Effect and answers of durable groups of records.
 
-Leaves the decision to accept to `bookie.storage.admission`.
+Leaves the decision to accept a record to `bookie.storage.admission`, and its queue to
+`bookie.log.log`.
 
 Invariants: only durable records reach the index, in the order of the log; a group takes effect in
 one iteration of the event loop and is answered after that; no request is answered OK unless its

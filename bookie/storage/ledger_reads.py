@@ -26,7 +26,7 @@ from metadata.ids import NO_ENTRY, EntryId, LedgerId
 
 
 class LedgerReads:
-    """Reads of all ledgers, for the methods of `BookieStorage` with the same names."""
+    """Reads of all ledgers."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class LedgerReads:
         self._log = log
 
     async def read_lac(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
-        """See `BookieStorage.read_lac`."""
+        """Return a ledger's LAC and progress. Statuses: as `read`, without NO_SUCH_ENTRY."""
         return await self._cold.run(ledger_id, partial(self._lac_snapshot, ledger_id, master_key))
 
     def _lac_snapshot(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
@@ -64,7 +64,12 @@ class LedgerReads:
         *,
         after_fence: bool,
     ) -> ReadResult:
-        """See `BookieStorage.read`."""
+        """Return entries first..last without gaps, about `bytes_max` at most (at least one batch).
+
+        `after_fence`: the caller fenced the ledger just before (rule 7.3). Statuses: OK,
+        NO_SUCH_ENTRY, NO_SUCH_LEDGER, UNKNOWN (damaged or limbo), UNAUTHORIZED, DELETED,
+        BAD_REQUEST.
+        """
         refuse = partial(
             self._admission.refuse_read, ledger_id, first_entry_id, last_entry_id, master_key
         )
@@ -113,7 +118,7 @@ class LedgerReads:
         bytes_max: int,
         master_key: bytes | None,
     ) -> ReadResult | None:
-        """See `BookieStorage.try_read`."""
+        """Return the result of `read` if memory has it, else None. Not for recovery."""
         state = self._ledgers.states.get(ledger_id)
         if state is None or self._log.failure is not None:
             return None
@@ -128,7 +133,7 @@ class LedgerReads:
     async def entry_ranges(
         self, ledger_id: LedgerId, first_entry_id: EntryId, limit: int
     ) -> EntryRangesResult:
-        """See `BookieStorage.entry_ranges`."""
+        """List the stored ranges from `first_entry_id` on, at most `limit`."""
         refuse = partial(self._admission.refuse, ledger_id, None)
         state = await self._cold.run(ledger_id, partial(self._hold, ledger_id, refuse))
         if isinstance(state, Status):

@@ -76,7 +76,8 @@ class HelloReply:
 class AttachLedger:
     """Master key of a ledger, sent before its adds, reads and fences on this connection.
 
-    Not answered. With a wrong key, later requests are answered UNAUTHORIZED.
+    Answered only if it is refused: too many ledgers are attached. With a wrong key, later
+    requests are answered UNAUTHORIZED.
     """
 
     ledger_id: LedgerId

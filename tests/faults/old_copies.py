@@ -273,7 +273,7 @@ async def _keeps(storage: BookieStorage, promise: Acknowledged) -> bool:
         await storage.log.barrier()
         return statuses != [Status.OK]
     entry_id = EntryId(promise.entry_id)
-    found = await storage.read(ledger_id, entry_id, entry_id, 4096, KEY, after_fence=False)
+    found = await storage.reads.read(ledger_id, entry_id, entry_id, 4096, KEY, after_fence=False)
     return found.status in (Status.OK, Status.UNKNOWN)
 
 

@@ -180,7 +180,7 @@ async def audit(storage: BookieStorage, promises: Promises) -> Audit:
 async def _is_deleted(
     storage: BookieStorage, ledger_id: int, known: Promised, found: Audit
 ) -> bool:
-    snapshot = await storage.read_lac(LedgerId(ledger_id), KEY)
+    snapshot = await storage.reads.read_lac(LedgerId(ledger_id), KEY)
     is_deleted = snapshot.status is Status.DELETED
     if known.is_deleted and not is_deleted:
         found.forgotten.append(f"ledger {ledger_id} was deleted, and is {snapshot.status.name}")
@@ -194,7 +194,7 @@ async def _audit_from(
 ) -> int:
     """Read from an entry on; return the first entry without an answer."""
     first, last = EntryId(at), EntryId(known.end - 1)
-    result = await storage.read(
+    result = await storage.reads.read(
         LedgerId(ledger_id), first, last, READ_BYTES, KEY, after_fence=False
     )
     try:
@@ -237,7 +237,7 @@ def _entries_of(result: ReadResult, at: int) -> dict[int, bytes]:
 async def _audit_state(
     storage: BookieStorage, ledger_id: int, known: Promised, found: Audit
 ) -> None:
-    snapshot = await storage.read_lac(LedgerId(ledger_id), KEY)
+    snapshot = await storage.reads.read_lac(LedgerId(ledger_id), KEY)
     if snapshot.lac > known.lac_tried:
         found.wrong.append(f"ledger {ledger_id} has LAC {snapshot.lac}, which no writer sent")
     if snapshot.status is Status.OK and snapshot.lac < known.lac:

@@ -71,7 +71,7 @@ class SlotWriter:
     async def _find_ledger(self) -> None:
         """Continue with the slot's latest ledger, unless it is fenced or deleted."""
         while True:
-            snapshot = await self._storage.read_lac(LedgerId(self._ledger_id), KEY)
+            snapshot = await self._storage.reads.read_lac(LedgerId(self._ledger_id), KEY)
             if snapshot.status is Status.NO_SUCH_LEDGER:
                 self._next = 0
                 return
@@ -86,7 +86,7 @@ class SlotWriter:
         """Repeat fences whose answer an earlier process may not have received, as clients do."""
         ledger_id = self._ledger_id
         while True:
-            snapshot = await self._storage.read_lac(LedgerId(ledger_id), KEY)
+            snapshot = await self._storage.reads.read_lac(LedgerId(ledger_id), KEY)
             if snapshot.status is Status.OK and snapshot.fenced:
                 tell(Word.FENCING, ledger_id)
                 if (await self._storage.fence(LedgerId(ledger_id), KEY)).status is Status.OK:

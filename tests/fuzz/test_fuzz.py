@@ -164,7 +164,7 @@ def test_a_log_that_fails_when_a_client_leaves_is_found(monkeypatch: pytest.Monk
     ) -> LedgerSnapshot:
         stored: asyncio.Future[messages.Status] = asyncio.get_running_loop().create_future()
         storage.tell_lac(ledger_id, lac, master_key, stored.set_result)
-        return storage._reads.snapshot(ledger_id, await stored)
+        return storage.reads.snapshot(ledger_id, await stored)
 
     monkeypatch.setattr(BookieStorage, "write_lac", write_lac)
     assert "InvalidStateError" in _found_in("server_connection", 4 * FRAMES_PLANTED)

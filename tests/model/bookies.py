@@ -145,7 +145,7 @@ class _Parts:
         admission = storage._admission = Admission(
             ledgers, cold, cast("Any", self.log), writability
         )
-        storage._reads = LedgerReads(ledgers, cold, admission, parts, parts, cast("Any", self.log))
+        storage.reads = LedgerReads(ledgers, cold, admission, parts, parts, cast("Any", self.log))
         storage._overlapping = _Overlapping(self)
         self.storage: BookieStorage = storage
         self.is_limbo = False
@@ -250,7 +250,9 @@ class _Parts:
         status, value = snapshot.status, int(snapshot.lac)
         if request.kind == "read" and status is Status.OK:
             first, last = entry(request.first), entry(request.last)
-            found = await self.storage.read(LEDGER, first, last, 1 << 20, None, after_fence=True)
+            found = await self.storage.reads.read(
+                LEDGER, first, last, 1 << 20, None, after_fence=True
+            )
             status, value = found.status, int(found.next_entry_id)
         elif request.kind == "read":
             value = request.first

@@ -10,6 +10,7 @@ from bookie.storage import opening, overlapping
 from bookie.storage.admission import Admission
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.commits import Commits
+from bookie.storage.ledger_reads import LedgerReads
 from bookie.wire.messages import Status
 from tests.model.patches import Patches
 
@@ -40,7 +41,7 @@ def a_fence_is_answered_before_its_sync(patches: Patches) -> None:
         if not state.fenced:
             state.fenced = True
             self._log.append(RecordKind.FENCE, b"", lambda _status: None)
-        return self._reads.snapshot(ledger_id, Status.OK)
+        return self.reads.snapshot(ledger_id, Status.OK)
 
     patches.set(BookieStorage, "fence", fence)
 
@@ -61,7 +62,7 @@ def a_negative_overtakes_an_accepted_add(patches: Patches) -> None:
     async def fence(self: Any, ledger_id: Any, _key: Any) -> Any:
         state = self._ledgers.get_or_make(ledger_id)
         state.fenced = state.is_fence_durable = True
-        return self._reads.snapshot(ledger_id, Status.OK)
+        return self.reads.snapshot(ledger_id, Status.OK)
 
     async def read(
         self: Any, ledger_id: Any, first: Any, last: Any, size: int, *_: Any, **_to: Any
@@ -69,7 +70,7 @@ def a_negative_overtakes_an_accepted_add(patches: Patches) -> None:
         return await self._reader.read(self._ledgers.states[ledger_id], first, last, size)
 
     patches.set(BookieStorage, "fence", fence)
-    patches.set(BookieStorage, "read", read)
+    patches.set(LedgerReads, "read", read)
 
 
 def a_write_back_with_another_lac_is_refused(patches: Patches) -> None:

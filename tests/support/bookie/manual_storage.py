@@ -16,6 +16,7 @@ from bookie.storage.answers import (
     StorageStatistics,
 )
 from bookie.storage.bookie_storage import BookieStorage
+from bookie.storage.ledger_reads import LedgerReads
 from bookie.storage.writability import Writability
 from bookie.wire.batch import BatchView, Buffer
 from bookie.wire.errors import BatchError
@@ -34,12 +35,13 @@ class _Ledger:
     fenced: bool = False
 
 
-class ManualStorage(BookieStorage):
+class ManualStorage(BookieStorage, LedgerReads):
     """See `BookieStorage`. `commit()` makes added batches durable; with `commits_by_itself` that
     happens in the next iteration of the event loop.
     """
 
     def __init__(self) -> None:  # the real one is made by `open`
+        self.reads = self
         self.commits_by_itself = True
         self.room = asyncio.Event()
         self.room.set()

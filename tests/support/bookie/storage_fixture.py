@@ -78,7 +78,7 @@ async def read(
     after_fence: bool = False,
 ) -> ReadResult:
     """Read a range."""
-    return await storage.read(
+    return await storage.reads.read(
         LedgerId(ledger_id), EntryId(first), EntryId(last), bytes_max, key, after_fence=after_fence
     )
 

@@ -76,7 +76,7 @@ def test_an_answer_has_a_bounded_number_of_batches(from_memory: bool) -> None:
         next_entry_id = 0
         while next_entry_id < COUNT:
             if from_memory:
-                found = storage.try_read(7, next_entry_id, COUNT - 1, 8 * MIB, KEY)  # type: ignore[arg-type]
+                found = storage.reads.try_read(7, next_entry_id, COUNT - 1, 8 * MIB, KEY)  # type: ignore[arg-type]
                 assert found is not None
             else:
                 found = await read(storage, 7, next_entry_id, COUNT - 1, bytes_max=8 * MIB)
@@ -172,7 +172,7 @@ def test_an_absent_entry_behind_many_runs_in_memory_is_a_sure_negative() -> None
         for entry_id in (1, 255, 397):
             assert (await read(storage, 7, entry_id, 1_000)).status is Status.NO_SUCH_ENTRY
         assert (await read(storage, 7, 399, 1_000)).status is Status.NO_SUCH_ENTRY
-        found = await storage.entry_ranges(7, 0, 1_000)  # type: ignore[arg-type]
+        found = await storage.reads.entry_ranges(7, 0, 1_000)  # type: ignore[arg-type]
         assert found.complete
         assert found.ranges == tuple((2 * number, 2 * number) for number in range(200))
         await storage.close()

@@ -90,7 +90,7 @@ def test_a_cold_ledger_that_is_not_in_memory_was_seen() -> None:
         cold = LedgerId(cold_ledger(storage))
         assert await add(storage, make_run(cold, 3, 1), key=OTHER_KEY) is Status.UNAUTHORIZED
         assert await add(storage, make_run(cold, 0, 3)) is Status.OK
-        snapshot = await storage.read_lac(LedgerId(cold_ledger(storage)), KEY)
+        snapshot = await storage.reads.read_lac(LedgerId(cold_ledger(storage)), KEY)
         assert (snapshot.status, snapshot.lac, snapshot.highest_entry_id) == (Status.OK, 1, 2)
         assert storage.ledger_count == LEDGERS - 1
         await storage.close()

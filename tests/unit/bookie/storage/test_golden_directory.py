@@ -58,8 +58,8 @@ async def check(storage: BookieStorage) -> None:
         }
         beyond = await read(storage, ledger_id, highest + 1, highest + 1, key=key)
         assert beyond.status is Status.NO_SUCH_ENTRY
-    assert (await storage.read_lac(LedgerId(7), KEY)).lac >= 37
-    assert (await storage.read_lac(LedgerId(7), OTHER_KEY)).status is Status.UNAUTHORIZED
+    assert (await storage.reads.read_lac(LedgerId(7), KEY)).lac >= 37
+    assert (await storage.reads.read_lac(LedgerId(7), OTHER_KEY)).status is Status.UNAUTHORIZED
     assert await add(storage, make_run(9, 0, 1)) is Status.DELETED
     for ledger_id in (8, 11):
         batch = make_run(ledger_id, 100, 1)

@@ -47,7 +47,7 @@ async def write_until_killed(directory: Path) -> None:
     background = asyncio.create_task(storage.background())
 
     async def write(ledger_id: int) -> None:
-        first = (await storage.read_lac(LedgerId(ledger_id), KEY)).highest_entry_id + 1
+        first = (await storage.reads.read_lac(LedgerId(ledger_id), KEY)).highest_entry_id + 1
         while not background.done():
             batch = make_run(ledger_id, first, 5, lac=first - 1)
             assert await add(storage, batch) is Status.OK
@@ -67,7 +67,7 @@ async def check(directory: Path, acknowledged: dict[int, int]) -> None:
             assert result.batches, f"ledger {ledger_id} ends at {len(found)}: {result.status.name}"
             found |= entries_of(result)
         assert found == {i: payload_of(ledger_id, i) for i in range(last + 1)}
-        snapshot = await storage.read_lac(LedgerId(ledger_id), KEY)
+        snapshot = await storage.reads.read_lac(LedgerId(ledger_id), KEY)
         beyond = snapshot.highest_entry_id + 1
         assert (await read(storage, ledger_id, beyond, beyond)).status is Status.NO_SUCH_ENTRY
         assert snapshot.lac >= last - 5

@@ -126,7 +126,7 @@ async def release_and_crash(seed: int) -> None:
     if seen["released"]:
         assert await add(storage, make_run(7, 1000, 1)) is Status.FENCED
         assert (await read(storage, 7, 999, 999)).status is Status.UNKNOWN
-    assert (await storage.entry_ranges(LedgerId(8), EntryId(0), 10)).status is Status.OK
+    assert (await storage.reads.entry_ranges(LedgerId(8), EntryId(0), 10)).status is Status.OK
     await storage.close()
 
 

@@ -60,7 +60,7 @@ def test_negatives() -> None:
     async def main(bench: Bench) -> None:
         storage = await bench.open()
         assert (await read(storage, 7, 0, 0)).status is Status.NO_SUCH_LEDGER
-        assert (await storage.read_lac(L, KEY)).status is Status.NO_SUCH_LEDGER
+        assert (await storage.reads.read_lac(L, KEY)).status is Status.NO_SUCH_LEDGER
         assert await add(storage, make_run(7, 5, 2)) is Status.OK
         assert await add(storage, make_run(7, 10, 2)) is Status.OK
         for _ in range(2):
@@ -68,9 +68,9 @@ def test_negatives() -> None:
                 result = await read(storage, 7, i, i)
                 assert (result.status, result.next_entry_id) == (Status.NO_SUCH_ENTRY, i)
             assert (await read(storage, 7, 9, 3)).status is Status.BAD_REQUEST
-            ranges = await storage.entry_ranges(L, EntryId(0), 10)
+            ranges = await storage.reads.entry_ranges(L, EntryId(0), 10)
             assert (ranges.ranges, ranges.complete) == (((5, 6), (10, 11)), True)
-            ranges = await storage.entry_ranges(L, EntryId(6), 1)
+            ranges = await storage.reads.entry_ranges(L, EntryId(6), 1)
             assert (ranges.ranges, ranges.complete) == (((6, 6),), False)
             storage = await bench.reopen(storage)
 
@@ -87,11 +87,11 @@ def test_the_first_key_is_the_ledgers_key() -> None:
             assert (await read(storage, 7, 0, 0, key=OTHER_KEY)).status is Status.UNAUTHORIZED
             assert (await storage.fence(L, OTHER_KEY)).status is Status.UNAUTHORIZED
             assert (await storage.fence(LedgerId(8), OTHER_KEY)).status is Status.UNAUTHORIZED
-            assert (await storage.read_lac(L, OTHER_KEY)).status is Status.UNAUTHORIZED
+            assert (await storage.reads.read_lac(L, OTHER_KEY)).status is Status.UNAUTHORIZED
             assert (await storage.write_lac(L, EntryId(0), OTHER_KEY)).status is Status.UNAUTHORIZED
-            assert storage.try_read(L, EntryId(0), EntryId(0), 9, OTHER_KEY) is None
+            assert storage.reads.try_read(L, EntryId(0), EntryId(0), 9, OTHER_KEY) is None
             assert (await read(storage, 7, 0, 0, key=None)).status is Status.OK
-            assert not (await storage.read_lac(L, KEY)).fenced
+            assert not (await storage.reads.read_lac(L, KEY)).fenced
             storage = await bench.reopen(storage)
 
     simulate(main)
@@ -122,7 +122,7 @@ def test_a_fence_lasts_and_only_recovery_passes() -> None:
             assert await add(storage, make_run(9, 0, 1)) is Status.FENCED
             assert (await storage.write_lac(L, EntryId(2), KEY)).status is Status.FENCED
             assert await add(storage, make_run(7, 10 + i, 1), recovery=True) is Status.OK
-            assert (await storage.read_lac(L, KEY)).fenced
+            assert (await storage.reads.read_lac(L, KEY)).fenced
             storage = await bench.reopen(storage)
 
     simulate(main)
@@ -139,7 +139,7 @@ def test_a_fence_during_a_comparison_refuses_the_add() -> None:
         await asyncio.sleep(5)
         assert answers == [Status.FENCED]
         assert snapshot.highest_entry_id == 2
-        assert (await storage.read_lac(L, KEY)).highest_entry_id == 2
+        assert (await storage.reads.read_lac(L, KEY)).highest_entry_id == 2
 
     simulate(main)
 
@@ -180,7 +180,7 @@ def test_negatives_of_a_fenced_ledger_wait_for_its_queued_recovery_adds() -> Non
         await asyncio.sleep(1)
         reading = asyncio.create_task(read(storage, 7, 0, 0, after_fence=True))
         fence = asyncio.create_task(storage.fence(L, KEY))
-        assert storage.try_read(L, EntryId(0), EntryId(0), 100, KEY) is None
+        assert storage.reads.try_read(L, EntryId(0), EntryId(0), 100, KEY) is None
         await asyncio.sleep(1)
         assert not reading.done()
         assert not fence.done()
@@ -353,11 +353,11 @@ def test_tailing_never_touches_the_disk() -> None:
     async def main(bench: Bench) -> None:
         storage = await bench.open()
         await add(storage, make_run(7, 0, 3))
-        result = storage.try_read(L, EntryId(1), EntryId(5), 1000, KEY)
+        result = storage.reads.try_read(L, EntryId(1), EntryId(5), 1000, KEY)
         assert result is not None
         assert (result.status, result.next_entry_id) == (Status.OK, 3)
         assert entries_of(result) == {i: payload_of(7, i) for i in (1, 2)}
-        beyond = storage.try_read(L, EntryId(3), EntryId(5), 1000, KEY)
+        beyond = storage.reads.try_read(L, EntryId(3), EntryId(5), 1000, KEY)
         assert beyond is not None
         assert beyond.status is Status.NO_SUCH_ENTRY
 

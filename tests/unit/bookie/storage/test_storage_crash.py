@@ -110,12 +110,12 @@ async def check_all(storage: BookieStorage, model: dict[int, Known]) -> None:
             await check(storage, ledger_id, known, entry_id)
         if known.deleted:
             continue
-        snapshot = await storage.read_lac(LedgerId(ledger_id), KEY)
+        snapshot = await storage.reads.read_lac(LedgerId(ledger_id), KEY)
         if snapshot.status is Status.OK:
             assert known.lac <= snapshot.lac <= known.lac_tried
             assert snapshot.fenced or not known.fenced, "a fence was lost"
             assert known.fence_tried or not snapshot.fenced
-        ranges = await storage.entry_ranges(LedgerId(ledger_id), EntryId(0), 10_000)
+        ranges = await storage.reads.entry_ranges(LedgerId(ledger_id), EntryId(0), 10_000)
         held = {e for first, last in ranges.ranges for e in range(first, last + 1)}
         if ranges.status is Status.OK:
             assert all(entry_id in held for entry_id in known.acknowledged)

@@ -81,7 +81,7 @@ def test_a_fence_outlives_a_checkpoint_that_was_cancelled(steps: int) -> None:
         checkpoint.cancel()
         await asyncio.gather(checkpoint, return_exceptions=True)
         storage = await bench.reopen(storage)
-        assert (await storage.read_lac(L, KEY)).fenced
+        assert (await storage.reads.read_lac(L, KEY)).fenced
         assert await add(storage, make_run(7, 0, 1)) is Status.FENCED
 
     simulate(main)
@@ -335,7 +335,7 @@ def test_a_damaged_state_takes_no_other_with_it(is_missing: bool) -> None:
                 Status.UNAUTHORIZED
             )
             assert await add(storage, make_run(8, 0, 1)) is Status.FENCED
-            assert (await storage.read_lac(LedgerId(9), KEY)).lac == 4
+            assert (await storage.reads.read_lac(LedgerId(9), KEY)).lac == 4
             assert await add(storage, make_run(6, 5, 1)) in (Status.UNKNOWN, Status.FENCED)
             assert len(entries_of(await read(storage, 5, 0, 149))) == 150
             assert (await read(storage, 6, 9, 9)).status is Status.UNKNOWN

@@ -206,9 +206,9 @@ def test_a_ledger_whose_runs_went_missing_is_unknown_and_then_rebuilt() -> None:
                 i: payload_of(7, i) for i in range(200)
             }
             assert (await read(storage, 7, 200, 200)).status is Status.NO_SUCH_ENTRY
-            assert not (await storage.read_lac(L, KEY)).fenced
+            assert not (await storage.reads.read_lac(L, KEY)).fenced
             assert (await read(storage, 8, 200, 200)).status is Status.NO_SUCH_ENTRY
-            assert not (await storage.read_lac(LedgerId(8), KEY)).fenced
+            assert not (await storage.reads.read_lac(LedgerId(8), KEY)).fenced
             running.cancel()
             storage = await bench.reopen(storage)
 
