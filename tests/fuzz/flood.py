@@ -153,7 +153,10 @@ async def _run_phase(
         await asyncio.sleep(SETTLE_S)
     after = _memory_bytes(bookie, "VmRSS")
     ordered = sorted(latencies) or [float("inf")]
+    disconnected = bad_clients.disconnected - disconnected_before
     held = sum(each * CONNECTION_BYTES_MAX[kind] for kind in kinds)
+    # A disconnected client connects again before all memory of its last connection is free.
+    held += disconnected * max([CONNECTION_BYTES_MAX[kind] for kind in kinds], default=0)
     # Memory that connections returned may stay with the allocator, for the next ones.
     bad_clients.most_held_bytes = max(bad_clients.most_held_bytes, held)
     allowed = base_bytes + SLACK_BYTES + bad_clients.most_held_bytes
@@ -168,7 +171,7 @@ async def _run_phase(
         bookie_peak_mb=round(peak / MIB, 1),
         bookie_peak_mb_allowed=round(allowed / MIB, 1),
         bookie_mb_after=round(after / MIB, 1),
-        disconnected=bad_clients.disconnected - disconnected_before,
+        disconnected=disconnected,
     )
 
 

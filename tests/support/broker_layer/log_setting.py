@@ -57,7 +57,7 @@ class LogSetting:
     def services(self, tail_bytes: int = 1 << 20) -> LogServices:
         store = MemoryMetadataStore(self.cluster.server)
         return LogServices(
-            client=self.cluster.client(add_timeout_s=0.5),
+            client=self.cluster.client(add_timeout_s=0.5, metadata_timeout_s=20.0),
             partitions=PartitionStore(store, Random(3)),
             wall_clock_ms=lambda: self.now_ms,
             rng=Random(4),
