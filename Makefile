@@ -18,7 +18,7 @@ QUICK ?=
 BUG_SEEDS ?= 490
 REPEAT ?= 1
 OUT ?= bench-results/compare
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+WORKERS ?= $(shell count=$$(getconf _NPROCESSORS_ONLN); if [ $$count -gt 7 ]; then count=7; fi; expr $$count + 1)
 TESTS := not spark and not campaign and not kafka
 COMPARE ?=
 SWEEP ?= 4000,16000
