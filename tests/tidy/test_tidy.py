@@ -24,7 +24,7 @@ PRODUCT_PACKAGES = (
     "quire",
 )
 
-# The doors to files, threads and processes; per-file-ignores in pyproject.toml name the same.
+# The doors to files, threads and processes; per-file-ignores in ruff.toml name the same.
 DOORS = (
     "bookie/files/*.py",
     "bookie/storage/disk_health.py",
