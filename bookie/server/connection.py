@@ -51,7 +51,7 @@ _MAY_ADD: Final = Operation.ADD
 _MAY_RECOVER: Final = Operation.RECOVERY_ADD
 
 
-class BookieConnection(asyncio.BufferedProtocol):
+class ClientConnection(asyncio.BufferedProtocol):
     """Connection of one client, from accept to loss."""
 
     def __init__(self, context: ServerContext) -> None:

@@ -10,7 +10,7 @@ Source: protocol rule 2.3; storage design, "Limits and refusals".
 import asyncio
 from typing import cast
 
-from bookie.server.connection import BookieConnection
+from bookie.server.connection import ClientConnection
 from bookie.server.server_context import ServerContext
 from bookie.server_errors import CannotListenError
 from serving.listening import LISTEN_BACKLOG, drain, tune_connection
@@ -58,9 +58,9 @@ class BookieServer:
         return TunedConnection(self._context)
 
     @property
-    def connections(self) -> list[BookieConnection]:
+    def connections(self) -> list[ClientConnection]:
         """Open connections."""
-        return [cast("BookieConnection", each) for each in self._context.connections]
+        return [cast("ClientConnection", each) for each in self._context.connections]
 
     def _schedule_sweep(self) -> None:
         interval_s = self._context.limits.sweep_interval_s
@@ -90,7 +90,7 @@ class BookieServer:
             connection.drop_overdue("answers are not read, and room for them is short")
 
 
-class TunedConnection(BookieConnection):
+class TunedConnection(ClientConnection):
     """Connection over TCP, tuned to send answers at once and to detect a lost client."""
 
     @override

@@ -7,7 +7,7 @@ import asyncio
 import random
 from typing import Final
 
-from bookie.server.connection import BookieConnection
+from bookie.server.connection import ClientConnection
 from bookie.wire.batch import build_batch
 from bookie.wire.codec import decode_acks, decode_reply, encode_message
 from bookie.wire.entries import decode_entries
@@ -30,7 +30,7 @@ READS_EVERY: Final = 5
 class GoodClient:
     """One connection; it reads back what it stored."""
 
-    def __init__(self, connection: BookieConnection, bookie_id: BookieId) -> None:
+    def __init__(self, connection: ClientConnection, bookie_id: BookieId) -> None:
         self._bookie_id = bookie_id
         self._transport = MemoryTransport(connection)
         self._connection = connection

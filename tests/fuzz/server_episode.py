@@ -19,7 +19,7 @@ from typing import Final
 from typing_extensions import override  # `typing` has it from 3.12 on
 
 from bookie.config import KIB, StorageConfig
-from bookie.server.connection import BookieConnection
+from bookie.server.connection import ClientConnection
 from bookie.server.server_context import ServerContext
 from bookie.server.server_counters import ServerCounters
 from bookie.server.server_limits import ServerLimits
@@ -141,7 +141,7 @@ class _Episode:
         self._context = ServerContext(
             BOOKIE, storage, LIMITS, ServerCounters(), self._log, loop.time
         )
-        good = GoodClient(BookieConnection(self._context), BOOKIE)
+        good = GoodClient(ClientConnection(self._context), BOOKIE)
         await good.greet()
         count = 1 if self._stream is not None else STREAMS_PER_EPISODE
         while count > 0:
@@ -184,7 +184,7 @@ class _Episode:
 
     async def _talk(self, stream: bytes, sent: list[RawFrame]) -> None:
         rng = self._rng
-        connection = BookieConnection(self._context)
+        connection = ClientConnection(self._context)
         transport = MemoryTransport(connection)
         connection.connection_made(transport)
         await transport.deliver(stream, rng)
@@ -211,7 +211,7 @@ class _Episode:
 
     def _check_overdue(
         self,
-        connection: BookieConnection,
+        connection: ClientConnection,
         stream: bytes,
         sent: list[RawFrame],
         *,

@@ -10,12 +10,12 @@ from collections.abc import Callable
 import pytest
 from crc32c import crc32c
 
-from bookie.server.connection import BookieConnection
+from bookie.server.connection import ClientConnection
 from bookie.server.ledger_requests import LedgerRequests
 from bookie.storage.answers import LedgerSnapshot
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire import codec, messages
-from ledger_client.bookies.connection import BookieConnection as ClientConnection
+from ledger_client.bookies.connection import BookieConnection
 from metadata.ids import EntryId, LedgerId
 from tests.fuzz import disk_targets, watch, wire_targets
 from tests.fuzz.crc import reference_crc32c
@@ -141,20 +141,20 @@ def test_a_server_that_fails_inside_is_found(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_server_that_answers_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    flush = BookieConnection.flush_acks
+    flush = ClientConnection.flush_acks
 
-    def flush_twice(connection: BookieConnection) -> None:
+    def flush_twice(connection: ClientConnection) -> None:
         connection._acks += connection._acks[:1]
         flush(connection)
 
-    monkeypatch.setattr(BookieConnection, "flush_acks", flush_twice)
+    monkeypatch.setattr(ClientConnection, "flush_acks", flush_twice)
     assert "answered once" in _found_in("server_connection")
 
 
 def test_a_server_that_leaves_a_request_unanswered_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(BookieConnection, "_refuse", lambda *_: None)
+    monkeypatch.setattr(ClientConnection, "_refuse", lambda *_: None)
     assert "what was asked is answered" in _found_in("server_connection")
 
 
@@ -172,7 +172,7 @@ def test_a_log_that_fails_when_a_client_leaves_is_found(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("place", ["_fail_all", "_take_acks"])
 def test_a_client_that_drops_a_call_is_found(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    monkeypatch.setattr(ClientConnection, place, lambda *_: None)
+    monkeypatch.setattr(BookieConnection, place, lambda *_: None)
     assert _found_in("client_connection")
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from typing_extensions import override  # `typing` has it from 3.12 on
 
-from bookie.server.connection import BookieConnection
+from bookie.server.connection import ClientConnection
 from bookie.server.server_context import ServerContext
 from bookie.wire import messages as m
 from bookie.wire.codec import decode_acks, decode_reply, encode_message
@@ -42,7 +42,7 @@ class Wire(asyncio.Transport):
         self._assembler = FrameAssembler(FRAME_BYTES_MAX)
         self._last_id = 0
         self._is_closing = False
-        self._connection = BookieConnection(context)
+        self._connection = ClientConnection(context)
         self._connection.connection_made(self)
 
     def ask(self, label: str, request: m.Request) -> None:
