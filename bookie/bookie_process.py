@@ -38,7 +38,6 @@ from bookie.server.registration import Registration, describe
 from bookie.server.server import BookieServer
 from bookie.server.server_context import ServerContext
 from bookie.server.server_counters import ServerCounters
-from bookie.server_errors import CannotListenError
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.disk_health import DiskHealth
 from bookie.storage.opening import KnownDisk
@@ -103,7 +102,9 @@ class BookieProcess:
         """Reason of the bookie's limbo; empty when it is not in limbo."""
 
     async def start(self) -> tuple[BookieId, Addresses]:
-        """Start serving; return the id and the addresses. Raises BookieError and MetadataError."""
+        """Start serving; return the id and the addresses. Raises BookieError, CannotListenError and
+        MetadataError.
+        """
         loop = asyncio.get_running_loop()
         log = ServerLog(loop.time)
         config = self._options.storage
@@ -214,15 +215,10 @@ class BookieProcess:
         assert self._keeper is not None, "the position is claimed before anything is served"
         metrics = BookieMetrics(identity.bookie_id, context.counters, context.storage, self._keeper)
         admin = AdminServer(
-            Administered("bookie", metrics, self._readiness, routes, BookieError), context.log
+            Administered("bookie", metrics, self._readiness, routes, (BookieError,)), context.log
         )
         self._parts.push_async_callback(admin.close)
-        try:
-            admin_host, admin_port = await admin.start(options.admin_host, options.admin_port)
-        except OSError as error:
-            raise CannotListenError(
-                "the admin server", options.admin_host, options.admin_port, str(error)
-            ) from error
+        admin_host, admin_port = await admin.start(options.admin_host, options.admin_port)
         return Addresses(host, port, admin_host, admin_port)
 
     async def _register(

@@ -62,15 +62,6 @@ class AlreadyFormattedError(BookieError):
         self.where = where
 
 
-class CannotListenError(BookieError):
-    """A port could not be opened."""
-
-    def __init__(self, what: str, host: str, port: int, why: str) -> None:
-        super().__init__(f"{what} cannot listen on {host}:{port}: {why}")
-        self.host = host
-        self.port = port
-
-
 class OriginalLivesError(BookieError):
     """Another process serves as this bookie (rule 2.6). Nothing was written, unless this start was
     already counted.

@@ -32,7 +32,6 @@ from broker_layer.server.broker_services import BrokerServices, ServiceParts
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.listeners import ListenerAddress, advertise, parse_listeners
 from broker_layer.server.connections.server import BrokerServer
-from broker_layer.server.connections.server_errors import BrokerError, CannotListenError
 from broker_layer.server.metrics import BrokerMetrics
 from metadata.brokers.broker_registry import BrokerRegistrar, BrokerRegistration, Listener
 from metadata.errors import NameHeldError
@@ -87,7 +86,7 @@ class BrokerProcess:
     async def start(self) -> Serving:
         """Start serving; return the broker's id and addresses.
 
-        Raises BrokerError or MetadataError; the message says what to do.
+        Raises CannotListenError or MetadataError; the message says what to do.
         """
         services = self._make_services(await self._cluster_id())
         self._parts.push_async_callback(services.close)
@@ -159,16 +158,9 @@ class BrokerProcess:
             }
 
         routes = BrokerAdmin(partitions, self._readiness, identity).routes()
-        admin = AdminServer(
-            Administered("broker", metrics, self._readiness, routes, BrokerError), self._log
-        )
+        admin = AdminServer(Administered("broker", metrics, self._readiness, routes), self._log)
         self._parts.push_async_callback(admin.close)
-        try:
-            host, port = await admin.start(options.admin_host, options.admin_port)
-        except OSError as error:
-            raise CannotListenError(
-                "the admin server", options.admin_host, options.admin_port, str(error)
-            ) from error
+        host, port = await admin.start(options.admin_host, options.admin_port)
         return f"http://{host}:{port}"
 
     async def _register(self, advertised: tuple[ListenerAddress, ...], admin_url: str) -> None:

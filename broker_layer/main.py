@@ -17,7 +17,6 @@ from typing import Final
 from broker_layer.broker_parts import BrokerEnvironment, client_config
 from broker_layer.broker_process import BrokerProcess, Serving
 from broker_layer.options import BrokerOptions
-from broker_layer.server.connections.server_errors import BrokerError
 from ledger_client import LedgerClient
 from ledger_client.errors import LedgerError
 from metadata.errors import MetadataError
@@ -48,7 +47,7 @@ def run_broker(options: BrokerOptions) -> int:
 
     A failure is written to standard error.
     """
-    failures = (BrokerError, LedgerError, MetadataError)
+    failures = (LedgerError, MetadataError)
     connections_max, warning = share_descriptors(options.connections_max, OWN_DESCRIPTORS)
     options = replace(options, connections_max=connections_max)
     process = ServerProcess(

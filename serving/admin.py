@@ -15,6 +15,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 from prometheus_client.registry import Collector
 
+from serving.errors import CannotListenError
 from serving.metrics import CONTENT_TYPE, metrics_text
 from serving.process_metrics import ProcessMetrics
 from serving.server_log import ServerLog
@@ -39,8 +40,8 @@ class Administered:
     routes: Sequence[web.RouteDef]
     """Routes besides health and metrics. A handler refuses by raising `web.HTTPException`."""
 
-    failures: type[Exception]
-    """Base of the exceptions that a handler may raise when the server cannot do a request now."""
+    failures: tuple[type[Exception], ...] = ()
+    """Exceptions that a handler may raise when the server cannot do a request now."""
 
 
 class AdminServer:
@@ -53,7 +54,7 @@ class AdminServer:
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; return the host and port. Raises OSError when the port cannot be opened."""
+        """Listen; return the host and port. Raises CannotListenError."""
         application = web.Application(
             client_max_size=BODY_BYTES_MAX,
             middlewares=[_errors_as_json(self._administered, self._log)],
@@ -71,9 +72,9 @@ class AdminServer:
         site = web.TCPSite(self._runner, host, port)
         try:
             await site.start()
-        except OSError:
+        except OSError as error:
             await self._runner.cleanup()
-            raise
+            raise CannotListenError("the admin server", host, port, str(error)) from error
         name = self._runner.addresses[0]
         return str(name[0]), int(name[1])
 

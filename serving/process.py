@@ -22,6 +22,7 @@ from importlib import metadata as distributions
 from typing import Final, TypeVar
 
 from serving.descriptors import ConnectionRefuser
+from serving.errors import CannotListenError
 from serving.loop_lag import PROCESS_LAG
 from serving.server_log import LOGGER, start_logging
 
@@ -49,7 +50,9 @@ class ServerProcess:
     """Whether it stops when standard input ends."""
 
     failures: tuple[type[Exception], ...]
-    """Exceptions that end it with one line in the log that says what to do."""
+    """Exceptions, besides CannotListenError, that end it with one line in the log that says what to
+    do.
+    """
 
     collect_after_objects: int = COLLECT_AFTER_OBJECTS
     """Value for the collector. A server whose running requests have more objects needs a higher
@@ -68,6 +71,7 @@ def run_server(
     Returns the process's exit status. A failure is written to standard error.
     """
     refuse_optimised_mode()
+    failures: tuple[type[Exception], ...] = (CannotListenError, *process.failures)
     start_logging(sys.stderr, process.log_level)
     if process.warning:
         logging.getLogger(LOGGER).warning(process.warning)
@@ -83,7 +87,7 @@ def run_server(
 
     try:
         run_on_a_loop(serve_until_stopped)
-    except process.failures as error:
+    except failures as error:
         logging.getLogger(LOGGER).error("%s stopped: %s", process.kind, error)  # noqa: TRY400 - the text says what to do
         return EXIT_FAILED
     return EXIT_OK

@@ -12,7 +12,7 @@ from typing import cast
 
 from bookie.server.connection import ClientConnection
 from bookie.server.server_context import ServerContext
-from bookie.server_errors import CannotListenError
+from serving.errors import CannotListenError
 from serving.listening import LISTEN_BACKLOG, drain, tune_connection
 from serving.overriding import override
 

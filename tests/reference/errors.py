@@ -16,7 +16,6 @@ MODULES: Final = {
     "broker_layer": (
         "broker_layer.errors",
         "broker_layer.kafka.errors",
-        "broker_layer.server.connections.server_errors",
     ),
     "spark_io": ("spark_io.errors",),
     "quire": ("quire.errors",),

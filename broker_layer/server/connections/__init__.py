@@ -6,5 +6,4 @@
 - `listeners`: names, bind addresses and advertised addresses.
 - `memory_budget`: bytes of requests of all connections.
 - `server_context`: what all connections share.
-- `server_errors`: why a broker does not start or cannot continue.
 """

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from broker_layer.server.connections.connection import BrokerConnection
 from broker_layer.server.connections.listeners import ListenerAddress
 from broker_layer.server.connections.server_context import Connection, ServerContext
-from broker_layer.server.connections.server_errors import CannotListenError
+from serving.errors import CannotListenError
 from serving.listening import LISTEN_BACKLOG, drain, tune_connection
 from serving.overriding import override
 

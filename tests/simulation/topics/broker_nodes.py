@@ -16,8 +16,8 @@ from broker_layer.broker_parts import BrokerEnvironment
 from broker_layer.broker_process import BrokerProcess, Serving
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import BrokerOptions
-from broker_layer.server.connections.server_errors import BrokerError
 from ledger_client import LedgerClient
+from serving.errors import CannotListenError
 from tests.simulation.nodes import ADMIN_PORT, Node, first_of
 from tests.simulation.observing import described
 from tests.simulation.store import NodeStore
@@ -108,7 +108,7 @@ class BrokerNode(Node):
         try:
             self.serving = await process.start()
             await first_of(process.wait_for_failure(), self.stopping)
-        except BrokerError as error:
+        except CannotListenError as error:
             cluster.model.note("broker", f"{self.host} ends: {error}")
         finally:
             await process.stop()

@@ -9,6 +9,7 @@ from prometheus_client import Metric
 from prometheus_client.registry import Collector
 
 from serving.admin import Administered, AdminServer
+from serving.errors import CannotListenError
 from serving.latency import LatencyCounts
 from serving.metrics import counter_metric
 from serving.overriding import override
@@ -52,7 +53,7 @@ async def test_every_answer_is_json(
     way: str, headers: dict[str, str], status: int, says: str
 ) -> None:
     administered = Administered(
-        "thing", Metrics(), lambda: "a part", (web.post("/act", act),), OSError
+        "thing", Metrics(), lambda: "a part", (web.post("/act", act),), (OSError,)
     )
     server = AdminServer(administered, ServerLog(lambda: 0.0))
     host, port = await server.start("127.0.0.1", 0)
@@ -76,12 +77,12 @@ async def test_every_answer_is_json(
 
 
 async def test_address_in_use_is_reported() -> None:
-    administered = Administered("thing", Metrics(), lambda: None, (), OSError)
+    administered = Administered("thing", Metrics(), lambda: None, ())
     log = ServerLog(lambda: 0.0)
     first, second = AdminServer(administered, log), AdminServer(administered, log)
     host, port = await first.start("127.0.0.1", 0)
     try:
-        with pytest.raises(OSError, match=str(port)):
+        with pytest.raises(CannotListenError, match=str(port)):
             await second.start(host, port)
     finally:
         await second.close()

@@ -10,11 +10,7 @@ import aiohttp
 import pytest
 
 from bookie.errors import DirectoryLockedError
-from bookie.server_errors import (
-    CannotListenError,
-    CookieMismatchError,
-    CookieMissingError,
-)
+from bookie.server_errors import CookieMismatchError, CookieMissingError
 from bookie.wire.messages import (
     EntryRanges,
     LacReply,
@@ -29,6 +25,7 @@ from bookie.wire.messages import (
 )
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 from metadata.registry.directory import BookieDirectory
+from serving.errors import CannotListenError
 from tests.support.bookie.bookie_machine import Machine, Running
 from tests.support.bookie.wire_client import batch_of, payloads_of
 
