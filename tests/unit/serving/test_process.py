@@ -12,6 +12,7 @@ from serving.process import first_of
 
 PROGRAM = """
 import asyncio, sys
+from serving.errors import CannotListenError
 from serving.process import ServerProcess, print_ready, run_server
 
 class Refused(Exception): pass
@@ -20,6 +21,8 @@ async def serve(stopping):
     print_ready({"id": "it"})
     if sys.argv[1] == "fail":
         raise Refused("look there")
+    if sys.argv[1] == "busy":
+        raise CannotListenError("it", "a", 1, "in use")
     await stopping.wait()
 
 sys.exit(run_server(ServerProcess("thing", "info", True, (Refused,)), serve))
@@ -83,12 +86,14 @@ def test_process_stops_cleanly_on_a_signal(way: str) -> None:
         assert process.wait() == 0
 
 
-def test_a_failure_is_one_line_that_says_what_to_do() -> None:
-    with start("fail") as process:
+@pytest.mark.parametrize(("way", "says"), [("fail", "look there"), ("busy", "choose another")])
+def test_a_failure_is_one_line_that_says_what_to_do(way: str, says: str) -> None:
+    with start(way) as process:
         assert process.wait() == 1
         assert process.stderr is not None
         (line,) = process.stderr.read().splitlines()
-    assert '"level": "error", "event": "thing stopped: look there"' in line
+    assert '"level": "error", "event": "thing stopped: ' in line
+    assert says in line
 
 
 def test_imported_objects_are_frozen_and_the_collection_threshold_is_set() -> None:
