@@ -4,24 +4,11 @@ Leaves the work to the given coroutine, which starts only then.
 """
 
 from collections.abc import Callable, Coroutine, Generator
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
-
-class Handle(Protocol):
-    """Handle that can be entered: a reader or a writer."""
-
-    async def __aenter__(self) -> Self: ...
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
-
-
-HandleT = TypeVar("HandleT", bound=Handle)
+HandleT = TypeVar("HandleT", bound=AbstractAsyncContextManager[object])
 
 
 class Opening(Generic[HandleT]):
@@ -39,7 +26,8 @@ class Opening(Generic[HandleT]):
         """Open the handle for the duration of a block."""
         assert self._handle is None, "one block per call"
         self._handle = await self._open()
-        return await self._handle.__aenter__()
+        await self._handle.__aenter__()
+        return self._handle
 
     async def __aexit__(
         self,

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from functools import partial
 from random import Random
 from ssl import SSLContext
-from types import TracebackType
 from typing import Self
 
 from ledger_client.awaitable_handle import Opening
@@ -244,12 +243,7 @@ class LedgerClient:
         await self._session.services()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the client."""
         await self.aclose()
 

@@ -11,7 +11,6 @@ Source: api design, "Client".
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from ssl import SSLContext
-from types import TracebackType
 from typing import Self
 
 from ledger_client import client as asynchronous
@@ -165,12 +164,7 @@ class LedgerClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _begin(self, client: asynchronous.LedgerClient) -> None:

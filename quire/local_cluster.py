@@ -21,7 +21,6 @@ import socket
 import tempfile
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Final, Self
 
 import ledger_client.own_packages  # noqa: F401 - fails if one of Quire's packages is hidden
@@ -147,12 +146,7 @@ class LocalCluster:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def _take_directory(self) -> None:

@@ -10,7 +10,6 @@ it are abandoned.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Final, Self
 
 from ledger_client import LedgerWriter
@@ -41,12 +40,7 @@ class PipelinedAppend:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:
             while error is None and self._pending:
                 await self._take_first()

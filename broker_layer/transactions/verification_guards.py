@@ -12,7 +12,6 @@ Invariants: a guard is kept only between `begin` and `release`; a void guard sta
 Source: KIP-890, "Ensure ongoing transaction for older clients".
 """
 
-from types import TracebackType
 from typing import Self
 
 from broker_layer.transactions.values import TopicPartition
@@ -46,12 +45,7 @@ class Confirmation:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 

@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from random import Random
-from types import TracebackType
 from typing import Final, Self
 
 from ledger_client.batches import Entry, EntryBatch
@@ -238,12 +237,7 @@ class LedgerReader:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def _batches(
