@@ -1,6 +1,6 @@
 """Connections to other brokers, one for each, for requests between brokers.
 
-Leaves the connection itself to `peer_connection`, and the messages to their senders.
+Leaves the connection itself to `peer_connection`, and the contents of messages to their senders.
 
 The client id of a connection is `<process>#<number>`. The number grows with each new connection, so
 a receiver can recognize requests from a connection that was replaced (`transactions.peer_order`).
@@ -13,12 +13,17 @@ follows after a pause, and calls during the pause fail at once.
 import asyncio
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 
+from broker_layer.kafka.errors import FrameError
+from broker_layer.kafka.messages import ApiMessage, decode_response, encode_request
+from broker_layer.kafka.versions import ApiKey
 from broker_layer.peer_connection import PeerConnection, PeerError
 from metadata.backoff import Pauses
 
 CONNECT_TIMEOUT_S: Final = 3.0
+
+MessageT = TypeVar("MessageT", bound="ApiMessage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,24 @@ class Peers:
         self._links: dict[int, _Link] = {}
         self._connection_count = 0
         self._is_closed = False
+
+    async def ask(
+        self,
+        address: PeerAddress,
+        request: ApiMessage,
+        answer: type[MessageT],
+        version: int,
+        timeout_s: float,
+    ) -> MessageT:
+        """Send a request, decode the answer. Raises PeerError as `call`, or for a damaged one."""
+        key, body = ApiKey(request.API_KEY), bytes(encode_request(request, version))
+        data = await self.call(address, key, version, body, timeout_s=timeout_s)
+        try:
+            response = decode_response(key, version, data)
+        except FrameError as error:
+            raise PeerError(f"broker {address.broker_id}: {error}") from error
+        assert isinstance(response, answer), "the codec selects by API"
+        return response
 
     async def call(
         self, address: PeerAddress, api_key: int, version: int, body: bytes, *, timeout_s: float

@@ -13,20 +13,16 @@ Source: Kafka answers such requests after the answering broker has applied the c
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 from uuid import UUID
 
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import FrameError
 from broker_layer.kafka.messages import (
     MetadataRequest,
     MetadataResponse,
-    decode_response,
-    encode_request,
 )
-from broker_layer.kafka.versions import ApiKey
-from broker_layer.peer import PeerAddress
+from broker_layer.peer import PeerAddress, Peers
 from broker_layer.peer_connection import PeerError
 from metadata.topics.topic import TopicRecord
 
@@ -41,20 +37,10 @@ _NO_ID: Final = UUID(int=0)
 _Asked = MetadataRequest.MetadataRequestTopic
 
 
-class AskPeer(Protocol):
-    """The method of `broker_layer.peer.Peers` that this module uses."""
-
-    async def call(
-        self, address: PeerAddress, api_key: int, version: int, body: bytes, *, timeout_s: float
-    ) -> memoryview:
-        """Return the body of a broker's answer. Raises PeerError."""
-        ...
-
-
 class TopicSpreading:
     """Waits until the other brokers show changes; requests their views by one listener."""
 
-    def __init__(self, broker_id: int, view: ClusterView, peers: AskPeer, listener: str) -> None:
+    def __init__(self, broker_id: int, view: ClusterView, peers: Peers, listener: str) -> None:
         self._broker_id = broker_id
         self._view = view
         self._peers = peers
@@ -74,18 +60,16 @@ class TopicSpreading:
             pass
 
     async def _wait_for(self, broker_id: int, records: Sequence[TopicRecord]) -> None:
-        body = bytes(encode_request(_request(records), VERSION))
+        request = _request(records)
         pause_s = LOOK_FIRST_S
         while (found := self._view.address_of(broker_id, self._listener)) is not None:
             address = PeerAddress(broker_id, *found)
             try:
-                answer = await self._peers.call(
-                    address, ApiKey.METADATA, VERSION, body, timeout_s=SPREAD_S_MAX
+                response = await self._peers.ask(
+                    address, request, MetadataResponse, VERSION, SPREAD_S_MAX
                 )
-                response = decode_response(ApiKey.METADATA, VERSION, answer)
-            except (PeerError, FrameError):
+            except PeerError:
                 return
-            assert isinstance(response, MetadataResponse), "the codec selects by API"
             if _shows(response, records):
                 return
             await asyncio.sleep(pause_s)

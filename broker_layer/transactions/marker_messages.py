@@ -9,16 +9,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import FrameError
 from broker_layer.kafka.messages import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
-    decode_response,
-    encode_request,
 )
-from broker_layer.kafka.versions import ApiKey
 from broker_layer.peer import PeerAddress, Peers
-from broker_layer.peer_connection import PeerError
 from broker_layer.transactions.values import Marker, TopicPartition
 
 VERSION: Final = 1
@@ -38,15 +33,10 @@ class PeerMarkers:
         self, address: PeerAddress, markers: Sequence[tuple[TopicPartition, Marker]]
     ) -> list[ErrorCode]:
         """Return one code per marker. Raises PeerError if the outcome is unknown."""
-        body = bytes(encode_request(markers_request(markers), VERSION))
-        answer = await self._peers.call(
-            address, ApiKey.WRITE_TXN_MARKERS, VERSION, body, timeout_s=self._timeout_s
+        request = markers_request(markers)
+        response = await self._peers.ask(
+            address, request, WriteTxnMarkersResponse, VERSION, self._timeout_s
         )
-        try:
-            response = decode_response(ApiKey.WRITE_TXN_MARKERS, VERSION, answer)
-        except FrameError as error:
-            raise PeerError(f"broker {address.broker_id}: {error}") from error
-        assert isinstance(response, WriteTxnMarkersResponse), "the codec selects by API"
         return _codes_in(response, markers)
 
 

@@ -16,16 +16,11 @@ from broker_layer.coordinator_partitions import TRANSACTION_STATE
 from broker_layer.errors import TopicError
 from broker_layer.java_hash import partition_of_key
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import FrameError
 from broker_layer.kafka.messages import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    decode_response,
-    encode_request,
 )
-from broker_layer.kafka.versions import ApiKey
 from broker_layer.peer import PeerAddress, Peers
-from broker_layer.peer_connection import PeerError
 from broker_layer.transactions.coordinator import TransactionCoordinator
 from broker_layer.transactions.marker_messages import code_of
 from broker_layer.transactions.ports import NoLeader, PartitionLeaders
@@ -165,18 +160,9 @@ class TransactionVerifier:
                 )
             ]
         )
-        answer = await self._peers.call(
-            leader,
-            ApiKey.ADD_PARTITIONS_TO_TXN,
-            VERSION,
-            bytes(encode_request(request, VERSION)),
-            timeout_s=self._timeout_s,
+        response = await self._peers.ask(
+            leader, request, AddPartitionsToTxnResponse, VERSION, self._timeout_s
         )
-        try:
-            response = decode_response(ApiKey.ADD_PARTITIONS_TO_TXN, VERSION, answer)
-        except FrameError as error:
-            raise PeerError(f"broker {leader.broker_id}: {error}") from error
-        assert isinstance(response, AddPartitionsToTxnResponse), "the codec selects by API"
         if response.error_code:
             return code_of(response.error_code)
         return _code_in(response, claim, partition)

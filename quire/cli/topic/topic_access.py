@@ -15,7 +15,7 @@ from random import Random
 from typing import Final, TypeVar
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.messages import ApiMessage, decode_response, encode_request
+from broker_layer.kafka.messages import ApiMessage
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
 from broker_layer.peer import PeerAddress, Peers
 from broker_layer.peer_connection import PeerError
@@ -70,12 +70,12 @@ class BrokerAccess:
     registrations: tuple[BrokerRegistration, ...]
     peers: Peers
 
-    async def ask(self, key: ApiKey, request: ApiMessage, kind: type[MessageT]) -> MessageT:
+    async def ask(self, request: ApiMessage, answer: type[MessageT]) -> MessageT:
         """Ask the first broker that responds, in the newest version. Raises NoBrokerError."""
         failure: PeerError | None = None
         for address in self.addresses:
             try:
-                return await self._ask_at(address, key, request, kind)
+                return await self._ask_at(address, request, answer)
             except PeerError as error:
                 failure = error
         raise NoBrokerError(
@@ -83,24 +83,20 @@ class BrokerAccess:
         )
 
     async def ask_one(
-        self, address: PeerAddress, key: ApiKey, request: ApiMessage, kind: type[MessageT]
+        self, address: PeerAddress, request: ApiMessage, answer: type[MessageT]
     ) -> MessageT:
         """Ask one broker, in the newest version. Raises NoBrokerError."""
         try:
-            return await self._ask_at(address, key, request, kind)
+            return await self._ask_at(address, request, answer)
         except PeerError as error:
             text = f"broker {address.broker_id} does not respond: {error}"
             raise NoBrokerError(text, try_next="check its log, then retry") from error
 
     async def _ask_at(
-        self, address: PeerAddress, key: ApiKey, request: ApiMessage, kind: type[MessageT]
+        self, address: PeerAddress, request: ApiMessage, answer: type[MessageT]
     ) -> MessageT:
-        version = ADVERTISED[key].max
-        body = bytes(encode_request(request, version))
-        answer = await self.peers.call(address, key, version, body, timeout_s=TIMEOUT_S)
-        response = decode_response(key, version, answer)
-        assert isinstance(response, kind)
-        return response
+        version = ADVERTISED[ApiKey(request.API_KEY)].max
+        return await self.peers.ask(address, request, answer, version, TIMEOUT_S)
 
     @property
     def bootstrap(self) -> list[str]:

@@ -16,7 +16,6 @@ from broker_layer.kafka.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from broker_layer.kafka.versions import ApiKey
 from quire.cli.topic.topic_access import BrokerAccess, require
 
 TIMEOUT_MS: Final = 30_000
@@ -32,7 +31,7 @@ async def shown(brokers: BrokerAccess, names: Sequence[str] | None) -> MetadataR
     asked = MetadataRequest.MetadataRequestTopic
     topics = None if names is None else [asked(name=name, topic_id=NO_ID) for name in names]
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-    return await brokers.ask(ApiKey.METADATA, request, MetadataResponse)
+    return await brokers.ask(request, MetadataResponse)
 
 
 async def topic_named(brokers: BrokerAccess, name: str, *, try_next: str = SEE_LIST) -> ShownTopic:
@@ -69,7 +68,7 @@ async def ask_for_topic(
         ],
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=False)
-    (made,) = (await brokers.ask(ApiKey.CREATE_TOPICS, request, CreateTopicsResponse)).topics
+    (made,) = (await brokers.ask(request, CreateTopicsResponse)).topics
     return made
 
 

@@ -21,7 +21,6 @@ from broker_layer.kafka.messages import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from broker_layer.kafka.versions import ApiKey
 from quire.cli.output import Json, Output
 from quire.cli.topic.topic_access import BrokerAccess, open_brokers, require
 from quire.cli.topic.topic_lookup import (
@@ -120,7 +119,7 @@ async def grow_topic(arguments: argparse.Namespace, output: Output) -> int:
     )
     request = CreatePartitionsRequest(topics=[asked], timeout_ms=TIMEOUT_MS, validate_only=False)
     async with open_brokers(arguments) as brokers:
-        answer = await brokers.ask(ApiKey.CREATE_PARTITIONS, request, CreatePartitionsResponse)
+        answer = await brokers.ask(request, CreatePartitionsResponse)
     (grown,) = answer.results
     try_next = _next(grown.error_code, arguments.topic)
     require(grown.error_code, grown.error_message, try_next=try_next)
@@ -151,7 +150,6 @@ async def config_topic(arguments: argparse.Namespace, output: Output) -> int:
                 resource_type=TOPIC_RESOURCE, resource_name=arguments.topic, configs=steps
             )
             answer = await brokers.ask(
-                ApiKey.INCREMENTAL_ALTER_CONFIGS,
                 IncrementalAlterConfigsRequest(resources=[resource], validate_only=False),
                 IncrementalAlterConfigsResponse,
             )
@@ -180,7 +178,7 @@ async def elect_topic(arguments: argparse.Namespace, output: Output) -> int:
         request = ElectLeadersRequest(
             election_type=int(arguments.unclean), topic_partitions=[row], timeout_ms=TIMEOUT_MS
         )
-        answer = await brokers.ask(ApiKey.ELECT_LEADERS, request, ElectLeadersResponse)
+        answer = await brokers.ask(request, ElectLeadersResponse)
     is_well = True
     with output.listing("partition", "outcome", "why") as listing:
         for result in answer.replica_election_results:
@@ -207,7 +205,7 @@ async def delete_topic(arguments: argparse.Namespace, output: Output) -> int:
             raise NeedsConsentError(f"this would {plan}; nothing was changed", try_next="add --yes")
         state = DeleteTopicsRequest.DeleteTopicState(name=arguments.topic, topic_id=NO_ID)
         request = DeleteTopicsRequest(topics=[state], timeout_ms=TIMEOUT_MS)
-        answer = await brokers.ask(ApiKey.DELETE_TOPICS, request, DeleteTopicsResponse)
+        answer = await brokers.ask(request, DeleteTopicsResponse)
     (deleted,) = answer.responses
     try_next = _next(deleted.error_code, arguments.topic)
     require(deleted.error_code, deleted.error_message, try_next=try_next)
@@ -239,7 +237,6 @@ async def _settings(brokers: BrokerAccess, name: str, *, is_all: bool) -> Mappin
         resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None
     )
     answer = await brokers.ask(
-        ApiKey.DESCRIBE_CONFIGS,
         DescribeConfigsRequest(resources=[resource]),
         DescribeConfigsResponse,
     )

@@ -15,7 +15,6 @@ from broker_layer.kafka.messages import (
     DeleteRecordsResponse,
     MetadataResponse,
 )
-from broker_layer.kafka.versions import ApiKey
 from broker_layer.peer import PeerAddress
 from metadata.errors import NodeNotFoundError
 from metadata.store.zookeeper import open_store
@@ -53,9 +52,7 @@ async def trim_topic(arguments: argparse.Namespace, output: Output) -> int:
         request = DeleteRecordsRequest(
             topics=[asked(name=name, partitions=[row])], timeout_ms=TIMEOUT_MS
         )
-        answer = await brokers.ask_one(
-            leader, ApiKey.DELETE_RECORDS, request, DeleteRecordsResponse
-        )
+        answer = await brokers.ask_one(leader, request, DeleteRecordsResponse)
     (deleted,) = answer.topics[0].partitions
     require(deleted.error_code, try_next=f"quire topic show {name}")
     output.record({"topic": name, "partition": partition, "start": deleted.low_watermark})

@@ -8,16 +8,17 @@ import pytest
 from broker_layer.administration.spreading import TopicSpreading
 from broker_layer.kafka.messages import MetadataRequest, MetadataResponse, decode_request
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.peer import PeerAddress
+from broker_layer.peer import PeerAddress, Peers
 from broker_layer.peer_connection import PeerError
 from metadata.topics.topic import TopicRecord
+from serving.overriding import override
 from tests.support.broker_layer.asking import NO_ID, Admin, AskedTopic, topic
 from tests.support.broker_layer.control_setting import LISTENER, Setting
 from tests.until import until
 
 
 @dataclass
-class LatePeer:
+class LatePeer(Peers):
     """Another broker, which answers from `behind` until it is released."""
 
     other: Admin
@@ -26,6 +27,7 @@ class LatePeer:
     is_late: bool = True
     is_away: bool = False
 
+    @override
     async def call(
         self, address: PeerAddress, api_key: int, version: int, body: bytes, *, timeout_s: float
     ) -> memoryview:
