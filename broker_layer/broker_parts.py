@@ -147,7 +147,7 @@ class CoordinatorParts:
             self.question_peers,
             transaction_partitions,
             guards,
-            timeout_s=config.verification_timeout_s,
+            config.verification_timeout_s,
         )
         markers = MarkerHandler(local, config.marker_store_wait_s)
         self.handlers: dict[int, Handler] = {

@@ -16,6 +16,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -50,26 +51,18 @@ _NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
 _NOT_NOW: Final = (errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
+@dataclass(eq=False, repr=False)
 class RealFile:
     """A file of a `RealDisk`."""
 
-    def __init__(
-        self,
-        name: str,
-        descriptor: int,
-        size: int,
-        threads: "DiskThreads",
-        writer: Threads,
-        capacity: Capacity,
-    ) -> None:
-        self.name = name
-        self.size = size
-        self._descriptor = descriptor
-        self._threads = threads
-        self._writer = writer
-        self._capacity = capacity
-        self._quick_count = 0
-        self._reads: list[asyncio.Future[bytes]] = []
+    name: str
+    _descriptor: int
+    size: int
+    _threads: "DiskThreads"
+    _writer: Threads
+    _capacity: Capacity
+    _quick_count: int = field(default=0, init=False)
+    _reads: list[asyncio.Future[bytes]] = field(default_factory=list, init=False)
 
     async def commit(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """See `File.commit`."""

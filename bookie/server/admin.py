@@ -5,7 +5,7 @@ the storage.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from aiohttp import web
@@ -24,22 +24,15 @@ REASON_MAX: Final = 200
 """Maximum number of an error's characters in an answer's reason."""
 
 
+@dataclass(eq=False, repr=False)
 class BookieAdmin:
     """Routes of one bookie's admin port besides health and metrics."""
 
-    def __init__(
-        self,
-        context: ServerContext,
-        readiness: Readiness,
-        identity: dict[str, str],
-        switch: OperatorSwitch,
-        age: MetadataAge,
-    ) -> None:
-        self._context = context
-        self._readiness = readiness
-        self._identity = identity
-        self._switch = switch
-        self._age = age
+    _context: ServerContext
+    _readiness: Readiness
+    _identity: dict[str, str]
+    _switch: OperatorSwitch
+    _age: MetadataAge
 
     def routes(self) -> Sequence[web.RouteDef]:
         """Return the routes."""

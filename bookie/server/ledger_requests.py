@@ -8,6 +8,7 @@ Source: protocol rules 7.2, 7.3, 8.3, 8.4.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import assert_never
 
 from bookie.server.server_access import Operation
@@ -45,20 +46,14 @@ def operation_of(request: LedgerRequest | WaitLac) -> Operation:
             assert_never(request)
 
 
+@dataclass(eq=False, repr=False)
 class LedgerRequests:
     """Execution of requests; the answers are complete frames. Stateless."""
 
-    def __init__(
-        self,
-        storage: BookieStorage,
-        limits: ServerLimits,
-        counters: ServerCounters,
-        now: Callable[[], float],
-    ) -> None:
-        self._storage = storage
-        self._limits = limits
-        self._counters = counters
-        self._now = now
+    _storage: BookieStorage
+    _limits: ServerLimits
+    _counters: ServerCounters
+    _now: Callable[[], float]
 
     def bytes_of(self, request: LedgerRequest) -> int:
         """Return approximately how many bytes of memory the answer can take."""

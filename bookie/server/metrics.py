@@ -6,7 +6,7 @@ of the metrics.
 """
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
@@ -23,20 +23,14 @@ from serving.metrics import histogram_metric, labelled_counter
 from serving.overriding import override
 
 
+@dataclass(eq=False, repr=False)
 class BookieMetrics(Collector):
     """Collector that reads the counters on request."""
 
-    def __init__(
-        self,
-        bookie_id: str,
-        counters: ServerCounters,
-        storage: BookieStorage,
-        position: PositionKeeper,
-    ) -> None:
-        self._bookie_id = bookie_id
-        self._counters = counters
-        self._storage = storage
-        self._position = position
+    _bookie_id: str
+    _counters: ServerCounters
+    _storage: BookieStorage
+    _position: PositionKeeper
 
     @override
     def collect(self) -> Iterator[Metric]:

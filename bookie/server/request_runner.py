@@ -9,7 +9,7 @@ affects no other; after `cancel` no request runs and no answer is sent.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from bookie.server.server_answers import refusal_frame
@@ -30,39 +30,21 @@ class _Waiting:
     answering: Answering
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class RequestRunner:
     """Runner that starts requests while there is room and the client reads its answers; others
     wait.
     """
 
-    __slots__ = (
-        "_bytes_running",
-        "_counters",
-        "_is_held",
-        "_limits",
-        "_log",
-        "_number",
-        "_send",
-        "_tasks",
-        "_waiting",
-    )
-
-    def __init__(
-        self,
-        limits: ServerLimits,
-        log: ServerLog,
-        counters: ServerCounters,
-        send: Callable[[list[Buffer]], None],
-    ) -> None:
-        self._limits = limits
-        self._log = log
-        self._counters = counters
-        self._send = send
-        self._waiting: deque[_Waiting] = deque()
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._bytes_running = 0
-        self._number = 0
-        self._is_held = False
+    _limits: ServerLimits
+    _log: ServerLog
+    _counters: ServerCounters
+    _send: Callable[[list[Buffer]], None]
+    _waiting: deque[_Waiting] = field(default_factory=deque, init=False)
+    _tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict, init=False)
+    _bytes_running: int = field(default=0, init=False)
+    _number: int = field(default=0, init=False)
+    _is_held: bool = field(default=False, init=False)
 
     @property
     def is_full(self) -> bool:

@@ -58,28 +58,20 @@ class _Rewrite:
     """Whether the next run may join the last move: its last record ends with its last entry."""
 
 
+@dataclass(eq=False, repr=False)
 class Cleaner:
     """Cleaner of one storage."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        config: StorageConfig,
-        ledgers: Ledgers,
-        index: Index,
-        segments: Segments,
-        rng: random.Random,
-    ) -> None:
-        self.cleaned_count = 0
-        self.freed_bytes = 0
-        self.written_bytes = 0
-        self._disk = disk
-        self._config = config
-        self._ledgers = ledgers
-        self._index = index
-        self._segments = segments
-        self._rng = rng
-        self._removed: list[int] = []
+    _disk: Disk
+    _config: StorageConfig
+    _ledgers: Ledgers
+    _index: Index
+    _segments: Segments
+    _rng: random.Random
+    cleaned_count: int = field(default=0, init=False)
+    freed_bytes: int = field(default=0, init=False)
+    written_bytes: int = field(default=0, init=False)
+    _removed: list[int] = field(default_factory=list, init=False)
 
     def take_removed(self) -> list[int]:
         """Return the segments removed since the last call, for the removal from the index."""

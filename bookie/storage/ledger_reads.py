@@ -9,7 +9,7 @@ Source: protocol rules 2.4, 4.3, 8.3.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from bookie.index import ledger_state
@@ -25,24 +25,16 @@ from bookie.wire.messages import Status
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 
 
+@dataclass(eq=False, repr=False)
 class LedgerReads:
     """Reads of all ledgers."""
 
-    def __init__(
-        self,
-        ledgers: Ledgers,
-        cold: ColdLedgers,
-        admission: Admission,
-        reader: Reader,
-        index: Index,
-        log: Log,
-    ) -> None:
-        self._ledgers = ledgers
-        self._cold = cold
-        self._admission = admission
-        self._reader = reader
-        self._index = index
-        self._log = log
+    _ledgers: Ledgers
+    _cold: ColdLedgers
+    _admission: Admission
+    _reader: Reader
+    _index: Index
+    _log: Log
 
     async def read_lac(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
         """Return a ledger's LAC and progress. Statuses: as `read`, without NO_SUCH_ENTRY."""

@@ -30,24 +30,16 @@ COMPARISON_OVERHEAD_BYTES: Final = 4096
 Gaps = list[tuple[int, int]]
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class QueuedAdd:
     """An accepted batch that waits for the log. `gaps` are the parts to index, None for the
     complete batch.
     """
 
-    __slots__ = ("batch", "done", "gaps", "state")
-
-    def __init__(
-        self,
-        state: LedgerState,
-        batch: BatchView,
-        gaps: Gaps | None,
-        done: Callable[[Status], None],
-    ) -> None:
-        self.state = state
-        self.batch = batch
-        self.gaps = gaps
-        self.done = done
+    state: LedgerState
+    batch: BatchView
+    gaps: Gaps | None
+    done: Callable[[Status], None]
 
 
 @dataclass(frozen=True, slots=True)

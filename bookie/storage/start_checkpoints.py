@@ -9,6 +9,8 @@ stored in limbo.
 Source: protocol rules 2.4 and 2.5.
 """
 
+from dataclasses import dataclass
+
 from bookie.config import StorageConfig
 from bookie.errors import DiskFullError
 from bookie.index.index import Index
@@ -67,22 +69,15 @@ class Verdict:
             await self._index.set_flags(self.flags)
 
 
+@dataclass(eq=False, repr=False)
 class StartCheckpoints:
     """Checkpoints during the replay of the log, which limit the memory of a start."""
 
-    def __init__(
-        self,
-        config: StorageConfig,
-        reserve: Reserve,
-        index: Index,
-        segments: Segments,
-        verdict: Verdict,
-    ) -> None:
-        self._config = config
-        self._reserve = reserve
-        self._index = index
-        self._segments = segments
-        self._verdict = verdict
+    _config: StorageConfig
+    _reserve: Reserve
+    _index: Index
+    _segments: Segments
+    _verdict: Verdict
 
     async def store_if_due(self, ledgers: Ledgers, applied_lsn: int) -> None:
         """Make a checkpoint if enough is in memory. Everything below `applied_lsn` is applied and

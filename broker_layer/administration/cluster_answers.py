@@ -59,20 +59,14 @@ class _Found:
     text: str | None = None
 
 
+@dataclass(eq=False, repr=False)
 class ClusterAnswers:
     """Handlers of one broker for requests about the cluster."""
 
-    def __init__(
-        self,
-        view: ClusterView,
-        manager: PartitionManager,
-        changes: TopicChanges,
-        cluster_id: str,
-    ) -> None:
-        self._view = view
-        self._manager = manager
-        self._changes = changes
-        self._cluster_id = cluster_id
+    _view: ClusterView
+    _manager: PartitionManager
+    _changes: TopicChanges
+    _cluster_id: str
 
     async def describe_cluster(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer DescribeCluster."""

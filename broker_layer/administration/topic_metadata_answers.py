@@ -12,7 +12,7 @@ Source: KIP-4, KIP-392 (offline replicas), KIP-516 (topic ids).
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -50,23 +50,16 @@ class _Cached:
     body: bytes
 
 
+@dataclass(eq=False, repr=False)
 class MetadataAnswers:
     """Handler of Metadata for one broker."""
 
-    def __init__(
-        self,
-        view: ClusterView,
-        replicas: ReplicaView,
-        changes: TopicChanges,
-        config: ControlConfig,
-        cluster_id: str,
-    ) -> None:
-        self._view = view
-        self._replicas = replicas
-        self._changes = changes
-        self._config = config
-        self._cluster_id = cluster_id
-        self._cached: dict[tuple[int, str], _Cached] = {}
+    _view: ClusterView
+    _replicas: ReplicaView
+    _changes: TopicChanges
+    _config: ControlConfig
+    _cluster_id: str
+    _cached: dict[tuple[int, str], _Cached] = field(default_factory=dict, init=False)
 
     async def answer(self, request: ApiMessage, context: RequestContext) -> ApiMessage | bytes:
         """Answer Metadata."""

@@ -53,20 +53,14 @@ class LoadedState:
         await self.coordinator.resign(self.partition)
 
 
+@dataclass(eq=False, repr=False)
 class PartitionOpener:
     """Opens partitions by their topics; `coordinators` maps internal topics to coordinators."""
 
-    def __init__(
-        self,
-        services: LogServices,
-        view: ClusterView,
-        defaults: TopicDefaults,
-        coordinators: Mapping[str, CoordinatorPartitions],
-    ) -> None:
-        self._services = services
-        self._view = view
-        self._defaults = defaults
-        self._coordinators = coordinators
+    _services: LogServices
+    _view: ClusterView
+    _defaults: TopicDefaults
+    _coordinators: Mapping[str, CoordinatorPartitions]
 
     def is_state(self, topic: str) -> bool:
         """Return whether a topic's partitions hold a coordinator's state."""

@@ -41,25 +41,18 @@ def offline_report(epoch: int) -> InSync:
     return InSync(epoch, (), ())
 
 
+@dataclass(eq=False, repr=False)
 class ReplicaView:
     """Finds replicas: in this broker's logs, and for other partitions in their leaders' reports.
 
     Before a partition has a ledger, live bookies stand for those that it will have.
     """
 
-    def __init__(
-        self,
-        view: ClusterView,
-        manager: PartitionManager,
-        numbers: ReplicaNumbers,
-        bookies: LiveBookies,
-        defaults: TopicDefaults,
-    ) -> None:
-        self._view = view
-        self._manager = manager
-        self._numbers = numbers
-        self._bookies = bookies
-        self._defaults = defaults
+    _view: ClusterView
+    _manager: PartitionManager
+    _numbers: ReplicaNumbers
+    _bookies: LiveBookies
+    _defaults: TopicDefaults
 
     def of(self, record: TopicRecord, partition: int) -> ShownReplicas:
         """Return the replicas to show for a partition."""

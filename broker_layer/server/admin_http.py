@@ -4,6 +4,7 @@ Leaves the port and the metrics to `serving.admin`, and the rows of partitions t
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from aiohttp import web
 
@@ -11,18 +12,13 @@ from broker_layer.server.metrics import PartitionTable
 from serving.admin import Readiness, answer_live, readiness_handler
 
 
+@dataclass(eq=False, repr=False)
 class BrokerAdmin:
     """The routes of one broker's admin port, in addition to metrics."""
 
-    def __init__(
-        self,
-        partitions: PartitionTable,
-        readiness: Readiness,
-        identity: Callable[[], Mapping[str, object]],
-    ) -> None:
-        self._partitions = partitions
-        self._readiness = readiness
-        self._identity = identity
+    _partitions: PartitionTable
+    _readiness: Readiness
+    _identity: Callable[[], Mapping[str, object]]
 
     def routes(self) -> Sequence[web.RouteDef]:
         """Return the routes and their handlers."""

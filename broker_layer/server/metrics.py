@@ -5,7 +5,7 @@ Leaves counting to `counters`, the partitions' state to `PartitionTable`, and th
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Final, Protocol
 
 from prometheus_client import Metric
@@ -69,20 +69,14 @@ class PartitionTable(Protocol):
         """Return the partitions that this broker leads or should lead."""
 
 
+@dataclass(eq=False, repr=False)
 class BrokerMetrics(Collector):
     """Collector of a broker's metrics."""
 
-    def __init__(
-        self,
-        broker_id: int,
-        counters: BrokerCounters,
-        budget: MemoryBudget,
-        partitions: PartitionTable,
-    ) -> None:
-        self._broker_id = broker_id
-        self._counters = counters
-        self._budget = budget
-        self._partitions = partitions
+    _broker_id: int
+    _counters: BrokerCounters
+    _budget: MemoryBudget
+    _partitions: PartitionTable
 
     @override
     def collect(self) -> Iterator[Metric]:

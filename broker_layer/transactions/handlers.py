@@ -10,6 +10,7 @@ Source: KIP-98, KIP-360, KIP-588 (fencing), KIP-890.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, INTERNAL_TOPICS
@@ -92,18 +93,13 @@ def handlers(
     }
 
 
+@dataclass(eq=False, repr=False)
 class ProducerHandlers:
     """Handlers of requests that producers, and leaders for them, send to their coordinator."""
 
-    def __init__(
-        self,
-        coordinator: TransactionCoordinator,
-        leaders: PartitionLeaders,
-        group_partition_count: Callable[[], int],
-    ) -> None:
-        self._coordinator = coordinator
-        self._leaders = leaders
-        self._group_partition_count = group_partition_count
+    _coordinator: TransactionCoordinator
+    _leaders: PartitionLeaders
+    _group_partition_count: Callable[[], int]
 
     async def init_producer_id(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer InitProducerId."""

@@ -11,6 +11,7 @@ Source: KIP-98, "Complete the transaction".
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
@@ -49,21 +50,17 @@ class GroupMarkers(Protocol):
         """Commit or drop the offsets of a transaction, durably. Raises TopicError."""
 
 
+@dataclass(eq=False, repr=False)
 class LocalMarkerWriter:
     """Writes all markers for the partitions that one broker leads."""
 
-    def __init__(
-        self,
-        log_of: Callable[[str, int], MarkedLog],
-        groups: GroupMarkers,
-        guards: VerificationGuards,
-        wall_clock_ms: Callable[[], int],
-    ) -> None:
-        self._log_of = log_of
-        self._groups = groups
-        self._guards = guards
-        self._wall_clock_ms = wall_clock_ms
-        self._under_way: dict[tuple[TopicPartition, Marker], asyncio.Future[ErrorCode]] = {}
+    _log_of: Callable[[str, int], MarkedLog]
+    _groups: GroupMarkers
+    _guards: VerificationGuards
+    _wall_clock_ms: Callable[[], int]
+    _under_way: dict[tuple[TopicPartition, Marker], "asyncio.Future[ErrorCode]"] = field(
+        default_factory=dict, init=False
+    )
 
     def write(self, partition: TopicPartition, marker: Marker) -> Awaitable[ErrorCode]:
         """Append a marker before this returns; see `ports.LocalMarkers`."""

@@ -10,6 +10,7 @@ Source: KIP-890, part one; topics design, "The mapping".
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from broker_layer.coordinator_partitions import TRANSACTION_STATE
@@ -45,27 +46,17 @@ _UNDECIDED: Final = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class TransactionVerifier:
     """Verifies transactions for the leaders and group coordinators of one broker."""
 
-    def __init__(
-        self,
-        own_id: int,
-        coordinator: TransactionCoordinator,
-        leaders: PartitionLeaders,
-        peers: Peers,
-        partition_count: Callable[[], int],
-        guards: VerificationGuards,
-        *,
-        timeout_s: float,
-    ) -> None:
-        self._own_id = own_id
-        self._coordinator = coordinator
-        self._leaders = leaders
-        self._peers = peers
-        self._partition_count = partition_count
-        self._guards = guards
-        self._timeout_s = timeout_s
+    _own_id: int
+    _coordinator: TransactionCoordinator
+    _leaders: PartitionLeaders
+    _peers: Peers
+    _partition_count: Callable[[], int]
+    _guards: VerificationGuards
+    _timeout_s: float
 
     async def verify(
         self,

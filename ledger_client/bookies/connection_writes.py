@@ -11,6 +11,7 @@ Source: storage design, "The batch".
 
 import asyncio
 from collections import deque
+from dataclasses import dataclass, field
 from typing import Final
 
 from bookie.wire.batch import Buffer
@@ -24,28 +25,18 @@ TRANSPORT_BYTES_HIGH: Final = 256 * 1024
 TRANSPORT_BYTES_LOW: Final = 64 * 1024
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class ConnectionWrites:
     """Bytes that wait to be sent over one connection."""
 
-    __slots__ = (
-        "_are_all_small",
-        "_is_flush_due",
-        "_loop",
-        "_parts",
-        "_size",
-        "_transport",
-        "is_paused",
-    )
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._transport: asyncio.Transport | None = None
-        self._parts: deque[Buffer] = deque()
-        self._size = 0
-        self._are_all_small = True
-        self._is_flush_due = False
-        self.is_paused = False
-        """Whether the socket accepts no bytes."""
+    _loop: asyncio.AbstractEventLoop
+    _transport: asyncio.Transport | None = field(default=None, init=False)
+    _parts: deque[Buffer] = field(default_factory=deque, init=False)
+    _size: int = field(default=0, init=False)
+    _are_all_small: bool = field(default=True, init=False)
+    _is_flush_due: bool = field(default=False, init=False)
+    is_paused: bool = field(default=False, init=False)
+    """Whether the socket accepts no bytes."""
 
     @property
     def waiting_bytes(self) -> int:

@@ -70,22 +70,15 @@ def expected_count(ledger: LedgerMetadata, last_entry_id: int) -> int:
     return sum(entry_count(ranges) for ranges in expected_ranges(ledger, last_entry_id).values())
 
 
+@dataclass(eq=False, repr=False)
 class _ReplicaReader:
     """Reads and checks the copies of one bookie."""
 
-    def __init__(
-        self,
-        pool: BookiePool,
-        keys: LedgerKeys,
-        report: ReplicaReport,
-        stripe_entries: int,
-        on_verified: Callable[[int], None],
-    ) -> None:
-        self._pool = pool
-        self._keys = keys
-        self._report = report
-        self._stripe_entries = stripe_entries
-        self._on_verified = on_verified
+    _pool: BookiePool
+    _keys: LedgerKeys
+    _report: ReplicaReport
+    _stripe_entries: int
+    _on_verified: Callable[[int], None]
 
     async def run(self) -> None:
         report = self._report

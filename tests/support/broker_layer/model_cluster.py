@@ -180,7 +180,7 @@ class Broker:
             self.question_peers,
             lambda: STATE_PARTITIONS,
             self.guards,
-            timeout_s=CONFIG.verification_timeout_s,
+            CONFIG.verification_timeout_s,
         )
         self.handlers = handlers(
             self.coordinator,
