@@ -13,6 +13,7 @@ Source: protocol rules 2.4, 4.3, 7.2, 10.2.
 
 import hmac
 import struct
+from dataclasses import dataclass, field
 from typing import Final
 
 from crc32c import crc32c
@@ -33,15 +34,13 @@ _HAS_KEY: Final = 16
 _RELEASED: Final = 32
 
 
+@dataclass(slots=True, eq=False)
 class Unsaved:
     """Ledgers whose stored form is out of date since the last checkpoint began."""
 
-    __slots__ = ("generation", "ledger_ids")
-
-    def __init__(self) -> None:
-        self.generation = 0
-        """Number of checkpoints begun."""
-        self.ledger_ids: dict[int, None] = {}
+    generation: int = 0
+    """Number of checkpoints begun."""
+    ledger_ids: dict[int, None] = field(default_factory=dict)
 
     def take(self) -> dict[int, None]:
         """Return the ledgers and empty the list: the caller stores them now."""
@@ -50,62 +49,40 @@ class Unsaved:
         return taken
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class LedgerState:
     """State of one ledger that is in memory."""
 
-    __slots__ = (
-        "accepted_highest",
-        "changed_in",
-        "fenced",
-        "highest",
-        "indexed_highest",
-        "is_deleted",
-        "is_fence_durable",
-        "lac",
-        "ledger_id",
-        "length",
-        "limbo",
-        "master_key",
-        "queued_count",
-        "released",
-        "unsaved",
-        "use_count",
-        "was_used",
-    )
-
-    def __init__(self, ledger_id: LedgerId, unsaved: Unsaved | None = None) -> None:
-        self.ledger_id = ledger_id
-        self.unsaved = Unsaved() if unsaved is None else unsaved
-        self.changed_in = -1
-        """Generation of the last change."""
-        self.use_count = 0
-        """Number of requests that keep this object while they wait: it must stay in memory for
-        them.
-        """
-        self.was_used = True
-        """Whether the state was used since eviction last checked it."""
-        self.is_deleted = False
-        """Whether the ledger was deleted while requests kept this object."""
-        self.fenced = False
-        self.is_fence_durable = False
-        self.limbo = False
-        self.released = False
-        """Whether this bookie dropped the ledger's entries because the ledger moved away."""
-        self.master_key: bytes | None = None
-        self.lac: int = NO_ENTRY
-        """Largest LAC seen. It is true independent of this bookie, so it may be reported before it
-        is durable.
-        """
-        self.highest: int = NO_ENTRY
-        """Highest durable entry id."""
-        self.accepted_highest: int = NO_ENTRY
-        """Highest accepted entry id, durable or queued. An add beyond it overlaps nothing."""
-        self.indexed_highest: int = NO_ENTRY
-        """Highest entry id in the index's store. An entry beyond it is in memory or not stored."""
-        self.length = 0
-        """Bytes of the ledger up to the highest entry, from complete batches."""
-        self.queued_count = 0
-        """Number of adds accepted and not yet answered."""
+    ledger_id: LedgerId
+    unsaved: Unsaved = field(default_factory=Unsaved)
+    changed_in: int = -1
+    """Generation of the last change."""
+    use_count: int = 0
+    """Number of requests that keep this object while they wait: it must stay in memory for them."""
+    was_used: bool = True
+    """Whether the state was used since eviction last checked it."""
+    is_deleted: bool = False
+    """Whether the ledger was deleted while requests kept this object."""
+    fenced: bool = False
+    is_fence_durable: bool = False
+    limbo: bool = False
+    released: bool = False
+    """Whether this bookie dropped the ledger's entries because the ledger moved away."""
+    master_key: bytes | None = None
+    lac: int = NO_ENTRY
+    """Largest LAC seen. It is true independent of this bookie, so it may be reported before it is
+    durable.
+    """
+    highest: int = NO_ENTRY
+    """Highest durable entry id."""
+    accepted_highest: int = NO_ENTRY
+    """Highest accepted entry id, durable or queued. An add beyond it overlaps nothing."""
+    indexed_highest: int = NO_ENTRY
+    """Highest entry id in the index's store. An entry beyond it is in memory or not stored."""
+    length: int = 0
+    """Bytes of the ledger up to the highest entry, from complete batches."""
+    queued_count: int = 0
+    """Number of adds accepted and not yet answered."""
 
     @property
     def is_dirty(self) -> bool:
@@ -171,7 +148,7 @@ def decode(
     flags, lac, highest, length, master_key = _STATE.unpack(plain)
     if flags & _DELETED:
         return bool(flags & _HAS_RUNS)
-    state = LedgerState(ledger_id, unsaved)
+    state = LedgerState(ledger_id, Unsaved() if unsaved is None else unsaved)
     state.fenced = state.is_fence_durable = bool(flags & _FENCED)
     state.limbo = bool(flags & _LIMBO)
     state.released = bool(flags & _RELEASED)

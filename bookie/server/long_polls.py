@@ -13,7 +13,7 @@ Source: protocol rule 8.4.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bookie.server.ledger_requests import LedgerRequests
 from bookie.server.request_runner import RequestRunner
@@ -40,43 +40,22 @@ class _Poll:
     cancel_watch: Callable[[], None] | None = None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class LongPolls:
     """Long polls of one connection; `ServerCounters.long_polls_now` counts those of all
     connections.
     """
 
-    __slots__ = (
-        "_count",
-        "_counters",
-        "_is_cancelled",
-        "_limits",
-        "_parked",
-        "_requests",
-        "_runner",
-        "_send",
-        "_storage",
-    )
-
-    def __init__(
-        self,
-        storage: BookieStorage,
-        requests: LedgerRequests,
-        runner: RequestRunner,
-        limits: ServerLimits,
-        counters: ServerCounters,
-        send: Callable[[list[Buffer]], None],
-    ) -> None:
-        self._storage = storage
-        self._requests = requests
-        self._runner = runner
-        self._limits = limits
-        self._counters = counters
-        self._send = send
-        self._parked: dict[
-            int, _Poll
-        ] = {}  # by identity: request ids are the client's and may repeat
-        self._count = 0
-        self._is_cancelled = False
+    _storage: BookieStorage
+    _requests: LedgerRequests
+    _runner: RequestRunner
+    _limits: ServerLimits
+    _counters: ServerCounters
+    _send: Callable[[list[Buffer]], None]
+    _parked: dict[int, _Poll] = field(default_factory=dict, init=False)
+    """By identity: request ids are the client's and may repeat."""
+    _count: int = field(default=0, init=False)
+    _is_cancelled: bool = field(default=False, init=False)
 
     @property
     def is_full(self) -> bool:

@@ -11,6 +11,7 @@ because another recovery may have ended.
 Source: protocol section 7.
 """
 
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
@@ -36,31 +37,20 @@ class _Stage(Enum):
     DONE = auto()
 
 
+@dataclass(slots=True, eq=False)
 class RecoveryProtocol:
     """Recovery of one ledger (rules 7.1-7.6). Performs nothing; the first event is MetadataRead."""
 
-    __slots__ = (
-        "_failure",
-        "_fencing",
-        "_is_length_asked",
-        "_metadata",
-        "_reading",
-        "_stage",
-        "_version",
-        "_writing",
-    )
-
-    def __init__(self) -> None:
-        self._stage = _Stage.STARTING
-        self._metadata: LedgerMetadata | None = None
-        """The metadata as recovery started; while starting and closing, as last read."""
-        self._version = Version(-1)
-        self._fencing: FencePhase | None = None
-        self._reading: ReadPhase | None = None
-        self._writing: WriteBackPhase | None = None
-        """None until the length before the first read entry is known."""
-        self._is_length_asked = False
-        self._failure: e.RecoveryFailure | None = None
+    _stage: _Stage = _Stage.STARTING
+    _metadata: LedgerMetadata | None = None
+    """The metadata as recovery started; while starting and closing, as last read."""
+    _version: Version = field(default=Version(-1))
+    _fencing: FencePhase | None = None
+    _reading: ReadPhase | None = None
+    _writing: WriteBackPhase | None = None
+    """None until the length before the first read entry is known."""
+    _is_length_asked: bool = False
+    _failure: e.RecoveryFailure | None = None
 
     def handle(self, event: RecoveryEvent) -> list[RecoveryAction]:
         """Advance by one event; the caller performs the returned actions in order."""

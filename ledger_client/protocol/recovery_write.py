@@ -18,6 +18,7 @@ Source: protocol rules 3.1, 7.4, 11.5.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from ledger_client.protocol.cutting import cut_batches
@@ -201,15 +202,13 @@ class WriteBackPhase:
         return tuple(p for p, b in enumerate(self._ensemble) if b in self._failures.reasons)
 
 
+@dataclass(slots=True, eq=False)
 class _PendingSpan:
     """A span that lacks its ack quorum, and the bookies that stored it."""
 
-    __slots__ = ("positions", "span", "stored_at")
-
-    def __init__(self, span: Span, positions: tuple[int, ...]) -> None:
-        self.span = span
-        self.positions = positions
-        self.stored_at: list[BookieId] = []
+    span: Span
+    positions: tuple[int, ...]
+    stored_at: list[BookieId] = field(default_factory=list)
 
     def count_stored(self, ensemble: tuple[BookieId, ...]) -> int:
         """Return the number of positions whose current bookie stored the span."""
@@ -224,16 +223,14 @@ class _PendingSpan:
         )
 
 
+@dataclass(slots=True, eq=False)
 class _Failures:
     """Failed bookies, and the state of the search for replacements."""
 
-    __slots__ = ("_tried_count", "is_choosing", "reasons", "shortage")
-
-    def __init__(self) -> None:
-        self.reasons: dict[BookieId, str] = {}
-        self.is_choosing = False
-        self.shortage: NoReplacement | None = None
-        self._tried_count = 0
+    reasons: dict[BookieId, str] = field(default_factory=dict)
+    is_choosing: bool = False
+    shortage: NoReplacement | None = None
+    _tried_count: int = 0
 
     def begin_choice(self) -> bool:
         """Return whether to request replacements now: not twice at once, nor again for the same

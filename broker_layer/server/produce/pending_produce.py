@@ -9,6 +9,7 @@ Source: Kafka's meaning of `acks`; KIP-467 (messages of errors).
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -27,18 +28,16 @@ NO_TIMESTAMP: Final = -1
 NOT_APPENDED: Final = Appended(NO_OFFSET, NO_TIMESTAMP, NO_OFFSET)
 
 
+@dataclass(slots=True, eq=False)
 class PartitionOutcome:
     """Result of one partition's batch."""
 
-    __slots__ = ("appended", "error", "is_known", "partition", "text", "topic")
-
-    def __init__(self, topic: str, partition: int) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.error = ErrorCode.NONE
-        self.text: str | None = None
-        self.appended = NOT_APPENDED
-        self.is_known = False
+    topic: str
+    partition: int
+    error: ErrorCode = ErrorCode.NONE
+    text: str | None = None
+    appended: Appended = NOT_APPENDED
+    is_known: bool = False
 
     def refuse(self, error: ErrorCode, text: str) -> None:
         """Set the error of a refused batch."""
@@ -50,37 +49,21 @@ class PartitionOutcome:
         self.is_known = True
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PendingProduce:
     """A Produce request whose batches were given to the logs."""
 
-    __slots__ = (
-        "_failed",
-        "_finish",
-        "_waiting",
-        "exchange",
-        "is_over",
-        "on_end",
-        "outcomes",
-        "request",
-    )
-
-    def __init__(
-        self,
-        exchange: Exchange,
-        request: ProduceRequest,
-        finish: Callable[["PendingProduce"], None],
-        failed: Callable[[Exchange, BaseException], None],
-    ) -> None:
-        """`finish` is called once, `failed` with every error that is not a TopicError."""
-        self.exchange = exchange
-        self.request = request
-        self.outcomes: list[PartitionOutcome] = []
-        self.is_over = False
-        self.on_end: Callable[[], None] | None = None
-        """Called when the request is over, answered or not."""
-        self._finish = finish
-        self._failed = failed
-        self._waiting = 0
+    exchange: Exchange
+    request: ProduceRequest
+    _finish: Callable[["PendingProduce"], None]
+    """Called once."""
+    _failed: Callable[[Exchange, BaseException], None]
+    """Called with every error that is not a TopicError."""
+    outcomes: list[PartitionOutcome] = field(default_factory=list, init=False)
+    is_over: bool = field(default=False, init=False)
+    on_end: Callable[[], None] | None = field(default=None, init=False)
+    """Called when the request is over, answered or not."""
+    _waiting: int = field(default=0, init=False)
 
     def wait_for(self, outcome: PartitionOutcome, future: "asyncio.Future[Appended]") -> None:
         """Set the outcome when the future of an append is done."""
