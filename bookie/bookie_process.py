@@ -28,7 +28,7 @@ from bookie.identity.limbo import keep_reason
 from bookie.identity.metadata_age import MetadataAge
 from bookie.identity.operator_switch import OperatorSwitch
 from bookie.identity.original import OriginalCheck, registration_wait_s
-from bookie.identity.position import Claim, PositionKeeper, PositionNews
+from bookie.identity.position import PositionClaim, PositionKeeper, PositionNews
 from bookie.log.reserve import make_room
 from bookie.options import BookieOptions
 from bookie.server.admin import BookieAdmin
@@ -42,7 +42,7 @@ from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.disk_health import DiskHealth
 from bookie.storage.opening import KnownDisk
 from bookie.storage.standing import standing_reader
-from bookie.storage.writability import ADVICE, Change, Writability
+from bookie.storage.writability import ADVICE, ConditionChange, Writability
 from bookie.wire.messages import WIRE_VERSION, WIRE_VERSION_MIN
 from metadata.errors import MetadataError
 from metadata.ids import BookieId
@@ -173,7 +173,7 @@ class BookieProcess:
         await age.restore()
         keeper = PositionKeeper(
             self._store,
-            Claim(identity.bookie_id, self._run_token, identity.files, identity.lock),
+            PositionClaim(identity.bookie_id, self._run_token, identity.files, identity.lock),
             identity.position,
             context.storage.log,
             interval_s=self._options.position_interval_s,
@@ -299,7 +299,7 @@ class BookieProcess:
 def report_conditions(writability: Writability, log: ServerLog) -> None:
     """Log the active conditions, and from now on each condition that begins or ends."""
 
-    def report(change: Change) -> None:
+    def report(change: ConditionChange) -> None:
         condition, lasted_s = change.condition, change.lasted_s
         name = "read-only" if condition.blocks_adds else "limbo"
         values = {"reason": condition.reason.value, "writable": writability.is_writable}
@@ -313,7 +313,7 @@ def report_conditions(writability: Writability, log: ServerLog) -> None:
             log.info(ended, **values, lasted_s=round(lasted_s, 1))
 
     for condition in writability.conditions():
-        report(Change(condition, None))
+        report(ConditionChange(condition, None))
     writability.on_change(report)
 
 

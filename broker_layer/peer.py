@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, TypeVar
 
-from broker_layer.kafka.errors import FrameError
+from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.kafka.messages import ApiMessage, decode_response, encode_request
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.peer_connection import PeerConnection, PeerError
@@ -68,7 +68,7 @@ class Peers:
         data = await self.call(address, key, version, body, timeout_s=timeout_s)
         try:
             response = decode_response(key, version, data)
-        except FrameError as error:
+        except KafkaFrameError as error:
             raise PeerError(f"broker {address.broker_id}: {error}") from error
         assert isinstance(response, answer), "the codec selects by API"
         return response

@@ -20,7 +20,7 @@ from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import FrameError
+from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.kafka.primitives import NO_TAGS, parsing, skip_tags
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -101,17 +101,17 @@ class PeerConnection:
             while True:
                 (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
                 if not _CORRELATION.size < length <= FRAME_BYTES_MAX:
-                    raise FrameError(f"an answer has a length of {length} B")
+                    raise KafkaFrameError(f"an answer has a length of {length} B")
                 self._take(memoryview(await self._reader.readexactly(length)))
         except (OSError, EOFError) as error:
             self.close(f"the connection ended: {error}")
-        except FrameError as error:
+        except KafkaFrameError as error:
             self.close(f"the broker sent an invalid answer: {error}")
 
     def _take(self, frame: memoryview) -> None:
         number, start = _read_header(frame)
         if not self._calls or self._calls[0][0] != number:
-            raise FrameError(f"answer {number} is out of order")
+            raise KafkaFrameError(f"answer {number} is out of order")
         _, answer = self._calls.popleft()
         if not answer.done():
             answer.set_result(frame[start:])

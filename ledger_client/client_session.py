@@ -176,7 +176,7 @@ class ClientSession:
         self,
         services: ClientServices,
         ledger_id: LedgerId,
-        action: e.EnsembleChanged | e.FailWriter,
+        action: e.MembersChanged | e.FailWriter,
     ) -> None:
         if isinstance(action, e.FailWriter):
             if isinstance(action.error, LedgerFencedError):

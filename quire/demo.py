@@ -38,7 +38,7 @@ RESTART_WAIT_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckedClaim:
     """One claim, whether it is true, and the observation."""
 
     claim: str
@@ -50,7 +50,7 @@ class Check:
 class DemoReport:
     """Results of a run of the demo."""
 
-    checks: list[Check] = field(default_factory=list)
+    checks: list[CheckedClaim] = field(default_factory=list)
     line_count: int = 0
     byte_count: int = 0
     failure_count: int = 0
@@ -61,7 +61,7 @@ class DemoReport:
 
     def check(self, claim: str, seen: str, *, holds: bool) -> None:
         """Record one claim and whether it is true."""
-        self.checks.append(Check(claim, holds, seen))
+        self.checks.append(CheckedClaim(claim, holds, seen))
 
     @property
     def is_well(self) -> bool:

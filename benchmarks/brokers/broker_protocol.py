@@ -24,7 +24,7 @@ from benchmarks.runner import Bench, run, run_loop
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.primitives import NO_TAGS, varint
-from broker_layer.kafka.record_batch import BatchHeader, Record, build_batch, place
+from broker_layer.kafka.record_batch import Record, RecordBatchHeader, build_batch, place
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.log.appending.pending_batches import Appended
 from broker_layer.log.state.partition_state import ActiveProducer
@@ -62,7 +62,7 @@ class DiscardingLog:
 
     def append(
         self,
-        header: BatchHeader,
+        header: RecordBatchHeader,
         data: Buffer,
         *,
         coordinator_epoch: int | None = None,

@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class RunningOperation:
     """One call that has not returned."""
 
     number: int
@@ -52,13 +52,13 @@ class UnderWay:
         finally:
             self.end(number)
 
-    def oldest(self) -> Operation | None:
+    def oldest(self) -> RunningOperation | None:
         """Return the running operation that began first; None when none is running."""
         try:
             number, (what, began_s) = next(iter(self._operations.items()))
         except (StopIteration, RuntimeError):
             return None  # none, or the event loop changed the record during the call
-        return Operation(number, what, began_s)
+        return RunningOperation(number, what, began_s)
 
 
 def watched(disk: Disk, under_way: UnderWay) -> Disk:

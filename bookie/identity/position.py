@@ -36,7 +36,7 @@ ORDERLY_S_MAX: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class PositionClaim:
     """Identity of this process in the node."""
 
     bookie_id: BookieId
@@ -74,7 +74,7 @@ class PositionKeeper:
     def __init__(
         self,
         store: MetadataStore,
-        claim: Claim,
+        claim: PositionClaim,
         known: StoredPosition,
         written: Written,
         *,

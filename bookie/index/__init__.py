@@ -7,5 +7,5 @@
 - `stored_states`: ledger states in the store, many in one transaction.
 - `stored_segments`: what the store keeps of segments.
 - `horizon_pages`: horizon of ledger ids, and the trimming of tombstones below it.
-- `ledger_state`: decision on an add, a fence or a read of one ledger; pure.
+- `replica_state`: decision on an add, a fence or a read of one ledger; pure.
 """

@@ -20,7 +20,7 @@ from functools import partial
 from bookie.config import StorageConfig
 from bookie.files.index_store import OrderedStore, StoreSizes, Transaction
 from bookie.index import index_pages, index_runs, stored_segments, stored_states
-from bookie.index.index_pages import Meta, Move
+from bookie.index.index_pages import Meta, RunMove
 from bookie.index.index_runs import Lookup, Run
 from metadata.ids import ENTRY_ID_MAX
 
@@ -241,7 +241,7 @@ class Index:
         await self._store.update(lambda t: index_pages.add_live_bytes(t, {number: change}))
         self._stored_bytes[number] = self._stored_bytes.get(number, 0) + change
 
-    async def move(self, moves: list[Move]) -> dict[int, None]:
+    async def move(self, moves: list[RunMove]) -> dict[int, None]:
         """Replace the places of stored runs by new ones, durably, where the store still has the old
         ones. Return the segments of the runs that have changed.
         """

@@ -10,7 +10,7 @@ the CRC32C of key and value:
 |---|---|
 | `m` | version u16, flags u16 (see `FLAG_`), mark u64, states u64, XOR of CRCs u32 |
 | `r`, ledger id u64, last id u64 | first id u64, last id of run before i64, LSN u64, bytes u32 |
-| `s`, ledger id u64 | see `bookie.index.ledger_state` |
+| `s`, ledger id u64 | see `bookie.index.replica_state` |
 | `h` | see `bookie.index.horizon_pages` |
 | `g`, segment number u64 | bytes of the stored runs in the segment u64 |
 | `d`, segment number u64 | nothing: the segment holds damage |
@@ -64,7 +64,7 @@ class Meta:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class RunMove:
     """Adjacent runs of a ledger that were rewritten as one. The new run ends where the last of them
     ends.
     """
@@ -254,7 +254,7 @@ def list_runs(transaction: Transaction, ledger_id: int, first: int, last: int) -
             return runs
 
 
-def move_runs(transaction: Transaction, moves: Sequence[Move]) -> dict[int, None]:
+def move_runs(transaction: Transaction, moves: Sequence[RunMove]) -> dict[int, None]:
     """Replace old runs by the new run that joins them, if the index still has all of them
     unchanged. Return the segments of the runs that have changed: a checkpoint may have cut one, and
     the rest of it is still at its old place.

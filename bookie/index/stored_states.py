@@ -1,6 +1,6 @@
 """Reads and rewrites of ledger states in the index, many in one transaction.
 
-Leaves the form of one state to `bookie.index.ledger_state`, and states in memory to
+Leaves the form of one state to `bookie.index.replica_state`, and states in memory to
 `bookie.storage.ledgers`.
 
 Invariant: the count of the states and the XOR of their CRCs in the checkpoint's mark stay correct.
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bookie.files.index_store import Transaction
-from bookie.index import horizon_pages, index_pages, ledger_state
-from bookie.index.ledger_state import LedgerState
+from bookie.index import horizon_pages, index_pages, replica_state
+from bookie.index.replica_state import ReplicaState
 from metadata.ids import LEDGER_ID_MAX, LedgerId
 
 PAGE_STATES: Final = 5_000
@@ -45,7 +45,7 @@ def check_some(transaction: Transaction, check: StatesCheck, runs_left_max: int)
     """Continue a pass by one page of states and verify their CRCs; the horizon comes first."""
     if check.last_id < 0:
         _check_horizon(transaction, check)
-    is_damaged, is_deleted = ledger_state.is_stored_damaged, ledger_state.is_stored_deleted
+    is_damaged, is_deleted = replica_state.is_stored_damaged, replica_state.is_stored_deleted
     pairs = _scan(transaction, check.last_id, PAGE_STATES)
     check.is_done = len(pairs) < PAGE_STATES
     for key, value in pairs:
@@ -58,7 +58,7 @@ def check_some(transaction: Transaction, check: StatesCheck, runs_left_max: int)
             check.held_count += 1
         else:
             check.deleted_count += 1
-            if ledger_state.has_stored_runs_left(value):
+            if replica_state.has_stored_runs_left(value):
                 if len(check.runs_left) < runs_left_max:
                     check.runs_left.append(_id_of(key))
                 else:
@@ -86,7 +86,7 @@ def find_tombstones(
     pairs = _scan(transaction, after, PAGE_STATES)
     for key, value in pairs:
         after = _id_of(key)
-        if ledger_state.is_stored_deleted(value) and not ledger_state.has_stored_runs_left(value):
+        if replica_state.is_stored_deleted(value) and not replica_state.has_stored_runs_left(value):
             found.append(after)
             if len(found) == limit:
                 return found, after
@@ -100,8 +100,8 @@ def trim_tombstones(transaction: Transaction, ledger_ids: Sequence[int]) -> int:
         ledger_id
         for ledger_id, value in values
         if value is not None
-        and ledger_state.is_stored_deleted(value)
-        and not ledger_state.has_stored_runs_left(value)
+        and replica_state.is_stored_deleted(value)
+        and not replica_state.has_stored_runs_left(value)
     ]
     horizon_pages.trim_states(transaction, trimmed)
     return len(trimmed)
@@ -121,7 +121,7 @@ def list_held(transaction: Transaction, after: int, limit: int) -> tuple[list[in
         pairs = _scan(transaction, after, PAGE_STATES)
         for key, value in pairs:
             after = _id_of(key)
-            if not ledger_state.is_stored_deleted(value):
+            if not replica_state.is_stored_deleted(value):
                 found.append(after)
                 if len(found) == limit:
                     return found, after
@@ -137,7 +137,7 @@ def list_runs_left(transaction: Transaction, limit: int) -> list[int]:
     while pairs := _scan(transaction, after, PAGE_STATES):
         for key, value in pairs:
             after = _id_of(key)
-            if ledger_state.has_stored_runs_left(value):
+            if replica_state.has_stored_runs_left(value):
                 found.append(after)
                 if len(found) == limit:
                     return found
@@ -152,9 +152,9 @@ def put_in_limbo(transaction: Transaction, after: int, *, fence: bool) -> int | 
     changed: list[tuple[int, bytes]] = []
     for key, value in pairs:
         after = _id_of(key)
-        state = ledger_state.decode(LedgerId(after), value)
-        if isinstance(state, LedgerState):
-            ledger_state.enter_limbo(state, fence=fence)
+        state = replica_state.decode(LedgerId(after), value)
+        if isinstance(state, ReplicaState):
+            replica_state.enter_limbo(state, fence=fence)
             changed.append((after, state.encode(state.highest)))
     index_pages.write_states(transaction, changed)
     return after if len(pairs) == PAGE_STATES else None

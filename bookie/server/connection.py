@@ -19,7 +19,7 @@ from bookie.server.ledger_requests import LedgerRequest, LedgerRequests, operati
 from bookie.server.long_polls import LongPolls
 from bookie.server.pause import Pause
 from bookie.server.request_runner import RequestRunner
-from bookie.server.server_access import Operation, Principal, authorize
+from bookie.server.server_access import LedgerOperation, Principal, authorize
 from bookie.server.server_answers import acks_frame, refusal_frame, reply_frame
 from bookie.server.server_context import ServerContext
 from bookie.wire.batch import Buffer
@@ -47,8 +47,8 @@ from serving.transport_writing import write_all
 
 # Looked up once, because a look-up in an enumeration is slow.
 _ADD: Final = FrameKind.ADD
-_MAY_ADD: Final = Operation.ADD
-_MAY_RECOVER: Final = Operation.RECOVERY_ADD
+_MAY_ADD: Final = LedgerOperation.ADD
+_MAY_RECOVER: Final = LedgerOperation.RECOVERY_ADD
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -276,7 +276,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         key = self._master_keys.get(request.ledger_id)
         if key is None or self._context.is_closing:
             return
-        if self._may(Operation.WRITE_LAC, request.ledger_id):
+        if self._may(LedgerOperation.WRITE_LAC, request.ledger_id):
             self._context.storage.tell_lac(request.ledger_id, request.lac, key, _ignore)
             self._read_on_if_room()
 
@@ -312,7 +312,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         answering = partial(answer, request_id, request, key, self._received_at_s)
         self._runner.submit(request_id, size, answering)
 
-    def _may(self, operation: Operation, ledger_id: LedgerId) -> bool:
+    def _may(self, operation: LedgerOperation, ledger_id: LedgerId) -> bool:
         assert self._principal is not None
         return self._may_use_ledgers and authorize(self._principal, operation, ledger_id)
 

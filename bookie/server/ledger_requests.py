@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
-from bookie.server.server_access import Operation
+from bookie.server.server_access import LedgerOperation
 from bookie.server.server_answers import entries_frame, refusal_frame, reply_frame
 from bookie.server.server_counters import ServerCounters
 from bookie.server.server_limits import ServerLimits
@@ -33,15 +33,15 @@ from metadata.ids import ENTRY_ID_MAX, NO_ENTRY, EntryId
 LedgerRequest = ReadLac | WriteLac | ReadEntries | ListEntries
 
 
-def operation_of(request: LedgerRequest | WaitLac) -> Operation:
+def operation_of(request: LedgerRequest | WaitLac) -> LedgerOperation:
     """Return the operation of a request, for `authorize`."""
     match request:
         case ReadLac(fence=True) | ReadEntries(fence=True):
-            return Operation.FENCE
+            return LedgerOperation.FENCE
         case WriteLac():
-            return Operation.WRITE_LAC
+            return LedgerOperation.WRITE_LAC
         case ReadLac() | ReadEntries() | WaitLac() | ListEntries():
-            return Operation.READ
+            return LedgerOperation.READ
         case _:
             assert_never(request)
 

@@ -15,7 +15,7 @@ Principal = NewType("Principal", str)
 ANONYMOUS = Principal("anonymous")
 
 
-class Operation(StrEnum):
+class LedgerOperation(StrEnum):
     """Operation on a ledger that can be allowed or refused."""
 
     ADD = "add"
@@ -31,7 +31,7 @@ def authenticate(credentials: bytes) -> Principal | None:
     return ANONYMOUS
 
 
-def authorize(principal: Principal, operation: Operation, ledger_id: LedgerId) -> bool:
+def authorize(principal: Principal, operation: LedgerOperation, ledger_id: LedgerId) -> bool:
     """Return whether `principal` may do an operation on a ledger. Called for every operation."""
     del principal, operation, ledger_id  # there are no rules yet
     return True

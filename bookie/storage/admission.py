@@ -8,8 +8,8 @@ Source: protocol rules 2.4, 4.3, 7.2, 10.1-10.3.
 
 from typing import Protocol
 
-from bookie.index import ledger_state
-from bookie.index.ledger_state import LedgerState
+from bookie.index import replica_state
+from bookie.index.replica_state import ReplicaState
 from bookie.log.log import Log
 from bookie.storage.cold_ledgers import ColdLedgers
 from bookie.storage.ledgers import Ledgers
@@ -57,11 +57,11 @@ class Admission:
         state = self._ledgers.states.get(ledger_id)
         if ledger_id in self.deleting or (state is None and self._ledgers.is_deleted(ledger_id)):
             return Status.DELETED
-        if state is not None and not ledger_state.is_authorized(state, master_key):
+        if state is not None and not replica_state.is_authorized(state, master_key):
             return Status.UNAUTHORIZED
         return None
 
-    def refuse_held(self, state: LedgerState, master_key: bytes | None) -> Status | None:
+    def refuse_held(self, state: ReplicaState, master_key: bytes | None) -> Status | None:
         """Return the reason to refuse a request that kept the ledger's state while it waited."""
         return Status.DELETED if state.is_deleted else self.refuse(state.ledger_id, master_key)
 
@@ -104,7 +104,7 @@ class Admission:
         return Status.FENCED if standing is Standing.ENDED else Status.UNKNOWN
 
     def refuse_held_add(
-        self, state: LedgerState, master_key: bytes | None, *, recovery: bool
+        self, state: ReplicaState, master_key: bytes | None, *, recovery: bool
     ) -> Status | None:
         """Return the reason to refuse an add that kept the ledger's state while it waited."""
         if state.is_deleted:

@@ -14,7 +14,7 @@ from functools import partial
 from bookie.config import StorageConfig
 from bookie.errors import DiskFullError
 from bookie.files.disk import Disk, DiskSpace
-from bookie.index import ledger_state
+from bookie.index import replica_state
 from bookie.log import records
 from bookie.log.log import Log
 from bookie.log.records import RecordKind
@@ -24,7 +24,7 @@ from bookie.storage.answers import (
     StorageStatistics,
 )
 from bookie.storage.cold_ledgers import ColdLedgers, find_held, list_held
-from bookie.storage.commits import Answer, Commits, resolve
+from bookie.storage.commits import AnswerCallback, Commits, resolve
 from bookie.storage.deletions import Deletions
 from bookie.storage.ledger_reads import LedgerReads
 from bookie.storage.opening import WHOLE, KnownDisk, Opened, open_parts
@@ -148,7 +148,7 @@ class BookieStorage:
             self._add(batch, done, master_key, recovery=recovery)
 
     def _add(
-        self, batch: BatchView, done: Answer, master_key: bytes | None, *, recovery: bool
+        self, batch: BatchView, done: AnswerCallback, master_key: bytes | None, *, recovery: bool
     ) -> None:
         header = batch.header
         refusal = self._admission.refuse_add(header.ledger_id, master_key, recovery=recovery)
@@ -230,7 +230,7 @@ class BookieStorage:
 
     def _begin_fence(
         self, ledger_id: LedgerId, master_key: bytes | None
-    ) -> ledger_state.LedgerState | Status:
+    ) -> replica_state.ReplicaState | Status:
         """Refuse ordinary adds from now on; return the state with its use counted, or a refusal."""
         admission = self._admission
         refusal = admission.refuse(ledger_id, master_key)
@@ -255,7 +255,7 @@ class BookieStorage:
         return await self._cold.run(ledger_id, snapshot)
 
     def tell_lac(
-        self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None, done: Answer
+        self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None, done: AnswerCallback
     ) -> None:
         """Advertise an explicit LAC at once, even read-only, and queue it; `done` as in `add`."""
         if ledger_id not in self._ledgers.states and self._cold.must_wait(ledger_id):
@@ -265,7 +265,7 @@ class BookieStorage:
             self._tell_lac(ledger_id, lac, master_key, done)
 
     def _tell_lac(
-        self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None, done: Answer
+        self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None, done: AnswerCallback
     ) -> None:
         refusal = self._admission.refuse_add(ledger_id, master_key, recovery=False)
         if refusal in (None, Status.READ_ONLY):
@@ -283,7 +283,7 @@ class BookieStorage:
 
     def lac_of(self, ledger_id: LedgerId) -> EntryId:
         """Return the advertised LAC, NO_ENTRY without a state in memory. Never waits."""
-        return ledger_state.advertised_lac(self._ledgers.states.get(ledger_id))
+        return replica_state.advertised_lac(self._ledgers.states.get(ledger_id))
 
     async def list_ledgers(self, after: int, limit: int) -> tuple[list[LedgerId], int | None]:
         """List ledgers stored or fenced here with ids above `after`, ascending, at most `limit`.

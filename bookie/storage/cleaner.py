@@ -19,7 +19,7 @@ from bookie.config import StorageConfig
 from bookie.errors import DamagedRecordError, DiskFailedError, DiskFullError
 from bookie.files.disk import Buffer, Disk, File
 from bookie.index.index import Index
-from bookie.index.index_pages import Move
+from bookie.index.index_pages import RunMove
 from bookie.index.index_runs import Run
 from bookie.log import listing, records, replay
 from bookie.log.listed_runs import ListedRuns
@@ -51,7 +51,7 @@ class _Rewrite:
     file: File
     buffers: list[Buffer] = field(default_factory=list)
     footer: bytearray = field(default_factory=bytearray)
-    moves: list[Move] = field(default_factory=list)
+    moves: list[RunMove] = field(default_factory=list)
     written: int = 0
     record_count: int = 0
     is_open_ended: bool = False
@@ -342,9 +342,9 @@ class Cleaner:
             and move.new[3] + size <= self._config.run_bytes_max
         ):
             joined = (run[0], move.new[1], move.new[2], move.new[3] + size)
-            rewrite.moves[-1] = Move(ledger_id, (*move.old, run), joined)
+            rewrite.moves[-1] = RunMove(ledger_id, (*move.old, run), joined)
         else:
-            rewrite.moves.append(Move(ledger_id, (run,), (run[0], run[1], location, size)))
+            rewrite.moves.append(RunMove(ledger_id, (run,), (run[0], run[1], location, size)))
         rewrite.is_open_ended = parse_header(found[-1].body).last_entry_id == run[0]
 
     def _put(self, rewrite: _Rewrite, kind: int, body: Buffer) -> None:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from bookie.errors import BookieError
-from bookie.index import ledger_state
+from bookie.index import replica_state
 from bookie.index.index import Index
 from bookie.storage.ledgers import Ledgers
 from bookie.storage.standing import Standing, StandingReader
@@ -197,9 +197,9 @@ async def find_gone(
     async for ledger_id, value in _stored(ledgers, index, ledger_ids):
         if value is None:
             continue
-        if ledger_state.is_stored_deleted(value):
+        if replica_state.is_stored_deleted(value):
             deleted[ledger_id] = None
-        elif ledger_state.is_stored_released(value):
+        elif replica_state.is_stored_released(value):
             released[ledger_id] = None
     return deleted, released
 
@@ -208,7 +208,7 @@ async def find_held(ledgers: Ledgers, index: Index, ledger_ids: list[LedgerId]) 
     """Return which of some ledgers are stored or fenced here."""
     held = dict.fromkeys(each for each in ledger_ids if each in ledgers.states)
     async for ledger_id, value in _stored(ledgers, index, ledger_ids):
-        if value is not None and not ledger_state.is_stored_deleted(value):
+        if value is not None and not replica_state.is_stored_deleted(value):
             held[LedgerId(ledger_id)] = None
     return [each for each in ledger_ids if each in held]
 

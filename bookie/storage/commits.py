@@ -16,9 +16,9 @@ from functools import partial
 from typing import cast
 
 from bookie.errors import BookieError, DiskFullError, StorageClosedError
-from bookie.index import ledger_state
+from bookie.index import replica_state
 from bookie.index.index import Index
-from bookie.index.ledger_state import LedgerState
+from bookie.index.replica_state import ReplicaState
 from bookie.log import records
 from bookie.log.log import Log, LogItem
 from bookie.log.records import ADDS, RECORD_HEADER_BYTES, RecordKind
@@ -30,7 +30,7 @@ from bookie.wire.batch import BatchView
 from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId
 
-Answer = Callable[[Status], None]
+AnswerCallback = Callable[[Status], None]
 
 
 @dataclass(slots=True)
@@ -66,11 +66,11 @@ class Commits:
 
     def accept(
         self,
-        state: LedgerState,
+        state: ReplicaState,
         batch: BatchView,
         gaps: Gaps | None,
         master_key: bytes | None,
-        done: Answer,
+        done: AnswerCallback,
     ) -> None:
         """Queue a checked batch. To be called in the iteration of the event loop that checked
         it.
@@ -82,10 +82,10 @@ class Commits:
         except BookieError as error:
             done(status_of(error))
             return
-        if ledger_state.note_accepted(state, batch.header):
+        if replica_state.note_accepted(state, batch.header):
             self._ledgers.notify(state.ledger_id)
 
-    def keep_key(self, state: LedgerState, master_key: bytes | None) -> None:
+    def keep_key(self, state: ReplicaState, master_key: bytes | None) -> None:
         """Store the first master key that a request presents, before the request's record."""
         if master_key is None or state.master_key is not None:
             return
@@ -105,13 +105,13 @@ class Commits:
         except BookieError as error:
             drop_if_failed(status_of(error))
 
-    def advertise_lac(self, state: LedgerState, lac: EntryId) -> None:
+    def advertise_lac(self, state: ReplicaState, lac: EntryId) -> None:
         """Report a LAC to readers from now on. It is true independent of where it is stored."""
-        if ledger_state.note_lac(state, lac):
+        if replica_state.note_lac(state, lac):
             self._ledgers.notify(state.ledger_id)
 
     def store_lac(
-        self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None, done: Answer
+        self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None, done: AnswerCallback
     ) -> None:
         """Queue an explicit LAC (rule 8.4)."""
         self.keep_key(self._ledgers.get_or_make(ledger_id), master_key)
@@ -123,7 +123,7 @@ class Commits:
         self.queue(kind, body, partial(resolve, future))
         return await future
 
-    def queue(self, kind: RecordKind, body: bytes, done: Answer) -> None:
+    def queue(self, kind: RecordKind, body: bytes, done: AnswerCallback) -> None:
         """Queue a control record. `done` is called when it is durable, or at once if it is
         refused.
         """
@@ -134,21 +134,21 @@ class Commits:
 
     def on_group(self, group: list[LogItem], error: BookieError | None) -> None:
         """Apply a group: index it if it is stored, then answer its requests."""
-        answers: list[Answer] = []
+        answers: list[AnswerCallback] = []
         size = 0
         for item in group:
             context = item.context
             if isinstance(context, QueuedAdd):
                 if error is None:
                     size += self._store_add(context, item.lsn)
-                ledger_state.note_unqueued(context.state)
+                replica_state.note_unqueued(context.state)
                 answers.append(context.done)
             else:
                 if error is None and item.kind == RecordKind.TOMBSTONE:
                     self._store_tombstone(records.decode_ledger(item.body))
                 if error is None and item.kind == RecordKind.RELEASED:
                     self._release(records.decode_ledger(item.body))
-                answers.append(cast("Answer", context))
+                answers.append(cast("AnswerCallback", context))
         if size:
             segment = records.segment_of(group[0].lsn)
             self._segments.by_number[segment].live_bytes += size
@@ -175,7 +175,7 @@ class Commits:
         else:
             for gap_first, gap_last in add.gaps:
                 self._index.insert(ledger_id, gap_first, gap_last, lsn, size)
-        ledger_state.note_stored(state, header)
+        replica_state.note_stored(state, header)
         counts = self.counts
         counts.batches += 1
         counts.entries += header.count
@@ -185,7 +185,7 @@ class Commits:
     def _release(self, ledger_id: LedgerId) -> None:
         self._segments.free(self._index.drop(ledger_id))
         self._recent.drop(ledger_id)
-        ledger_state.release(self._ledgers.states[ledger_id])
+        replica_state.release(self._ledgers.states[ledger_id])
         self._ledgers.notify(ledger_id)
 
     def _store_tombstone(self, ledger_id: LedgerId) -> None:

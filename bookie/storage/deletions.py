@@ -12,7 +12,7 @@ import asyncio
 from functools import partial
 
 from bookie.errors import DiskFullError
-from bookie.index.ledger_state import LedgerState
+from bookie.index.replica_state import ReplicaState
 from bookie.log import records
 from bookie.log.records import RecordKind
 from bookie.storage.admission import Admission
@@ -105,7 +105,7 @@ class Deletions:
             await self._index.delete_all(ledger_id, self._segments.free)
         return status
 
-    def _hold(self, ledger_id: LedgerId) -> LedgerState | None:
+    def _hold(self, ledger_id: LedgerId) -> ReplicaState | None:
         state = self._ledgers.states.get(ledger_id)
         if state is not None:
             state.use_count += 1

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from bookie.files.under_way import Operation, UnderWay
+from bookie.files.under_way import RunningOperation, UnderWay
 from bookie.storage.writability import Reason, Writability
 
 CHECK_INTERVAL_S_MAX: Final = 1.0
@@ -78,7 +78,7 @@ class DiskHealth:
         else:
             self._suspect = oldest.number
 
-    def _note_hang(self, oldest: Operation) -> None:
+    def _note_hang(self, oldest: RunningOperation) -> None:
         seconds = self.checked_s - oldest.began_s
         is_new = self.hung is None
         self.hung = f"the disk hangs: {oldest.what} has not returned for {seconds:.0f} s"

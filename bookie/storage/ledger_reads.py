@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from bookie.index import ledger_state
+from bookie.index import replica_state
 from bookie.index.index import Index
-from bookie.index.ledger_state import LedgerState
+from bookie.index.replica_state import ReplicaState
 from bookie.log.log import Log
 from bookie.storage.admission import Admission
 from bookie.storage.answers import EntryRangesResult, LedgerSnapshot, ReadResult
@@ -43,7 +43,7 @@ class LedgerReads:
     def _lac_snapshot(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
         refusal = self._admission.refuse(ledger_id, master_key)
         if refusal is None and ledger_id not in self._ledgers.states:
-            refusal = ledger_state.negative(None, is_limbo=self._reader.is_limbo)
+            refusal = replica_state.negative(None, is_limbo=self._reader.is_limbo)
         return self.snapshot(ledger_id, refusal or Status.OK)
 
     async def read(
@@ -69,7 +69,7 @@ class LedgerReads:
         if isinstance(state, Status):
             return ReadResult(
                 state,
-                ledger_state.advertised_lac(self._ledgers.states.get(ledger_id)),
+                replica_state.advertised_lac(self._ledgers.states.get(ledger_id)),
                 first_entry_id,
                 (),
             )
@@ -82,7 +82,7 @@ class LedgerReads:
 
     async def _read(
         self,
-        state: LedgerState,
+        state: ReplicaState,
         first_entry_id: EntryId,
         last_entry_id: EntryId,
         bytes_max: int,
@@ -146,12 +146,12 @@ class LedgerReads:
 
     def _hold(
         self, ledger_id: LedgerId, refuse: Callable[[], Status | None]
-    ) -> LedgerState | Status:
+    ) -> ReplicaState | Status:
         """Return the state of a known ledger, with its use counted, or the reason for refusal."""
         refusal = refuse()
         state = self._ledgers.states.get(ledger_id)
         if refusal is not None or state is None:
-            return refusal or ledger_state.negative(None, is_limbo=self._reader.is_limbo)
+            return refusal or replica_state.negative(None, is_limbo=self._reader.is_limbo)
         state.use_count += 1
         state.was_used = True
         return state

@@ -1,10 +1,10 @@
 """Ledger states in memory, changes that are not stored yet, and LAC watches.
 
-Leaves decisions to `bookie.index.ledger_state`, durability to `bookie.storage.bookie_storage`, and
+Leaves decisions to `bookie.index.replica_state`, durability to `bookie.storage.bookie_storage`, and
 loading states from the index to `bookie.storage.cold_ledgers`.
 
 A state is *hot* while it is in memory and *cold* while it is only in the index.
-Invariants: a ledger has at most one `LedgerState` at a time; a state is removed from memory only
+Invariants: a ledger has at most one `ReplicaState` at a time; a state is removed from memory only
 when the index stores all of it and no request uses it; an id counts as never seen only if it is
 above every id seen here, or if the index does not have it.
 
@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from bookie.errors import DiskFailedError
-from bookie.index import ledger_state
-from bookie.index.ledger_state import LedgerState, Unsaved
+from bookie.index import replica_state
+from bookie.index.replica_state import ReplicaState, Unsaved
 from metadata.ids import NO_ENTRY, LedgerId
 
 HOT_LEDGERS_MAX: Final = 20_000
@@ -38,7 +38,7 @@ class Ledgers:
 
     def __init__(self, hot_max: int = HOT_LEDGERS_MAX) -> None:
         """`hot_max`: approximate maximum number of unchanged states in memory."""
-        self.states: dict[int, LedgerState] = {}
+        self.states: dict[int, ReplicaState] = {}
         """States of the hot ledgers."""
         self.tombstones: dict[int, bool] = {}
         """Deleted ids that are not stored yet; True while runs of the ledger are in the index."""
@@ -92,13 +92,13 @@ class Ledgers:
         """Return whether a ledger that is not cold was deleted."""
         return ledger_id in self.tombstones or ledger_id in self._recent_tombstones
 
-    def get_or_make(self, ledger_id: LedgerId) -> LedgerState:
+    def get_or_make(self, ledger_id: LedgerId) -> ReplicaState:
         """Return the state of a ledger; create it for a new ledger. A cold ledger must have been
         looked up in the index before.
         """
         state = self.states.get(ledger_id)
         if state is None:
-            state = LedgerState(ledger_id, self.unsaved)
+            state = ReplicaState(ledger_id, self.unsaved)
             state.touch()
             self._keep(ledger_id, state)
             self.count += 1
@@ -110,10 +110,10 @@ class Ledgers:
         """
         if value is None or not self.is_cold(ledger_id):
             return
-        found = ledger_state.decode(LedgerId(ledger_id), value, self.unsaved)
+        found = replica_state.decode(LedgerId(ledger_id), value, self.unsaved)
         if found is None:
             raise DiskFailedError("index", f"the state of ledger {ledger_id} is damaged")
-        if isinstance(found, LedgerState):
+        if isinstance(found, ReplicaState):
             self._keep(ledger_id, found)
             return
         while len(self._recent_tombstones) >= RECENT_TOMBSTONES_MAX:
@@ -164,7 +164,7 @@ class Ledgers:
         """
         has_runs = self.tombstones.get(ledger_id)
         if has_runs is not None:
-            return ledger_state.encode_deleted(LedgerId(ledger_id), has_runs=has_runs)
+            return replica_state.encode_deleted(LedgerId(ledger_id), has_runs=has_runs)
         state = self.states.get(ledger_id)
         if state is None:
             return None
@@ -223,7 +223,7 @@ class Ledgers:
     def enter_limbo(self, *, fence: bool) -> None:
         """Put every hot ledger into limbo (rule 2.4)."""
         for state in self.states.values():
-            ledger_state.enter_limbo(state, fence=fence)
+            replica_state.enter_limbo(state, fence=fence)
 
     def watch(self, ledger_id: int, callback: Callable[[], None]) -> Callable[[], None]:
         """Register a callback for `notify`; return a function that removes it."""
@@ -260,7 +260,7 @@ class Ledgers:
         if tokens:
             asyncio.get_running_loop().call_soon(self._notify_some, ledger_id, tokens)
 
-    def _keep(self, ledger_id: int, state: LedgerState) -> None:
+    def _keep(self, ledger_id: int, state: ReplicaState) -> None:
         self.states[ledger_id] = state
         self._clock.append(ledger_id)
         self.highest_id = max(self.highest_id, ledger_id)

@@ -20,7 +20,7 @@ from bookie.files.index_store import OrderedStore, Transaction
 from bookie.index import (
     horizon_pages,
     index_pages,
-    ledger_state,
+    replica_state,
     stored_segments,
     stored_states,
 )
@@ -34,7 +34,7 @@ from bookie.log.reserve import Reserve
 from bookie.log.segments import Segments, segment_name
 from bookie.storage.cold_ledgers import load_states
 from bookie.storage.ledgers import RUNS_LEFT_MAX, Ledgers
-from bookie.storage.start_checkpoints import StartCheckpoints, Verdict
+from bookie.storage.start_checkpoints import LimboVerdict, StartCheckpoints
 from bookie.wire.batch import Buffer, parse_header
 from bookie.wire.errors import BatchError
 
@@ -82,7 +82,7 @@ async def open_parts(disk: Disk, config: StorageConfig, known: KnownDisk = WHOLE
     await _load_segments(store, segments, meta)
     index = Index(store, config, meta)
     applier = _Applier(ledgers, index, segments)
-    verdict = Verdict(ledgers, index, has_lost_data=bool(known.lost_data))
+    verdict = LimboVerdict(ledgers, index, has_lost_data=bool(known.lost_data))
     checkpoints = StartCheckpoints(config, reserve, index, segments, verdict)
     store_if_due = partial(checkpoints.store_if_due, ledgers)
     if not meta.mark_lsn and meta.flags & FLAG_LIMBO:
@@ -277,9 +277,9 @@ class _Applier:
             state.fenced = state.is_fence_durable = True
         elif header.kind is RecordKind.RELEASED:
             self._segments.free(self._index.drop(ledger_id))
-            ledger_state.release(state)
+            replica_state.release(state)
         elif header.kind is RecordKind.EXPLICIT_LAC:
-            ledger_state.note_lac(state, records.decode_lac(body))
+            replica_state.note_lac(state, records.decode_lac(body))
         elif header.kind is RecordKind.MASTER_KEY:
             state.master_key = records.decode_master_key(body)
 
@@ -298,8 +298,8 @@ class _Applier:
         self._index.insert(ledger_id, first, first + header.count - 1, lsn, size)
         self._segments.by_number[records.segment_of(lsn)].live_bytes += size
         if not header.is_slice:
-            ledger_state.note_lac(state, header.lac)
-        ledger_state.note_stored(state, header)
+            replica_state.note_lac(state, header.lac)
+        replica_state.note_stored(state, header)
 
 
 def _ledger_of(record: Record) -> int | None:

@@ -17,7 +17,7 @@ from typing import Final
 from bookie.errors import BookieError
 from bookie.index.index import Index
 from bookie.index.index_runs import Lookup
-from bookie.index.ledger_state import LedgerState
+from bookie.index.replica_state import ReplicaState
 from bookie.log.log import Log
 from bookie.storage.reading import LOOKUP_RUNS, Reader
 from bookie.storage.recent import RecentEntries
@@ -36,7 +36,7 @@ class QueuedAdd:
     complete batch.
     """
 
-    state: LedgerState
+    state: ReplicaState
     batch: BatchView
     gaps: Gaps | None
     done: Callable[[Status], None]
@@ -46,7 +46,7 @@ class QueuedAdd:
 class OverlappingAdd:
     """A batch to compare. `refusal` is called again immediately before `accept`."""
 
-    state: LedgerState
+    state: ReplicaState
     batch: BatchView
     done: Callable[[Status], None]
     refusal: Callable[[], Status | None]
@@ -149,7 +149,7 @@ class OverlappingAdds:
                     return True
         return False
 
-    async def _compare(self, state: LedgerState, batch: BatchView) -> Gaps | None:
+    async def _compare(self, state: ReplicaState, batch: BatchView) -> Gaps | None:
         """Return the ranges of the batch that are not stored; None when a stored entry differs."""
         entry_id, last = int(batch.header.first_entry_id), int(batch.header.last_entry_id)
         gaps: Gaps = []

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bookie.errors import DamagedRecordError, DescriptorsExhaustedError, DiskFailedError
-from bookie.index import ledger_state
+from bookie.index import replica_state
 from bookie.index.index import Index
 from bookie.index.index_runs import Run
-from bookie.index.ledger_state import LedgerState
+from bookie.index.replica_state import ReplicaState
 from bookie.log import records
 from bookie.log.records import RECORD_HEADER_BYTES, RecordKind
 from bookie.log.segments import Segments
@@ -78,7 +78,7 @@ class Reader:
         self._read_bytes_max = read_bytes_max
 
     def read_nowait(
-        self, state: LedgerState, first: int, last: int, bytes_max: int
+        self, state: ReplicaState, first: int, last: int, bytes_max: int
     ) -> ReadResult | None:
         """Return the answer if memory has it, else None."""
         room = min(bytes_max, self._read_bytes_max)
@@ -93,7 +93,7 @@ class Reader:
             return self._result(state, self._negative(state), first, ())
         return None
 
-    async def read(self, state: LedgerState, first: int, last: int, bytes_max: int) -> ReadResult:
+    async def read(self, state: ReplicaState, first: int, last: int, bytes_max: int) -> ReadResult:
         """Return the answer, from the disk if necessary; UNKNOWN while no descriptor is free."""
         try:
             return await self.read_surely(state, first, last, bytes_max)
@@ -101,7 +101,7 @@ class Reader:
             return self._result(state, Status.UNKNOWN, first, ())
 
     async def read_surely(
-        self, state: LedgerState, first: int, last: int, bytes_max: int
+        self, state: ReplicaState, first: int, last: int, bytes_max: int
     ) -> ReadResult:
         """Return the answer, from the disk if necessary. Raises DescriptorsExhaustedError, so that
         UNKNOWN means that a later read fails too.
@@ -140,7 +140,7 @@ class Reader:
         self.bytes_read += sum(map(len, batches))
 
     def _status_of_absent(
-        self, state: LedgerState, entry_id: int, known_to: int, *, is_unproven: bool
+        self, state: ReplicaState, entry_id: int, known_to: int, *, is_unproven: bool
     ) -> Status:
         """Return the status of an entry that no run covers: a negative needs proof."""
         if entry_id <= known_to:
@@ -149,7 +149,7 @@ class Reader:
             self.unproven[state.ledger_id] = entry_id
         return Status.UNKNOWN
 
-    async def _has_moved(self, state: LedgerState, run: Run) -> bool:
+    async def _has_moved(self, state: ReplicaState, run: Run) -> bool:
         found = await self._index.look_up(state.ledger_id, run[1], run[1], state.indexed_highest, 1)
         return bool(found.runs) and found.runs[0][2] != run[2]
 
@@ -187,14 +187,14 @@ class Reader:
         if position >= end and wanted.next_entry_id <= last:
             raise DamagedRecordError(f"a run of segment {segment} that ends at {position}")
 
-    def _negative(self, state: LedgerState) -> Status:
-        return ledger_state.negative(state, is_limbo=self.is_limbo)
+    def _negative(self, state: ReplicaState) -> Status:
+        return replica_state.negative(state, is_limbo=self.is_limbo)
 
     def _result(
-        self, state: LedgerState, status: Status, next_entry_id: int, batches: tuple[Buffer, ...]
+        self, state: ReplicaState, status: Status, next_entry_id: int, batches: tuple[Buffer, ...]
     ) -> ReadResult:
         return ReadResult(
-            status, ledger_state.advertised_lac(state), EntryId(next_entry_id), batches
+            status, replica_state.advertised_lac(state), EntryId(next_entry_id), batches
         )
 
 
@@ -264,7 +264,7 @@ def _cut(batch: BatchView, first: int, last: int) -> Buffer:
 
 
 async def list_ranges(
-    index: Index, state: LedgerState, first: int, limit: int
+    index: Index, state: ReplicaState, first: int, limit: int
 ) -> EntryRangesResult:
     """List the stored ranges from an entry on; adjacent ranges are merged."""
     ranges: list[tuple[int, int]] = []

@@ -14,9 +14,9 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from bookie.index import index_runs, ledger_state
+from bookie.index import index_runs, replica_state
 from bookie.index.index import Index
-from bookie.index.ledger_state import LedgerState
+from bookie.index.replica_state import ReplicaState
 from bookie.log import listing, records
 from bookie.log.records import FooterRun
 from bookie.log.segments import Segments
@@ -86,7 +86,7 @@ class Rebuilder:
 
     async def _rebuild(self, wanted: dict[int, int]) -> None:
         """Index all records of some ledgers that are in any segment."""
-        held: dict[int, LedgerState] = {}
+        held: dict[int, ReplicaState] = {}
         was_sound: list[int] = []
         for ledger_id in wanted:
             state = await self._cold.run(ledger_id, partial(self._hold, ledger_id))
@@ -94,7 +94,7 @@ class Rebuilder:
                 held[ledger_id] = state
                 if not state.limbo:
                     was_sound.append(ledger_id)
-                    ledger_state.enter_limbo(state, fence=False)
+                    replica_state.enter_limbo(state, fence=False)
         try:
             is_whole = await self._index_again(held)
             for ledger_id in was_sound:
@@ -106,13 +106,13 @@ class Rebuilder:
                 state.touch()  # the next checkpoint moves its runs and needs the state in memory
                 state.use_count -= 1
 
-    def _hold(self, ledger_id: int) -> LedgerState | None:
+    def _hold(self, ledger_id: int) -> ReplicaState | None:
         state = self._ledgers.states.get(ledger_id)
         if state is not None:
             state.use_count += 1
         return state
 
-    async def _index_again(self, held: dict[int, LedgerState]) -> bool:
+    async def _index_again(self, held: dict[int, ReplicaState]) -> bool:
         """Insert the records of some ledgers from all segments; return whether all could be
         listed.
         """

@@ -21,7 +21,7 @@ from bookie.log.segments import Segments
 from bookie.storage.ledgers import Ledgers
 
 
-class Verdict:
+class LimboVerdict:
     """Decision whether the storage is in limbo (rule 2.4), from the losses found so far."""
 
     def __init__(self, ledgers: Ledgers, index: Index, *, has_lost_data: bool) -> None:
@@ -77,7 +77,7 @@ class StartCheckpoints:
     _reserve: Reserve
     _index: Index
     _segments: Segments
-    _verdict: Verdict
+    _verdict: LimboVerdict
 
     async def store_if_due(self, ledgers: Ledgers, applied_lsn: int) -> None:
         """Make a checkpoint if enough is in memory. Everything below `applied_lsn` is applied and

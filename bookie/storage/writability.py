@@ -108,7 +108,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ConditionChange:
     """A condition that began or ended."""
 
     condition: Condition
@@ -123,9 +123,9 @@ class Writability:
         self.is_writable = True
         self._now = now
         self._active: dict[tuple[Reason, str], Condition] = {}
-        self._listeners: list[Callable[[Change], None]] = []
+        self._listeners: list[Callable[[ConditionChange], None]] = []
 
-    def on_change(self, listener: Callable[[Change], None]) -> None:
+    def on_change(self, listener: Callable[[ConditionChange], None]) -> None:
         """Register a listener, which is called when a condition begins or ends."""
         self._listeners.append(listener)
 
@@ -136,13 +136,13 @@ class Writability:
         since_s = self._now() if old is None else old.since_s
         condition = self._active[key] = Condition(reason, where, text, since_s)
         if old is None:
-            self._report_change(Change(condition, None))
+            self._report_change(ConditionChange(condition, None))
 
     def end(self, reason: Reason, *, where: str = "") -> None:
         """Remove a condition, if it is active."""
         condition = self._active.pop((reason, where), None)
         if condition is not None:
-            self._report_change(Change(condition, self._now() - condition.since_s))
+            self._report_change(ConditionChange(condition, self._now() - condition.since_s))
 
     def set_by_operator(self, *, is_read_only: bool) -> None:
         """Refuse or accept ordinary adds, as requested by an operator. Fences, recovery adds and
@@ -188,7 +188,7 @@ class Writability:
         """Return the active conditions, oldest first."""
         return tuple(self._active.values())
 
-    def _report_change(self, change: Change) -> None:
+    def _report_change(self, change: ConditionChange) -> None:
         self.is_writable = not any(each.blocks_adds for each in self._active.values())
         for listener in list(self._listeners):
             listener(change)

@@ -16,7 +16,7 @@ from enum import IntEnum
 from functools import partial
 from typing import Final
 
-from broker_layer.control.assignment import Loads, Move, apply_moves
+from broker_layer.control.assignment import LeaderMove, Loads, apply_moves
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.topic_changes import translated
 from broker_layer.control.unclean_elections import unclean_since, with_unclean
@@ -111,7 +111,7 @@ class LeaderElections:
     ) -> Mapping[int, tuple[ErrorCode, str | None]]:
         record = self._view.topics.get(topic)
         outcomes: dict[int, tuple[ErrorCode, str | None]] = {}
-        moves: list[Move] = []
+        moves: list[LeaderMove] = []
         for partition in dict.fromkeys(partitions):
             if record is None or not 0 <= partition < len(record.partitions):
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -144,16 +144,18 @@ class LeaderElections:
 
     def _plan_preferred(
         self, record: TopicRecord, partition: int, seen: PartitionLeadership
-    ) -> Move:
+    ) -> LeaderMove:
         if seen.leader == seen.preferred:
             text = f"broker {seen.leader} is the leader and the preferred leader"
             raise TopicError(ErrorCode.ELECTION_NOT_NEEDED, text)
         if seen.preferred not in self._view.may_lead():
             text = f"broker {seen.preferred}, the preferred leader, is not up or is leaving"
             raise TopicError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
-        return Move(record.name, partition, seen, seen.preferred)
+        return LeaderMove(record.name, partition, seen, seen.preferred)
 
-    def _plan_unclean(self, record: TopicRecord, partition: int, seen: PartitionLeadership) -> Move:
+    def _plan_unclean(
+        self, record: TopicRecord, partition: int, seen: PartitionLeadership
+    ) -> LeaderMove:
         may_lead = self._view.may_lead()
         if self._is_served(record, partition):
             text = f"broker {seen.leader} leads the partition"
@@ -164,7 +166,7 @@ class LeaderElections:
                 "no broker is up that may lead the partition",
             )
         loads = Loads.of(self._view.topics.values(), may_lead)
-        return Move(record.name, partition, seen, loads.take_least(seen.leader))
+        return LeaderMove(record.name, partition, seen, loads.take_least(seen.leader))
 
 
 def _all_refused(request: ElectLeadersRequest, text: str) -> ElectLeadersResponse:
@@ -184,7 +186,7 @@ def _all_refused(request: ElectLeadersRequest, text: str) -> ElectLeadersRespons
     )
 
 
-def _is_made(record: TopicRecord, move: Move, *, is_unclean: bool) -> bool:
+def _is_made(record: TopicRecord, move: LeaderMove, *, is_unclean: bool) -> bool:
     if move.partition >= len(record.partitions):
         return False  # a new topic has the name now
     leadership = record.partitions[move.partition]
@@ -194,7 +196,7 @@ def _is_made(record: TopicRecord, move: Move, *, is_unclean: bool) -> bool:
     return not is_unclean or unclean_since(record.configs, move.partition, epoch) == epoch
 
 
-def _apply_unclean(record: TopicRecord, moves: Sequence[Move]) -> TopicRecord | None:
+def _apply_unclean(record: TopicRecord, moves: Sequence[LeaderMove]) -> TopicRecord | None:
     """Return the topic with the moves that still apply, and with their epochs marked unclean."""
     moved = apply_moves(record, moves)
     if moved is None:

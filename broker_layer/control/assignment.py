@@ -19,7 +19,7 @@ IMBALANCE_SHARE: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class LeaderMove:
     """A planned change of a partition's leader: another leader, or the same one in a new epoch.
 
     It applies only to the leadership `seen`. `makes_preferred` makes the leader the preferred one.
@@ -32,7 +32,7 @@ class Move:
     makes_preferred: bool = False
 
 
-Plan = Sequence[Move]
+Plan = Sequence[LeaderMove]
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ def plan_leaders(
     known = list(topics)
     loads = Loads.of(known, may_lead)
     up = frozenset(alive)
-    moves: list[Move] = []
+    moves: list[LeaderMove] = []
     for topic, partition, seen in partitions_of(known):
         if seen.leader in loads.counts:
             continue
@@ -106,14 +106,14 @@ def plan_leaders(
             continue
         else:
             leader = NO_LEADER
-        moves.append(Move(topic, partition, seen, leader))
+        moves.append(LeaderMove(topic, partition, seen, leader))
     return moves
 
 
 def plan_new_epochs(topics: Iterable[TopicRecord], restarted: int) -> Plan:
     """Plan a new epoch for each partition of a broker that restarted and so lost its open logs."""
     return [
-        Move(topic, partition, seen, restarted)
+        LeaderMove(topic, partition, seen, restarted)
         for topic, partition, seen in partitions_of(topics)
         if seen.leader == restarted
     ]
@@ -124,12 +124,12 @@ def plan_preferred(topics: Iterable[TopicRecord], settled: Sequence[int], limit:
     settled: up for a while, and not leaving.
     """
     ready = frozenset(settled)
-    moves: list[Move] = []
+    moves: list[LeaderMove] = []
     for topic, partition, seen in partitions_of(topics):
         if len(moves) >= limit:
             break
         if seen.leader not in (seen.preferred, NO_LEADER) and seen.preferred in ready:
-            moves.append(Move(topic, partition, seen, seen.preferred))
+            moves.append(LeaderMove(topic, partition, seen, seen.preferred))
     return moves
 
 
@@ -144,7 +144,7 @@ def plan_balance(topics: Iterable[TopicRecord], settled: Sequence[int], limit: i
     fair = sum(loads.counts.values()) / len(loads.counts)
     if max(loads.counts.values()) <= fair * (1 + IMBALANCE_SHARE) + 1:
         return []
-    moves: list[Move] = []
+    moves: list[LeaderMove] = []
     for topic, partition, seen in partitions_of(known):
         if len(moves) >= limit:
             break
@@ -154,11 +154,11 @@ def plan_balance(topics: Iterable[TopicRecord], settled: Sequence[int], limit: i
         if loads.counts[seen.leader] > fair and loads.counts[least] + 1 <= fair:
             loads.counts[seen.leader] -= 1
             loads.counts[least] += 1
-            moves.append(Move(topic, partition, seen, least, makes_preferred=True))
+            moves.append(LeaderMove(topic, partition, seen, least, makes_preferred=True))
     return moves
 
 
-def apply_moves(record: TopicRecord, moves: Sequence[Move]) -> TopicRecord | None:
+def apply_moves(record: TopicRecord, moves: Sequence[LeaderMove]) -> TopicRecord | None:
     """Return a topic after the moves that still apply to it; None if none does."""
     leaders: dict[int, int] = {}
     preferred: dict[int, int] = {}
@@ -174,9 +174,9 @@ def apply_moves(record: TopicRecord, moves: Sequence[Move]) -> TopicRecord | Non
     return record.with_leaders(leaders).with_preferred(preferred)
 
 
-def moves_by_topic(plan: Plan) -> Mapping[str, list[Move]]:
+def moves_by_topic(plan: Plan) -> Mapping[str, list[LeaderMove]]:
     """Return the moves of a plan, grouped by topic."""
-    grouped: dict[str, list[Move]] = {}
+    grouped: dict[str, list[LeaderMove]] = {}
     for move in plan:
         grouped.setdefault(move.topic, []).append(move)
     return grouped

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from broker_layer.errors import TopicError
-from broker_layer.groups.records import RECORD_BYTES_MAX, GroupRemoved, Record, encode
+from broker_layer.groups.records import RECORD_BYTES_MAX, GroupRecord, GroupRemoved, encode
 from broker_layer.groups.shard import GroupShard
 from broker_layer.groups.timers import Timers, loop_ms
 from broker_layer.groups.values import (
@@ -81,7 +81,7 @@ class GroupHost:
 
     # ---- the log -------------------------------------------------------------------------------
 
-    def write(self, records: Iterable[Record]) -> None:
+    def write(self, records: Iterable[GroupRecord]) -> None:
         """Append records and apply them in memory. Raises TopicError: NOT_COORDINATOR, an error of
         the log, or UNKNOWN_SERVER_ERROR for a record that is too large, as in Kafka.
         """

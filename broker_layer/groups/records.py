@@ -44,7 +44,7 @@ from broker_layer.groups.consumer.consumer_values import (
     MemberRemoved,
     MemberStored,
 )
-from broker_layer.groups.offsets.offset_table import CommittedOffset, Place, PlacedOffset
+from broker_layer.groups.offsets.offset_table import CommittedOffset, OffsetPlace, PlacedOffset
 from broker_layer.groups.values import ClassicImage, MemberImage
 
 FORMAT_VERSION: Final = 1
@@ -72,7 +72,7 @@ class OffsetsRemoved:
     """Offsets of a group expired, were deleted, or their topic is gone."""
 
     group_id: str
-    places: tuple[Place, ...]
+    places: tuple[OffsetPlace, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class GroupRemoved:
     group_id: str
 
 
-Record = (
+GroupRecord = (
     OffsetsCommitted
     | OffsetsRemoved
     | OffsetsPending
@@ -129,12 +129,12 @@ Record = (
 )
 
 
-def encode(record: Record) -> bytes:
+def encode(record: GroupRecord) -> bytes:
     """Return the bytes of a record."""
     return msgpack.packb([FORMAT_VERSION, *_fields(record)])
 
 
-def decode(data: bytes) -> Record:
+def decode(data: bytes) -> GroupRecord:
     """Return the record of these bytes. Raises GroupRecordError."""
     try:
         fields = msgpack.unpackb(data)
@@ -165,7 +165,7 @@ def pending_records(
         yield OffsetsPending(group_id, producer_id, producer_epoch, part)
 
 
-def removed_records(group_id: str, places: Iterable[Place]) -> Iterator[OffsetsRemoved]:
+def removed_records(group_id: str, places: Iterable[OffsetPlace]) -> Iterator[OffsetsRemoved]:
     """Split a removal into records of bounded size."""
     rest = iter(places)
     while part := tuple(islice(rest, OFFSETS_IN_RECORD_MAX)):
@@ -178,7 +178,7 @@ def _parts(offsets: Iterable[PlacedOffset]) -> Iterator[tuple[PlacedOffset, ...]
         yield part
 
 
-def _fields(record: Record) -> list[Packed]:
+def _fields(record: GroupRecord) -> list[Packed]:
     match record:
         case OffsetsCommitted(group_id, offsets):
             return [1, group_id, _packed_offsets(offsets)]
@@ -224,7 +224,7 @@ def _packed_member(member: MemberImage) -> list[Packed]:
     ]
 
 
-def _record(kind: int, fields: list[Packed]) -> Record:
+def _record(kind: int, fields: list[Packed]) -> GroupRecord:
     match kind, fields:
         case 1, [str(group_id), [*offsets]]:
             return OffsetsCommitted(group_id, tuple(map(_offset, offsets)))
@@ -276,7 +276,7 @@ def _offset(packed: Packed) -> PlacedOffset:
     return _new_placed((topic, partition, _new_committed(committed)))
 
 
-def _place(packed: Packed) -> Place:
+def _place(packed: Packed) -> OffsetPlace:
     match packed:
         case [str(topic), int(partition)]:
             return topic, partition

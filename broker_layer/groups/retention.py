@@ -9,7 +9,7 @@ from broker_layer.groups.classic.classic_group import ClassicGroup
 from broker_layer.groups.consumer.consumer_group import ConsumerGroup
 from broker_layer.groups.group_host import GroupHost
 from broker_layer.groups.offsets.offset_expiry import expired_places
-from broker_layer.groups.offsets.offset_table import GroupOffsets, Place, is_current
+from broker_layer.groups.offsets.offset_table import GroupOffsets, OffsetPlace, is_current
 from broker_layer.groups.records import GroupRemoved, removed_records
 from broker_layer.groups.topics import GroupTopics
 from broker_layer.groups.values import GroupState
@@ -34,9 +34,9 @@ def expire_group(host: GroupHost, group_id: str, topics: GroupTopics) -> None:
         shard.consumers.pop(group_id, None)
 
 
-def _stale(offsets: GroupOffsets, topics: GroupTopics) -> list[Place]:
+def _stale(offsets: GroupOffsets, topics: GroupTopics) -> list[OffsetPlace]:
     """Return the places of offsets that belong to an earlier topic of the same name."""
-    stale: list[Place] = []
+    stale: list[OffsetPlace] = []
     for topic, partition, committed in offsets.all():
         if not is_current(committed, topics.topic_id_of(topic)):
             stale.append((topic, partition))
@@ -48,7 +48,7 @@ def _expired(
     group: ClassicGroup | None,
     consumers: ConsumerGroup | None,
     offsets: GroupOffsets,
-) -> list[Place]:
+) -> list[OffsetPlace]:
     unused_ms: int | None = None
     read_topics: tuple[str, ...] = ()
     if consumers is not None:

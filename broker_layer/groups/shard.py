@@ -18,12 +18,12 @@ from broker_layer.groups.consumer.consumer_values import (
 )
 from broker_layer.groups.offsets.offset_table import OffsetTable, PlacedOffset
 from broker_layer.groups.records import (
+    GroupRecord,
     GroupRemoved,
     OffsetsCommitted,
     OffsetsPending,
     OffsetsRemoved,
     ProducerSeen,
-    Record,
     TransactionEnded,
     committed_records,
     decode,
@@ -63,7 +63,7 @@ class GroupShard:
             case _:
                 self.apply(record)
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: GroupRecord) -> None:
         """Apply a record that is stored or being stored.
 
         Groups of KIP-848 change before they are stored, so this only records that the log has them.
@@ -157,9 +157,9 @@ class GroupShard:
         if consumers is not None and not consumers.members and not consumers.is_stored:
             del self.consumers[group_id]
 
-    def removal_records(self, group_id: str) -> list[Record]:
+    def removal_records(self, group_id: str) -> list[GroupRecord]:
         """Return the records that remove a group and all its offsets."""
-        records: list[Record] = []
+        records: list[GroupRecord] = []
         offsets = self.offsets.of(group_id)
         if offsets is not None:
             places = [(topic, partition) for topic, partition, _ in offsets.all()]

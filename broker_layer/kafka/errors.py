@@ -6,11 +6,11 @@ Leaves error codes to `kafka.error_codes`, and failures of topics to `broker_lay
 from broker_layer.kafka.error_codes import ErrorCode
 
 
-class FrameError(Exception):
+class KafkaFrameError(Exception):
     """A frame is malformed; its connection must be closed."""
 
 
-class UnsupportedVersionError(FrameError):
+class UnsupportedVersionError(KafkaFrameError):
     """The API of a frame, or its version, is not served."""
 
     def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
@@ -20,7 +20,7 @@ class UnsupportedVersionError(FrameError):
         self.correlation_id = correlation_id
 
 
-class BatchError(Exception):
+class RecordBatchError(Exception):
     """A record batch is refused; `code` is Kafka's error code."""
 
     def __init__(self, code: ErrorCode, text: str) -> None:
@@ -29,7 +29,7 @@ class BatchError(Exception):
         self.text = text
 
 
-class DecompressionTooLargeError(BatchError):
+class DecompressionTooLargeError(RecordBatchError):
     """The decompressed records of a batch exceed `bytes_max`; no more than that was allocated."""
 
     def __init__(self, bytes_max: int) -> None:

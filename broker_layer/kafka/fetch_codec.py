@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import FrameError
+from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.kafka.frames import Buffer
 from broker_layer.kafka.leaders import (
     NODE_ENDPOINTS_TAG,
@@ -127,7 +127,7 @@ class FetchTopicResult(NamedTuple):
 
 @parsing
 def decode_fetch(version: int, data: memoryview) -> FetchRequest:
-    """Decode the body of a request. Raises FrameError if it is damaged."""
+    """Decode the body of a request. Raises KafkaFrameError if it is damaged."""
     flexible = version >= _FLEXIBLE_FROM
     replica_id, position = CONSUMER_REPLICA_ID, 0
     if version < _NO_REPLICA_ID_FROM:
@@ -175,7 +175,7 @@ def decode_fetch(version: int, data: memoryview) -> FetchRequest:
 
 def _take(room: int, count: int) -> int:
     if count > room:
-        raise FrameError(f"a Fetch request has more than {ELEMENTS_MAX} elements")
+        raise KafkaFrameError(f"a Fetch request has more than {ELEMENTS_MAX} elements")
     return room - count
 
 

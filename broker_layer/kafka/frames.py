@@ -17,7 +17,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from broker_layer.kafka.errors import FrameError, UnsupportedVersionError
+from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
 from broker_layer.kafka.primitives import DAMAGED, NO_TAGS, read_string, skip_tags
 from broker_layer.kafka.versions import SERVED, ApiKey
 
@@ -47,10 +47,10 @@ def read_request_header(frame: memoryview) -> RequestHeader:
 
     Raises UnsupportedVersionError if the API or its version is not served. Only ApiVersions has an
     answer for this case (`messages.refuse_api_versions`); for others the connection must be closed.
-    Raises FrameError if the header is damaged.
+    Raises KafkaFrameError if the header is damaged.
     """
     if len(frame) < REQUEST_HEADER_BYTES_MIN:
-        raise FrameError(f"a request has only {len(frame)} B")
+        raise KafkaFrameError(f"a request has only {len(frame)} B")
     number, version, correlation_id = _START.unpack_from(frame)
     api = _APIS.get(number)
     if api is None or not api[1] <= version <= api[2]:
@@ -60,7 +60,7 @@ def read_request_header(frame: memoryview) -> RequestHeader:
         if version >= api[3]:
             position = skip_tags(frame, position)
     except DAMAGED as error:
-        raise FrameError(f"the header of a request is damaged: {error}") from error
+        raise KafkaFrameError(f"the header of a request is damaged: {error}") from error
     return RequestHeader(api[0], version, correlation_id, client_id, position)
 
 

@@ -7,8 +7,8 @@ Use: create a message with the fields of its schema, in lower case with undersco
 version lacks reads as its default, and is not written. Never append to a list that is a default:
 all messages share it. Topic ids are `uuid.UUID`; the null id is None.
 
-Invariants: for any bytes, `decode_request` returns a message of its schema or raises FrameError;
-bytes are decoded only after the guard of their schema has checked them.
+Invariants: for any bytes, `decode_request` returns a message of its schema or raises
+KafkaFrameError; bytes are decoded only after the guard of their schema has checked them.
 """
 
 import struct
@@ -101,7 +101,7 @@ from broker_layer.kafka.consumer_group_messages import (
     ConsumerGroupHeartbeatResponse,
 )
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import FrameError, UnsupportedVersionError
+from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
 from broker_layer.kafka.schema_guard import guard_of
 from broker_layer.kafka.versions import ADVERTISED, SERVED, ApiKey
 
@@ -242,7 +242,7 @@ _DAMAGE: Final = (ValueError, IndexError, struct.error)
 def decode_request(api_key: ApiKey, version: int, data: bytes | memoryview) -> ApiMessage:
     """Decode the body of a request of any API except Produce and Fetch.
 
-    Raises FrameError if it is damaged, UnsupportedVersionError if the version is not served.
+    Raises KafkaFrameError if it is damaged, UnsupportedVersionError if the version is not served.
     """
     return _decode(_served(api_key, version)[0], version, data)
 
@@ -324,7 +324,7 @@ def _decode(kind: type[ApiMessage], version: int, data: bytes | memoryview) -> A
     try:
         message: ApiMessage = kind.decode(view, version=version)
     except _DAMAGE as error:
-        raise FrameError(f"{kind.name} version {version}: {error}") from error
+        raise KafkaFrameError(f"{kind.name} version {version}: {error}") from error
     message._header = None  # noqa: SLF001 - the library leaves it unset, and then cannot encode
     return message
 

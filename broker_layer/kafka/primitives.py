@@ -7,8 +7,8 @@ length + 1, 0 for null, and end every structure with tagged fields: count, then 
 Other versions write lengths of strings as i16, lengths of bytes and counts as i32, -1 for null.
 
 Invariants: a reader returns a value and the position after it, or raises one of DAMAGED or
-FrameError. A length is compared with the remaining bytes before it is used. A varint has at most 5
-bytes.
+KafkaFrameError. A length is compared with the remaining bytes before it is used. A varint has at
+most 5 bytes.
 
 Source: Kafka's protocol guide, "Protocol Primitive Types"; KIP-482.
 """
@@ -17,7 +17,7 @@ import struct
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
-from broker_layer.kafka.errors import FrameError
+from broker_layer.kafka.errors import KafkaFrameError
 
 INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
@@ -42,13 +42,13 @@ Parsed = TypeVar("Parsed")
 
 
 def parsing(parse: Callable[Parameters, Parsed]) -> Callable[Parameters, Parsed]:
-    """Make a parser raise FrameError if it reads after the end, or text that is not UTF-8."""
+    """Make a parser raise KafkaFrameError if it reads after the end, or text that is not UTF-8."""
 
     def parse_or_refuse(*args: Parameters.args, **named: Parameters.kwargs) -> Parsed:
         try:
             return parse(*args, **named)
         except DAMAGED as error:
-            raise FrameError(f"{parse.__name__} failed: {error}") from error
+            raise KafkaFrameError(f"{parse.__name__} failed: {error}") from error
 
     return parse_or_refuse
 
@@ -68,7 +68,7 @@ def read_varint(data: memoryview, position: int) -> tuple[int, int]:
             if value > _UINT32_MAX:
                 break
             return value, position
-    raise FrameError("a varint has more than 32 bits")
+    raise KafkaFrameError("a varint has more than 32 bits")
 
 
 def read_count(
@@ -82,7 +82,7 @@ def read_count(
         (count,) = INT32.unpack_from(data, position)
         position += 4
     if not 0 <= count * element_bytes_min <= len(data) - position or count > ELEMENTS_MAX:
-        raise FrameError(f"{count} elements do not fit in {len(data) - position} B")
+        raise KafkaFrameError(f"{count} elements do not fit in {len(data) - position} B")
     return count, position
 
 
@@ -97,10 +97,10 @@ def read_string(data: memoryview, position: int, *, is_flexible: bool) -> tuple[
     if length < 0:
         if length == -1:
             return None, position
-        raise FrameError(f"a string has a length of {length} B")
+        raise KafkaFrameError(f"a string has a length of {length} B")
     end = position + length
     if end > len(data):
-        raise FrameError(f"a string has {length} B, but {len(data) - position} B are left")
+        raise KafkaFrameError(f"a string has {length} B, but {len(data) - position} B are left")
     return str(data[position:end], "utf-8"), end
 
 
@@ -108,7 +108,7 @@ def read_text(data: memoryview, position: int, *, is_flexible: bool) -> tuple[st
     """Read a string that may not be null."""
     text, position = read_string(data, position, is_flexible=is_flexible)
     if text is None:
-        raise FrameError("a string is null, which is not allowed")
+        raise KafkaFrameError("a string is null, which is not allowed")
     return text, position
 
 
@@ -125,10 +125,12 @@ def read_bytes(
     if length < 0:
         if length == -1:
             return None, position
-        raise FrameError(f"a bytes field has a length of {length} B")
+        raise KafkaFrameError(f"a bytes field has a length of {length} B")
     end = position + length
     if end > len(data):
-        raise FrameError(f"a bytes field has {length} B, but {len(data) - position} B are left")
+        raise KafkaFrameError(
+            f"a bytes field has {length} B, but {len(data) - position} B are left"
+        )
     return data[position:end], end
 
 
@@ -136,7 +138,7 @@ def read_uuid(data: memoryview, position: int) -> tuple[bytes, int]:
     """Read a UUID as its 16 bytes."""
     end = position + UUID_BYTES
     if end > len(data):
-        raise FrameError("the frame ends within a UUID")
+        raise KafkaFrameError("the frame ends within a UUID")
     return bytes(data[position:end]), end
 
 
@@ -149,7 +151,9 @@ def skip_tags(data: memoryview, position: int) -> int:
         _, position = read_varint(data, position)
         size, position = read_varint(data, position)
         if size > len(data) - position:
-            raise FrameError(f"a tagged field has {size} B, but {len(data) - position} B are left")
+            raise KafkaFrameError(
+                f"a tagged field has {size} B, but {len(data) - position} B are left"
+            )
         position += size
     return position
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import FrameError
+from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.kafka.leaders import (
     NODE_ENDPOINTS_TAG,
     CurrentLeader,
@@ -107,11 +107,11 @@ class ProduceTopicResult(NamedTuple):
 
 
 def decode_produce(version: int, data: memoryview) -> ProduceRequest:
-    """Decode the body of a request. Raises FrameError if it is damaged."""
+    """Decode the body of a request. Raises KafkaFrameError if it is damaged."""
     try:
         return _decode(version, data)
     except DAMAGED as error:
-        raise FrameError(f"a Produce request is damaged: {error}") from error
+        raise KafkaFrameError(f"a Produce request is damaged: {error}") from error
 
 
 def _decode(version: int, data: memoryview) -> ProduceRequest:
@@ -134,7 +134,7 @@ def _decode(version: int, data: memoryview) -> ProduceRequest:
         topics.append(topic)
         room -= 1 + len(topic.partitions)
         if room < 0:
-            raise FrameError(f"a Produce request has more than {ELEMENTS_MAX} elements")
+            raise KafkaFrameError(f"a Produce request has more than {ELEMENTS_MAX} elements")
     if flexible:
         skip_tags(data, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)

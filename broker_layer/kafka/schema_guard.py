@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from broker_layer.kafka.errors import FrameError
+from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.kafka.primitives import ELEMENTS_MAX, INT16, INT32, read_varint
 
 TAGGED_COPY_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -51,9 +51,8 @@ class Room:
     tagged_copy_bytes: int = TAGGED_COPY_BYTES_MAX
 
 
-Check = Callable[[memoryview, int, Room], int]
-"""Checks one value that begins at a position; returns the position after it or raises FrameError.
-"""
+FieldCheck = Callable[[memoryview, int, Room], int]
+"""Checks one value at a position; returns the position after it or raises KafkaFrameError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class Shape:
     """Size limits of one value, and its check."""
 
     bytes_min: int
-    check: Check
+    check: FieldCheck
     bytes_fixed: int | None = None
     """None if the size depends on the content."""
 
@@ -75,7 +74,7 @@ class _Version:
 
 
 def guard_of(schema: Schema, version: int) -> Callable[[memoryview], None]:
-    """Return a check that raises FrameError unless its bytes begin with a message of a version."""
+    """Return a check that raises KafkaFrameError unless bytes begin with a message of a version."""
     is_flexible = _is_in(schema.get("flexibleVersions"), version)
     shape = _structure(_fields(schema), _Version(version, is_flexible))
 
@@ -83,7 +82,7 @@ def guard_of(schema: Schema, version: int) -> Callable[[memoryview], None]:
         try:
             shape.check(data, 0, Room())
         except (IndexError, struct.error) as error:
-            raise FrameError(f"the frame ends before its message does: {error}") from error
+            raise KafkaFrameError(f"the frame ends before its message does: {error}") from error
 
     return check
 
@@ -138,7 +137,7 @@ def _fixed(size: int) -> Shape:
     def check(data: memoryview, position: int, room: Room) -> int:
         del room
         if size > len(data) - position:
-            raise FrameError(f"fields need {size} B, but {len(data) - position} B are left")
+            raise KafkaFrameError(f"fields need {size} B, but {len(data) - position} B are left")
         return position + size
 
     return Shape(size, check, size)
@@ -170,7 +169,7 @@ def _sized(length: struct.Struct, version: _Version, *, is_nullable: bool) -> Sh
         del room
         size, position = read(data, position)
         if size > len(data) - position:
-            raise FrameError(f"a field has {size} B, but {len(data) - position} B are left")
+            raise KafkaFrameError(f"a field has {size} B, but {len(data) - position} B are left")
         return position + max(size, 0)
 
     return Shape(1 if version.is_flexible else length.size, check)
@@ -183,10 +182,10 @@ def _array(element: Shape, version: _Version, *, is_nullable: bool) -> Shape:
     def check(data: memoryview, position: int, room: Room) -> int:
         count, position = read(data, position)
         if count * bytes_min > len(data) - position:
-            raise FrameError(f"{count} elements do not fit in {len(data) - position} B")
+            raise KafkaFrameError(f"{count} elements do not fit in {len(data) - position} B")
         room.elements -= max(count, 0)
         if room.elements < 0:
-            raise FrameError(f"a message has more than {ELEMENTS_MAX} elements")
+            raise KafkaFrameError(f"a message has more than {ELEMENTS_MAX} elements")
         if bytes_fixed is not None:
             return position + max(count, 0) * bytes_fixed
         for _ in range(count):
@@ -209,7 +208,7 @@ def _length_reader(
             (size,) = length.unpack_from(data, position)
             position += length.size
         if size < least:
-            raise FrameError(f"a length is {size}, which is not allowed")
+            raise KafkaFrameError(f"a length is {size}, which is not allowed")
         return size, position
 
     return read
@@ -234,21 +233,23 @@ def _tags(fields: list[Schema], version: _Version) -> Shape:
         if not data[position]:
             return position + 1
         if version.is_tag:
-            raise FrameError("a tagged field contains tagged fields")
+            raise KafkaFrameError("a tagged field contains tagged fields")
         room.tagged_copy_bytes -= len(data) - position
         if room.tagged_copy_bytes < 0:
-            raise FrameError("too many structures with tagged fields")
+            raise KafkaFrameError("too many structures with tagged fields")
         count, position = read_varint(data, position)
         for _ in range(count):
             number, position = read_varint(data, position)
             size, position = read_varint(data, position)
             end = position + size
             if end > len(data):
-                raise FrameError(
+                raise KafkaFrameError(
                     f"a tagged field has {size} B, but {len(data) - position} B are left"
                 )
             if number in known and known[number](data[:end], position, room) != end:
-                raise FrameError(f"the content of tagged field {number} does not have {size} B")
+                raise KafkaFrameError(
+                    f"the content of tagged field {number} does not have {size} B"
+                )
             position = end
         return position
 

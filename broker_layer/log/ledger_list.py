@@ -34,7 +34,7 @@ from ledger_client.writing.writer import LedgerWriter
 from metadata.errors import MetadataError, NodeNotFoundError, VersionConflictError
 from metadata.ids import LedgerId, Version
 from metadata.ledgers.ledger_metadata import QuorumMode
-from metadata.topics.partition import PartitionRecord, Segment
+from metadata.topics.partition import PartitionRecord, PartitionSegment
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.topic import NO_EPOCH
 
@@ -71,7 +71,7 @@ class LedgerList:
         self._changing = asyncio.Lock()
         self._works: dict[int, object] = {}
         self._ending: list[asyncio.Task[None]] = []
-        self._older: tuple[tuple[int, int, int], list[Segment]] | None = None
+        self._older: tuple[tuple[int, int, int], list[PartitionSegment]] | None = None
         """Cache of older segments: (first chunk, next chunk, skipped segments) and the segments."""
         self.older_bytes = 0
         """Bytes of the ledgers that are listed outside of the record, as of the last read."""
@@ -200,12 +200,12 @@ class LedgerList:
                     replica_lag_time_max=quorum.replica_lag_time_max,
                 )
 
-    def new_segment(self, ledger_id: LedgerId, base_offset: int) -> Segment:
+    def new_segment(self, ledger_id: LedgerId, base_offset: int) -> PartitionSegment:
         """Return the list's item for a ledger that this leader created."""
         created_ms = self.services.wall_clock_ms()
-        return Segment(ledger_id, base_offset, self.epoch, created_ms, None, None, None)
+        return PartitionSegment(ledger_id, base_offset, self.epoch, created_ms, None, None, None)
 
-    async def segments(self) -> list[Segment]:
+    async def segments(self) -> list[PartitionSegment]:
         """Return all listed ledgers, oldest first, also those listed outside of the record."""
         while self.record.has_chunks:
             record = self.record
@@ -240,7 +240,9 @@ class LedgerList:
                 gone[segment.ledger_id] = None
         return len(gone)
 
-    async def _drop(self, log_start_offset: int, gone: Mapping[LedgerId, None]) -> list[Segment]:
+    async def _drop(
+        self, log_start_offset: int, gone: Mapping[LedgerId, None]
+    ) -> list[PartitionSegment]:
         """Remove the ledgers below an offset from the list; or return those not deleted yet."""
         partitions = self.services.partitions
         async with self._changing:

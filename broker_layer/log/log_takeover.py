@@ -21,7 +21,7 @@ from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.record_batch import HEADER_BYTES, BatchError, read_header
+from broker_layer.kafka.record_batch import HEADER_BYTES, RecordBatchError, read_header
 from broker_layer.log.ledger_list import LedgerList
 from broker_layer.log.reading.segment_reading import SegmentReaders
 from broker_layer.log.settings.log_config import LogConfig
@@ -37,7 +37,7 @@ from ledger_client.errors import (
 from ledger_client.info import LedgerInfo
 from metadata.errors import MetadataError
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
-from metadata.topics.partition import PartitionRecord, Segment
+from metadata.topics.partition import PartitionRecord, PartitionSegment
 
 WINDOW_ENTRIES: Final = 256
 """Number of entries in the first read, backwards from the end; each further read has twice as many.
@@ -76,7 +76,7 @@ async def rebuild(ledger_list: LedgerList, config: LogConfig) -> TakenOver:
     unread: list[LedgerId] = []
     try:
         state = await _newest_state(ledger_list, readers, info, unread if is_requested else None)
-    except BatchError as error:
+    except RecordBatchError as error:
         text = f"an entry of the newest ledger is neither a batch nor a state entry: {error}"
         raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
     finally:
@@ -105,7 +105,7 @@ async def rebuild(ledger_list: LedgerList, config: LogConfig) -> TakenOver:
 
 
 def _ended(
-    record: PartitionRecord, last: Segment, info: LedgerInfo, state: PartitionState
+    record: PartitionRecord, last: PartitionSegment, info: LedgerInfo, state: PartitionState
 ) -> PartitionRecord:
     """Return the list with the end of the recovered ledger."""
     index = state.index

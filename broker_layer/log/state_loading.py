@@ -22,7 +22,7 @@ from broker_layer.log.ledger_list import LedgerList
 from broker_layer.log.log_takeover import is_unreadable
 from broker_layer.log.reading.segment_reading import SegmentReaders
 from broker_layer.log.settings.log_config import LogConfig
-from metadata.topics.partition import PartitionRecord, Segment
+from metadata.topics.partition import PartitionRecord, PartitionSegment
 
 SNAPSHOT: Final = b"S"
 SNAPSHOT_END: Final = b"E"
@@ -89,7 +89,7 @@ class _Loading:
         self.has_loaded = False
         """Whether a complete snapshot was found."""
 
-    async def load(self, segment: Segment) -> bool:
+    async def load(self, segment: PartitionSegment) -> bool:
         """Load one ledger if its snapshot is complete; return whether it is. Raises TopicError."""
         assert segment.end_offset is not None
         last = segment.end_offset - segment.base_offset - 1

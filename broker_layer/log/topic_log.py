@@ -17,7 +17,7 @@ from typing import Final, Self
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.record_batch import BatchHeader, read_header
+from broker_layer.kafka.record_batch import RecordBatchHeader, read_header
 from broker_layer.log.appending.log_appender import LogAppender
 from broker_layer.log.appending.pending_batches import Appended
 from broker_layer.log.ledger_list import LedgerList
@@ -38,7 +38,7 @@ Callback = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
-class ReadResult:
+class LogReadResult:
     """Complete batches, and the log's offsets at the time of the read.
 
     For readers of committed records, `aborted` lists (producer id, first offset) of each aborted
@@ -187,7 +187,7 @@ class TopicLog:
 
     def append(
         self,
-        header: BatchHeader,
+        header: RecordBatchHeader,
         data: bytes | bytearray | memoryview,
         *,
         coordinator_epoch: int | None = None,
@@ -220,7 +220,7 @@ class TopicLog:
 
     async def read(
         self, offset: int, max_bytes: int, *, read_committed: bool, at_least_one: bool
-    ) -> ReadResult:
+    ) -> LogReadResult:
         """Read complete batches from the one that contains `offset` or follows it.
 
         They end below the high watermark, or with `read_committed` below the last stable offset.
@@ -249,7 +249,7 @@ class TopicLog:
             end = read_header(batches[-1]).last_offset + 1
             found = self._appender.state.aborted_in(offset, end, appender.high_watermark)
             aborted = [(each.producer_id, each.first_offset) for each in found]
-        return ReadResult(
+        return LogReadResult(
             batches,
             appender.high_watermark,
             self.last_stable_offset,

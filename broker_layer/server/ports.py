@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from broker_layer.kafka.record_batch import BatchHeader
+from broker_layer.kafka.record_batch import RecordBatchHeader
 from broker_layer.log.state.partition_state import ActiveProducer
 from broker_layer.server.exchange import Buffer
 
@@ -88,7 +88,7 @@ class ServedLog(Protocol):
 
     def append(
         self,
-        header: BatchHeader,
+        header: RecordBatchHeader,
         data: Buffer,
         *,
         coordinator_epoch: int | None = None,

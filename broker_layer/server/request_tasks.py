@@ -8,7 +8,7 @@ Invariant: the failure of a task affects only the connection of its request.
 import asyncio
 from collections.abc import Coroutine
 
-from broker_layer.kafka.errors import FrameError
+from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.exchange import Exchange
 from serving.server_log import ServerLog
@@ -51,7 +51,7 @@ class RequestTasks:
 
     def note_failure(self, exchange: Exchange, error: BaseException) -> None:
         """Close the connection of a request that cannot be answered, and log why."""
-        if isinstance(error, FrameError):
+        if isinstance(error, KafkaFrameError):
             self._counters.bad_frames += 1
             exchange.requester.drop("bad frame", str(error))
             return

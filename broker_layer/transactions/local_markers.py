@@ -18,8 +18,8 @@ from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import (
-    BatchHeader,
     ControlKind,
+    RecordBatchHeader,
     build_control_batch,
     read_header,
 )
@@ -31,7 +31,7 @@ class MarkedLog(Protocol):
     """A partition's log, as far as markers need it (`broker_layer.log.topic_log.TopicLog`)."""
 
     def append(
-        self, header: BatchHeader, data: bytearray, *, coordinator_epoch: int | None
+        self, header: RecordBatchHeader, data: bytearray, *, coordinator_epoch: int | None
     ) -> Awaitable[object]:
         """Append a batch; the result is available when it is committed. Raises TopicError."""
 

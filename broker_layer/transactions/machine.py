@@ -30,7 +30,7 @@ PARTITIONS_PER_TRANSACTION_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RequestRefused:
     """The request changes nothing and is answered with this code."""
 
     code: ErrorCode
@@ -53,13 +53,13 @@ class Store:
     transaction: Transaction
 
 
-Decision = Refused | Unchanged | Store
-InitDecision = Refused | ProducerIdNeeded | Store
+Decision = RequestRefused | Unchanged | Store
+InitDecision = RequestRefused | ProducerIdNeeded | Store
 
 _UNCHANGED: Final = Unchanged()
-_CONCURRENT: Final = Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
-_FENCED: Final = Refused(ErrorCode.PRODUCER_FENCED)
-_WRONG_STATE: Final = Refused(ErrorCode.INVALID_TXN_STATE)
+_CONCURRENT: Final = RequestRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
+_FENCED: Final = RequestRefused(ErrorCode.PRODUCER_FENCED)
+_WRONG_STATE: Final = RequestRefused(ErrorCode.INVALID_TXN_STATE)
 
 
 class TransactionMachine:
@@ -129,7 +129,7 @@ class TransactionMachine:
         if not added:
             return _UNCHANGED
         if len(current.partitions) + len(added) > PARTITIONS_PER_TRANSACTION_MAX:
-            return Refused(ErrorCode.POLICY_VIOLATION)
+            return RequestRefused(ErrorCode.POLICY_VIOLATION)
         return Store(current.with_partitions(added, now_ms))
 
     def end(self, claim: Claim, *, committed: bool, now_ms: int) -> Decision:
@@ -225,12 +225,12 @@ class TransactionMachine:
         self._members = frozenset(current.partitions)
         self.unmarked = dict.fromkeys(current.partitions if current.state.is_prepared else ())
 
-    def _refusal(self, claim: Claim) -> Refused | None:
+    def _refusal(self, claim: Claim) -> RequestRefused | None:
         current = self.transaction
         if current is None or current.state is TransactionState.DEAD:
-            return Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            return RequestRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if claim.producer_id != current.producer_id:
-            return Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            return RequestRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         return _FENCED if claim.epoch != current.producer_epoch else None
 
 

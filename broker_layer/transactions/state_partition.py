@@ -16,7 +16,7 @@ from functools import partial
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.durable_log import DurableLog, OpenDurableLog
-from broker_layer.transactions.machine import Decision, Refused, Store, TransactionMachine
+from broker_layer.transactions.machine import Decision, RequestRefused, Store, TransactionMachine
 from broker_layer.transactions.marker_job import MarkerJob
 from broker_layer.transactions.marker_sender import MarkerSender
 from broker_layer.transactions.records import decode_transaction, encode_transaction
@@ -80,7 +80,7 @@ class StatePartition:
         """Store a decision; return when it is durable. Raises TopicError for a refusal, or if it
         cannot be stored.
         """
-        if isinstance(decision, Refused):
+        if isinstance(decision, RequestRefused):
             raise TopicError(decision.code, f"refused: {decision.code.name}")
         if isinstance(decision, Store):
             await self._store(machine, decision.transaction)

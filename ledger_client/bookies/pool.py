@@ -38,7 +38,7 @@ from bookie.wire.messages import (
 from ledger_client.bookies.connection import Answer
 from ledger_client.bookies.connection_calls import AddSink, BookieCallError, CallFailure, PendingAdd
 from ledger_client.bookies.latency import RecentLatency
-from ledger_client.bookies.pool_link import Addresses, BookieLink, LinkSettings
+from ledger_client.bookies.pool_link import AddressLookup, BookieLink, LinkSettings
 from ledger_client.config import ClientConfig
 from ledger_client.errors import UnauthorizedError
 from ledger_client.observability import Observer
@@ -60,7 +60,7 @@ class BookiePool:
 
     def __init__(
         self,
-        addresses: Addresses,
+        addresses: AddressLookup,
         *,
         config: ClientConfig,
         rng: Random,

@@ -47,7 +47,7 @@ class BookieAddress:
     is_tls: bool
 
 
-class Addresses(Protocol):
+class AddressLookup(Protocol):
     """Lookup of bookie addresses."""
 
     async def address_of(self, bookie_id: BookieId, *, fresh: bool) -> BookieAddress | None:
@@ -62,7 +62,7 @@ class LinkSettings:
     """Settings shared by all links of a client."""
 
     config: ClientConfig
-    addresses: Addresses
+    addresses: AddressLookup
     keys: Mapping[LedgerId, bytes]
     """Master keys of the attached ledgers, kept by the pool."""
     ssl: SSLContext | None

@@ -36,12 +36,12 @@ from ledger_client.metadata_failures import translate
 from ledger_client.protocol.copy import (
     CopyPlan,
     CopyRefused,
+    CopyState,
     Mark,
-    Standing,
     is_mark_unbroken,
     plan_copy,
 )
-from ledger_client.protocol.copy_events import Piece, copy_error, length_in_batch, refusal_error
+from ledger_client.protocol.copy_events import CopyPiece, copy_error, length_in_batch, refusal_error
 from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.length_search import find_length_before
 from ledger_client.reading.range_reader import RangeReader
@@ -55,8 +55,8 @@ from metadata.ledgers.ledger_store import LedgerStore
 COPIES_MAX: Final = 3
 """Maximum number of complete copies made because the mark may have been removed during the copy."""
 
-Stored = tuple[LedgerMetadata, Version]
-Change = Callable[[LedgerMetadata, Version], LedgerMetadata | None]
+StoredMetadata = tuple[LedgerMetadata, Version]
+MetadataChange = Callable[[LedgerMetadata, Version], LedgerMetadata | None]
 
 
 class FragmentCopier:
@@ -89,7 +89,7 @@ class FragmentCopier:
         first_entry_id: EntryId,
         target: BookieId,
         replaces: BookieId | None = None,
-    ) -> Stored:
+    ) -> StoredMetadata:
         """Copy the fragment that starts at an entry, store the target as its member, and return the
         stored metadata. Does nothing if the target is a member already.
 
@@ -119,7 +119,7 @@ class FragmentCopier:
         finally:
             self._pool.detach(ledger_id)
 
-    async def remove_stray(self, mark: Mark) -> Stored:
+    async def remove_stray(self, mark: Mark) -> StoredMetadata:
         """Remove a mark that an earlier copy left, unless its target is a member again; return the
         stored metadata. Raises LedgerNotFoundError and MetadataUnavailableError.
         """
@@ -132,14 +132,14 @@ class FragmentCopier:
 
     # -- the steps ---------------------------------------------------------------------------------
 
-    async def _copy_under_mark(self, plan: CopyPlan, stored: Stored) -> Stored:
+    async def _copy_under_mark(self, plan: CopyPlan, stored: StoredMetadata) -> StoredMetadata:
         stored = await self._mark(plan, stored)
         for _ in range(COPIES_MAX):
-            if plan.standing(stored[0]) is Standing.NAMED:
+            if plan.standing(stored[0]) is CopyState.NAMED:
                 return stored  # another copier, under the same rules, made it a member
             progress = await self._copy(plan, stored)
             stored = await self._name(plan, stored)
-            if plan.standing(stored[0]) is Standing.NAMED:
+            if plan.standing(stored[0]) is CopyState.NAMED:
                 self._on_progress(progress)
                 return stored
         text = (
@@ -147,18 +147,18 @@ class FragmentCopier:
         )
         raise MetadataConflictError(text, ledger_id=self._ledger_id)
 
-    async def _mark(self, plan: CopyPlan, stored: Stored) -> Stored:
+    async def _mark(self, plan: CopyPlan, stored: StoredMetadata) -> StoredMetadata:
         """Store the target as incoming, unless it is already."""
 
         def mark(now: LedgerMetadata, _version: Version) -> LedgerMetadata | None:
-            if self._standing(plan, now) is not Standing.UNMARKED:
+            if self._standing(plan, now) is not CopyState.UNMARKED:
                 return None
             return plan.marked(now, self._token())
 
         async with self._metadata_call("storing the target as incoming"):
             return await self._change(stored, mark)
 
-    async def _copy(self, plan: CopyPlan, stored: Stored) -> CopyProgress:
+    async def _copy(self, plan: CopyPlan, stored: StoredMetadata) -> CopyProgress:
         """Copy the complete fragment; return the last progress."""
         ledger = FollowedLedger(*stored, self._ledgers, self._rng)
         limits, config = self._limits, self._config
@@ -169,7 +169,7 @@ class FragmentCopier:
         counts = CopyProgress(
             self._ledger_id, plan.first_entry_id, plan.target, 0, plan.entry_count, 0
         )
-        under_way: deque[asyncio.Task[Piece]] = deque()
+        under_way: deque[asyncio.Task[CopyPiece]] = deque()
         loop = asyncio.get_running_loop()
         try:
             for first, last in plan.ranges():
@@ -190,17 +190,17 @@ class FragmentCopier:
         assert counts.copied_entries == counts.total_entries, "the copy is complete"
         return counts
 
-    async def _name(self, plan: CopyPlan, stored: Stored) -> Stored:
+    async def _name(self, plan: CopyPlan, stored: StoredMetadata) -> StoredMetadata:
         """Make the target a member, unless everything must be copied again."""
         unbroken = stored[1]
 
         def name(now: LedgerMetadata, version: Version) -> LedgerMetadata | None:
             nonlocal unbroken
             standing = self._standing(plan, now)
-            if standing is Standing.UNMARKED:
+            if standing is CopyState.UNMARKED:
                 text = f"another copier removed the mark of {plan.target}: copy it again"
                 raise MetadataConflictError(text, ledger_id=self._ledger_id)
-            if standing is Standing.NAMED or not is_mark_unbroken(unbroken, now, version):
+            if standing is CopyState.NAMED or not is_mark_unbroken(unbroken, now, version):
                 return None
             unbroken = version
             return plan.named(now, self._token())
@@ -220,7 +220,7 @@ class FragmentCopier:
         except (MetadataError, TimeoutError):
             return
 
-    def _count(self, counts: CopyProgress, piece: Piece) -> CopyProgress:
+    def _count(self, counts: CopyProgress, piece: CopyPiece) -> CopyProgress:
         counts = replace(
             counts,
             copied_entries=counts.copied_entries + len(piece.payloads),
@@ -231,12 +231,12 @@ class FragmentCopier:
 
     # -- metadata ----------------------------------------------------------------------------------
 
-    def _standing(self, plan: CopyPlan, now: LedgerMetadata) -> Standing:
+    def _standing(self, plan: CopyPlan, now: LedgerMetadata) -> CopyState:
         """Return the fragment's standing; raise if the copy cannot continue."""
         match standing := plan.standing(now):
-            case Standing.GONE:
+            case CopyState.GONE:
                 raise LedgerNotFoundError("it was deleted", ledger_id=self._ledger_id)
-            case Standing.CHANGED:
+            case CopyState.CHANGED:
                 raise MetadataConflictError(
                     f"the fragment at entry {plan.first_entry_id} was changed by another process "
                     f"while it was copied to {plan.target}: check whether it still needs a copy",
@@ -245,7 +245,7 @@ class FragmentCopier:
             case _:
                 return standing
 
-    async def _change(self, stored: Stored, change: Change) -> Stored:
+    async def _change(self, stored: StoredMetadata, change: MetadataChange) -> StoredMetadata:
         """Store the result of `change` for the current metadata, and return it; None means no
         change.
         """
@@ -256,7 +256,7 @@ class FragmentCopier:
                 stored = await self._stored_now()
         return stored
 
-    async def _stored_now(self) -> Stored:
+    async def _stored_now(self) -> StoredMetadata:
         """Read the metadata; repeat until it is answered."""
         pauses = Pauses(self._rng)
         while True:
@@ -296,7 +296,7 @@ class _Source:
         self._next_entry_id = EntryId(0)
         self._length = 0  # the ledger's bytes before the next entry
 
-    async def read(self, first: EntryId, last: EntryId) -> Piece:
+    async def read(self, first: EntryId, last: EntryId) -> CopyPiece:
         """Return entries from `first` on, at most up to `last`."""
         try:
             answer = await self._ranges.read_verified(first, last, self._config.read_timeout_s)
@@ -304,7 +304,7 @@ class _Source:
         except LedgerError as error:
             raise error.for_entry(first, "not_written") from error
         bytes_max = min(self._config.read_bytes_max, self._config.batch_bytes_max)
-        piece = Piece.of(answer, first, length, self._quorum, bytes_max, self._keys)
+        piece = CopyPiece.of(answer, first, length, self._quorum, bytes_max, self._keys)
         self._next_entry_id = piece.next_entry_id
         self._length = length + piece.payload_bytes
         return piece
@@ -332,7 +332,7 @@ class _Target:
         self._pool = pool
         self._config = config
 
-    async def store(self, piece: Piece) -> Piece:
+    async def store(self, piece: CopyPiece) -> CopyPiece:
         """Return the piece once the target has stored it and returned all of it."""
         keys = self._keys
         answers = _Answers([first for first, _ in piece.batches])
@@ -348,7 +348,7 @@ class _Target:
             position = await self._check(piece, position)
         return piece
 
-    async def _check(self, piece: Piece, first: EntryId) -> EntryId:
+    async def _check(self, piece: CopyPiece, first: EntryId) -> EntryId:
         """Read back from an entry on and compare; return the entry after the correct ones."""
         config, keys = self._config, self._keys
         last = EntryId(piece.next_entry_id - 1)

@@ -26,7 +26,7 @@ POSITION_MASKS_MAX: Final = 1024
 """Maximum number of cached position masks; a client's ledgers use a few."""
 
 
-class PendingBatch:
+class UnsettledBatch:
     """One batch; `write_set`, `sent`, `stored` and `lost` are bit masks of ensemble positions."""
 
     __slots__ = (
@@ -60,7 +60,7 @@ class PendingBatch:
         self.lost = 0
 
 
-class PendingBatches:
+class UnsettledBatches:
     """Unsettled batches of one ledger, and the LAC that follows from their answers."""
 
     def __init__(self, quorum: QuorumSpec) -> None:
@@ -68,9 +68,9 @@ class PendingBatches:
         self.lap = NO_ENTRY
         self.length = 0
         self._quorum = quorum
-        self._confirmed: deque[PendingBatch] = deque()
-        self._unconfirmed: deque[PendingBatch] = deque()
-        self._by_first: dict[EntryId, PendingBatch] = {}
+        self._confirmed: deque[UnsettledBatch] = deque()
+        self._unconfirmed: deque[UnsettledBatch] = deque()
+        self._by_first: dict[EntryId, UnsettledBatch] = {}
         self._pushed_length = 0
         self._unanswered_bytes = [0] * quorum.ensemble_size
         self._stripe = -1
@@ -78,22 +78,22 @@ class PendingBatches:
         """Write set of `_stripe`; most batches have the same stripe as the one before."""
 
     @property
-    def unconfirmed(self) -> Iterable[PendingBatch]:
+    def unconfirmed(self) -> Iterable[UnsettledBatch]:
         """Batches beyond the LAC, in order."""
         return self._unconfirmed
 
-    def add(self, first_entry_id: EntryId, count: int, payload_bytes: int) -> PendingBatch:
+    def add(self, first_entry_id: EntryId, count: int, payload_bytes: int) -> UnsettledBatch:
         """Add the next batch."""
         assert first_entry_id == self.lap + 1, "ids are assigned in order, without gaps"
         self._pushed_length += payload_bytes
         mask = self._write_set(first_entry_id)
-        batch = PendingBatch(first_entry_id, count, payload_bytes, self._pushed_length, mask)
+        batch = UnsettledBatch(first_entry_id, count, payload_bytes, self._pushed_length, mask)
         self.lap = batch.last_entry_id
         self._unconfirmed.append(batch)
         self._by_first[first_entry_id] = batch
         return batch
 
-    def note_sent(self, batch: PendingBatch, positions: int) -> None:
+    def note_sent(self, batch: UnsettledBatch, positions: int) -> None:
         """Record that a batch was sent to the bookies at the positions in a mask."""
         batch.sent |= positions
         cost = batch.payload_bytes + BATCH_COST_BYTES
@@ -226,7 +226,7 @@ class PendingBatches:
             self._stripe, self._stripe_mask = stripe, sum(1 << p for p in positions)
         return self._stripe_mask
 
-    def _clear_sent(self, batch: PendingBatch, positions: int) -> None:
+    def _clear_sent(self, batch: UnsettledBatch, positions: int) -> None:
         cost = batch.payload_bytes + BATCH_COST_BYTES
         for position in _positions_in(batch.sent & positions):
             self._unanswered_bytes[position] = max(0, self._unanswered_bytes[position] - cost)

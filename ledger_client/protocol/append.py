@@ -16,7 +16,7 @@ from typing import assert_never
 from bookie.wire.messages import Status
 from ledger_client.errors import LedgerError
 from ledger_client.protocol import append_events as e
-from ledger_client.protocol.acks import PendingBatches
+from ledger_client.protocol.acks import UnsettledBatches
 from ledger_client.protocol.append_errors import (
     RefusedBatches,
     fenced,
@@ -57,7 +57,7 @@ class AppendProtocol:
         self._seen_during_update: tuple[LedgerMetadata, Version] | None = None
         self._take_metadata(metadata, version)
         self._options = options
-        self._pending = PendingBatches(metadata.quorum_of(metadata.last_fragment))
+        self._pending = UnsettledBatches(metadata.quorum_of(metadata.last_fragment))
         self._health = EnsembleHealth(metadata.quorum)
         self._membership = membership_of(metadata.quorum, options)
         self._phase = _OPEN
@@ -135,7 +135,7 @@ class AppendProtocol:
                 return self._failed(bookie_id, kind, reason)
             case e.BookieReturned() | e.SpareJoined() | e.MemberReady():
                 return self._bookie_available(event)
-            case e.ReplacementsChosen() | e.NoReplacement() | e.MembersProposed():
+            case e.ReplacementsChosen() | e.ReplacementsMissing() | e.MembersProposed():
                 return self._members_chosen(event)
             case e.MetadataStored() | e.MetadataConflicted() | e.MetadataRefused():
                 return self._update_ended(event)
@@ -236,7 +236,7 @@ class AppendProtocol:
         return self._membership.decide(self._ensemble, self.in_sync, self._health)
 
     def _members_chosen(
-        self, event: e.ReplacementsChosen | e.NoReplacement | e.MembersProposed
+        self, event: e.ReplacementsChosen | e.ReplacementsMissing | e.MembersProposed
     ) -> list[AppendAction]:
         if not self._choosing:
             return []
@@ -244,7 +244,7 @@ class AppendProtocol:
         if self._close_token is not None:
             return self._store_close()
         match event:
-            case e.NoReplacement():
+            case e.ReplacementsMissing():
                 return self._continue_without(event)
             case e.ReplacementsChosen(replacements, token):
                 changed = tuple(replacements.get(p, b) for p, b in enumerate(self._ensemble))
@@ -273,7 +273,7 @@ class AppendProtocol:
             return self._fail(too_many_fragments(metadata))
         return self._store(metadata.with_ensemble_change(first, ensemble, token))
 
-    def _continue_without(self, event: e.NoReplacement) -> list[AppendAction]:
+    def _continue_without(self, event: e.ReplacementsMissing) -> list[AppendAction]:
         gone = self._health.gone()
         if gone and not (self._options.run_degraded and self._health.can_park(self._ensemble)):
             return self._fail(no_replacement(self._metadata, gone, event))
@@ -335,7 +335,7 @@ class AppendProtocol:
         sources = [before.index(b) if b in before else None for b in after]
         self._pending.reassign(sources, stored.quorum_of(stored.last_fragment))
         self._health.keep_only(after)
-        actions: list[AppendAction] = [e.EnsembleChanged(stored.last_fragment, before)]
+        actions: list[AppendAction] = [e.MembersChanged(stored.last_fragment, before)]
         if self._close_token is not None:
             return actions + self._store_close()
         actions += self._send_missing()

@@ -18,7 +18,7 @@ from ledger_client.errors import (
     TooManyFragmentsError,
     UnauthorizedError,
 )
-from ledger_client.protocol.append_events import NoReplacement
+from ledger_client.protocol.append_events import ReplacementsMissing
 from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import FRAGMENTS_MAX, LedgerMetadata
 
@@ -75,7 +75,7 @@ def too_many_fragments(metadata: LedgerMetadata) -> TooManyFragmentsError:
 
 
 def no_replacement(
-    metadata: LedgerMetadata, gone: list[BookieId], event: NoReplacement
+    metadata: LedgerMetadata, gone: list[BookieId], event: ReplacementsMissing
 ) -> NotEnoughBookiesError:
     """Return the error of a writer whose bookies are gone and for which placement finds no others
     (rule 5.5).

@@ -115,7 +115,7 @@ class ReplacementsChosen:
 
 
 @dataclass(frozen=True, slots=True)
-class NoReplacement:
+class ReplacementsMissing:
     """Placement's other answer to ChooseReplacements: no position can be filled (rule 5.5)."""
 
     needed: int
@@ -175,7 +175,7 @@ AppendEvent = (
     | MemberReady
     | MetadataSeen
     | ReplacementsChosen
-    | NoReplacement
+    | ReplacementsMissing
     | MetadataStored
     | MetadataConflicted
     | MetadataRefused
@@ -244,7 +244,7 @@ class StoreMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class EnsembleChanged:
+class MembersChanged:
     """A fragment is stored and has replaced the ensemble before it."""
 
     fragment: Fragment
@@ -283,7 +283,7 @@ AppendAction = (
     | ChooseReplacements
     | ProposeMembers
     | StoreMetadata
-    | EnsembleChanged
+    | MembersChanged
     | FailWriter
     | Closed
 )

@@ -22,7 +22,7 @@ from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
 
 
-class Standing(Enum):
+class CopyState(Enum):
     """State of a fragment that is being copied."""
 
     UNMARKED = auto()
@@ -95,19 +95,19 @@ class CopyPlan:
             return (*self.ensemble, self.target)
         return tuple(self.target if p == self.position else b for p, b in enumerate(self.ensemble))
 
-    def standing(self, now: LedgerMetadata) -> Standing:
+    def standing(self, now: LedgerMetadata) -> CopyState:
         """Return the fragment's standing in the current metadata."""
         if now.creation_token != self.creation_token:
-            return Standing.GONE
+            return CopyState.GONE
         index = _index_of(now, self.first_entry_id)
         if index is None or _last_entry_of(now, index) != self.last_entry_id:
-            return Standing.CHANGED
+            return CopyState.CHANGED
         fragment = now.fragments[index]
         if fragment.ensemble == self.ensemble_after:
-            return Standing.NAMED
+            return CopyState.NAMED
         if fragment.ensemble != self.ensemble or self._takes_out_a_member(now):
-            return Standing.CHANGED
-        return Standing.MARKED if self.target in fragment.incoming else Standing.UNMARKED
+            return CopyState.CHANGED
+        return CopyState.MARKED if self.target in fragment.incoming else CopyState.UNMARKED
 
     def _takes_out_a_member(self, now: LedgerMetadata) -> bool:
         """Return whether the bookie to be replaced has become a member again, or the target left.
@@ -121,13 +121,13 @@ class CopyPlan:
 
     def marked(self, now: LedgerMetadata, token: UpdateToken) -> LedgerMetadata:
         """Store the target as incoming."""
-        assert self.standing(now) is Standing.UNMARKED
+        assert self.standing(now) is CopyState.UNMARKED
         fragment = now.fragment_of(self.first_entry_id)
         return self._with(now, replace(fragment, incoming=(*fragment.incoming, self.target)), token)
 
     def named(self, now: LedgerMetadata, token: UpdateToken) -> LedgerMetadata:
         """Make the target a member and remove its mark; other marks stay."""
-        assert self.standing(now) is Standing.MARKED
+        assert self.standing(now) is CopyState.MARKED
         fragment = Fragment(self.first_entry_id, self.ensemble_after, self._other_marks(now))
         return self._with(now, fragment, token)
 

@@ -32,7 +32,7 @@ from metadata.ledgers.ledger_metadata import QuorumSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class CopyPiece:
     """Consecutive entries as read, and the batches in which they are stored."""
 
     first_entry_id: EntryId
@@ -49,7 +49,7 @@ class Piece:
         quorum: QuorumSpec,
         bytes_max: int,
         keys: LedgerKeys,
-    ) -> "Piece":
+    ) -> "CopyPiece":
         """Return the entries of a source's answer, from `first_entry_id` on. The batches say that
         all entries before them are confirmed: they were when the next fragment began.
         """
@@ -94,7 +94,7 @@ def length_in_batch(batch: BatchView, entry_id: EntryId) -> int | None:
 
 
 def copy_error(
-    target: BookieId, piece: Piece, entry_id: EntryId, good: VerifiedEntries, keys: LedgerKeys
+    target: BookieId, piece: CopyPiece, entry_id: EntryId, good: VerifiedEntries, keys: LedgerKeys
 ) -> LedgerError | None:
     """Return the error in the target's answer for a piece, from an entry on; None if the answer is
     correct up to `good.next_entry_id` and not empty.
@@ -154,7 +154,7 @@ def refusal_error(
 
 
 def _difference(
-    piece: Piece, first: EntryId, good: VerifiedEntries, keys: LedgerKeys
+    piece: CopyPiece, first: EntryId, good: VerifiedEntries, keys: LedgerKeys
 ) -> str | None:
     """Compare the answer with the bytes read at the source, and each digest with its entry."""
     try:

@@ -96,7 +96,7 @@ class Replacing:
         return has_spare
 
 
-class InSync:
+class Shrinking:
     """In-sync mode: the number of replicas follows the members that are alive and do not lag."""
 
     def __init__(self, min_in_sync: int) -> None:
@@ -176,5 +176,5 @@ def membership_of(quorum: QuorumSpec, options: AppendOptions) -> Membership:
     if options.fixed_membership:
         return Fixed()
     if quorum.is_in_sync:
-        return InSync(quorum.min_in_sync)
+        return Shrinking(quorum.min_in_sync)
     return Replacing(is_delayed=options.delay_ensemble_change)

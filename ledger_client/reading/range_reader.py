@@ -41,7 +41,7 @@ SPECULATIVE_PART: Final = 0.95
 SPECULATIVE_MULTIPLE: Final = 2.0
 LEAST_S: Final = 0.001
 """Minimum time for a replica that is tried when the time is up."""
-Failure = p.ReportMissing | p.ReportUnreadable | p.ReportUnauthorized
+ReadFailure = p.ReportMissing | p.ReportUnreadable | p.ReportUnauthorized
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class RangeReader:
 
     async def _attempt(
         self, replicas: tuple[BookieId, ...], first: EntryId, last: EntryId, deadline: float
-    ) -> VerifiedEntries | Failure:
+    ) -> VerifiedEntries | ReadFailure:
         loop = asyncio.get_running_loop()
         protocol = p.RangeRead(self._order.order(replicas))
         events: asyncio.Queue[p.ReadEvent] = asyncio.Queue()
@@ -239,7 +239,7 @@ class RangeReader:
         except MetadataUnavailableError:
             return
 
-    def _error(self, failure: Failure, entry_id: EntryId) -> LedgerError:
+    def _error(self, failure: ReadFailure, entry_id: EntryId) -> LedgerError:
         ledger_id = self._ledger.ledger_id
         match failure:
             case p.ReportMissing():

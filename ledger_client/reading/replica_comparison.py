@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from ledger_client.reading.entry_ranges import Range
-from ledger_client.reading.replica_reading import Outcome, Piece, ReplicaReading
+from ledger_client.reading.replica_reading import ReadOutcome, ReplicaPiece, ReplicaReading
 
 
 class Verdict(StrEnum):
@@ -42,10 +42,10 @@ class Compared(NamedTuple):
 
 
 _OF_OUTCOMES = {
-    (Outcome.READ, Outcome.MISSING): Verdict.ONLY_A,
-    (Outcome.MISSING, Outcome.READ): Verdict.ONLY_B,
-    (Outcome.READ, Outcome.BAD): Verdict.UNREADABLE_B,
-    (Outcome.BAD, Outcome.READ): Verdict.UNREADABLE_A,
+    (ReadOutcome.READ, ReadOutcome.MISSING): Verdict.ONLY_A,
+    (ReadOutcome.MISSING, ReadOutcome.READ): Verdict.ONLY_B,
+    (ReadOutcome.READ, ReadOutcome.BAD): Verdict.UNREADABLE_B,
+    (ReadOutcome.BAD, ReadOutcome.READ): Verdict.UNREADABLE_A,
 }
 
 
@@ -109,14 +109,14 @@ async def _compare_both(
             piece_b = await anext(pieces_b) if piece_b.last == end else piece_b
 
 
-def _cut(piece: Piece, first: int, last: int) -> Piece:
+def _cut(piece: ReplicaPiece, first: int, last: int) -> ReplicaPiece:
     digests = piece.digests[first - piece.first : last + 1 - piece.first]
-    return Piece(first, last, piece.outcome, digests)
+    return ReplicaPiece(first, last, piece.outcome, digests)
 
 
-def _judge(a: Piece, b: Piece) -> list[Compared]:
+def _judge(a: ReplicaPiece, b: ReplicaPiece) -> list[Compared]:
     """Compare two pieces of the same entries."""
-    if (a.outcome, b.outcome) != (Outcome.READ, Outcome.READ):
+    if (a.outcome, b.outcome) != (ReadOutcome.READ, ReadOutcome.READ):
         verdict = _OF_OUTCOMES.get((a.outcome, b.outcome), Verdict.UNREADABLE)
         return [Compared(a.first, a.last, verdict)]
     judged: list[Compared] = []

@@ -24,7 +24,7 @@ READ_BYTES: Final = 4 * 1024 * 1024
 CALL_TIMEOUT_S: Final = 15.0
 
 
-class Outcome(Enum):
+class ReadOutcome(Enum):
     """Outcome of reading entries."""
 
     READ = "read"
@@ -34,14 +34,14 @@ class Outcome(Enum):
     """They are damaged, or the bookie cannot decide whether it holds them."""
 
 
-class Piece(NamedTuple):
+class ReplicaPiece(NamedTuple):
     """Consecutive entries with one outcome; `digests` has one digest for each entry that
     was read.
     """
 
     first: int
     last: int
-    outcome: Outcome
+    outcome: ReadOutcome
     digests: tuple[int, ...]
 
 
@@ -72,7 +72,7 @@ class ReplicaReading:
                 return
             at = answer.ranges[-1][1] + 1
 
-    async def read(self, first: int, last: int) -> AsyncGenerator[Piece, None]:
+    async def read(self, first: int, last: int) -> AsyncGenerator[ReplicaPiece, None]:
         """Yield pieces that cover first..last in order. Raises BookieCallError."""
         at = first
         while at <= last:
@@ -90,12 +90,12 @@ class ReplicaReading:
                 continue
             if at <= last:  # this entry cannot be read; later ones may be readable
                 gone = answer.status in (Status.NO_SUCH_ENTRY, Status.NO_SUCH_LEDGER)
-                yield Piece(at, at, Outcome.MISSING if gone else Outcome.BAD, ())
+                yield ReplicaPiece(at, at, ReadOutcome.MISSING if gone else ReadOutcome.BAD, ())
                 at += 1
 
-    def _check(self, batches: tuple[BatchView, ...], first: int, end: int) -> list[Piece]:
+    def _check(self, batches: tuple[BatchView, ...], first: int, end: int) -> list[ReplicaPiece]:
         """Check the batches, which must contain the entries from `first` to below `end`."""
-        pieces: list[Piece] = []
+        pieces: list[ReplicaPiece] = []
         at = first
         for batch in batches:
             begins, ends = batch.header.first_entry_id, batch.header.last_entry_id
@@ -106,11 +106,11 @@ class ReplicaReading:
                 verify(batch, self._keys)
                 batch.verify_digests(self._keys.seed)
             except BatchError:
-                pieces.append(Piece(at, last, Outcome.BAD, ()))
+                pieces.append(ReplicaPiece(at, last, ReadOutcome.BAD, ()))
             else:
                 digests = batch.digests[at - begins : last + 1 - begins]
-                pieces.append(Piece(at, last, Outcome.READ, digests))
+                pieces.append(ReplicaPiece(at, last, ReadOutcome.READ, digests))
             at = last + 1
         if at < end:
-            pieces.append(Piece(at, end - 1, Outcome.BAD, ()))
+            pieces.append(ReplicaPiece(at, end - 1, ReadOutcome.BAD, ()))
         return pieces

@@ -20,7 +20,7 @@ from ledger_client.bookies.connection_calls import BookieCallError
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.digest import LedgerKeys
 from ledger_client.reading.entry_ranges import Range, entry_count, expected_ranges, merged, without
-from ledger_client.reading.replica_reading import Outcome, Piece, ReplicaReading
+from ledger_client.reading.replica_reading import ReadOutcome, ReplicaPiece, ReplicaReading
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 
@@ -94,10 +94,10 @@ class _ReplicaReader:
         report.bad = merged(report.bad)
         report.missing = merged(report.missing)
 
-    def _note(self, piece: Piece) -> None:
+    def _note(self, piece: ReplicaPiece) -> None:
         report, size = self._report, self._stripe_entries
-        if piece.outcome is not Outcome.READ:
-            listed = report.missing if piece.outcome is Outcome.MISSING else report.bad
+        if piece.outcome is not ReadOutcome.READ:
+            listed = report.missing if piece.outcome is ReadOutcome.MISSING else report.bad
             listed.append((piece.first, piece.last))
             return
         count = len(piece.digests)

@@ -55,7 +55,7 @@ fences of others are sufficient; each of those holds all confirmed entries.
 """
 
 AnswerT = TypeVar("AnswerT")
-Closed = tuple[LedgerMetadata, Version]
+StoredMetadata = tuple[LedgerMetadata, Version]
 
 
 class Recoverer:
@@ -87,11 +87,11 @@ class Recoverer:
         self._events: deque[e.RecoveryEvent] = deque()
         self._is_dispatching = False
         self._tasks = BackgroundTasks()
-        self._result: asyncio.Future[Closed] = asyncio.get_running_loop().create_future()
+        self._result: asyncio.Future[StoredMetadata] = asyncio.get_running_loop().create_future()
         self._metadata_calls = 0
         self._patience: dict[tuple[BookieId, EntryId], asyncio.TimerHandle] = {}
 
-    async def recover(self, *, timeout_s: float | None = None) -> Closed:
+    async def recover(self, *, timeout_s: float | None = None) -> StoredMetadata:
         """Fence the ledger, find its end, and close it; return the stored metadata.
 
         Raises RecoveryUndecidedError, NotEnoughBookiesError, LedgerNotFoundError,
@@ -316,7 +316,7 @@ class Recoverer:
         else:
             self._dispatch(e.MetadataRead(metadata, version))
 
-    async def _metadata_now(self) -> Closed:
+    async def _metadata_now(self) -> StoredMetadata:
         """Read the metadata; repeat until it is answered."""
         pauses = Pauses(self._rng)
         self._metadata_calls += 1

@@ -83,7 +83,7 @@ class AppendShell:
         version: Version,
         keys: LedgerKeys,
         services: WriterServices,
-        observe: Callable[[e.EnsembleChanged | e.FailWriter], None],
+        observe: Callable[[e.MembersChanged | e.FailWriter], None],
     ) -> None:
         config = services.config
         options = AppendOptions(
@@ -173,7 +173,7 @@ class AppendShell:
                 self.dispatch(e.MembersProposed(self._services.token()))
             case e.StoreMetadata(metadata, expected):
                 self._tasks.start(self._store(metadata, expected))
-            case e.EnsembleChanged():
+            case e.MembersChanged():
                 self._observe(action)
             case e.FailWriter(error):
                 self._fail(error)
@@ -205,7 +205,7 @@ class AppendShell:
         await self._services.placement.refresh()
         chosen = self._replacements(action)
         if isinstance(chosen, Shortage):
-            self.dispatch(e.NoReplacement(chosen.needed, chosen.seen, chosen.excluded))
+            self.dispatch(e.ReplacementsMissing(chosen.needed, chosen.seen, chosen.excluded))
         else:
             self.dispatch(e.ReplacementsChosen(chosen, self._services.token()))
 

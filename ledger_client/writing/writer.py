@@ -50,7 +50,7 @@ class LedgerWriter:
         keys: LedgerKeys,
         services: WriterServices,
         watchdog: Watchdog,
-        observe: Callable[[e.EnsembleChanged | e.FailWriter], None],
+        observe: Callable[[e.MembersChanged | e.FailWriter], None],
         on_closed: Callable[[LedgerId], None],
     ) -> None:
         config = services.config

@@ -10,7 +10,7 @@
 - `zookeeper_session`: calls to one kazoo client, and its events.
 - `zookeeper_calls`: operations and errors, translated to kazoo and back.
 - `zookeeper_watches`: watches, armed again after each event.
-- `zookeeper_lease`: state of a session by this process's own clock.
+- `session_clock`: state of a session by this process's own clock.
 - `batching`: many compare-and-sets in one multi.
 - `ephemeral`: one ephemeral node, kept from session to session.
 - `child_values`: nodes below one node, and their values.

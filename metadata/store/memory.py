@@ -43,7 +43,7 @@ from metadata.store.interface import (
 )
 from metadata.store.memory_faults import StoreCall
 from metadata.store.memory_server import MemoryMetadataServer
-from metadata.store.memory_tree import Change, MemoryTree, check_path, parent_of
+from metadata.store.memory_tree import MemoryTree, NodeChange, check_path, parent_of
 
 __all__ = ["MemoryMetadataServer", "MemoryMetadataStore"]
 
@@ -213,7 +213,7 @@ class MemoryMetadataStore:
         if connected:
             self.resume()
 
-    def notice(self, change: Change) -> None:
+    def notice(self, change: NodeChange) -> None:
         """Receive a change from the server."""
         if self._state is not SessionState.CONNECTED:
             return
@@ -331,7 +331,7 @@ class MemoryMetadataStore:
         self._watches[number] = watch
         return lambda: _remove(self._watches, number)
 
-    def _call_back(self, number: int, change: Change | None = None) -> None:
+    def _call_back(self, number: int, change: NodeChange | None = None) -> None:
         def deliver() -> None:
             watch = self._watches.get(number)
             if watch is not None:

@@ -14,13 +14,13 @@ from typing import Protocol
 from metadata.ids import Version
 from metadata.store.interface import Operation
 from metadata.store.memory_faults import NoFaults, StoreFaults
-from metadata.store.memory_tree import Change, MemoryTree
+from metadata.store.memory_tree import MemoryTree, NodeChange
 
 
 class Session(Protocol):
     """A session that receives changes."""
 
-    def notice(self, change: Change) -> None:
+    def notice(self, change: NodeChange) -> None:
         """Receive a change."""
         ...
 
@@ -58,7 +58,7 @@ class MemoryMetadataServer:
         self._notify_sessions(changes)
         return versions
 
-    def _notify_sessions(self, changes: list[Change]) -> None:
+    def _notify_sessions(self, changes: list[NodeChange]) -> None:
         for change in changes:
             for store in list(self._stores.values()):
                 store.notice(change)

@@ -41,7 +41,7 @@ class _Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class NodeChange:
     """One created, written or deleted node: its previous value (None if it did not exist) and the
     number of the change.
     """
@@ -73,7 +73,7 @@ class MemoryTree:
 
     def __init__(self) -> None:
         self._nodes: dict[str, _Node] = {"/": _Node(b"")}
-        self._changes: deque[Change] = deque(maxlen=CHANGES_KEPT)
+        self._changes: deque[NodeChange] = deque(maxlen=CHANGES_KEPT)
         self.change_count = 0
 
     def get(self, path: str, missed: int = 0) -> Stored:
@@ -108,7 +108,7 @@ class MemoryTree:
 
     def apply(
         self, operations: Sequence[Operation], owner: int
-    ) -> tuple[list[Version], list[Change]]:
+    ) -> tuple[list[Version], list[NodeChange]]:
         """Apply all operations or none; `owner` is the session that owns created ephemeral nodes.
 
         Raises the first failing operation's error.
@@ -130,7 +130,7 @@ class MemoryTree:
             raise
         return versions, [self._record(path, before) for path, before in changed]
 
-    def remove_owned(self, owner: int) -> list[Change]:
+    def remove_owned(self, owner: int) -> list[NodeChange]:
         """Delete every ephemeral node of a session, in path order."""
         paths = sorted(path for path, node in self._nodes.items() if node.owner == owner)
         operations = [Delete(path, self._nodes[path].version) for path in paths]
@@ -194,13 +194,13 @@ class MemoryTree:
     def _write(node: _Node, value: bytes, version: Version) -> None:
         node.value, node.version = value, version
 
-    def _record(self, path: str, before: Stored | None) -> Change:
+    def _record(self, path: str, before: Stored | None) -> NodeChange:
         self.change_count += 1
-        change = Change(self.change_count, path, before, path in self._nodes)
+        change = NodeChange(self.change_count, path, before, path in self._nodes)
         self._changes.append(change)
         return change
 
-    def _newest(self, count: int) -> list[Change]:
+    def _newest(self, count: int) -> list[NodeChange]:
         """Return the newest changes, newest first."""
         if count <= 0:
             return []

@@ -41,6 +41,7 @@ from metadata.store.interface import (
     WatchCallback,
     check_multi,
 )
+from metadata.store.session_clock import SessionClock
 from metadata.store.uri import MetadataUri, parse_metadata_uri
 from metadata.store.zookeeper_calls import (
     CONNECTION_ERRORS,
@@ -51,7 +52,6 @@ from metadata.store.zookeeper_calls import (
     translated,
     version_of,
 )
-from metadata.store.zookeeper_lease import SessionLease
 from metadata.store.zookeeper_session import LinkNews, LinkUp, ZooKeeperSession
 from metadata.store.zookeeper_watches import WatchEntry, WatchKind, WatchTable
 
@@ -102,7 +102,7 @@ class ZooKeeperMetadataStore:
     ) -> None:
         self._address = uri.text
         self._operation_timeout_s = operation_timeout_s
-        self._lease = SessionLease(session_timeout_s, asyncio.get_running_loop().time())
+        self._session_clock = SessionClock(session_timeout_s, asyncio.get_running_loop().time())
         self._is_up = asyncio.Event()
         self._session = ZooKeeperSession(uri, session_timeout_s, rng, self._on_link_news)
         self._watches = WatchTable(self._arm)
@@ -123,12 +123,12 @@ class ZooKeeperMetadataStore:
     @property
     def session_state(self) -> SessionState:
         """State of the session as known now."""
-        return self._lease.state
+        return self._session_clock.state
 
     @property
     def session_id(self) -> int:
         """Id of the session; changes with every new session."""
-        return self._lease.session_id
+        return self._session_clock.session_id
 
     async def create(
         self, path: str, value: bytes, *, ephemeral: bool = False, make_parents: bool = True
@@ -198,15 +198,15 @@ class ZooKeeperMetadataStore:
 
     def on_session(self, callback: SessionCallback) -> Cancel:
         """Call back at every change of the session's state."""
-        return self._lease.on_session(callback)
+        return self._session_clock.on_session(callback)
 
     async def aclose(self) -> None:
         """End the session. Its ephemeral nodes are removed at once, or after the session timeout if
         no server answers.
         """
-        if self._lease.state is SessionState.CLOSED:
+        if self._session_clock.state is SessionState.CLOSED:
             return
-        self._lease.close()
+        self._session_clock.close()
         self._is_up.set()  # calls that wait for a connection fail now
         if self._heart is not None:
             self._heart.cancel()
@@ -233,7 +233,7 @@ class ZooKeeperMetadataStore:
                 continue
 
     def _require_open(self) -> None:
-        if self._lease.state is SessionState.CLOSED:
+        if self._session_clock.state is SessionState.CLOSED:
             raise StoreClosedError(f"the metadata store at {self._address} is closed")
         if not self._session.is_of_this_process:
             raise StoreClosedError(
@@ -306,12 +306,12 @@ class ZooKeeperMetadataStore:
         return StoreUnavailableError(self._address, f"{what} within {self._operation_timeout_s} s")
 
     def _error_of(self, error: Exception, operation: Operation) -> MetadataError:
-        if self._lease.state is SessionState.CLOSED:
+        if self._session_clock.state is SessionState.CLOSED:
             return StoreClosedError(f"the metadata store at {self._address} was closed")
         return translated(error, operation, self._address)
 
     def _on_link_news(self, news: LinkNews) -> None:
-        if self._lease.state is SessionState.CLOSED:
+        if self._session_clock.state is SessionState.CLOSED:
             return
         if isinstance(news, LinkUp):
             self._is_up.set()
@@ -319,12 +319,12 @@ class ZooKeeperMetadataStore:
             self._is_up.clear()
             self._watches.disconnected()
         _log.debug("%s: %s", self._address, news)
-        self._lease.note_link(news)
+        self._session_clock.note_link(news)
         if isinstance(news, LinkUp):
             self._watches.rearm_all()
 
     def _contacted(self, sent_s: float) -> None:
-        self._lease.contacted(sent_s, asyncio.get_running_loop().time())
+        self._session_clock.contacted(sent_s, asyncio.get_running_loop().time())
 
     async def _beat(self) -> None:
         """Contact the server several times per session, and detect when the last contact is too
@@ -335,9 +335,9 @@ class ZooKeeperMetadataStore:
         while True:
             if self._is_up.is_set() and (pending is None or pending.done()):
                 pending = self._send_beat(loop.time())
-            self._lease.check(loop.time())
-            interval_s = self._lease.session_timeout_s / HEARTBEATS_PER_SESSION
-            left_s = self._lease.ends_s - loop.time()
+            self._session_clock.check(loop.time())
+            interval_s = self._session_clock.session_timeout_s / HEARTBEATS_PER_SESSION
+            left_s = self._session_clock.ends_s - loop.time()
             await asyncio.sleep(min(interval_s, left_s) if left_s > 0 else interval_s)
 
     def _send_beat(self, sent_s: float) -> "asyncio.Future[Any]":

@@ -72,7 +72,7 @@ class EpochStart:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class PartitionSegment:
     """One ledger of a partition. End, bytes and largest timestamp of an open segment are
     unknown.
     """
@@ -105,7 +105,7 @@ class PartitionRecord:
     """Epoch of the last leader that claimed the partition; NO_EPOCH if none has."""
     log_start_offset: int = 0
     epochs: tuple[EpochStart, ...] = ()
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[PartitionSegment, ...] = ()
     first_chunk: int = 0
     next_chunk: int = 0
     skipped: int = 0
@@ -117,7 +117,7 @@ class PartitionRecord:
         return self.first_chunk < self.next_chunk
 
     @property
-    def last_segment(self) -> Segment | None:
+    def last_segment(self) -> PartitionSegment | None:
         """The newest segment, None when there is none."""
         return self.segments[-1] if self.segments else None
 
@@ -139,7 +139,7 @@ class PartitionRecord:
         epochs = (*self.epochs, EpochStart(epoch, offset))[-EPOCHS_MAX:]
         return replace(self, epochs=epochs)
 
-    def with_segment(self, segment: Segment) -> "PartitionRecord":
+    def with_segment(self, segment: PartitionSegment) -> "PartitionRecord":
         """Add the ledger to which the leader writes next."""
         last = self.last_segment
         if last is not None:
@@ -197,7 +197,7 @@ class PartitionRecord:
 
     def without_segments_below(
         self, log_start: int
-    ) -> tuple["PartitionRecord", tuple[Segment, ...]]:
+    ) -> tuple["PartitionRecord", tuple[PartitionSegment, ...]]:
         """Remove the ended segments below an offset; return them too. Removes nothing while there
         are chunks: call `without_chunked_below` first. The newest segment always stays: the next
         leader starts from the state in its ledger.
@@ -206,8 +206,8 @@ class PartitionRecord:
         return replace(self, segments=self.segments[count:]), self.segments[:count]
 
     def without_chunked_below(
-        self, first: Sequence[Segment], log_start: int
-    ) -> tuple["PartitionRecord", tuple[Segment, ...]]:
+        self, first: Sequence[PartitionSegment], log_start: int
+    ) -> tuple["PartitionRecord", tuple[PartitionSegment, ...]]:
         """Remove the segments of the first chunk, `first`, that are below an offset; return them
         too. If none is left, the next chunk becomes the first.
         """
@@ -218,7 +218,7 @@ class PartitionRecord:
             return replace(self, first_chunk=self.first_chunk + 1, skipped=0), tuple(left)
         return replace(self, skipped=self.skipped + count), tuple(left[:count])
 
-    def spilled(self) -> tuple["PartitionRecord", tuple[Segment, ...]]:
+    def spilled(self) -> tuple["PartitionRecord", tuple[PartitionSegment, ...]]:
         """Move the oldest segments into the next chunk if the record has too many; return that
         chunk too, or an empty one.
         """
@@ -230,7 +230,7 @@ class PartitionRecord:
         return replace(self, segments=left, next_chunk=self.next_chunk + 1), chunk
 
     def _with_changed(
-        self, ledger_id: LedgerId, change: Callable[[Segment], Segment]
+        self, ledger_id: LedgerId, change: Callable[[PartitionSegment], PartitionSegment]
     ) -> "PartitionRecord":
         # search from the end: it is the last segment or the one before
         for index in range(len(self.segments) - 1, -1, -1):
@@ -278,12 +278,12 @@ def unpack_partition(what: str, value: bytes) -> PartitionRecord:
         raise MetadataFormatError(what, str(error)) from error
 
 
-def pack_chunk(what: str, segments: Sequence[Segment]) -> bytes:
+def pack_chunk(what: str, segments: Sequence[PartitionSegment]) -> bytes:
     """Return the stored form of a chunk."""
     return pack(what, [_FORMAT_VERSION, _packed_segments(segments)])
 
 
-def unpack_chunk(what: str, value: bytes) -> tuple[Segment, ...]:
+def unpack_chunk(what: str, value: bytes) -> tuple[PartitionSegment, ...]:
     """Read the stored form of a chunk. Raises MetadataFormatError for anything else."""
     fields = unpack_versioned(what, value, _FORMAT_VERSION, _CHUNK_FIELD_COUNT)
     try:
@@ -293,15 +293,15 @@ def unpack_chunk(what: str, value: bytes) -> tuple[Segment, ...]:
 
 
 def _ended(
-    segment: Segment, end_offset: int, size_bytes: int, max_timestamp_ms: int | None
-) -> Segment:
+    segment: PartitionSegment, end_offset: int, size_bytes: int, max_timestamp_ms: int | None
+) -> PartitionSegment:
     assert end_offset >= segment.base_offset, "a segment ends at or after its start"
     return replace(
         segment, end_offset=end_offset, bytes=size_bytes, max_timestamp_ms=max_timestamp_ms
     )
 
 
-def _count_below(segments: Sequence[Segment], offset: int) -> int:
+def _count_below(segments: Sequence[PartitionSegment], offset: int) -> int:
     """Return how many of the first segments are below an offset."""
     for count, segment in enumerate(segments):
         if not segment.is_below(offset):
@@ -309,7 +309,7 @@ def _count_below(segments: Sequence[Segment], offset: int) -> int:
     return len(segments)
 
 
-def _packed_segments(segments: Sequence[Segment]) -> list[Packed]:
+def _packed_segments(segments: Sequence[PartitionSegment]) -> list[Packed]:
     return [
         [
             each.ledger_id,
@@ -331,12 +331,12 @@ def _epoch_start_of(field: Packed) -> EpochStart:
     return EpochStart(int_of(fields[0], 0, LEADER_EPOCH_MAX), int_of(fields[1], 0, _INT64_MAX))
 
 
-def _segment_of(field: Packed) -> Segment:
+def _segment_of(field: Packed) -> PartitionSegment:
     fields = array_of(field)
     if len(fields) != _SEGMENT_FIELD_COUNT:
         raise FieldError(f"a segment has {len(fields)} fields instead of 7")
     base_offset = int_of(fields[1], 0, _INT64_MAX)
-    return Segment(
+    return PartitionSegment(
         ledger_id=LedgerId(int_of(fields[0], 0, LEDGER_ID_MAX)),
         base_offset=base_offset,
         epoch=int_of(fields[2], 0, LEADER_EPOCH_MAX),

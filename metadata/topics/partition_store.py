@@ -31,7 +31,7 @@ from metadata.store.tree_deletion import drop, drop_tree
 from metadata.topics.partition import (
     PartitionKey,
     PartitionRecord,
-    Segment,
+    PartitionSegment,
     pack_chunk,
     pack_partition,
     unpack_chunk,
@@ -111,18 +111,20 @@ class PartitionStore:
                 return record, version
             await asyncio.sleep(pauses.next_s())  # the old version proves nothing: repeat
 
-    async def chunk(self, key: PartitionKey, number: int) -> tuple[Segment, ...]:
+    async def chunk(self, key: PartitionKey, number: int) -> tuple[PartitionSegment, ...]:
         """Read a chunk of older segments, including segments skipped since. Raises
         NodeNotFoundError if the chunk was dropped.
         """
         path = partition_chunk_path(key, number)
         return unpack_chunk(path, (await self._store.get(path)).value)
 
-    async def segments(self, key: PartitionKey, record: PartitionRecord) -> tuple[Segment, ...]:
+    async def segments(
+        self, key: PartitionKey, record: PartitionRecord
+    ) -> tuple[PartitionSegment, ...]:
         """Return all segments of a record, including those in chunks, oldest first. Raises
         NodeNotFoundError when a chunk was dropped after the record was read.
         """
-        found: list[Segment] = []
+        found: list[PartitionSegment] = []
         for number in range(record.first_chunk, record.next_chunk):
             chunk = await self.chunk(key, number)
             found += chunk[record.skipped :] if number == record.first_chunk else chunk
@@ -130,11 +132,11 @@ class PartitionStore:
 
     async def without_segments_below(
         self, key: PartitionKey, record: PartitionRecord, log_start: int
-    ) -> tuple[PartitionRecord, tuple[Segment, ...]]:
+    ) -> tuple[PartitionRecord, tuple[PartitionSegment, ...]]:
         """Remove the ended segments below an offset from a record, including those in chunks;
         return them too. Writes nothing: call `compare_and_set` next, then `drop_chunks`.
         """
-        dropped: list[Segment] = []
+        dropped: list[PartitionSegment] = []
         while record.has_chunks:
             first_chunk = record.first_chunk
             chunk = await self.chunk(key, first_chunk)

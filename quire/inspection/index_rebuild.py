@@ -33,13 +33,13 @@ from bookie.index import (
     horizon_pages,
     index_pages,
     index_runs,
-    ledger_state,
+    replica_state,
     stored_segments,
 )
 from bookie.index.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO, INDEX_VERSION, Meta
 from bookie.index.index_runs import Run
 from bookie.index.index_scan import StoredRun, highest_run, scan_runs
-from bookie.index.ledger_state import LedgerState
+from bookie.index.replica_state import ReplicaState
 from bookie.index.stored_states import StatesCheck, check_some
 from bookie.log import records
 from bookie.log.records import FooterRun
@@ -204,8 +204,8 @@ class _Rebuild:
         async for pairs in self._pages(self._old, b"s"):
             chains: dict[int, _Chain] = {}
             for key, value in pairs:
-                state = ledger_state.decode(_ledger_of(key), value)
-                if isinstance(state, LedgerState):
+                state = replica_state.decode(_ledger_of(key), value)
+                if isinstance(state, ReplicaState):
                     chains[state.ledger_id] = _Chain(state.highest)
             first, last = _ledger_of(pairs[0][0]), _ledger_of(pairs[-1][0])
             await self._copy_runs_between(first, last, chains)
@@ -315,7 +315,7 @@ def _ledger_of(key: bytes) -> LedgerId:
 def _put_sound(pairs: list[tuple[bytes, bytes]], transaction: Transaction) -> None:
     """Store values as they are, without damaged states."""
     for key, value in pairs:
-        if not key.startswith(b"s") or not ledger_state.is_stored_damaged(key, value):
+        if not key.startswith(b"s") or not replica_state.is_stored_damaged(key, value):
             transaction.put(key, value)
 
 
@@ -347,7 +347,7 @@ def _put_runs_of(runs_by_ledger: dict[int, list[Run]], transaction: Transaction)
 
 def _is_held(transaction: Transaction, ledger_id: LedgerId) -> bool:
     value = transaction.get(index_pages.state_key(ledger_id))
-    return value is not None and isinstance(ledger_state.decode(ledger_id, value), LedgerState)
+    return value is not None and isinstance(replica_state.decode(ledger_id, value), ReplicaState)
 
 
 def _gaps_of(transaction: Transaction, run: FooterRun) -> list[tuple[int, int]]:
@@ -388,8 +388,8 @@ def _settle(ledgers: list[int], unproven: dict[int, None], transaction: Transact
     for ledger_id in ledgers:
         key = index_pages.state_key(ledger_id)
         value = transaction.get(key)
-        state = None if value is None else ledger_state.decode(LedgerId(ledger_id), value)
-        assert isinstance(state, LedgerState), "it was copied"
+        state = None if value is None else replica_state.decode(LedgerId(ledger_id), value)
+        assert isinstance(state, ReplicaState), "it was copied"
         if ledger_id in unproven:
             state.limbo = state.fenced = True
         highest = highest_run(transaction, ledger_id)

@@ -56,7 +56,7 @@ _SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class BadRange:
     """One range of entries with a bad or missing replica."""
 
     ledger_id: int
@@ -91,9 +91,9 @@ def scrub(
     return dealt.mapInArrow(partial(_scrub_task, metadata, password), DDL)
 
 
-def findings_of(frame: "DataFrame") -> list[Finding]:
+def findings_of(frame: "DataFrame") -> list[BadRange]:
     """Return the findings as values, for repair."""
-    return [Finding(**row.asDict()) for row in frame.collect()]
+    return [BadRange(**row.asDict()) for row in frame.collect()]
 
 
 def closed_ledger_ids(metadata: str) -> list[int]:
@@ -129,8 +129,8 @@ def _scrub_task(
     )
 
 
-async def _scrub(metadata: str, password: bytes, ids: Iterable[int]) -> list[Finding]:
-    findings: list[Finding] = []
+async def _scrub(metadata: str, password: bytes, ids: Iterable[int]) -> list[BadRange]:
+    findings: list[BadRange] = []
     async with open_cluster(metadata) as cluster:
         addresses = DirectoryAddresses(cluster.directory, cluster.store)
         pool = BookiePool(addresses, config=ClientConfig(), rng=cluster.rng)
@@ -144,7 +144,7 @@ async def _scrub(metadata: str, password: bytes, ids: Iterable[int]) -> list[Fin
 
 async def _scrub_ledger(
     cluster: Cluster, pool: BookiePool, password: bytes, ledger_id: LedgerId
-) -> list[Finding]:
+) -> list[BadRange]:
     try:
         ledger, _ = await read_ledger(cluster, ledger_id)
     except LedgerNotFoundError:
@@ -162,11 +162,11 @@ async def _scrub_ledger(
     return found + list(_short_fragments(ledger, last))
 
 
-def _of_report(ledger_id: int, report: ReplicaReport) -> Iterator[Finding]:
+def _of_report(ledger_id: int, report: ReplicaReport) -> Iterator[BadRange]:
     bookie = str(report.bookie_id)
     if report.error:
         for first, last in report.expected:
-            yield Finding(ledger_id, first, last, bookie, UNREACHABLE, report.error)
+            yield BadRange(ledger_id, first, last, bookie, UNREACHABLE, report.error)
         return
     kinds: tuple[tuple[str, list[Range]], ...] = (
         (MISSING, report.missing),
@@ -175,10 +175,10 @@ def _of_report(ledger_id: int, report: ReplicaReport) -> Iterator[Finding]:
     )
     for kind, ranges in kinds:
         for first, last in ranges:
-            yield Finding(ledger_id, first, last, bookie, kind)
+            yield BadRange(ledger_id, first, last, bookie, kind)
 
 
-def _short_fragments(ledger: LedgerMetadata, last_entry_id: int) -> Iterator[Finding]:
+def _short_fragments(ledger: LedgerMetadata, last_entry_id: int) -> Iterator[BadRange]:
     """Yield the fragments of an in-sync ledger that have too few members."""
     wanted = ledger.quorum.ensemble_size
     ends = [fragment.first_entry_id - 1 for fragment in ledger.fragments[1:]] + [last_entry_id]
@@ -187,10 +187,10 @@ def _short_fragments(ledger: LedgerMetadata, last_entry_id: int) -> Iterator[Fin
         if count < wanted and fragment.first_entry_id <= end:
             why = f"{count} members of {wanted}"
             first = int(fragment.first_entry_id)
-            yield Finding(int(ledger.ledger_id), first, int(end), "", UNDER_REPLICATED, why)
+            yield BadRange(int(ledger.ledger_id), first, int(end), "", UNDER_REPLICATED, why)
 
 
-def _as_row(finding: Finding) -> tuple[int, int, int, str, str, str]:
+def _as_row(finding: BadRange) -> tuple[int, int, int, str, str, str]:
     return (
         finding.ledger_id,
         finding.first_entry_id,

@@ -17,8 +17,8 @@ from typing import Final
 
 from broker_layer.kafka.record_batch import (
     HEADER_BYTES,
-    BatchHeader,
     Compression,
+    RecordBatchHeader,
     parse_records,
 )
 from broker_layer.kafka.record_batch.compression import decompress
@@ -50,7 +50,9 @@ class RecordColumns:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def add(self, header: BatchHeader, data: bytes, first_offset: int, end_offset: int) -> None:
+    def add(
+        self, header: RecordBatchHeader, data: bytes, first_offset: int, end_offset: int
+    ) -> None:
         """Add the records with offsets `first_offset` to `end_offset` - 1 of one complete batch.
         Raises BatchError if they are damaged.
         """
@@ -72,7 +74,7 @@ class RecordColumns:
         del self.keys[count:], self.values[count:], self.offsets[count:], self.timestamps_ms[count:]
         self.headers = {row: found for row, found in self.headers.items() if row < count}
 
-    def _take_quickly(self, header: BatchHeader, data: bytes, start: int) -> bool:
+    def _take_quickly(self, header: RecordBatchHeader, data: bytes, start: int) -> bool:
         """Add all records of a batch; return False if its layout is unusual: then the caller must
         truncate the columns.
         """
@@ -93,7 +95,7 @@ class RecordColumns:
             self.timestamps_ms[start:] = array("q", [header.max_timestamp_ms]) * count
         return max(self.offsets[start:], default=header.last_offset) <= header.last_offset
 
-    def _walk(self, header: BatchHeader, data: bytes, position: int) -> bool:
+    def _walk(self, header: RecordBatchHeader, data: bytes, position: int) -> bool:
         """Add the records from `position` to the end; return False if the bytes are not such
         records.
         """

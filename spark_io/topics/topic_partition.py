@@ -23,7 +23,7 @@ from ledger_client.reading.reader import LedgerReader
 from metadata.errors import NodeNotFoundError
 from metadata.ids import NO_ENTRY, LedgerId
 from metadata.paths import partition_path
-from metadata.topics.partition import PartitionRecord, Segment
+from metadata.topics.partition import PartitionRecord, PartitionSegment
 from metadata.topics.partition_store import PartitionKey
 from spark_io.topics.topic_access import TopicServices
 from spark_io.topics.topic_offsets import Bounds, TopicPartition
@@ -48,7 +48,7 @@ class PartitionNow:
     """Readable range of a partition at one moment, and the facts that determine it."""
 
     bounds: Bounds = NOTHING
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[PartitionSegment, ...] = ()
     """All ledgers, oldest first; the readable end is within them."""
     aborted: tuple[AbortedTransaction, ...] = ()
     """Aborted transactions of the complete log, if only committed records are read."""
@@ -60,7 +60,7 @@ class PartitionNow:
     entry_bytes: float = 0.0
     """Approximate size of that ledger's entries, in bytes."""
 
-    def end_of(self, segment: Segment) -> int:
+    def end_of(self, segment: PartitionSegment) -> int:
         """Return the offset after the readable part of a segment."""
         end = self.bounds.end if segment.end_offset is None else segment.end_offset
         return max(segment.base_offset, min(end, self.bounds.end))
@@ -83,7 +83,7 @@ class PartitionView:
         self._key = key
         self._is_committed = is_committed
         self._record = PartitionRecord()
-        self._segments: tuple[Segment, ...] = ()
+        self._segments: tuple[PartitionSegment, ...] = ()
         self._tail: LogTail | None = None
         self._readers: dict[LedgerId, LedgerReader] = {}
         """Readers of the newest ledgers: those without entries, and one that has some."""

@@ -26,7 +26,7 @@ from broker_layer.log.state.state_entry import StateEntry, is_state_entry
 from ledger_client.info import LedgerInfo
 from ledger_client.reading.reader import LedgerReader
 from metadata.ids import EntryId, LedgerId
-from metadata.topics.partition import Segment
+from metadata.topics.partition import PartitionSegment
 from spark_io.errors import RecordsLostError, RecordsUnreadableError
 from spark_io.ledgers.splits import ENTRY_BYTES_ASSUMED, EntryRange
 from spark_io.topics.topic_access import TopicServices
@@ -105,7 +105,7 @@ class RangeFinder:
         return [info async for info in infos] if ledger_ids else []
 
     async def _entries(
-        self, now: PartitionNow, segment: Segment, offsets: tuple[int, int], last: EntryId
+        self, now: PartitionNow, segment: PartitionSegment, offsets: tuple[int, int], last: EntryId
     ) -> EntryRange:
         """Return the entries, among 0 to `last` of one ledger, that hold some of its offsets."""
         first, end = offsets
@@ -135,7 +135,12 @@ class RangeFinder:
         )
 
     async def _around(
-        self, reader: LedgerReader, segment: Segment, known_end: int, last: int, offset: int
+        self,
+        reader: LedgerReader,
+        segment: PartitionSegment,
+        known_end: int,
+        last: int,
+        offset: int,
     ) -> tuple[int, int]:
         """Return two entries close to each other. The batch with the offset, or the first batch
         after it, is at or after the first entry, and at or before the second.

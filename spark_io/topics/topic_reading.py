@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from broker_layer.kafka.record_batch import BatchError, read_header
+from broker_layer.kafka.record_batch import RecordBatchError, read_header
 from broker_layer.log.state.state_entry import is_state_entry
 from ledger_client import (
     DigestMismatchError,
@@ -116,7 +116,7 @@ class _RangeReading:
             ):
                 return
             yield from self._rows.add(header, bytes(data), wanted.first_offset, wanted.end_offset)
-        except BatchError as error:
+        except RecordBatchError as error:
             yield from self._rows.finish()
             self._lose(f"entry {entry_id} of ledger {wanted.entries.ledger_id}: {error}", error)
 

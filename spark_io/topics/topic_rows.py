@@ -18,7 +18,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from broker_layer.kafka.record_batch import BatchHeader, Compression
+from broker_layer.kafka.record_batch import Compression, RecordBatchHeader
 from spark_io.topics.record_columns import RecordColumns
 from spark_io.topics.topic_offsets import TopicPartition
 
@@ -60,7 +60,7 @@ class TopicRows:
         self._bytes = 0
 
     def add(
-        self, header: BatchHeader, data: bytes, first_offset: int, end_offset: int
+        self, header: RecordBatchHeader, data: bytes, first_offset: int, end_offset: int
     ) -> Iterator[pa.RecordBatch]:
         """Add the records with offsets `first_offset` to `end_offset` - 1 of one complete batch;
         yield the Arrow batches that they fill. Raises BatchError if they are damaged.

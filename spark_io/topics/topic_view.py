@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from broker_layer.kafka.record_batch import BatchError
+from broker_layer.kafka.record_batch import RecordBatchError
 from broker_layer.log.state.state_entry import StateEntryError
 from ledger_client.errors import LedgerError
 from ledger_client.metadata_failures import translate
@@ -65,7 +65,7 @@ class TopicsView:
 
     async def load(self) -> None:
         """Find the topics and read the state of all partitions. Raises UnknownTopicError,
-        LedgerError, MetadataError, BatchError, StateEntryError.
+        LedgerError, MetadataError, RecordBatchError, StateEntryError.
         """
         for name in self._topics:
             await self._add(name)
@@ -145,7 +145,7 @@ class TopicsView:
                     for view in await self._add(name):
                         self._begin(self._keep(view))
                 seen = _now_s()
-            except (LedgerError, MetadataError, BatchError, StateEntryError) as error:
+            except (LedgerError, MetadataError, RecordBatchError, StateEntryError) as error:
                 await self._pause_after(error, seen)
 
     async def _keep(self, view: PartitionView) -> None:
@@ -154,7 +154,7 @@ class TopicsView:
             try:
                 await view.follow()
                 seen = _now_s()
-            except (LedgerError, MetadataError, BatchError, StateEntryError) as error:
+            except (LedgerError, MetadataError, RecordBatchError, StateEntryError) as error:
                 await self._pause_after(error, seen)
 
     async def _pause_after(self, error: Exception, seen: float) -> None:

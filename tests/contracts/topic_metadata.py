@@ -22,7 +22,7 @@ from metadata.paths import PRODUCER_IDS
 from metadata.store.interface import MULTI_OPERATIONS_MAX
 from metadata.store.number_blocks import NumberBlocks
 from metadata.topics.in_sync_reports import InSync, InSyncReporter, InSyncView
-from metadata.topics.partition import SEGMENTS_IN_RECORD_MAX, Segment
+from metadata.topics.partition import SEGMENTS_IN_RECORD_MAX, PartitionSegment
 from metadata.topics.partition_store import PartitionKey, PartitionStore
 from metadata.topics.replica_numbers import ReplicaNumbers
 from metadata.topics.topic import PARTITIONS_MAX, TopicId, TopicRecord, new_topic
@@ -94,7 +94,7 @@ class TopicMetadataContract:
         record, version = await partitions.get_or_create(KEY)
         for number in range(SEGMENTS_IN_RECORD_MAX + 1):
             record = record.with_segment(
-                Segment(LedgerId(number), 10 * number, 1, 0, 10 * number + 10, 9, 9)
+                PartitionSegment(LedgerId(number), 10 * number, 1, 0, 10 * number + 10, 9, 9)
             )
         record, version = await partitions.compare_and_set(KEY, record, version)
         assert record.has_chunks

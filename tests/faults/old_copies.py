@@ -22,7 +22,7 @@ from typing import Final
 from bookie.config import KIB, StorageConfig
 from bookie.errors import BookieError
 from bookie.identity.identity import format_directories, prove_identity
-from bookie.identity.position import Claim, PositionKeeper, PositionNews
+from bookie.identity.position import PositionClaim, PositionKeeper, PositionNews
 from bookie.server_errors import PositionTakenError
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.opening import KnownDisk
@@ -131,7 +131,9 @@ class History:
         assert not storage.limbo_reason, storage.limbo_reason
         keeper = PositionKeeper(
             self._store,
-            Claim(identity.bookie_id, self._rng.randbytes(RUN_BYTES), identity.files, "lock"),
+            PositionClaim(
+                identity.bookie_id, self._rng.randbytes(RUN_BYTES), identity.files, "lock"
+            ),
             identity.position,
             storage.log,
             interval_s=self._interval_s,

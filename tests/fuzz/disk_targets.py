@@ -12,7 +12,7 @@ from typing import Final
 from bookie.config import KIB, StorageConfig
 from bookie.errors import FormatError
 from bookie.identity.cookie import Cookie, cookies_of, decode_cookie, encode_cookie
-from bookie.index.ledger_state import LedgerState, decode, encode_deleted
+from bookie.index.replica_state import ReplicaState, decode, encode_deleted
 from bookie.log import records, replay
 from bookie.log.listing import list_records
 from bookie.log.records import Record, RecordKind
@@ -196,7 +196,7 @@ def check_record(data: bytes, _origin: bytes, is_sealed: bool) -> bool:
 
 def sample_states() -> tuple[bytes, ...]:
     """Return stored ledger states of ledger 7."""
-    state = LedgerState(LedgerId(7))
+    state = ReplicaState(LedgerId(7))
     plain = state.encode(-1)
     state.fenced, state.limbo, state.master_key, state.lac, state.length = (
         True,
@@ -220,7 +220,7 @@ def check_state(data: bytes, _origin: bytes, _is_sealed: bool) -> bool:
     """Read one ledger's stored state."""
     found = decode(LedgerId(7), data)
     require((found is not None) == (data in _STATES), "a damaged state was taken for a stored one")
-    if isinstance(found, LedgerState):
+    if isinstance(found, ReplicaState):
         require(found.encode(found.highest) == data, "a state is the same encoded again")
     return found is not None
 

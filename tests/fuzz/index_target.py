@@ -15,7 +15,7 @@ from bookie.config import KIB, StorageConfig
 from bookie.errors import FormatError
 from bookie.files.index_store import Transaction
 from bookie.index import index_pages
-from bookie.index.index_pages import INDEX_VERSION, Meta, Move
+from bookie.index.index_pages import INDEX_VERSION, Meta, RunMove
 from bookie.index.index_runs import Run
 from bookie.storage.opening import open_parts
 from tests.fuzz.findings import require
@@ -143,7 +143,7 @@ def _change(transaction: Transaction, *, is_sealed: bool) -> None:
         is_found = looked.runs == [(24, 13, 9 << 32, 77)]
         require(is_found or looked.is_unproven or is_sealed, "what was put is found, or in doubt")
         old = ((24, 13, 9 << 32, 77),)
-        index_pages.move_runs(transaction, [Move(ledger, old, (24, 13, 10 << 32, 77))])
+        index_pages.move_runs(transaction, [RunMove(ledger, old, (24, 13, 10 << 32, 77))])
         looked = index_pages.look_up(transaction, ledger, 13, 24, RUNS_MAX)
         is_found = looked.runs == [(24, 13, 10 << 32, 77)]
         require(is_found or looked.is_unproven or is_sealed, "what was moved is found")

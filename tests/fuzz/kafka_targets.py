@@ -9,7 +9,7 @@ import struct
 from typing import Final
 
 from broker_layer.kafka import messages
-from broker_layer.kafka.errors import BatchError, FrameError
+from broker_layer.kafka.errors import KafkaFrameError, RecordBatchError
 from broker_layer.kafka.fetch_codec import decode_fetch
 from broker_layer.kafka.frames import read_request_header
 from broker_layer.kafka.produce_codec import decode_produce
@@ -76,7 +76,7 @@ def _check_request(data: bytes, origin: bytes, is_sealed: bool) -> bool:
             decode_fetch(header.api_version, body)
         else:
             messages.decode_request(header.api_key, header.api_version, body)
-    except FrameError:
+    except KafkaFrameError:
         return False
     return True
 
@@ -86,7 +86,7 @@ def _check_batch(data: bytes, origin: bytes, is_sealed: bool) -> bool:
     try:
         header = read_header(data)
         check_batch(data, header)
-    except BatchError:
+    except RecordBatchError:
         return _parse(data) and False
     is_known = is_sealed or data[CHECKED_START:] in KNOWN_BATCHES
     require(is_known, "a damaged batch passed its checks")
@@ -94,12 +94,12 @@ def _check_batch(data: bytes, origin: bytes, is_sealed: bool) -> bool:
 
 
 def _parse(data: bytes) -> bool:
-    """Parse bytes as if they were stored; only a BatchError may result."""
-    with contextlib.suppress(BatchError):
+    """Parse bytes as if they were stored; only a RecordBatchError may result."""
+    with contextlib.suppress(RecordBatchError):
         read_control(data)
     try:
         found = list(parse_records(data, bytes_max=UNPACKED_BYTES_MAX))
-    except BatchError:
+    except RecordBatchError:
         return False
     require(len(found) == read_header(data).record_count, "as many records as counted")
     return True

@@ -1,9 +1,9 @@
 """Model of a bookie: one tuple that answers requests with the production storage's decisions.
 
 Log, index and disk are left out: queued and stored entries are small lists here.
-`BookieStorage.add`, `fence` and `read`, `Commits`, `OverlappingAdds._decide`, `LedgerState` and its
-functions, and the replay's `_Applier` are the code that runs. A request that waits for a sync is
-repeated after it, where its coroutine would continue: each of them reads the state again.
+`BookieStorage.add`, `fence` and `read`, `Commits`, `OverlappingAdds._decide`, `ReplicaState` and
+its functions, and the replay's `_Applier` are the code that runs. A request that waits for a sync
+is repeated after it, where its coroutine would continue: each of them reads the state again.
 
 Source: protocol rules 2.4, 4.3, 7.2; storage design, "One log".
 """
@@ -12,9 +12,9 @@ from collections.abc import Coroutine, Generator
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
-from bookie.index import ledger_state
+from bookie.index import replica_state
 from bookie.index.index_runs import Lookup
-from bookie.index.ledger_state import LedgerState
+from bookie.index.replica_state import ReplicaState
 from bookie.log import records
 from bookie.log.log import LogItem
 from bookie.log.records import ADDS, Record, RecordHeader, RecordKind
@@ -207,17 +207,17 @@ class _Parts:
         runs = [(each, each, 0, 0) for each in range(first, last + 1) if self._holds(each)]
         return Lookup(runs, last, is_unproven=False)
 
-    async def read(self, state: LedgerState, first: int, last: int, _bytes: int) -> ReadResult:
+    async def read(self, state: ReplicaState, first: int, last: int, _bytes: int) -> ReadResult:
         stop, batches = first, []
         while stop <= last and self._holds(stop):
             batches.append(bytes_of(stop, 1, self.held[stop]))
             stop += 1
-        negative = ledger_state.negative(state, is_limbo=self.is_limbo)
+        negative = replica_state.negative(state, is_limbo=self.is_limbo)
         status = Status.OK if stop > last else negative
         return ReadResult(status, EntryId(state.lac), entry(stop), tuple(batches))
 
     async def read_surely(
-        self, state: LedgerState, first: int, last: int, bytes_max: int
+        self, state: ReplicaState, first: int, last: int, bytes_max: int
     ) -> ReadResult:
         return await self.read(state, first, last, bytes_max)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ledger_client.protocol import append_events as a
-from ledger_client.protocol.acks import PendingBatches
+from ledger_client.protocol.acks import UnsettledBatches
 from ledger_client.protocol.append import AppendProtocol
 from metadata.errors import OutcomeUnknownError, VersionConflictError
 from metadata.ids import EntryId, Version
@@ -28,7 +28,7 @@ def confirmed_during_a_change(patches: Patches) -> None:
 
 
 def answers_of_the_replaced_count(patches: Patches) -> None:
-    original = PendingBatches.reassign
+    original = UnsettledBatches.reassign
 
     def reassign(self: Any, sources: Any, quorum: Any) -> None:
         kept = [batch.stored for batch in self._unconfirmed]
@@ -36,7 +36,7 @@ def answers_of_the_replaced_count(patches: Patches) -> None:
         for batch, stored in zip(self._unconfirmed, kept, strict=True):
             batch.stored |= stored
 
-    patches.set(PendingBatches, "reassign", reassign)
+    patches.set(UnsettledBatches, "reassign", reassign)
 
 
 def the_resend_is_skipped(patches: Patches) -> None:
@@ -57,7 +57,7 @@ def the_new_fragment_starts_behind_the_last_push(patches: Patches) -> None:
 
 
 def one_answer_is_enough(patches: Patches) -> None:
-    original = PendingBatches.confirm
+    original = UnsettledBatches.confirm
 
     def confirm(self: Any) -> bool:
         for batch in list(self._unconfirmed)[:1]:
@@ -65,7 +65,7 @@ def one_answer_is_enough(patches: Patches) -> None:
                 batch.stored = batch.write_set
         return original(self)
 
-    patches.set(PendingBatches, "confirm", confirm)
+    patches.set(UnsettledBatches, "confirm", confirm)
 
 
 def entries_are_confirmed_out_of_order(patches: Patches) -> None:
@@ -80,7 +80,7 @@ def entries_are_confirmed_out_of_order(patches: Patches) -> None:
                 break
         return bool(ready)
 
-    patches.set(PendingBatches, "confirm", confirm)
+    patches.set(UnsettledBatches, "confirm", confirm)
 
 
 def the_close_confirms_what_comes_late(patches: Patches) -> None:

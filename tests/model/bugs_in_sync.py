@@ -9,11 +9,11 @@ from typing import Any
 from bookie.wire.messages import Status
 from ledger_client.protocol import acks, quorum, recovery_fence, recovery_read
 from ledger_client.protocol import append_events as a
-from ledger_client.protocol.acks import PendingBatches
+from ledger_client.protocol.acks import UnsettledBatches
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.copy import CopyPlan
 from ledger_client.protocol.ensemble import EnsembleHealth
-from ledger_client.protocol.membership import InSync, SetAside, Shrink
+from ledger_client.protocol.membership import SetAside, Shrink, Shrinking
 from ledger_client.protocol.recovery_write import WriteBackPhase
 from metadata.ids import EntryId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
@@ -51,17 +51,17 @@ def the_last_in_sync_member_leaves(patches: Patches) -> None:
         remaining = tuple(b for b in ensemble if not health.is_out(b))
         return Shrink(remaining) if remaining else SetAside()
 
-    patches.set(InSync, "decide", decide)
+    patches.set(Shrinking, "decide", decide)
 
 
 def the_set_shrinks_below_the_minimum(patches: Patches) -> None:
-    original = InSync.decide
+    original = Shrinking.decide
 
     def decide(self: Any, ensemble: Any, in_sync: Any, health: EnsembleHealth) -> Any:
         self._min_in_sync = 1
         return original(self, ensemble, in_sync, health)
 
-    patches.set(InSync, "decide", decide)
+    patches.set(Shrinking, "decide", decide)
 
 
 def a_spare_takes_the_place_of_the_last_in_sync_member(patches: Patches) -> None:
@@ -77,7 +77,7 @@ def a_spare_takes_the_place_of_the_last_in_sync_member(patches: Patches) -> None
 
 
 def all_but_one_are_enough(patches: Patches) -> None:
-    original = PendingBatches.confirm
+    original = UnsettledBatches.confirm
 
     def confirm(self: Any) -> bool:
         for batch in list(self._unconfirmed)[:1]:
@@ -85,11 +85,11 @@ def all_but_one_are_enough(patches: Patches) -> None:
                 batch.stored = batch.write_set
         return original(self)
 
-    patches.set(PendingBatches, "confirm", confirm)
+    patches.set(UnsettledBatches, "confirm", confirm)
 
 
 def as_many_as_the_minimum_are_enough(patches: Patches) -> None:
-    original = PendingBatches.confirm
+    original = UnsettledBatches.confirm
 
     def confirm(self: Any) -> bool:
         for batch in list(self._unconfirmed)[:1]:
@@ -97,7 +97,7 @@ def as_many_as_the_minimum_are_enough(patches: Patches) -> None:
                 batch.stored = batch.write_set
         return original(self)
 
-    patches.set(PendingBatches, "confirm", confirm)
+    patches.set(UnsettledBatches, "confirm", confirm)
 
 
 def answers_stay_where_they_were(patches: Patches) -> None:
@@ -110,8 +110,8 @@ def answers_of_who_left_count_for_who_joins(patches: Patches) -> None:
         kept = [p if s is None and p < count else s for p, s in enumerate(sources)]
         original(self, kept, quorum)
 
-    original = PendingBatches.reassign
-    patches.set(PendingBatches, "reassign", reassign)
+    original = UnsettledBatches.reassign
+    patches.set(UnsettledBatches, "reassign", reassign)
 
 
 def entries_are_confirmed_below_the_minimum(patches: Patches) -> None:
@@ -131,7 +131,7 @@ def a_member_joins_during_a_change(patches: Patches) -> None:
 
 
 def a_member_that_returns_is_sent_nothing(patches: Patches) -> None:
-    patches.set(PendingBatches, "resume_position", lambda _self, _position: None)
+    patches.set(UnsettledBatches, "resume_position", lambda _self, _position: None)
 
 
 def the_parked_are_not_judged_anew(patches: Patches) -> None:
@@ -222,7 +222,7 @@ def the_close_names_who_was_left_out(patches: Patches) -> None:
 
 
 def the_quorum_does_not_follow_the_members(patches: Patches) -> None:
-    init, original = PendingBatches.__init__, PendingBatches.confirm
+    init, original = UnsettledBatches.__init__, UnsettledBatches.confirm
 
     def begin(self: Any, quorum: Any) -> None:
         init(self, quorum)
@@ -233,5 +233,5 @@ def the_quorum_does_not_follow_the_members(patches: Patches) -> None:
         is_short = oldest is not None and oldest.stored.bit_count() < self._needed
         return False if is_short else original(self)
 
-    patches.set(PendingBatches, "__init__", begin)
-    patches.set(PendingBatches, "confirm", confirm)
+    patches.set(UnsettledBatches, "__init__", begin)
+    patches.set(UnsettledBatches, "confirm", confirm)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ledger_client.protocol.append import AppendProtocol
-from ledger_client.protocol.copy import CopyPlan, Standing, plan_copy
+from ledger_client.protocol.copy import CopyPlan, CopyState, plan_copy
 from ledger_client.writing.in_sync_members import next_behind, replaced_by
 from metadata.ids import UpdateToken
 from metadata.ledgers.ledger_metadata import LedgerMetadata
@@ -94,7 +94,7 @@ class MemberSteps:
         first = fragment.first_entry_id
         draft = self._steps.begin(world, "a copy to {} begins, of the one at {}", target, first)
         draft.copy = self._pools.copies.number(plan)
-        if plan.standing(stored) is Standing.UNMARKED:
+        if plan.standing(stored) is CopyState.UNMARKED:
             self._store(draft, plan.marked(stored, self._token(world)))
         yield self._steps.label, draft.freeze()
 
@@ -115,11 +115,11 @@ class MemberSteps:
     def _name(self, world: World, plan: CopyPlan) -> tuple[Label, World]:
         first, now = plan.first_entry_id, self._pools.metadata.values[world.metadata]
         standing = plan.standing(now)
-        if standing not in (Standing.MARKED, Standing.NAMED):
+        if standing not in (CopyState.MARKED, CopyState.NAMED):
             return self._give_up(world, plan)
         draft = self._steps.begin(world, "{} is a member of the one at {}", plan.target, first)
         draft.copy = 0
-        if standing is Standing.MARKED:
+        if standing is CopyState.MARKED:
             changed = plan.named(now, self._token(world))
             check_members(now, changed, is_copy=True)
             self._store(draft, changed)

@@ -200,7 +200,7 @@ class Writers(Protocols[AppendProtocol]):
                     token = token_of(WRITER, 2, version)
                     events.append(a.ReplacementsChosen(chosen, token))
                 else:
-                    events.append(a.NoReplacement(len(positions), 0, {}))
+                    events.append(a.ReplacementsMissing(len(positions), 0, {}))
             case a.ProposeMembers():
                 events.append(a.MembersProposed(token_of(WRITER, 2, version)))
             case a.StoreMetadata(metadata, expected):
@@ -211,7 +211,7 @@ class Writers(Protocols[AppendProtocol]):
                     events.append(a.CloseRequested(token_of(WRITER, 1, version)))
             case a.Closed(metadata):
                 effects.append(Effect("finish", (self._pool.number(metadata),)))
-            case a.EnsembleChanged() | a.Settle() | a.RecordStretch():
+            case a.MembersChanged() | a.Settle() | a.RecordStretch():
                 pass
 
 

@@ -92,7 +92,7 @@ class AppendPlayer:
                 return e.ReplacementsChosen(by_position, w.TOKEN)
             case ["none", *rest]:
                 options = w.parse_options(rest)
-                return e.NoReplacement(int(options["needed"]), int(options["seen"]), {})
+                return e.ReplacementsMissing(int(options["needed"]), int(options["seen"]), {})
             case _:
                 return self._metadata_event(words)
 
@@ -146,7 +146,7 @@ class AppendPlayer:
             case e.StoreMetadata(metadata, expected):
                 self._wanted = metadata
                 return f"store {_show_ledger(metadata)} at version {expected}"
-            case e.EnsembleChanged(fragment):
+            case e.MembersChanged(fragment):
                 left = ",".join(action.replaced) or "nobody"
                 return f"changed {w.show_fragments([fragment])} left={left}"
             case e.FailWriter(error):

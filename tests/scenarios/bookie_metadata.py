@@ -12,7 +12,7 @@ from typing_extensions import override  # `typing` has it from 3.12 on
 
 from bookie.identity.identity import Identity
 from bookie.identity.metadata_age import MetadataAge
-from bookie.identity.position import Claim, PositionKeeper, PositionNews
+from bookie.identity.position import PositionClaim, PositionKeeper, PositionNews
 from bookie.server.server_context import ServerContext
 from metadata.ids import BookieId
 from metadata.registry.positions import RUN_BYTES, PositionStore
@@ -76,7 +76,7 @@ async def claim(
     rng = Random(f"run {identity.starts}")
     keeper = PositionKeeper(
         store,
-        Claim(identity.bookie_id, rng.randbytes(RUN_BYTES), identity.files, identity.lock),
+        PositionClaim(identity.bookie_id, rng.randbytes(RUN_BYTES), identity.files, identity.lock),
         identity.position,
         context.storage.log,
         interval_s=RECORD_INTERVAL_S,

@@ -25,7 +25,7 @@ from metadata.paths import LEDGERS, LEVEL_DIGITS
 from metadata.store.interface import SessionState
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.store.memory_faults import StoreCall
-from metadata.store.memory_tree import Change
+from metadata.store.memory_tree import NodeChange
 from tests.simulation.loop import NODE, simulation_loop
 
 
@@ -124,7 +124,7 @@ class NodeStore(MemoryMetadataStore):
         super().__init__(server, session_timeout_s=session_timeout_s)
 
     @override
-    def notice(self, change: Change) -> None:
+    def notice(self, change: NodeChange) -> None:
         self._at_home(lambda: MemoryMetadataStore.notice(self, change))
 
     @override
@@ -153,7 +153,7 @@ class NodeStore(MemoryMetadataStore):
         return self.session_state is SessionState.CONNECTED
 
     @override
-    def _call_back(self, number: int, change: Change | None = None) -> None:
+    def _call_back(self, number: int, change: NodeChange | None = None) -> None:
         delay_s = self._faults.watch_delay_s(self._watches[number].path)
         if change is not None:
             break_off = self._faults.loses_watch()
@@ -207,7 +207,7 @@ class LedgerNews:
         self._on_change = on_change
         server.open_session(self)
 
-    def notice(self, change: Change) -> None:
+    def notice(self, change: NodeChange) -> None:
         """See `metadata.store.memory_server.Session`."""
         path = change.path
         if not path.startswith(LEDGERS) or path.count("/") != len(LEVEL_DIGITS) + 1:

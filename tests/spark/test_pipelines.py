@@ -16,7 +16,7 @@ from spark_io.errors import SparkIoError
 from spark_io.pipelines.archive import ArchiveDamagedError, archive
 from spark_io.pipelines.ingest import ingest, lines_of, rows_as_json
 from spark_io.pipelines.restore import restore
-from spark_io.pipelines.scrub import Finding, closed_ledger_ids, findings_of, scrub
+from spark_io.pipelines.scrub import BadRange, closed_ledger_ids, findings_of, scrub
 from spark_io.pipelines.tail_to_table import tail_to_table
 from tests.spark.conftest import RunningCluster
 
@@ -73,14 +73,14 @@ def test_scrub_finds_what_was_planted_and_nothing_else(
     victim = infos[0].fragments[0].ensemble[0]
     held = [n for n, info in enumerate(infos) if victim in info.fragments[0].ensemble]
     corrupted = held[:PLANTED]
-    wanted = {Finding(int(infos[n].id), 0, 19, str(victim), "corrupt") for n in corrupted}
+    wanted = {BadRange(int(infos[n].id), 0, 19, str(victim), "corrupt") for n in corrupted}
     damage(own_cluster, victim, [b"ledger %d entry 7;" % n for n in corrupted])
     everybody = [each.id for each in own_cluster.bookies]
     for n in [n for n in range(len(infos)) if n not in corrupted][:PLANTED]:
         members = infos[n].fragments[0].ensemble
         absent = next(each for each in everybody if each not in members)
         asyncio.run(move_replica(own_cluster.metadata, infos[n].id, members[1], absent))
-        wanted.add(Finding(int(infos[n].id), 0, 19, absent, "missing"))
+        wanted.add(BadRange(int(infos[n].id), 0, 19, absent, "missing"))
     assert len(wanted) == 2 * PLANTED
     found = findings_of(scrub(spark, own_cluster.metadata))
     assert len(found) == len(set(found))

@@ -52,7 +52,7 @@ PURE_MODULES = (
     "metadata.brokers.broker_registration",
     "metadata.topics.in_sync",
     "bookie.wire",
-    "bookie.index.ledger_state",
+    "bookie.index.replica_state",
     "bookie.log.records",
     "ledger_client.protocol",
 )

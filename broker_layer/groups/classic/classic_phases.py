@@ -27,7 +27,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 
 
 @dataclass(slots=True)
-class Deadlines:
+class PhaseDeadlines:
     """Deadlines at which phases end; NEVER_MS for none."""
 
     join_ms: int = NEVER_MS
@@ -50,7 +50,7 @@ class ClassicPhases:
         self.state_changed_ms = 0
         self.roster = Roster()
         self._config = config
-        self._deadlines = Deadlines()
+        self._deadlines = PhaseDeadlines()
         self._unsynced: dict[str, None] = {}
         self._storing: dict[str, bytes] | None = None
         """The leader's assignment while it is being stored."""
@@ -64,7 +64,7 @@ class ClassicPhases:
                 self._answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         is_initial = self.state is GroupState.EMPTY
         self._unsynced = {}
-        self._deadlines = Deadlines(is_initial=is_initial)
+        self._deadlines = PhaseDeadlines(is_initial=is_initial)
         self.state = GroupState.PREPARING_REBALANCE
         if is_initial:
             delay_ms = self._config.initial_rebalance_delay_ms
@@ -90,7 +90,7 @@ class ClassicPhases:
             self._complete_join(moment)
 
     def _complete_join(self, moment: Moment) -> None:
-        self._deadlines = Deadlines()
+        self._deadlines = PhaseDeadlines()
         for member in self.roster.not_rejoined():
             if member.instance_id is None:
                 self._remove(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)

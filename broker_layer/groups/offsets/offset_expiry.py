@@ -7,7 +7,12 @@ Source: KIP-211: offsets are kept while their group has members that read the to
 retention time after that.
 """
 
-from broker_layer.groups.offsets.offset_table import NO_EXPIRY, CommittedOffset, GroupOffsets, Place
+from broker_layer.groups.offsets.offset_table import (
+    NO_EXPIRY,
+    CommittedOffset,
+    GroupOffsets,
+    OffsetPlace,
+)
 
 
 def is_expired(committed: CommittedOffset, unused_ms: int, wall_ms: int, retention_ms: int) -> bool:
@@ -24,7 +29,7 @@ def expired_places(
     read_topics: tuple[str, ...],
     wall_ms: int,
     retention_ms: int,
-) -> list[Place]:
+) -> list[OffsetPlace]:
     """Return the places of expired offsets of a group that reads `read_topics`.
 
     `unused_ms` is the time since which the group has no members. It is None if the group has some

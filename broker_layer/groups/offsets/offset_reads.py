@@ -14,7 +14,7 @@ from broker_layer.errors import TopicError
 from broker_layer.groups.classic.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.group_host import GroupHost
-from broker_layer.groups.offsets.offset_table import GroupOffsets, Place, is_current
+from broker_layer.groups.offsets.offset_table import GroupOffsets, OffsetPlace, is_current
 from broker_layer.groups.records import removed_records
 from broker_layer.groups.topics import GroupTopics
 from broker_layer.groups.values import GroupState
@@ -85,7 +85,7 @@ class OffsetReadHandlers:
         try:
             host = self._coordinator.host_of(request.group_id)
             subscription = _subscription(host, request.group_id)
-            removed: list[Place] = []
+            removed: list[OffsetPlace] = []
             topics = []
             for topic in request.topics:
                 error = ErrorCode.NONE
@@ -164,7 +164,7 @@ def _shown(
 def _fetched(
     offsets: GroupOffsets,
     topics: GroupTopics,
-    place: Place,
+    place: OffsetPlace,
     is_stable: bool,  # noqa: FBT001
 ) -> FetchedOffset:
     topic, partition = place
@@ -221,7 +221,7 @@ def _subscription(host: GroupHost, group_id: str) -> tuple[str, ...] | None:
     return group.subscription()
 
 
-def _has(offsets: GroupOffsets, place: Place) -> bool:
+def _has(offsets: GroupOffsets, place: OffsetPlace) -> bool:
     return place[1] in offsets.committed.get(place[0], {})
 
 

@@ -49,7 +49,7 @@ class PlacedOffset(NamedTuple):
     committed: CommittedOffset
 
 
-Place = tuple[str, int]
+OffsetPlace = tuple[str, int]
 """(topic, partition)."""
 
 
@@ -67,7 +67,7 @@ class GroupOffsets:
     """The offsets of one group."""
 
     committed: dict[str, dict[int, CommittedOffset]] = field(default_factory=dict)
-    pending: dict[int, dict[Place, CommittedOffset]] = field(default_factory=dict)
+    pending: dict[int, dict[OffsetPlace, CommittedOffset]] = field(default_factory=dict)
     """Producer id -> offsets that its open transaction will commit."""
 
     @property
@@ -82,7 +82,7 @@ class GroupOffsets:
         if current is None or current.order <= placed.committed.order:
             partitions[placed.partition] = placed.committed
 
-    def is_pending(self, place: Place) -> bool:
+    def is_pending(self, place: OffsetPlace) -> bool:
         """Whether an open transaction will commit this partition."""
         return any(place in places for places in self.pending.values())
 
@@ -165,7 +165,7 @@ class OffsetTable:
         if not self._open.get(producer_id):
             self._open.pop(producer_id, None)
 
-    def remove(self, group_id: str, places: Iterable[Place]) -> None:
+    def remove(self, group_id: str, places: Iterable[OffsetPlace]) -> None:
         """Apply a removal of committed offsets."""
         group = self.groups.get(group_id)
         if group is None:

@@ -7,7 +7,7 @@
 - `control`: control batches: markers that end a transaction.
 """
 
-from broker_layer.kafka.errors import BatchError, DecompressionTooLargeError
+from broker_layer.kafka.errors import DecompressionTooLargeError, RecordBatchError
 from broker_layer.kafka.record_batch.checks import (
     check_batch,
     check_keys,
@@ -26,8 +26,8 @@ from broker_layer.kafka.record_batch.header import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
-    BatchHeader,
     Compression,
+    RecordBatchHeader,
     place,
     read_header,
     read_last_offset,
@@ -50,13 +50,13 @@ __all__ = [
     "NO_PRODUCER_ID",
     "NO_SEQUENCE",
     "NO_TIMESTAMP",
-    "BatchError",
-    "BatchHeader",
     "Compression",
     "ControlKind",
     "DecompressionTooLargeError",
     "Producer",
     "Record",
+    "RecordBatchError",
+    "RecordBatchHeader",
     "build_batch",
     "build_control_batch",
     "check_batch",

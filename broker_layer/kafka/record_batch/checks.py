@@ -10,7 +10,7 @@ import struct
 from typing import Final
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import BatchError
+from broker_layer.kafka.errors import RecordBatchError
 from broker_layer.kafka.record_batch.header import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
@@ -19,8 +19,8 @@ from broker_layer.kafka.record_batch.header import (
     LENGTH_END,
     MAGIC,
     NO_PRODUCER_ID,
-    BatchHeader,
     Compression,
+    RecordBatchHeader,
     checksum,
     read_header,
 )
@@ -40,11 +40,11 @@ _LENGTH = struct.Struct(">i")
 _LENGTH_AT: Final = 8
 
 
-def only_batch(data: memoryview) -> tuple[BatchHeader, memoryview]:
+def only_batch(data: memoryview) -> tuple[RecordBatchHeader, memoryview]:
     """Return the one batch of magic 2 that a client sent for a partition, and its header.
 
     An incomplete batch after it is ignored. Nothing else of the batch is checked here. Raises
-    BatchError with the code for the client.
+    RecordBatchError with the code for the client.
     """
     if len(data) >= HEADER_BYTES:
         header = read_header(data)
@@ -67,19 +67,19 @@ def _whole_size(data: memoryview) -> int | None:
         return None
     (length,) = _LENGTH.unpack_from(data, _LENGTH_AT)
     if length < MESSAGE_BYTES_MIN:
-        raise BatchError(ErrorCode.CORRUPT_MESSAGE, f"a batch has a length of {length} B")
+        raise RecordBatchError(ErrorCode.CORRUPT_MESSAGE, f"a batch has a length of {length} B")
     if len(data) <= MAGIC_AT:
         return None
     if data[MAGIC_AT] > MAGIC:
-        raise BatchError(ErrorCode.CORRUPT_MESSAGE, f"magic {data[MAGIC_AT]} is unknown")
+        raise RecordBatchError(ErrorCode.CORRUPT_MESSAGE, f"magic {data[MAGIC_AT]} is unknown")
     size: int = length + LENGTH_END
     return size if size <= len(data) else None
 
 
-def check_batch(data: bytes | bytearray | memoryview, header: BatchHeader) -> None:
+def check_batch(data: bytes | bytearray | memoryview, header: RecordBatchHeader) -> None:
     """Check that `data` is exactly the batch of `header`, undamaged, and that a client may send it.
 
-    Raises BatchError with the code for the client.
+    Raises RecordBatchError with the code for the client.
     """
     check_whole(data, header)
     if header.attributes & FLAGS_OF_LEADERS:
@@ -92,26 +92,26 @@ def check_batch(data: bytes | bytearray | memoryview, header: BatchHeader) -> No
             raise _refused("the producer id or the sequence number is negative")
         if header.producer_epoch < 0:
             text = f"the producer epoch {header.producer_epoch} is negative"
-            raise BatchError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
+            raise RecordBatchError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
     elif header.is_transactional:  # kafkajs writes epoch and sequence 0: they are not checked here
         raise _refused("a transactional batch has no producer id")
 
 
-def check_whole(data: bytes | bytearray | memoryview, header: BatchHeader) -> None:
-    """Check that `data` is exactly the batch of `header`, and undamaged. Raises BatchError."""
+def check_whole(data: bytes | bytearray | memoryview, header: RecordBatchHeader) -> None:
+    """Check that `data` is exactly the undamaged batch of `header`. Raises RecordBatchError."""
     if header.magic != MAGIC:
         raise _refused(f"the record batch has magic {header.magic}: only {MAGIC} is supported")
     if header.size_bytes < HEADER_BYTES or header.size_bytes > len(data):
         text = f"the batch states a size of {header.size_bytes} B and has {len(data)} B"
-        raise BatchError(ErrorCode.CORRUPT_MESSAGE, text)
+        raise RecordBatchError(ErrorCode.CORRUPT_MESSAGE, text)
     if header.size_bytes != len(data):
         raise _refused("there are bytes after the batch")
     if checksum(data) != header.crc:
-        raise BatchError(ErrorCode.CORRUPT_MESSAGE, "the checksum of the batch is wrong")
+        raise RecordBatchError(ErrorCode.CORRUPT_MESSAGE, "the checksum of the batch is wrong")
     compression = header.attributes & COMPRESSION_MASK
     if compression > Compression.ZSTD:
         text = f"compression type {compression} is unknown"
-        raise BatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
+        raise RecordBatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
     if header.record_count < 1 or header.last_offset_delta < header.record_count - 1:
         raise _refused(_count_mismatch(header))
     room = header.size_bytes - HEADER_BYTES
@@ -122,25 +122,30 @@ def check_whole(data: bytes | bytearray | memoryview, header: BatchHeader) -> No
 
 
 def check_keys(
-    data: bytes | bytearray | memoryview, header: BatchHeader, *, records_max: int, bytes_max: int
+    data: bytes | bytearray | memoryview,
+    header: RecordBatchHeader,
+    *,
+    records_max: int,
+    bytes_max: int,
 ) -> None:
     """Check that every record of the complete batch of `header` has a key.
 
-    Raises BatchError. The code is MESSAGE_TOO_LARGE, after which clients send smaller batches, if
-    there are more than `records_max` records or more than `bytes_max` decompressed bytes.
+    Raises RecordBatchError. The code is MESSAGE_TOO_LARGE, after which clients send smaller
+    batches, if there are more than `records_max` records or more than `bytes_max` decompressed
+    bytes.
     """
     if header.record_count > records_max:
         text = f"the batch has {header.record_count} records; the limit of a compacted topic is"
-        raise BatchError(ErrorCode.MESSAGE_TOO_LARGE, f"{text} {records_max}")
+        raise RecordBatchError(ErrorCode.MESSAGE_TOO_LARGE, f"{text} {records_max}")
     for number, record in enumerate(parse_records(data, bytes_max=bytes_max)):
         if record.key is None:
             raise _refused(f"record {number} of the batch has no key, but the topic is compacted")
 
 
-def _count_mismatch(header: BatchHeader) -> str:
+def _count_mismatch(header: RecordBatchHeader) -> str:
     count, delta = header.record_count, header.last_offset_delta
     return f"the batch has {count} records, which does not match its last offset delta {delta}"
 
 
-def _refused(text: str) -> BatchError:
-    return BatchError(ErrorCode.INVALID_RECORD, text)
+def _refused(text: str) -> RecordBatchError:
+    return RecordBatchError(ErrorCode.INVALID_RECORD, text)

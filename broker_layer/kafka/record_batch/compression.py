@@ -6,8 +6,8 @@ Format: gzip (RFC 1952), LZ4 frames, Zstandard frames. Snappy is either one raw 
 stream: 16 bytes (8 of magic, two versions), then blocks, each preceded by its big-endian length.
 
 Invariants: at most `bytes_max` bytes are allocated for decompressed records, whatever size the
-compressed bytes state; damage raises BatchError. LZ4 is written with independent blocks, because
-the Java client refuses others.
+compressed bytes state; damage raises RecordBatchError. LZ4 is written with independent blocks,
+because the Java client refuses others.
 
 Source: KIP-31, KIP-57, KIP-110; the LZ4 frame format.
 """
@@ -20,7 +20,7 @@ from typing import Final
 import cramjam
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import BatchError, DecompressionTooLargeError
+from broker_layer.kafka.errors import DecompressionTooLargeError, RecordBatchError
 from broker_layer.kafka.record_batch.header import Compression
 
 DECOMPRESSED_BYTES_AT_FIRST: Final = 64 * 1024
@@ -65,7 +65,7 @@ def compress(kind: Compression, data: bytes) -> bytes:
 def decompress(kind: Compression, data: memoryview, bytes_max: int) -> memoryview:
     """Decompress the records of a batch into at most `bytes_max` bytes.
 
-    Raises DecompressionTooLargeError if there are more, BatchError if they are damaged.
+    Raises DecompressionTooLargeError if there are more, RecordBatchError if they are damaged.
     """
     match kind:
         case Compression.NONE:
@@ -98,8 +98,10 @@ def _lz4_block(block: bytes) -> bytes:
     return _LZ4_LENGTH.pack(len(packed)) + packed
 
 
-def _damaged(kind: Compression, error: Exception | str) -> BatchError:
-    return BatchError(ErrorCode.CORRUPT_MESSAGE, f"damaged {kind.name.lower()} records: {error}")
+def _damaged(kind: Compression, error: Exception | str) -> RecordBatchError:
+    return RecordBatchError(
+        ErrorCode.CORRUPT_MESSAGE, f"damaged {kind.name.lower()} records: {error}"
+    )
 
 
 def _grow(unpack: Unpack, data: memoryview, bytes_max: int) -> memoryview:
@@ -111,7 +113,9 @@ def _grow(unpack: Unpack, data: memoryview, bytes_max: int) -> memoryview:
             return memoryview(output)[: unpack(data, output)]
         except cramjam.DecompressionError as error:
             if _OUTPUT_IS_FULL not in str(error):
-                raise BatchError(ErrorCode.CORRUPT_MESSAGE, f"damaged records: {error}") from error
+                raise RecordBatchError(
+                    ErrorCode.CORRUPT_MESSAGE, f"damaged records: {error}"
+                ) from error
         if size == bytes_max:
             raise DecompressionTooLargeError(bytes_max)
         size *= EXPECTED_RATIO

@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Final
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import BatchError
+from broker_layer.kafka.errors import RecordBatchError
 from broker_layer.kafka.record_batch.header import Compression, read_header
 from broker_layer.kafka.record_batch.records import Producer, Record, build_batch, parse_records
 
@@ -46,7 +46,7 @@ def build_control_batch(
 def read_control(data: bytes | bytearray | memoryview) -> tuple[ControlKind, int]:
     """Read the outcome of a transaction, and the epoch of the coordinator that decided it.
 
-    Raises BatchError if the batch is not the marker of a transaction.
+    Raises RecordBatchError if the batch is not the marker of a transaction.
     """
     header = read_header(data)
     if not header.is_control or header.compression != Compression.NONE:
@@ -63,5 +63,5 @@ def read_control(data: bytes | bytearray | memoryview) -> tuple[ControlKind, int
     return ControlKind(kind), coordinator_epoch
 
 
-def _damaged(text: str) -> BatchError:
-    return BatchError(ErrorCode.CORRUPT_MESSAGE, text)
+def _damaged(text: str) -> RecordBatchError:
+    return RecordBatchError(ErrorCode.CORRUPT_MESSAGE, text)

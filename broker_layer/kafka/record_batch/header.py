@@ -35,7 +35,7 @@ from typing import Final, NamedTuple
 import crc32c
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import BatchError
+from broker_layer.kafka.errors import RecordBatchError
 
 HEADER_BYTES: Final = 61
 LENGTH_END: Final = 12
@@ -80,7 +80,7 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-class BatchHeader(NamedTuple):
+class RecordBatchHeader(NamedTuple):
     """The header of a batch; immutable. A tuple, because one is created for every batch."""
 
     base_offset: int
@@ -117,11 +117,11 @@ class BatchHeader(NamedTuple):
 
     @property
     def compression(self) -> Compression:
-        """The compression of the records. Raises BatchError if its number is unknown."""
+        """The compression of the records. Raises RecordBatchError if its number is unknown."""
         number = self.attributes & COMPRESSION_MASK
         if number > Compression.ZSTD:
             text = f"compression type {number} is unknown"
-            raise BatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
+            raise RecordBatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
         return Compression(number)
 
     @property
@@ -145,24 +145,24 @@ class BatchHeader(NamedTuple):
         return self.producer_id != NO_PRODUCER_ID
 
 
-def read_header(data: bytes | bytearray | memoryview, start: int = 0) -> BatchHeader:
+def read_header(data: bytes | bytearray | memoryview, start: int = 0) -> RecordBatchHeader:
     """Read the header of the batch that begins at `start`; its fields are not checked.
 
-    Raises BatchError (CORRUPT_MESSAGE) if there are too few bytes for a header.
+    Raises RecordBatchError (CORRUPT_MESSAGE) if there are too few bytes for a header.
     """
     if start < 0 or len(data) - start < HEADER_BYTES:
-        raise BatchError(ErrorCode.CORRUPT_MESSAGE, "a record batch ends within its header")
+        raise RecordBatchError(ErrorCode.CORRUPT_MESSAGE, "a record batch ends within its header")
     fields = HEADER.unpack_from(data, start)
-    return BatchHeader(fields[0], fields[1] + LENGTH_END, *fields[2:])
+    return RecordBatchHeader(fields[0], fields[1] + LENGTH_END, *fields[2:])
 
 
 def read_last_offset(data: bytes | bytearray | memoryview) -> int:
     """Return the offset of a batch's last record, without reading the rest of its header.
 
-    Raises BatchError (CORRUPT_MESSAGE) if there are too few bytes for a header.
+    Raises RecordBatchError (CORRUPT_MESSAGE) if there are too few bytes for a header.
     """
     if len(data) < HEADER_BYTES:
-        raise BatchError(ErrorCode.CORRUPT_MESSAGE, "a record batch ends within its header")
+        raise RecordBatchError(ErrorCode.CORRUPT_MESSAGE, "a record batch ends within its header")
     base_offset, delta = _FIRST_AND_LAST.unpack_from(data)
     return int(base_offset + delta)
 

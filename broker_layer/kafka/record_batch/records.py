@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import BatchError
+from broker_layer.kafka.errors import RecordBatchError
 from broker_layer.kafka.record_batch.compression import compress, decompress
 from broker_layer.kafka.record_batch.header import (
     APPEND_TIME_FLAG,
@@ -38,8 +38,8 @@ from broker_layer.kafka.record_batch.header import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     TRANSACTIONAL_FLAG,
-    BatchHeader,
     Compression,
+    RecordBatchHeader,
     read_header,
     seal,
 )
@@ -118,11 +118,11 @@ def parse_records(data: bytes | bytearray | memoryview, *, bytes_max: int) -> It
     """Parse the records of the complete batch at the start of `data`.
 
     At most `bytes_max` bytes are allocated for decompressed records. Raises
-    DecompressionTooLargeError if there are more, BatchError if they are damaged.
+    DecompressionTooLargeError if there are more, RecordBatchError if they are damaged.
     """
     header = read_header(data)
     if header.magic != MAGIC or not HEADER_BYTES <= header.size_bytes <= len(data):
-        raise BatchError(ErrorCode.CORRUPT_MESSAGE, "it is not a complete batch of magic 2")
+        raise RecordBatchError(ErrorCode.CORRUPT_MESSAGE, "it is not a complete batch of magic 2")
     packed = memoryview(data)[HEADER_BYTES : header.size_bytes]
     unpacked = decompress(header.compression, packed, bytes_max)
     if not 0 <= header.record_count <= len(unpacked) // RECORD_BYTES_MIN:
@@ -130,7 +130,7 @@ def parse_records(data: bytes | bytearray | memoryview, *, bytes_max: int) -> It
     return _parse_all(unpacked, header)
 
 
-def _parse_all(data: memoryview, header: BatchHeader) -> Iterator[Record]:
+def _parse_all(data: memoryview, header: RecordBatchHeader) -> Iterator[Record]:
     position = 0
     for _ in range(header.record_count):
         length, position = _read_varint(data, position)
@@ -143,7 +143,7 @@ def _parse_all(data: memoryview, header: BatchHeader) -> Iterator[Record]:
         raise _damaged("there are bytes after the last record")
 
 
-def _parse_record(data: memoryview, header: BatchHeader) -> Record:
+def _parse_record(data: memoryview, header: RecordBatchHeader) -> Record:
     timestamp_delta, position = _read_varint(data, 1)
     offset_delta, position = _read_varint(data, position)
     key, position = _read_bytes(data, position)
@@ -168,8 +168,8 @@ def _parse_record(data: memoryview, header: BatchHeader) -> Record:
     return Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers))
 
 
-def _damaged(text: str) -> BatchError:
-    return BatchError(ErrorCode.CORRUPT_MESSAGE, f"damaged records: {text}")
+def _damaged(text: str) -> RecordBatchError:
+    return RecordBatchError(ErrorCode.CORRUPT_MESSAGE, f"damaged records: {text}")
 
 
 def _header_name(name: bytes | None) -> str:

@@ -8,7 +8,7 @@ Invariant: the producer's bytes are copied once, and are not changed.
 import struct
 from typing import Final
 
-from broker_layer.kafka.record_batch import BatchHeader, read_header, stamp
+from broker_layer.kafka.record_batch import RecordBatchHeader, read_header, stamp
 from broker_layer.kafka.record_batch.header import LENGTH_END
 
 _PLACE: Final = struct.Struct(">qii")
@@ -18,12 +18,12 @@ NO_TIMESTAMP: Final = -1
 
 
 def placed(
-    header: BatchHeader,
+    header: RecordBatchHeader,
     data: bytes | bytearray | memoryview,
     base_offset: int,
     leader_epoch: int,
     append_time_ms: int,
-) -> tuple[BatchHeader, bytes]:
+) -> tuple[RecordBatchHeader, bytes]:
     """Return the header and the bytes of a batch with its base offset and leader epoch.
 
     The offset and the epoch in the returned header are not valid. Unless `append_time_ms` is

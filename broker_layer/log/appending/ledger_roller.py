@@ -34,7 +34,7 @@ from ledger_client.errors import LedgerError, NotEnoughBookiesError
 from ledger_client.info import LedgerInfo
 from metadata.errors import MetadataError, StoreClosedError
 from metadata.ids import BookieId, EntryId, LedgerId
-from metadata.topics.partition import Segment
+from metadata.topics.partition import PartitionSegment
 
 ROLL_EARLY_SHARE: Final = 0.9
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
@@ -125,7 +125,7 @@ class LedgerRoller:
         """Bytes of the ledgers whose end is not listed yet."""
         return sum(each.written_bytes for each in (self.ledger, self._draining) if each is not None)
 
-    def _measured(self, segment: Segment) -> Segment:
+    def _measured(self, segment: PartitionSegment) -> PartitionSegment:
         """Return a segment of the list, with the written bytes if its ledger is open."""
         return replace(segment, bytes=self.written_bytes) if segment.is_open else segment
 

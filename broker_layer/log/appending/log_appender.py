@@ -21,8 +21,13 @@ from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import BatchError
-from broker_layer.kafka.record_batch import NO_TIMESTAMP, BatchHeader, check_keys, read_control
+from broker_layer.kafka.errors import RecordBatchError
+from broker_layer.kafka.record_batch import (
+    NO_TIMESTAMP,
+    RecordBatchHeader,
+    check_keys,
+    read_control,
+)
 from broker_layer.log.appending.batch_stamping import placed
 from broker_layer.log.appending.ledger_roller import LedgerRoller
 from broker_layer.log.appending.pending_batches import (
@@ -37,7 +42,7 @@ from broker_layer.log.appending.pending_batches import (
 from broker_layer.log.ledger_list import LedgerList, deposed
 from broker_layer.log.log_takeover import TakenOver
 from broker_layer.log.settings.log_config import LogConfig
-from broker_layer.log.state.producer_state import Duplicate, Refused
+from broker_layer.log.state.producer_state import BatchRefused, Duplicate
 from ledger_client.errors import LedgerError, NotEnoughInSyncReplicasError
 
 Callback = Callable[[], None]
@@ -97,7 +102,7 @@ class LogAppender:
 
     def append(
         self,
-        header: BatchHeader,
+        header: RecordBatchHeader,
         data: Batch,
         *,
         coordinator_epoch: int | None = None,
@@ -126,7 +131,7 @@ class LogAppender:
         committed = self._admit(ledger, header, data, coordinator_epoch)
         return self._early(ledger, committed) if waits_for_one else committed
 
-    def _check_limits(self, header: BatchHeader, data: Batch) -> None:
+    def _check_limits(self, header: RecordBatchHeader, data: Batch) -> None:
         config = self.config
         size = len(data)
         if size > config.max_message_bytes:
@@ -135,7 +140,7 @@ class LogAppender:
         if config.is_compacted:
             try:
                 check_keys(data, header, records_max=KEYED_RECORDS_MAX, bytes_max=KEYED_BYTES_MAX)
-            except BatchError as error:
+            except RecordBatchError as error:
                 raise TopicError(error.code, error.text) from error
         if config.uses_append_time:
             return
@@ -153,14 +158,14 @@ class LogAppender:
     def _admit(
         self,
         ledger: OpenLedger,
-        header: BatchHeader,
+        header: RecordBatchHeader,
         data: Batch,
         coordinator_epoch: int | None,
     ) -> asyncio.Future[Appended]:
         now_ms = self._wall_clock_ms()
         state, writer = self.state, ledger.writer
         decision = state.check(header, coordinator_epoch)
-        if isinstance(decision, Refused):
+        if isinstance(decision, BatchRefused):
             raise TopicError(decision.code, decision.text)
         if isinstance(decision, Duplicate):
             return self._answer_duplicate(decision)

@@ -11,11 +11,11 @@ Source: Kafka's retention.ms and retention.bytes; topics design, "The mapping" (
 from collections.abc import Sequence
 
 from broker_layer.log.settings.log_config import LogConfig
-from metadata.topics.partition import Segment
+from metadata.topics.partition import PartitionSegment
 
 
 def retained_from(
-    segments: Sequence[Segment], config: LogConfig, log_start_offset: int, now_ms: int
+    segments: Sequence[PartitionSegment], config: LogConfig, log_start_offset: int, now_ms: int
 ) -> int:
     """Return the offset at which the log must begin; at least its current start."""
     start = log_start_offset
@@ -31,14 +31,16 @@ def retained_from(
     return start
 
 
-def is_aged(segment: Segment, max_timestamp_ms: int, config: LogConfig, now_ms: int) -> bool:
+def is_aged(
+    segment: PartitionSegment, max_timestamp_ms: int, config: LogConfig, now_ms: int
+) -> bool:
     """Return whether all records of the newest ledger are too old, so that the log must roll."""
     return config.retention_ms is not None and (
         now_ms - max(segment.created_ms, max_timestamp_ms) > config.retention_ms
     )
 
 
-def _is_too_old(segment: Segment, config: LogConfig, now_ms: int) -> bool:
+def _is_too_old(segment: PartitionSegment, config: LogConfig, now_ms: int) -> bool:
     if config.retention_ms is None:
         return False
     newest_ms = segment.max_timestamp_ms

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from broker_layer.errors import TopicError
-from broker_layer.kafka.record_batch import BatchHeader
+from broker_layer.kafka.record_batch import RecordBatchHeader
 from broker_layer.log.log_services import TailMemory
 from ledger_client.writing.writer import LedgerWriter
 from metadata.ids import EntryId
-from metadata.topics.partition import Segment
+from metadata.topics.partition import PartitionSegment
 
 COMPACT_AFTER: Final = 1_024
 NO_TIMESTAMP: Final = -1
@@ -39,7 +39,7 @@ class OpenLedger:
     """A ledger that this leader writes. Its entries count once it is listed."""
 
     writer: LedgerWriter
-    segment: Segment
+    segment: PartitionSegment
     is_listed: bool
     written_bytes: int = 0
     record_bytes: int = 0
@@ -71,7 +71,7 @@ class DeferredBatch:
 
     def __init__(
         self,
-        header: BatchHeader,
+        header: RecordBatchHeader,
         data: bytes | bytearray | memoryview,
         coordinator_epoch: int | None,
         *,

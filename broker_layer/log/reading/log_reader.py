@@ -25,9 +25,9 @@ from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import (
     NO_TIMESTAMP,
-    BatchError,
-    BatchHeader,
     DecompressionTooLargeError,
+    RecordBatchError,
+    RecordBatchHeader,
     parse_records,
     read_header,
     read_last_offset,
@@ -42,7 +42,7 @@ from broker_layer.log.state.partition_state import PartitionState
 from broker_layer.log.state.state_entry import EntryPlace, StateEntry, is_state_entry
 from metadata.errors import MetadataError
 from metadata.ids import EntryId, LedgerId
-from metadata.topics.partition import Segment
+from metadata.topics.partition import PartitionSegment
 
 POSITIONS_MAX: Final = 2 * CURSORS_MAX
 """Maximum number of known positions: where readers continue, and where batches read ahead end."""
@@ -152,11 +152,11 @@ class LogReader:
 
     # -- one segment -----------------------------------------------------------------------------
 
-    async def _segments(self) -> list[Segment]:
+    async def _segments(self) -> list[PartitionSegment]:
         """Return the ledgers that are listed and not empty, in order."""
         return [each for each in await self._listed() if each.end_offset != each.base_offset]
 
-    async def _listed(self) -> list[Segment]:
+    async def _listed(self) -> list[PartitionSegment]:
         try:
             return await self._ledger_list.segments()
         except MetadataError as error:
@@ -179,7 +179,9 @@ class LogReader:
                 return found
         return []
 
-    async def _read_segment(self, segment: Segment, offset: int, bytes_max: int) -> list[ReadBatch]:
+    async def _read_segment(
+        self, segment: PartitionSegment, offset: int, bytes_max: int
+    ) -> list[ReadBatch]:
         last_id = await self._last_entry_of(segment)
         position = await self._position_of(segment, offset)
         found: list[ReadBatch] = []
@@ -194,7 +196,7 @@ class LogReader:
         return found
 
     async def _find_time(
-        self, segment: Segment, timestamp_ms: int, start: int, limit: int
+        self, segment: PartitionSegment, timestamp_ms: int, start: int, limit: int
     ) -> RecordPosition | None:
         position = (await self._index_of(segment)).find_timestamp(timestamp_ms)
         async with aclosing(self._visible(segment, position, start, limit)) as batches:
@@ -205,15 +207,15 @@ class LogReader:
                         return found
         return None
 
-    async def _greatest_time(self, segment: Segment, start: int, limit: int) -> int:
+    async def _greatest_time(self, segment: PartitionSegment, start: int, limit: int) -> int:
         position = await self._position_of(segment, start)
         async with aclosing(self._visible(segment, position, start, limit)) as batches:
             times = [header.max_timestamp_ms async for header, _ in batches]
         return max(times, default=NO_TIMESTAMP)
 
     async def _visible(
-        self, segment: Segment, position: EntryId, start: int, limit: int
-    ) -> AsyncGenerator[tuple[BatchHeader, Batch], None]:
+        self, segment: PartitionSegment, position: EntryId, start: int, limit: int
+    ) -> AsyncGenerator[tuple[RecordBatchHeader, Batch], None]:
         """Yield the batches from entry `position` on that have records in start..limit-1."""
         last_id = await self._last_entry_of(segment)
         while position <= last_id:
@@ -228,11 +230,11 @@ class LogReader:
                     yield header, data
 
     async def _read(
-        self, segment: Segment, first: int, last: int, bytes_max: int
+        self, segment: PartitionSegment, first: int, last: int, bytes_max: int
     ) -> list[tuple[EntryId, memoryview]]:
         return await self._readers.read(segment.ledger_id, first, last, bytes_max)
 
-    async def _last_entry_of(self, segment: Segment) -> EntryId:
+    async def _last_entry_of(self, segment: PartitionSegment) -> EntryId:
         """Return the last entry of a ledger that may be read."""
         confirmed = self._roller.confirmed_of(segment.ledger_id)
         if confirmed is not None:
@@ -249,14 +251,14 @@ class LogReader:
         while len(self._positions) > POSITIONS_MAX:
             self._positions.popitem(last=False)
 
-    async def _position_of(self, segment: Segment, offset: int) -> EntryId:
+    async def _position_of(self, segment: PartitionSegment, offset: int) -> EntryId:
         """Return an entry at or before the batch that contains `offset`."""
         if offset <= segment.base_offset:
             return EntryId(0)
         known = self._positions.get((segment.ledger_id, offset))
         return known if known is not None else (await self._index_of(segment)).find(offset)
 
-    async def _index_of(self, segment: Segment) -> LedgerIndex:
+    async def _index_of(self, segment: PartitionSegment) -> LedgerIndex:
         index = self._indices.get(segment.ledger_id)
         if index is None:
             index = await self._build_index(segment.ledger_id)
@@ -305,7 +307,7 @@ class LogReader:
 
 
 async def _record_at(
-    header: BatchHeader, data: Batch, timestamp_ms: int, start: int
+    header: RecordBatchHeader, data: Batch, timestamp_ms: int, start: int
 ) -> RecordPosition | None:
     """Return the first record of a batch at or above `start` with this time or a later one.
 
@@ -324,7 +326,7 @@ async def _record_at(
                 await asyncio.sleep(0)
     except DecompressionTooLargeError:
         return first
-    except BatchError as error:
+    except RecordBatchError as error:
         text = f"the batch at offset {header.base_offset} cannot be opened: {error}"
         raise TopicError(ErrorCode.CORRUPT_MESSAGE, text) from error
     return None

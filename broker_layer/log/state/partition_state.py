@@ -20,9 +20,9 @@ from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import (
     MAGIC,
-    BatchError,
-    BatchHeader,
     ControlKind,
+    RecordBatchError,
+    RecordBatchHeader,
     read_control,
     read_header,
 )
@@ -31,10 +31,10 @@ from broker_layer.log.state.offset_index import LedgerIndex
 from broker_layer.log.state.producer_state import (
     ACCEPT,
     Accept,
+    BatchRefused,
+    BatchVerdict,
     Duplicate,
     ProducerStates,
-    Refused,
-    Verdict,
 )
 from broker_layer.log.state.state_entry import (
     EntryPlace,
@@ -52,12 +52,12 @@ from metadata.ids import EntryId, LedgerId
 __all__ = [
     "Accept",
     "ActiveProducer",
+    "BatchRefused",
+    "BatchVerdict",
     "Control",
     "Duplicate",
     "PartitionState",
-    "Refused",
     "StateEntryError",
-    "Verdict",
     "is_state_entry",
 ]
 
@@ -107,7 +107,9 @@ class PartitionState:
 
     # Admission.
 
-    def check(self, header: BatchHeader, coordinator_epoch: int | None = None) -> Verdict:
+    def check(
+        self, header: RecordBatchHeader, coordinator_epoch: int | None = None
+    ) -> BatchVerdict:
         """Decide whether a batch may be appended now; a marker needs its coordinator's epoch.
 
         The caller must verify with the coordinator a transaction that the batch would open: see
@@ -115,14 +117,16 @@ class PartitionState:
         """
         if header.is_control:
             if coordinator_epoch is None:
-                return Refused(ErrorCode.INVALID_RECORD, "clients must not write control batches")
+                return BatchRefused(
+                    ErrorCode.INVALID_RECORD, "clients must not write control batches"
+                )
             return self._producers.check_marker(
                 header.producer_id, header.producer_epoch, coordinator_epoch
             )
         if not header.has_producer:
             if header.is_transactional:
                 text = "a transactional batch has no producer id"
-                return Refused(ErrorCode.INVALID_RECORD, text)
+                return BatchRefused(ErrorCode.INVALID_RECORD, text)
             return ACCEPT
         verdict = self._producers.check(header, is_log_empty=self.next_offset == 0)
         if not isinstance(verdict, Accept):
@@ -131,10 +135,10 @@ class PartitionState:
         if has_open and not header.is_transactional:
             text = f"producer {header.producer_id} has an open transaction, and the batch is not"
             text += " transactional"
-            return Refused(ErrorCode.INVALID_TXN_STATE, text)
+            return BatchRefused(ErrorCode.INVALID_TXN_STATE, text)
         if header.is_transactional and not has_open and not self._transactions.has_room:
             text = f"the partition has {TRANSACTIONS_MAX} open or aborted transactions, its limit"
-            return Refused(ErrorCode.POLICY_VIOLATION, text)
+            return BatchRefused(ErrorCode.POLICY_VIOLATION, text)
         return ACCEPT
 
     def is_open(self, producer_id: int, producer_epoch: int) -> bool:
@@ -146,7 +150,7 @@ class PartitionState:
         self,
         entry_id: EntryId,
         base_offset: int,
-        header: BatchHeader,
+        header: RecordBatchHeader,
         control: Control | None,
         now_ms: int,
     ) -> None:
@@ -288,7 +292,7 @@ class PartitionState:
 
     def replay(
         self, entry_id: EntryId, data: bytes | bytearray | memoryview, now_ms: int
-    ) -> BatchHeader | None:
+    ) -> RecordBatchHeader | None:
         """Apply the next stored entry of the ledger; return the header if it is a batch.
 
         For a batch that is not a marker, the header is enough. Raises TopicError
@@ -302,7 +306,7 @@ class PartitionState:
         try:
             header = read_header(data)
             control = read_control(data) if header.is_control else None
-        except BatchError as error:
+        except RecordBatchError as error:
             raise _damaged(entry_id, error.text) from error
         if header.magic != MAGIC or header.last_offset_delta < 0:
             raise _damaged(entry_id, "it is not a record batch")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.record_batch import NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
+from broker_layer.kafka.record_batch import NO_SEQUENCE, NO_TIMESTAMP, RecordBatchHeader
 
 RECENT_BATCHES_MAX: Final = 5
 """Maximum number of recent batches kept per producer: clients have at most this many requests in
@@ -47,14 +47,14 @@ class Duplicate:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class BatchRefused:
     """The batch must not be appended."""
 
     code: ErrorCode
     text: str
 
 
-Verdict = Accept | Duplicate | Refused
+BatchVerdict = Accept | Duplicate | BatchRefused
 ACCEPT: Final = Accept()
 
 
@@ -107,14 +107,16 @@ class ProducerStates:
     """Live view of the producers with an open transaction, which are never dropped."""
     _states: OrderedDict[int, ProducerState] = field(default_factory=OrderedDict)
 
-    def check(self, header: BatchHeader, *, is_log_empty: bool) -> Verdict:
+    def check(self, header: RecordBatchHeader, *, is_log_empty: bool) -> BatchVerdict:
         """Decide whether a batch of records with a producer id may be appended.
 
         An unknown producer may begin with any sequence, because its state may have been dropped. In
         an empty log no state was dropped, so a producer must begin with sequence 0.
         """
         if header.producer_epoch < 0 or header.base_sequence < 0:
-            return Refused(ErrorCode.INVALID_RECORD, "the producer epoch or sequence is negative")
+            return BatchRefused(
+                ErrorCode.INVALID_RECORD, "the producer epoch or sequence is negative"
+            )
         state = self._states.get(header.producer_id)
         if state is None:
             if is_log_empty and header.base_sequence:
@@ -122,7 +124,7 @@ class ProducerStates:
             if self._is_full_of_transactions():
                 text = f"the partition has {PRODUCERS_MAX} producers, its limit, and all have open"
                 text += " transactions"
-                return Refused(ErrorCode.POLICY_VIOLATION, text)
+                return BatchRefused(ErrorCode.POLICY_VIOLATION, text)
             return ACCEPT
         if header.producer_epoch < state.producer_epoch:
             return _stale_epoch(header.producer_epoch, state)
@@ -132,7 +134,7 @@ class ProducerStates:
 
     def check_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int
-    ) -> Accept | Refused:
+    ) -> Accept | BatchRefused:
         """Decide whether the marker of a transaction may be appended."""
         state = self._states.get(producer_id)
         if state is None:
@@ -142,10 +144,10 @@ class ProducerStates:
         if coordinator_epoch < state.coordinator_epoch:
             known = state.coordinator_epoch
             text = f"coordinator epoch {coordinator_epoch} is below the known epoch {known}"
-            return Refused(ErrorCode.TRANSACTION_COORDINATOR_FENCED, text)
+            return BatchRefused(ErrorCode.TRANSACTION_COORDINATOR_FENCED, text)
         return ACCEPT
 
-    def apply(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
+    def apply(self, header: RecordBatchHeader, base_offset: int, now_ms: int) -> None:
         """Apply a batch of records that was admitted at `base_offset`."""
         append_time_ms = header.max_timestamp_ms if header.uses_append_time else NO_TIMESTAMP
         count = header.last_offset_delta + 1
@@ -172,7 +174,7 @@ class ProducerStates:
         )
         self._put(header.producer_id, state)
 
-    def apply_marker(self, header: BatchHeader, coordinator_epoch: int, now_ms: int) -> None:
+    def apply_marker(self, header: RecordBatchHeader, coordinator_epoch: int, now_ms: int) -> None:
         """Apply a marker that was admitted; a newer producer epoch resets the sequences."""
         known = self._states.get(header.producer_id)
         if known is None or known.producer_epoch != header.producer_epoch:
@@ -225,7 +227,7 @@ class ProducerStates:
         del self._states[idlest]
 
 
-def _check_sequence(header: BatchHeader, state: ProducerState) -> Verdict:
+def _check_sequence(header: RecordBatchHeader, state: ProducerState) -> BatchVerdict:
     expected = state.next_sequence
     if header.base_sequence == expected:
         return ACCEPT
@@ -238,18 +240,18 @@ def _check_sequence(header: BatchHeader, state: ProducerState) -> Verdict:
     recent_count = sum(batch.last_offset_delta + 1 for batch in state.recent)
     if back - header.last_offset_delta > recent_count and back <= state.run_length:
         text = f"sequence {header.base_sequence} is in the log already, before the recent batches"
-        return Refused(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, text)
+        return BatchRefused(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, text)
     return _out_of_order(header, expected)
 
 
-def _out_of_order(header: BatchHeader, expected: int) -> Refused:
+def _out_of_order(header: RecordBatchHeader, expected: int) -> BatchRefused:
     text = (
         f"producer {header.producer_id} in epoch {header.producer_epoch} sent sequence "
         f"{header.base_sequence}; expected {expected}"
     )
-    return Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
+    return BatchRefused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
 
 
-def _stale_epoch(epoch: int, state: ProducerState) -> Refused:
+def _stale_epoch(epoch: int, state: ProducerState) -> BatchRefused:
     text = f"producer epoch {epoch} is below the current epoch {state.producer_epoch}"
-    return Refused(ErrorCode.INVALID_PRODUCER_EPOCH, text)
+    return BatchRefused(ErrorCode.INVALID_PRODUCER_EPOCH, text)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from enum import Flag, auto
 from typing import Final, cast
 
-from broker_layer.kafka.errors import FrameError, UnsupportedVersionError
+from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
 from broker_layer.kafka.frames import RequestHeader, read_request_header
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.connections.frame_assembler import BODY_BYTES_AT_FIRST, FrameAssembler
@@ -116,7 +116,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 self._begin(frame, now_s)
             if frames:
                 self._release_announced()
-        except FrameError as error:
+        except KafkaFrameError as error:
             context.counters.bad_frames += 1
             self.drop("bad frame", str(error))
             return
@@ -229,7 +229,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         context.budget.take(size)
         try:
             context.serve(exchange)
-        except FrameError:
+        except KafkaFrameError:
             raise
         except Exception as error:  # noqa: BLE001 - a failed request ends only its connection
             context.counters.requests_failed += 1

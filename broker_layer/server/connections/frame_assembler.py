@@ -17,7 +17,7 @@ import struct
 from typing import Final
 
 from bookie.wire.bodies import POOLED_BYTES_MIN, BodyPool
-from broker_layer.kafka.errors import FrameError
+from broker_layer.kafka.errors import KafkaFrameError
 
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 SIZE_BYTES: Final = 4
@@ -35,7 +35,8 @@ class FrameAssembler:
     """Receiver of a byte stream that returns complete frames, for `asyncio.BufferedProtocol`.
 
     Frames that arrive complete are copied out of the shared receive buffer. For a frame that has
-    arrived in part, the rest is received in place. After a FrameError do not use the assembler.
+    arrived in part, the rest is received in place. Do not use the assembler after a
+    KafkaFrameError.
     """
 
     __slots__ = (
@@ -92,7 +93,7 @@ class FrameAssembler:
     def buffer_updated(self, count: int) -> list[memoryview]:
         """Process `count` received bytes; return the frames that are now complete.
 
-        The caller owns the returned buffers. Raises FrameError.
+        The caller owns the returned buffers. Raises KafkaFrameError.
         """
         if not self._body_bytes:
             return self._cut(count + len(self._head))
@@ -111,7 +112,7 @@ class FrameAssembler:
         while filled - start >= SIZE_BYTES:
             (size,) = _SIZE.unpack_from(received, start)
             if not FRAME_BYTES_MIN <= size <= self._frame_bytes_max:
-                raise FrameError(
+                raise KafkaFrameError(
                     f"a frame has {size} B; the limits are {FRAME_BYTES_MIN} and"
                     f" {self._frame_bytes_max} B"
                 )

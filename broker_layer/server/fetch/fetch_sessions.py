@@ -25,7 +25,7 @@ EVICTABLE_AFTER_S: Final = 120.0
 
 TopicKey = str | bytes
 """A topic's name, or from version 13 of Fetch on its id."""
-PartitionKey = tuple[TopicKey, int]
+SessionPartition = tuple[TopicKey, int]
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class FetchSession:
     """The epoch that the next request must have."""
 
     used_s: float
-    positions: dict[PartitionKey, FetchPosition] = field(default_factory=dict)
+    positions: dict[SessionPartition, FetchPosition] = field(default_factory=dict)
 
     def put_last(self, position: FetchPosition) -> None:
         """Move a partition that returned records to the end of the order, for the next request."""
@@ -108,7 +108,7 @@ class FetchSessions:
         session_id: int,
         epoch: int,
         asked: Iterable[FetchPosition],
-        forgotten: Iterable[PartitionKey],
+        forgotten: Iterable[SessionPartition],
         *,
         uses_topic_ids: bool,
         now_s: float,
@@ -138,7 +138,7 @@ class FetchSessions:
         self,
         session: FetchSession,
         asked: Iterable[FetchPosition],
-        forgotten: Iterable[PartitionKey],
+        forgotten: Iterable[SessionPartition],
         now_s: float,
     ) -> None:
         before = len(session.positions)
@@ -159,7 +159,11 @@ class FetchSessions:
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
 
     def _begin(
-        self, positions: dict[PartitionKey, FetchPosition], *, uses_topic_ids: bool, now_s: float
+        self,
+        positions: dict[SessionPartition, FetchPosition],
+        *,
+        uses_topic_ids: bool,
+        now_s: float,
     ) -> FetchSession | None:
         self._make_room(len(positions), now_s)
         if (

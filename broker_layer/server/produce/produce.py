@@ -18,7 +18,7 @@ from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import BatchError
+from broker_layer.kafka.errors import RecordBatchError
 from broker_layer.kafka.leaders import NodeEndpoint
 from broker_layer.kafka.produce_codec import (
     ProducePartitionResult,
@@ -200,7 +200,7 @@ class ProduceService:
             if header.is_transactional:
                 verified.check((outcome.topic, outcome.partition), log)
             future = log.append(header, batch, waits_for_one=request.acks == 1)
-        except (TopicError, BatchError) as error:
+        except (TopicError, RecordBatchError) as error:
             outcome.refuse(error.code, error.text)
             return
         counters = self._counters

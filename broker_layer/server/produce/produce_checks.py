@@ -12,10 +12,10 @@ from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import BatchError
+from broker_layer.kafka.errors import RecordBatchError
 from broker_layer.kafka.record_batch import (
-    BatchHeader,
     Compression,
+    RecordBatchHeader,
     check_batch,
     only_batch,
     read_header,
@@ -28,14 +28,14 @@ ZSTD_VERSION_MIN: Final = 7
 
 def read_batch(
     records: memoryview | None, api_version: int, transactional_id: str | None
-) -> tuple[BatchHeader, memoryview | bytearray]:
-    """Return the header and the bytes of a partition's one batch. Raises BatchError or TopicError.
+) -> tuple[RecordBatchHeader, memoryview | bytearray]:
+    """Return the header and the bytes of a partition's one batch.
 
-    The bytes are a view of the request. If the client set the flag of append times, they are a copy
-    without that flag.
+    Raises RecordBatchError or TopicError. The bytes are a view of the request. If the
+    client set the flag of append times, they are a copy without that flag.
     """
     if records is None:
-        raise BatchError(ErrorCode.INVALID_RECORD, "there is no record batch")
+        raise RecordBatchError(ErrorCode.INVALID_RECORD, "there is no record batch")
     header, batch = only_batch(records)
     if header.is_transactional and transactional_id is None:
         text = "the batch is transactional, but the request has no transactional id"
@@ -43,10 +43,10 @@ def read_batch(
     check_batch(batch, header)
     if header.base_offset:
         text = f"the base offset is {header.base_offset}: it must be 0"
-        raise BatchError(ErrorCode.INVALID_RECORD, text)
+        raise RecordBatchError(ErrorCode.INVALID_RECORD, text)
     if api_version < ZSTD_VERSION_MIN and header.compression is Compression.ZSTD:
         text = f"zstd needs version {ZSTD_VERSION_MIN} of Produce, or later"
-        raise BatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
+        raise RecordBatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
     if header.uses_append_time:
         placed = without_append_time(batch)
         return read_header(placed), placed

@@ -15,9 +15,9 @@ from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import BatchError
+from broker_layer.kafka.errors import RecordBatchError
 from broker_layer.kafka.produce_codec import ProduceRequest
-from broker_layer.kafka.record_batch import BatchHeader, read_header
+from broker_layer.kafka.record_batch import RecordBatchHeader, read_header
 from broker_layer.server.ports import Confirmation, PartitionLogs, ServedLog, TransactionVerifier
 
 ABORTABLE_FROM: Final = 11
@@ -31,7 +31,7 @@ class Unconfirmed:
     """A batch that begins a transaction in its partition."""
 
     partition: PartitionName
-    header: BatchHeader
+    header: RecordBatchHeader
     log: ServedLog
 
 
@@ -120,7 +120,7 @@ class ProduceVerification:
                 try:
                     header = read_header(records)
                     log = self._logs.log_of(topic.name, partition)
-                except (BatchError, TopicError):
+                except (RecordBatchError, TopicError):
                     continue  # the append refuses it
                 is_open = log.has_open_transaction(header.producer_id, header.producer_epoch)
                 if header.is_transactional and not is_open:

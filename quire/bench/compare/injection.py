@@ -25,7 +25,7 @@ BEFORE_KILL_S: Final = 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class InjectionMark:
     """Something done to the cluster; `at` is the time of the machine's monotonic clock."""
 
     at: float
@@ -42,7 +42,7 @@ class Injector:
         proxies: Mapping[str, DelayingProxy],
         kill_writer: Callable[[], None],
     ) -> None:
-        self.marks: list[Mark] = []
+        self.marks: list[InjectionMark] = []
         self._cluster = cluster
         self._members = members
         self._proxies = proxies
@@ -72,7 +72,7 @@ class Injector:
                 bookie.resume()
 
     async def _perform(self, fault: f.Fault) -> None:
-        self.marks.append(Mark(monotonic(), f.describe(fault)))
+        self.marks.append(InjectionMark(monotonic(), f.describe(fault)))
         match fault:
             case f.PauseBookie(member):
                 self._members[member].pause()
@@ -99,7 +99,7 @@ class Injector:
 
     async def _start_again(self, member: int) -> None:
         await self._members[member].restart()
-        self.marks.append(Mark(monotonic(), f"bookie {member + 1} serves again"))
+        self.marks.append(InjectionMark(monotonic(), f"bookie {member + 1} serves again"))
 
     def _slow(
         self, stop: Callable[[], None], go_on: Callable[[], None], stopped_s: float, period_s: float

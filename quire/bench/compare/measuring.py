@@ -48,7 +48,7 @@ class Silence:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MemberChange:
     """A change of an ensemble or of an in-sync set."""
 
     at: float
@@ -144,7 +144,7 @@ def slices(found: Latencies, seconds: float, count: int) -> list[Slice]:
     return made
 
 
-def changes(journal: Journal, start: float) -> list[Change]:
+def changes(journal: Journal, start: float) -> list[MemberChange]:
     """Return every ensemble change since the start of the load."""
     noticed: dict[str, float] = {}
     found = []
@@ -155,7 +155,7 @@ def changes(journal: Journal, start: float) -> list[Change]:
             replaced = tuple(note["replaced"])
             moments = [noticed[each] for each in replaced if each in noticed]
             took = note["at"] - max(moments) if moments else None
-            found.append(Change(note["at"] - start, note["ledger_id"], replaced, took))
+            found.append(MemberChange(note["at"] - start, note["ledger_id"], replaced, took))
     return found
 
 

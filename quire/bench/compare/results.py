@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from quire.bench.compare.durability import LedgerSafety
 from quire.bench.compare.histogram import Histogram
-from quire.bench.compare.injection import Mark
-from quire.bench.compare.measuring import AtAckQuorum, Change, Silence, Slice, Zones
+from quire.bench.compare.injection import InjectionMark
+from quire.bench.compare.measuring import AtAckQuorum, MemberChange, Silence, Slice, Zones
 
 QUANTILES: Final = {
     "50pct": 0.5, "75pct": 0.75, "95pct": 0.95, "99pct": 0.99, "999pct": 0.999, "9999pct": 0.9999,
@@ -80,9 +80,9 @@ class RunResult:
     late_ms_max: float
     """Maximum delay of the load generator itself behind its schedule."""
     silence: Silence
-    marks: tuple[Mark, ...]
+    marks: tuple[InjectionMark, ...]
     """Faults, with their times in seconds from the start."""
-    changes: tuple[Change, ...]
+    changes: tuple[MemberChange, ...]
     at_ack_quorum: AtAckQuorum
     zones: Zones | None
     written_bytes_per_entry: float | None
@@ -181,9 +181,9 @@ def of_json(whole: Fields) -> RunResult | FailedRun:
         refused_count=own["refused_count"],
         late_ms_max=own["late_ms_max"],
         silence=Silence(**own["silence"]),
-        marks=tuple(Mark(**each) for each in own["marks"]),
+        marks=tuple(InjectionMark(**each) for each in own["marks"]),
         changes=tuple(
-            Change(**{**each, "replaced": tuple(each["replaced"])}) for each in own["changes"]
+            MemberChange(**{**each, "replaced": tuple(each["replaced"])}) for each in own["changes"]
         ),
         at_ack_quorum=AtAckQuorum(**own["at_ack_quorum"]),
         zones=Zones(**{**zones, "short": _pairs(zones["short"])}) if zones else None,

@@ -24,7 +24,7 @@ from quire.bench.compare.bookie_meters import BookieMeters
 from quire.bench.compare.configurations import Configuration
 from quire.bench.compare.delaying_proxy import DelayingProxy
 from quire.bench.compare.durability import LedgerSafety, examine
-from quire.bench.compare.injection import Injector, Mark
+from quire.bench.compare.injection import InjectionMark, Injector
 from quire.bench.compare.journal import Journal, read_journal
 from quire.bench.compare.load import LoadSpec
 from quire.bench.compare.load_process import LoadError, LoadProcess
@@ -130,7 +130,7 @@ async def _run(run: _Run) -> RunResult:
 
 async def _load(
     run: _Run, cluster: LocalCluster, proxies: dict[str, DelayingProxy], stack: AsyncExitStack
-) -> tuple[Mark, ...]:
+) -> tuple[InjectionMark, ...]:
     """Write while the scenario's faults strike; return the faults once the writer has ended."""
     writer = LoadProcess(run.spec)
     stack.push_async_callback(writer.aclose)
@@ -163,7 +163,7 @@ async def _load(
         await injector.heal()
     await meters.read()
     run.written_bytes = meters.written_bytes
-    return tuple(Mark(mark.at - run.start, mark.label) for mark in injector.marks)
+    return tuple(InjectionMark(mark.at - run.start, mark.label) for mark in injector.marks)
 
 
 def _whole_journal(run: _Run) -> Journal:
@@ -175,7 +175,7 @@ def _whole_journal(run: _Run) -> Journal:
 
 
 def _result(
-    run: _Run, journal: Journal, marks: tuple[Mark, ...], safety: list[LedgerSafety]
+    run: _Run, journal: Journal, marks: tuple[InjectionMark, ...], safety: list[LedgerSafety]
 ) -> RunResult:
     seconds = run.scenario.seconds
     counters = journal.of_kind("load_ended")
@@ -218,7 +218,7 @@ def _result(
     )
 
 
-def _takeover(run: _Run, journal: Journal, marks: tuple[Mark, ...]) -> Takeover:
+def _takeover(run: _Run, journal: Journal, marks: tuple[InjectionMark, ...]) -> Takeover:
     killed = marks[0].at + run.start
     closed = [float(note["at"]) - killed for note in journal.of_kind("recovered")]
     opened = [note["ledger_id"] for note in journal.of_kind("ledger_opened")]

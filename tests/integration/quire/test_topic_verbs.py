@@ -10,7 +10,7 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from metadata.store.zookeeper import open_store
-from metadata.topics.partition import PartitionKey, Segment
+from metadata.topics.partition import PartitionKey, PartitionSegment
 from metadata.topics.partition_store import PartitionStore
 from metadata.topics.topic import TopicId
 from quire.errors import ExitCode
@@ -141,7 +141,7 @@ def test_a_topic_decides_how_large_a_record_may_be(cluster: RunningCluster) -> N
         assert refused.returncode == ExitCode.REFUSED, refused.stderr
 
 
-async def ended_ledgers(cluster: RunningCluster, topic_id: str) -> list[Segment]:
+async def ended_ledgers(cluster: RunningCluster, topic_id: str) -> list[PartitionSegment]:
     """Return the ledgers of partition 0 that have ended."""
     rng = Random(1)
     store = await open_store(cluster.metadata, rng=rng)
@@ -160,7 +160,7 @@ def test_the_oldest_records_are_trimmed(cluster: RunningCluster) -> None:
     assert refused.returncode == ExitCode.REFUSED
     assert b"delete the records of trimmed-0 below offset 1" in refused.stderr
     assert cluster.json(*words, "--before", "1", "--yes")["start"] == 1
-    ledgers: list[Segment] = []
+    ledgers: list[PartitionSegment] = []
     while len(ledgers) < 2:
         ledgers = asyncio.run(ended_ledgers(cluster, made["id"]))
     lost = ledgers[-1]

@@ -134,7 +134,7 @@ BUGS = (
                 "        state = self._ledgers.get_or_make(ledger_id)\n"
                 "        state.use_count += 1\n",
                 "        known = self._ledgers.states.get(ledger_id)\n"
-                "        state = known or ledger_state.LedgerState(ledger_id)\n"
+                "        state = known or replica_state.ReplicaState(ledger_id)\n"
                 "        state.use_count += 1\n",
             ),
             Edit(

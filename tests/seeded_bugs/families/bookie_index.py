@@ -110,7 +110,7 @@ BUGS = (
         ("8.4",),
         (
             Edit(
-                "bookie/index/ledger_state.py",
+                "bookie/index/replica_state.py",
                 "        return _seal(self.ledger_id, flags, self.lac, highest, self.length,"
                 " self.master_key)\n",
                 "        lac = NO_ENTRY\n"
@@ -119,7 +119,9 @@ BUGS = (
             ),
         ),
         (
-            units("tests/unit/bookie/index/test_ledger_state.py::test_a_stored_state_is_read_back"),
+            units(
+                "tests/unit/bookie/index/test_replica_state.py::test_a_stored_state_is_read_back"
+            ),
             simulation("crashes"),
         ),
         (DISK_ONLY,),

@@ -181,7 +181,7 @@ BUGS = (
         ("2.4",),
         (
             Edit(
-                "bookie/index/ledger_state.py",
+                "bookie/index/replica_state.py",
                 "    if is_limbo or (state is not None and state.limbo):\n"
                 "        return Status.UNKNOWN\n"
                 "    return",

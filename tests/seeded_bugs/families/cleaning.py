@@ -205,7 +205,7 @@ BUGS = (
         ("10.1",),
         (
             Edit(
-                "bookie/index/ledger_state.py",
+                "bookie/index/replica_state.py",
                 "    state.fenced = state.is_fence_durable = True\n"
                 "    state.limbo = state.released = True\n",
                 "    state.limbo = state.released = True\n",

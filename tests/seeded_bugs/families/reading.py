@@ -27,7 +27,7 @@ BUGS = (
         ("8.1",),
         (
             Edit(
-                "bookie/index/ledger_state.py",
+                "bookie/index/replica_state.py",
                 "    return NO_ENTRY if state is None else EntryId(state.lac)\n",
                 "    highest = NO_ENTRY if state is None else state.highest\n"
                 "    return NO_ENTRY if state is None else EntryId(max(state.lac, highest))\n",
@@ -36,7 +36,7 @@ BUGS = (
                 "bookie/storage/ledger_reads.py",
                 "        return LedgerSnapshot(status, EntryId(state.lac), EntryId(state.highest),"
                 " state.fenced)\n",
-                "        lac = ledger_state.advertised_lac(state)\n"
+                "        lac = replica_state.advertised_lac(state)\n"
                 "        highest = EntryId(state.highest)\n"
                 "        return LedgerSnapshot(status, lac, highest, state.fenced)\n",
             ),

@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from broker_layer.kafka.record_batch import BatchHeader, read_header
+from broker_layer.kafka.record_batch import RecordBatchHeader, read_header
 
 PRODUCE_VERSION: Final = 7
 FETCH_VERSION: Final = 11
@@ -45,7 +45,7 @@ class Fetched:
     log_start_offset: int
     aborted: tuple[tuple[int, int], ...]
     """(Producer id, first offset)."""
-    batches: tuple[tuple[BatchHeader, bytes], ...]
+    batches: tuple[tuple[RecordBatchHeader, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def read_fetched(body: memoryview) -> Fetched:
     )
 
 
-def _batches(records: bytes) -> list[tuple[BatchHeader, bytes]]:
+def _batches(records: bytes) -> list[tuple[RecordBatchHeader, bytes]]:
     found = []
     position = 0
     while position < len(records):

@@ -17,8 +17,8 @@ from enum import StrEnum
 from typing import Final
 
 from broker_layer.kafka.record_batch import (
-    BatchHeader,
     ControlKind,
+    RecordBatchHeader,
     parse_records,
     read_control,
 )
@@ -317,7 +317,7 @@ class History:
             expected = header.last_offset + 1
 
     def _note_batch(
-        self, who: str, place: Place, header: BatchHeader, data: bytes
+        self, who: str, place: Place, header: RecordBatchHeader, data: bytes
     ) -> Iterable[Seen]:
         if len(data) != header.size_bytes or checksum(data) != header.crc:
             self.report("damaged", place, f"{who} got a damaged batch at {header.base_offset}")
@@ -338,7 +338,7 @@ class History:
                 self.report("duplicate", place, text)
             yield Seen(each.offset, header.leader_epoch, record)
 
-    def _note_marker(self, who: str, place: Place, header: BatchHeader, data: bytes) -> None:
+    def _note_marker(self, who: str, place: Place, header: RecordBatchHeader, data: bytes) -> None:
         kind, _ = read_control(data)
         text = f"{ControlKind(kind).name} of {header.producer_id} epoch {header.producer_epoch}"
         self._note_offset(who, place, header.base_offset, header.leader_epoch, text.encode())

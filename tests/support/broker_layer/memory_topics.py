@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.record_batch import BatchHeader, parse_records, place
+from broker_layer.kafka.record_batch import RecordBatchHeader, parse_records, place
 from broker_layer.log.appending.pending_batches import Appended
 from broker_layer.log.state.partition_state import ActiveProducer
 from broker_layer.server.exchange import Buffer
@@ -62,7 +62,7 @@ class MemoryLog:
 
     def append(
         self,
-        header: BatchHeader,
+        header: RecordBatchHeader,
         data: Buffer,
         *,
         coordinator_epoch: int | None = None,

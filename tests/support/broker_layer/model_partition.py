@@ -6,7 +6,7 @@ from random import Random
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.record_batch import BatchHeader, ControlKind, read_control
+from broker_layer.kafka.record_batch import ControlKind, RecordBatchHeader, read_control
 from broker_layer.transactions.values import TopicPartition
 
 Tag = tuple[str, int, int]
@@ -77,7 +77,7 @@ class ModelLog:
         return self._append(Entry(producer_id, epoch, tag))
 
     def append(
-        self, header: BatchHeader, data: bytearray, *, coordinator_epoch: int | None
+        self, header: RecordBatchHeader, data: bytearray, *, coordinator_epoch: int | None
     ) -> "asyncio.Future[object]":
         kind, epoch = read_control(data)
         assert epoch == coordinator_epoch

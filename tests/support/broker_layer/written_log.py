@@ -3,17 +3,17 @@
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import (
     NO_PRODUCER,
-    BatchHeader,
     ControlKind,
     Producer,
     Record,
+    RecordBatchHeader,
     build_batch,
     build_control_batch,
     place,
     read_control,
     read_header,
 )
-from broker_layer.log.state.partition_state import Accept, PartitionState, Refused
+from broker_layer.log.state.partition_state import Accept, BatchRefused, PartitionState
 from metadata.ids import EntryId, LedgerId
 
 NOW = 1_700_000_000_000
@@ -73,7 +73,7 @@ class WrittenLog:
     def refusal(self, data: bytearray, coordinator_epoch: int | None = None) -> ErrorCode:
         """Return the code with which a batch is refused; it must be refused."""
         verdict = self.state.check(read_header(data), coordinator_epoch)
-        assert isinstance(verdict, Refused), verdict
+        assert isinstance(verdict, BatchRefused), verdict
         assert verdict.text
         return verdict.code
 
@@ -90,7 +90,9 @@ class WrittenLog:
         return state
 
 
-def replay(state: PartitionState, entries: list[bytes], first_entry_id: int) -> list[BatchHeader]:
+def replay(
+    state: PartitionState, entries: list[bytes], first_entry_id: int
+) -> list[RecordBatchHeader]:
     """Replay consecutive entries; return the headers of the batches among them."""
     headers = [
         state.replay(EntryId(entry_id), data, NOW)

@@ -113,19 +113,19 @@ class WriterModel(Model):
                     self.notify(a.CloseRequested(TOKEN))
             case a.Closed(metadata):
                 self.written = metadata
-            case a.EnsembleChanged():
+            case a.MembersChanged():
                 self.changes += 1
             case a.ProposeMembers():
                 self.send(lambda: self.notify(a.MembersProposed(TOKEN)))
             case a.Settle() | a.RecordStretch():
                 pass
 
-    def choice(self, action: a.ChooseReplacements) -> a.ReplacementsChosen | a.NoReplacement:
+    def choice(self, action: a.ChooseReplacements) -> a.ReplacementsChosen | a.ReplacementsMissing:
         """Replace as many members as there are spares, as the shell does."""
         taken = {*action.ensemble, *action.excluded}
         spares = [b for b in self.bookies if b not in taken]
         if not spares or self.rng.random() < NO_SPARE_ODDS:
-            return a.NoReplacement(len(action.positions), 0, {})
+            return a.ReplacementsMissing(len(action.positions), 0, {})
         return a.ReplacementsChosen(dict(zip(action.positions, spares, strict=False)), TOKEN)
 
     def send_batch(self, first: EntryId, names: tuple[BookieId, ...]) -> None:

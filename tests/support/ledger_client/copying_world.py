@@ -15,7 +15,7 @@ from ledger_client.bookies.pool import AddSink
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress
-from ledger_client.in_sync.copying import FragmentCopier, Stored
+from ledger_client.in_sync.copying import FragmentCopier, StoredMetadata
 from metadata.ids import NO_ENTRY, BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import (
     DigestType,
@@ -131,7 +131,7 @@ class World:
             on_progress=self.on_progress,
         )
 
-    async def copy(self, first: int = 0, *, replaces: str | None = "a") -> Stored:
+    async def copy(self, first: int = 0, *, replaces: str | None = "a") -> StoredMetadata:
         replaced = None if replaces is None else BookieId(replaces)
         try:
             return await self.copier().copy_fragment(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from quire.bench.compare.injection import Mark
+from quire.bench.compare.injection import InjectionMark
 from quire.bench.compare.measuring import AtAckQuorum, Slice, Zones
 from quire.bench.compare.report import svg
 
@@ -91,7 +91,7 @@ def quantile_curves(
 def latency_over_time(
     name: str,
     series: Mapping[str, Sequence[Slice]],
-    marks: Mapping[str, Sequence[Mark]],
+    marks: Mapping[str, Sequence[InjectionMark]],
     seconds: float,
     letters: Mapping[str, int],
 ) -> Chart:
@@ -246,7 +246,7 @@ def _grid_up(up: svg.Scale, ticks: Sequence[float], unit: str) -> list[str]:
     return parts
 
 
-def _fault(count: int, mark: Mark, across: svg.Scale, top: float) -> list[str]:
+def _fault(count: int, mark: InjectionMark, across: svg.Scale, top: float) -> list[str]:
     """Draw a fault's line with its number in the order of the run; its name is the tooltip."""
     at = across(mark.at)
     inside = svg.element("title", {}, svg.escaped(f"{mark.at:.2f} s: {mark.label}"))
@@ -289,7 +289,7 @@ def _longest(
 
 def _time_table(
     series: Mapping[str, Sequence[Slice]],
-    marks: Mapping[str, Sequence[Mark]],
+    marks: Mapping[str, Sequence[InjectionMark]],
     letters: Mapping[str, int],
 ) -> Table:
     """Return a table with a row per slice and its faults."""

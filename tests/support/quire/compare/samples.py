@@ -2,8 +2,8 @@
 
 from quire.bench.compare.durability import LedgerSafety
 from quire.bench.compare.histogram import Histogram
-from quire.bench.compare.injection import Mark
-from quire.bench.compare.measuring import AtAckQuorum, Change, Silence, Slice, Zones
+from quire.bench.compare.injection import InjectionMark
+from quire.bench.compare.measuring import AtAckQuorum, MemberChange, Silence, Slice, Zones
 from quire.bench.compare.results import Cell, PerSecond, RunResult, Takeover
 
 
@@ -28,8 +28,8 @@ def run_of(
         refused_count=4,
         late_ms_max=0.5,
         silence=Silence(0.25, 0.2),
-        marks=(Mark(0.5, "bookie 1 killed (-9)"),),
-        changes=(Change(0.6, 7, ("a",), 0.05), Change(0.9, 7, ("b",), None)),
+        marks=(InjectionMark(0.5, "bookie 1 killed (-9)"),),
+        changes=(MemberChange(0.6, 7, ("a",), 0.05), MemberChange(0.9, 7, ("b",), None)),
         at_ack_quorum=AtAckQuorum(9, 0.001, 0.0625, 0.125, 2, 3.5),
         zones=Zones(0.8, 7, 90, 95, 99, ((3, 5), (93, 94))),
         written_bytes_per_entry=210.0,

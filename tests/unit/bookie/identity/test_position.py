@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 from typing_extensions import override
 
-from bookie.identity.position import Claim, PositionKeeper, PositionNews
+from bookie.identity.position import PositionClaim, PositionKeeper, PositionNews
 from bookie.log.log import Log
 from bookie.server_errors import PositionTakenError
 from metadata.errors import MetadataFormatError, OutcomeUnknownError, StoreUnavailableError
@@ -93,7 +93,7 @@ class Bench:
         loop = asyncio.get_running_loop()
         return PositionKeeper(
             self.store,
-            Claim(BOOKIE, run, ("1", "2", "3"), "boot:1:2"),
+            PositionClaim(BOOKIE, run, ("1", "2", "3"), "boot:1:2"),
             known,
             written or self.written,
             interval_s=interval_s,

@@ -13,11 +13,11 @@ import pytest
 from bookie.config import StorageConfig
 from bookie.errors import DiskFullError
 from bookie.files.index_store import Transaction
-from bookie.index import index_pages, index_runs, ledger_state
+from bookie.index import index_pages, index_runs, replica_state
 from bookie.index.index import Index
-from bookie.index.index_pages import INDEX_VERSION, Meta, Move
+from bookie.index.index_pages import INDEX_VERSION, Meta, RunMove
 from bookie.index.index_runs import Lookup, Run
-from bookie.index.ledger_state import LedgerState
+from bookie.index.replica_state import ReplicaState
 from metadata.ids import LedgerId
 from tests.simulation.index_store import MemoryStore
 from tests.simulation.loop import run_simulation
@@ -68,7 +68,7 @@ class Twins:
     def encode(self, ledger_id: int, highest_moved: int) -> bytes:
         highest = max(highest_moved, self.indexed_highest[ledger_id])
         self.indexed_highest[ledger_id] = highest
-        return LedgerState(LedgerId(ledger_id)).encode(highest)
+        return ReplicaState(LedgerId(ledger_id)).encode(highest)
 
     async def checkpoint(self) -> None:
         await self.index.checkpoint(
@@ -313,8 +313,8 @@ def test_moves_happen_only_from_the_old_place() -> None:
             index_pages.put_runs(transaction, 3, old, -1)
 
         await store.update(fill)
-        stale = Move(3, ((4, 0, 101, 10),), (4, 0, 900, 10))
-        joined = Move(3, (old[0], old[1]), (9, 0, 500, 20))
+        stale = RunMove(3, ((4, 0, 101, 10),), (4, 0, 900, 10))
+        joined = RunMove(3, (old[0], old[1]), (9, 0, 500, 20))
         await store.update(lambda t: index_pages.move_runs(t, [stale, joined]))
         listed = await store.view(lambda t: index_pages.list_runs(t, 3, 0, 30))
         assert listed == [(9, 0, 500, 20), (20, 15, 300, 10)]
@@ -334,13 +334,13 @@ def test_states_are_counted_and_summed() -> None:
         store = MemoryStore()
         await store.update(lambda t: index_pages.write_meta(t, Meta(INDEX_VERSION, 0, 0, 0, 0)))
         for ledger_id in (5, 6, 5):
-            state = LedgerState(LedgerId(ledger_id))
+            state = ReplicaState(LedgerId(ledger_id))
             state.lac, state.fenced, state.master_key = 3, True, b"k" * 32
             value = state.encode(8)
             values = [(ledger_id, value)]
             await store.update(lambda t, values=values: index_pages.write_states(t, values))  # type: ignore[misc]
-            again = ledger_state.decode(LedgerId(ledger_id), value)
-            assert isinstance(again, LedgerState)
+            again = replica_state.decode(LedgerId(ledger_id), value)
+            assert isinstance(again, ReplicaState)
             assert (again.lac, again.highest, again.fenced) == (3, 8, True)
             assert again.master_key == b"k" * 32
         meta = await store.view(index_pages.read_meta)

@@ -8,9 +8,9 @@ import random
 
 from bookie.config import StorageConfig
 from bookie.files.index_store import Transaction
-from bookie.index import index_pages, ledger_state
+from bookie.index import index_pages, replica_state
 from bookie.index.index_pages import Meta
-from bookie.index.ledger_state import LedgerState
+from bookie.index.replica_state import ReplicaState
 from bookie.log import records
 from bookie.log.log import Log
 from bookie.log.records import Record, RecordKind
@@ -83,7 +83,7 @@ def test_a_segment_of_version_1_is_read() -> None:
 def index_pairs() -> list[tuple[bytes, bytes]]:
     async def main() -> list[tuple[bytes, bytes]]:
         store = MemoryStore()
-        state = LedgerState(LedgerId(7))
+        state = ReplicaState(LedgerId(7))
         state.fenced, state.master_key, state.lac, state.length = True, b"k" * 32, 3, 12
         deleted = LedgerId(2**63 - 1)
 
@@ -94,7 +94,7 @@ def index_pairs() -> list[tuple[bytes, bytes]]:
             )
             values = [
                 (7, state.encode(9)),
-                (deleted, ledger_state.encode_deleted(deleted, has_runs=True)),
+                (deleted, replica_state.encode_deleted(deleted, has_runs=True)),
             ]
             index_pages.write_states(transaction, values)
             index_pages.add_live_bytes(transaction, {1: 169})
@@ -122,10 +122,10 @@ def test_an_index_of_version_1_is_read() -> None:
         found = await store.view(lambda t: index_pages.look_up(t, 7, 1, 5, 9))
         assert found.runs == [(2, 1, 2**32 + 80, 99), (5, 3, 2**32 + 500, 70)]
         first, second = await store.view(lambda t: index_pages.scan_states(t, -1))
-        state = ledger_state.decode(LedgerId(first[0]), first[1])
-        assert isinstance(state, LedgerState)
+        state = replica_state.decode(LedgerId(first[0]), first[1])
+        assert isinstance(state, ReplicaState)
         assert (state.fenced, state.master_key, state.lac, state.highest) == (True, b"k" * 32, 3, 9)
-        assert ledger_state.decode(LedgerId(second[0]), second[1]) is True
+        assert replica_state.decode(LedgerId(second[0]), second[1]) is True
         assert await store.view(lambda t: index_pages.scan_live_bytes(t, -1)) == [(1, 169)]
 
     run_simulation(main, 1)

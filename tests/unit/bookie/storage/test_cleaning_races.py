@@ -1,6 +1,6 @@
 """Runs that cleaning does not move because the index changed during the pass."""
 
-from bookie.index.index_pages import Move
+from bookie.index.index_pages import RunMove
 from bookie.log import records
 from bookie.storage.cleaning import CleaningRoom
 from bookie.wire.messages import Status
@@ -22,7 +22,7 @@ def test_a_run_that_a_checkpoint_cuts_back_while_it_is_cleaned_is_kept() -> None
         index = storage._index
         move = index.move
 
-        async def move_late(moves: list[Move]) -> dict[int, None]:
+        async def move_late(moves: list[RunMove]) -> dict[int, None]:
             await storage.checkpoint()
             return await move(moves)
 

@@ -7,7 +7,7 @@ import pytest
 from bookie.errors import DiskFullError
 from bookie.identity.operator_switch import OperatorSwitch
 from bookie.index.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO
-from bookie.storage.writability import ADVICE, Change, Reason, Writability
+from bookie.storage.writability import ADVICE, ConditionChange, Reason, Writability
 from bookie.wire.messages import Status
 from tests.simulation.disk import CrashableDisk
 from tests.support.bookie.batches import make_run
@@ -28,7 +28,7 @@ def watched() -> tuple[Writability, Clock, list[tuple[str, bool, float | None]]]
     clock, seen = Clock(), list[tuple[str, bool, float | None]]()
     writability = Writability(clock)
 
-    def note(change: Change) -> None:
+    def note(change: ConditionChange) -> None:
         seen.append((change.condition.reason.value, writability.is_writable, change.lasted_s))
 
     writability.on_change(note)

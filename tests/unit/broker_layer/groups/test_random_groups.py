@@ -8,10 +8,10 @@ from broker_layer.groups.classic.classic_group import ClassicGroup
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.offsets.offset_table import NO_EXPIRY, CommittedOffset, PlacedOffset
 from broker_layer.groups.records import (
+    GroupRecord,
     OffsetsCommitted,
     OffsetsPending,
     OffsetsRemoved,
-    Record,
     TransactionEnded,
     decode,
     encode,
@@ -223,7 +223,7 @@ def test_a_consumer_group_is_loaded_from_a_snapshot_as_it_was_stored(seed: int) 
     assert all(client.owned == group.members[client.member_id].target for client in history.clients)
 
 
-def _random_records(rng: Random, shard: GroupShard) -> list[Record]:
+def _random_records(rng: Random, shard: GroupShard) -> list[GroupRecord]:
     """Return the records that one random request, marker or expiry appends."""
     order = shard.offsets.next_order()
     place = (rng.choice(["orders", "other"]), rng.randrange(3))

@@ -3,7 +3,7 @@
 import pytest
 from kafka.protocol.parser import KafkaProtocol
 
-from broker_layer.kafka.errors import FrameError, UnsupportedVersionError
+from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
 from broker_layer.kafka.frames import Buffer, read_request_header, response_frame
 from broker_layer.kafka.messages import (
     ApiVersionsRequest,
@@ -41,7 +41,7 @@ def test_request_headers(api_key: ApiKey, version: int, client_id: str) -> None:
     assert header[:4] == (api_key, version, 2**31 - 1, client_id)
     decode_request(api_key, version, frame[header.body_start :])
     for size in range(header.body_start):
-        with pytest.raises(FrameError):
+        with pytest.raises(KafkaFrameError):
             read_request_header(frame[:size])
 
 
@@ -51,7 +51,7 @@ def test_tagged_fields_of_header_are_ignored() -> None:
     assert header.client_id == "c"
     assert frame[header.body_start :] == b"body"
     for damaged in (frame[:11] + b"\x02\x00\xff\xff\xff\xff\x0f", frame[:10] + b"\xff" * 8):
-        with pytest.raises(FrameError):
+        with pytest.raises(KafkaFrameError):
             read_request_header(memoryview(damaged))
 
 

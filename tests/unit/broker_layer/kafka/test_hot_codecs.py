@@ -13,7 +13,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import FrameError
+from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.kafka.fetch_codec import (
     FetchPartitionResult,
     FetchTopicResult,
@@ -336,12 +336,12 @@ def test_damaged_produce_raises_frame_error_or_decodes(version: int) -> None:
     for _ in range(10):
         encoded = bytes(produce_request(version, rng).encode(version=version))[:600]
         for size in range(len(encoded)):
-            with contextlib.suppress(FrameError):
+            with contextlib.suppress(KafkaFrameError):
                 decode_produce(version, memoryview(encoded)[:size])
         for _ in range(60):
             damaged = bytearray(encoded)
             damaged[rng.randrange(len(damaged))] = rng.choice((0, 1, 127, 128, 255))
-            with contextlib.suppress(FrameError):
+            with contextlib.suppress(KafkaFrameError):
                 decode_produce(version, memoryview(damaged))
 
 
@@ -351,12 +351,12 @@ def test_damaged_fetch_raises_frame_error_or_decodes(version: int) -> None:
     for _ in range(10):
         encoded = bytes(fetch_request(version, rng).encode(version=version))
         for size in range(0, len(encoded), 1 + len(encoded) // 50):
-            with pytest.raises(FrameError):
+            with pytest.raises(KafkaFrameError):
                 decode_fetch(version, memoryview(encoded)[:size])
         for _ in range(60):
             damaged = bytearray(encoded)
             damaged[rng.randrange(len(damaged))] = rng.choice((0, 1, 127, 128, 255))
-            with contextlib.suppress(FrameError):
+            with contextlib.suppress(KafkaFrameError):
                 decode_fetch(version, memoryview(damaged))
 
 
@@ -382,12 +382,12 @@ START_9 = b"\0" + struct.pack(">hi", 1, 1000)
     ],
 )
 def test_hostile_produce(version: int, body: bytes) -> None:
-    with pytest.raises(FrameError):
+    with pytest.raises(KafkaFrameError):
         decode_produce(version, memoryview(body))
 
 
 def test_too_many_small_arrays_are_refused() -> None:
     topic = b"\x01" + varint(1001) + (bytes(4) + b"\x00\x00") * 1000 + b"\x00"
     body = START_9 + varint(302) + topic * 301 + b"\x00"
-    with pytest.raises(FrameError, match="elements"):
+    with pytest.raises(KafkaFrameError, match="elements"):
         decode_produce(9, memoryview(body))

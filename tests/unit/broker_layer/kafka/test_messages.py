@@ -12,7 +12,7 @@ import pytest
 
 from broker_layer.kafka import messages
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import FrameError, UnsupportedVersionError
+from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
 from broker_layer.kafka.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -77,14 +77,14 @@ def test_damaged_message_raises_frame_error_or_decodes(api_key: ApiKey, version:
     request, _ = kinds_of(api_key)
     encoded = bytes(encode_request(sample(request, version, rng), version))
     for size in range(len(encoded)):
-        with pytest.raises(FrameError):
+        with pytest.raises(KafkaFrameError):
             decode_request(api_key, version, encoded[:size])
     for _ in range(60):
         damaged = bytearray(encoded)
         for _ in range(rng.randint(1, 3)):
             if damaged:
                 damaged[rng.randrange(len(damaged))] = rng.choice((0, 1, 127, 128, 254, 255))
-        with contextlib.suppress(FrameError):
+        with contextlib.suppress(KafkaFrameError):
             decode_request(api_key, version, bytes(damaged))
 
 
@@ -126,7 +126,7 @@ def test_warm_up_reaches_every_api() -> None:
 def test_forbidden_null_is_refused() -> None:
     good = encode_request(OffsetCommitRequest(group_id="g", topics=[]), 8)
     assert decode_request(ApiKey.OFFSET_COMMIT, 8, bytes(good))
-    with pytest.raises(FrameError):
+    with pytest.raises(KafkaFrameError):
         decode_request(ApiKey.OFFSET_COMMIT, 8, b"\0" + bytes(good[2:]))
 
 
@@ -154,7 +154,7 @@ HOSTILE: list[tuple[ApiKey, int, bytes]] = [
 
 @pytest.mark.parametrize(("api_key", "version", "data"), HOSTILE)
 def test_hostile_counts_and_sizes(api_key: ApiKey, version: int, data: bytes) -> None:
-    with pytest.raises(FrameError):
+    with pytest.raises(KafkaFrameError):
         decode_request(api_key, version, data)
 
 
@@ -165,7 +165,7 @@ def test_unknown_tagged_fields_are_ignored_up_to_limit() -> None:
     assert (found.client_software_name, found.client_software_version) == ("a", "b")
     topic = bytes(16) + b"\x02t" + b"\x01\x07\x00"
     body = varint(40_001) + topic * 40_000 + bytes(4)
-    with pytest.raises(FrameError, match="tagged"):
+    with pytest.raises(KafkaFrameError, match="tagged"):
         decode_request(ApiKey.METADATA, 12, body)
 
 

@@ -6,7 +6,7 @@ import pytest
 from kafka.protocol.producer import ProduceRequest
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import FrameError
+from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.kafka.produce_codec import (
     ProducePartition,
     ProducePartitionResult,
@@ -39,7 +39,7 @@ def test_request_of_one_batch(version: int, name: str) -> None:
             assert found[:3] == (transactional_id, -1, 1_234_567)
             assert found.topics == [(name, [(2**31 - 1, records)])]
             for size in range(len(data) - 4, len(data)):
-                with pytest.raises(FrameError):
+                with pytest.raises(KafkaFrameError):
                     decode_produce(version, memoryview(data[:size]))
 
 

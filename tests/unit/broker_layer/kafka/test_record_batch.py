@@ -15,12 +15,12 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import (
     HEADER_BYTES,
-    BatchError,
     Compression,
     ControlKind,
     DecompressionTooLargeError,
     Producer,
     Record,
+    RecordBatchError,
     build_batch,
     build_control_batch,
     check_batch,
@@ -146,7 +146,7 @@ def test_damaged_compression_raises_batch_error(kind: Compression, data: st.Data
     for _ in range(data.draw(st.integers(1, 3))):
         packed[data.draw(st.integers(0, len(packed) - 1))] ^= data.draw(st.integers(1, 255))
     packed = packed[: data.draw(st.integers(0, len(packed)))]
-    with contextlib.suppress(BatchError):
+    with contextlib.suppress(RecordBatchError):
         list(parse_records(with_records(kind, bytes(packed), 3), bytes_max=BYTES_MAX))
 
 
@@ -154,7 +154,7 @@ def test_damaged_compression_raises_batch_error(kind: Compression, data: st.Data
 @settings(max_examples=300, deadline=None)
 def test_hostile_records_raise_batch_error(packed: bytes, count: int) -> None:
     for number in (count, len(packed) // 7, 1):
-        with contextlib.suppress(BatchError):
+        with contextlib.suppress(RecordBatchError):
             list(parse_records(with_records(Compression.NONE, packed, number), bytes_max=100))
 
 
@@ -198,7 +198,7 @@ def test_last_offset_equals_full_header(base: int, delta: int) -> None:
     place(data, base, 3)
     struct.pack_into(">i", data, 23, delta)
     assert read_last_offset(data) == read_header(data).last_offset
-    with pytest.raises(BatchError):
+    with pytest.raises(RecordBatchError):
         read_last_offset(data[: HEADER_BYTES - 1])
 
 
@@ -206,7 +206,7 @@ def test_read_header_at_position() -> None:
     batch = one_batch()
     assert read_header(b"12345" + batch, 5) == read_header(batch)
     for data, start in ((b"", 0), (batch[:60], 0), (batch, len(batch) - 60), (batch, -1)):
-        with pytest.raises(BatchError):
+        with pytest.raises(RecordBatchError):
             read_header(data, start)
 
 
@@ -223,7 +223,7 @@ def test_read_header_at_position() -> None:
 def test_check_batch_refuses(change: Callable[[bytearray], object], code: ErrorCode) -> None:
     batch = one_batch()
     change(batch)
-    with pytest.raises(BatchError) as raised:
+    with pytest.raises(RecordBatchError) as raised:
         check_batch(batch, read_header(batch))
     assert raised.value.code == code
 
@@ -249,7 +249,7 @@ def test_check_batch_refuses_a_sealed_batch(
     batch = one_batch()
     struct.pack_into(layout, batch, offset, *(value if isinstance(value, tuple) else (value,)))
     seal(batch)
-    with pytest.raises(BatchError) as raised:
+    with pytest.raises(RecordBatchError) as raised:
         check_batch(batch, read_header(batch))
     assert raised.value.code == code
 
@@ -267,7 +267,7 @@ def test_control_batches(kind: ControlKind) -> None:
     batch = build_control_batch(kind, 5, 6, 7, 1234)
     header = read_header(batch)
     check_whole(batch, header)
-    with pytest.raises(BatchError):
+    with pytest.raises(RecordBatchError):
         check_batch(batch, header)
     assert header.is_control
     assert header.is_transactional
@@ -284,9 +284,9 @@ def test_control_batches(kind: ControlKind) -> None:
 
 
 def test_only_markers_are_control_batches() -> None:
-    with pytest.raises(BatchError):
+    with pytest.raises(RecordBatchError):
         read_control(one_batch())
     marker = build_control_batch(ControlKind.ABORT, 5, 6, 7, 0)
     for size in range(len(marker)):
-        with pytest.raises(BatchError):
+        with pytest.raises(RecordBatchError):
             read_control(marker[:size])

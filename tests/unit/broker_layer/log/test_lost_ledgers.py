@@ -15,7 +15,7 @@ from broker_layer.log.topic_log import TopicLog
 from broker_layer.server.unreadable_records import UnreadableRecords
 from ledger_client import Quorum
 from metadata.errors import StoreUnavailableError
-from metadata.topics.partition import Segment
+from metadata.topics.partition import PartitionSegment
 from serving.server_log import LOGGER, ServerLog
 from tests.support.broker_layer.log_setting import CONFIG, KEY, LogSetting, append, batch, values
 from tests.support.ledger_client.cluster import TestCluster
@@ -34,7 +34,7 @@ async def setting() -> AsyncIterator[LogSetting]:
     await cluster.aclose()
 
 
-async def log_with_a_lost_ledger(setting: LogSetting) -> tuple[TopicLog, Segment]:
+async def log_with_a_lost_ledger(setting: LogSetting) -> tuple[TopicLog, PartitionSegment]:
     """Return a log of two ledgers, and the segment of the first one, which is lost."""
     cluster = setting.cluster
     client = cluster.client(add_timeout_s=0.5, call_timeout_s=0.2)

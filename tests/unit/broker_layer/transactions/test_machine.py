@@ -10,7 +10,7 @@ from broker_layer.transactions.machine import (
     Decision,
     InitDecision,
     ProducerIdNeeded,
-    Refused,
+    RequestRefused,
     Store,
     TransactionMachine,
     Unchanged,
@@ -128,7 +128,7 @@ def test_a_repeated_request_gets_the_same_epoch(state: TransactionState) -> None
 def test_a_claim_that_is_not_current_is_fenced(
     state: TransactionState, claim: tuple[int, int]
 ) -> None:
-    assert init(known(state), *claim) == Refused(ErrorCode.PRODUCER_FENCED)
+    assert init(known(state), *claim) == RequestRefused(ErrorCode.PRODUCER_FENCED)
 
 
 @pytest.mark.parametrize("claim", [None, (7, 3)])
@@ -140,7 +140,7 @@ def test_an_open_transaction_is_first_aborted_in_a_separate_epoch(
     assert transaction.state is TransactionState.PREPARE_ABORT
     assert (transaction.producer_epoch, transaction.last_epoch) == (4, -1)
     assert transaction.partitions == (A0, B0)
-    assert init(machine) == Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert init(machine) == RequestRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
     machine.marker_stored(A0)
     machine.marker_stored(B0)
     follow(machine, machine.complete(NOW))
@@ -149,9 +149,9 @@ def test_an_open_transaction_is_first_aborted_in_a_separate_epoch(
 
 @pytest.mark.parametrize("state", PREPARED)
 def test_init_is_refused_while_a_transaction_is_being_ended(state: TransactionState) -> None:
-    assert init(known(state)) == Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
-    assert init(known(state), 7, 3) == Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
-    assert init(known(state), 9, 3) == Refused(ErrorCode.PRODUCER_FENCED)
+    assert init(known(state)) == RequestRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert init(known(state), 7, 3) == RequestRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert init(known(state), 9, 3) == RequestRefused(ErrorCode.PRODUCER_FENCED)
 
 
 def test_exhausted_epochs_need_a_new_producer_id() -> None:
@@ -168,19 +168,19 @@ def test_the_holder_of_the_last_epoch_may_retry_for_its_new_producer_id() -> Non
     follow(machine, init(machine, 7, EPOCH_EXHAUSTED, fresh=8))
     again = stored(init(machine, 7, EPOCH_EXHAUSTED))
     assert (again.producer_id, again.producer_epoch) == (8, 0)
-    assert init(machine, 7, EPOCH_EXHAUSTED - 1) == Refused(ErrorCode.PRODUCER_FENCED)
+    assert init(machine, 7, EPOCH_EXHAUSTED - 1) == RequestRefused(ErrorCode.PRODUCER_FENCED)
 
 
 def test_the_old_producer_id_is_fenced_once_the_new_one_is_used() -> None:
     machine = known(TransactionState.EMPTY, epoch=EPOCH_EXHAUSTED)
     follow(machine, init(machine, 7, EPOCH_EXHAUSTED, fresh=8))
     follow(machine, machine.add_partitions(Claim("t", 8, 0), [A0], NOW))
-    assert init(machine, 7, EPOCH_EXHAUSTED) == Refused(ErrorCode.PRODUCER_FENCED)
+    assert init(machine, 7, EPOCH_EXHAUSTED) == RequestRefused(ErrorCode.PRODUCER_FENCED)
 
 
 def test_an_old_epoch_is_fenced_even_when_epochs_are_exhausted() -> None:
     machine = known(TransactionState.EMPTY, epoch=EPOCH_EXHAUSTED, last_epoch=-1)
-    assert init(machine, 7, 5) == Refused(ErrorCode.PRODUCER_FENCED)
+    assert init(machine, 7, 5) == RequestRefused(ErrorCode.PRODUCER_FENCED)
 
 
 def test_the_last_producer_is_fenced_by_an_epoch_that_is_never_assigned() -> None:
@@ -189,7 +189,7 @@ def test_the_last_producer_is_fenced_by_an_epoch_that_is_never_assigned() -> Non
     machine.marker_stored(A0)
     machine.marker_stored(B0)
     follow(machine, machine.complete(NOW))
-    assert init(machine, 7, EPOCH_EXHAUSTED) == Refused(ErrorCode.PRODUCER_FENCED)
+    assert init(machine, 7, EPOCH_EXHAUSTED) == RequestRefused(ErrorCode.PRODUCER_FENCED)
     transaction = stored(init(machine, fresh=8))
     assert (transaction.producer_id, transaction.producer_epoch) == (8, 0)
 
@@ -219,20 +219,20 @@ def test_known_partitions_are_not_stored_again(added: list[TopicPartition]) -> N
 
 @pytest.mark.parametrize("state", PREPARED)
 def test_a_transaction_that_is_being_ended_gets_no_partitions(state: TransactionState) -> None:
-    refused = Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    refused = RequestRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
     assert known(state).add_partitions(CLAIM, [A0], NOW) == refused
 
 
 def test_a_transaction_does_not_grow_beyond_its_limit() -> None:
     many = [TopicPartition("c", number) for number in range(PARTITIONS_PER_TRANSACTION_MAX - 1)]
-    refused = Refused(ErrorCode.POLICY_VIOLATION)
+    refused = RequestRefused(ErrorCode.POLICY_VIOLATION)
     assert known(TransactionState.ONGOING).add_partitions(CLAIM, many, NOW) == refused
 
 
 @pytest.mark.parametrize("state", list(TransactionState)[:-1])
 def test_a_claim_of_another_producer_is_refused(state: TransactionState) -> None:
-    unknown = Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    fenced = Refused(ErrorCode.PRODUCER_FENCED)
+    unknown = RequestRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    fenced = RequestRefused(ErrorCode.PRODUCER_FENCED)
     for claim, refused in [
         (Claim("t", 8, 3), unknown),
         (Claim("t", 7, 2), fenced),
@@ -245,7 +245,7 @@ def test_a_claim_of_another_producer_is_refused(state: TransactionState) -> None
 
 
 def test_an_uninitialised_id_is_unknown() -> None:
-    machine, unknown = TransactionMachine(), Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    machine, unknown = TransactionMachine(), RequestRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     assert machine.add_partitions(CLAIM, [A0], NOW) == unknown
     assert machine.end(CLAIM, committed=True, now_ms=NOW) == unknown
     assert machine.verify(CLAIM, [A0]) == {A0: unknown.code}
@@ -257,15 +257,15 @@ def test_an_uninitialised_id_is_unknown() -> None:
 @pytest.mark.parametrize(
     ("state", "committed", "expected"),
     [
-        (TransactionState.EMPTY, True, Refused(ErrorCode.INVALID_TXN_STATE)),
-        (TransactionState.EMPTY, False, Refused(ErrorCode.INVALID_TXN_STATE)),
-        (TransactionState.PREPARE_COMMIT, True, Refused(ErrorCode.CONCURRENT_TRANSACTIONS)),
-        (TransactionState.PREPARE_COMMIT, False, Refused(ErrorCode.INVALID_TXN_STATE)),
-        (TransactionState.PREPARE_ABORT, True, Refused(ErrorCode.INVALID_TXN_STATE)),
-        (TransactionState.PREPARE_ABORT, False, Refused(ErrorCode.CONCURRENT_TRANSACTIONS)),
+        (TransactionState.EMPTY, True, RequestRefused(ErrorCode.INVALID_TXN_STATE)),
+        (TransactionState.EMPTY, False, RequestRefused(ErrorCode.INVALID_TXN_STATE)),
+        (TransactionState.PREPARE_COMMIT, True, RequestRefused(ErrorCode.CONCURRENT_TRANSACTIONS)),
+        (TransactionState.PREPARE_COMMIT, False, RequestRefused(ErrorCode.INVALID_TXN_STATE)),
+        (TransactionState.PREPARE_ABORT, True, RequestRefused(ErrorCode.INVALID_TXN_STATE)),
+        (TransactionState.PREPARE_ABORT, False, RequestRefused(ErrorCode.CONCURRENT_TRANSACTIONS)),
         (TransactionState.COMPLETE_COMMIT, True, Unchanged()),
-        (TransactionState.COMPLETE_COMMIT, False, Refused(ErrorCode.INVALID_TXN_STATE)),
-        (TransactionState.COMPLETE_ABORT, True, Refused(ErrorCode.INVALID_TXN_STATE)),
+        (TransactionState.COMPLETE_COMMIT, False, RequestRefused(ErrorCode.INVALID_TXN_STATE)),
+        (TransactionState.COMPLETE_ABORT, True, RequestRefused(ErrorCode.INVALID_TXN_STATE)),
         (TransactionState.COMPLETE_ABORT, False, Unchanged()),
     ],
 )
@@ -309,7 +309,7 @@ def test_a_loaded_decision_needs_all_markers_again() -> None:
 def test_no_decision_is_made_while_another_is_being_stored() -> None:
     machine = known(TransactionState.ONGOING)
     machine.storing(stored(machine.add_partitions(CLAIM, [A1], NOW)))
-    concurrent = Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    concurrent = RequestRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
     assert machine.add_partitions(CLAIM, [A1], NOW) == concurrent
     assert machine.end(CLAIM, committed=True, now_ms=NOW) == concurrent
     assert init(machine) == concurrent
@@ -351,7 +351,7 @@ def test_an_open_transaction_times_out_and_its_producer_is_fenced() -> None:
     transaction = follow(machine, machine.time_out(NOW + 501))
     assert transaction.state is TransactionState.PREPARE_ABORT
     assert transaction.producer_epoch == 4
-    fenced = Refused(ErrorCode.PRODUCER_FENCED)
+    fenced = RequestRefused(ErrorCode.PRODUCER_FENCED)
     assert machine.end(CLAIM, committed=True, now_ms=NOW) == fenced
 
 
@@ -390,5 +390,5 @@ def test_a_dead_id_is_unknown() -> None:
     live = known(TransactionState.EMPTY).transaction
     assert live is not None
     machine = TransactionMachine(replace(live, state=TransactionState.DEAD))
-    unknown = Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    unknown = RequestRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     assert machine.end(CLAIM, committed=True, now_ms=NOW) == unknown

@@ -7,7 +7,7 @@ from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from broker_layer.kafka.record_batch import BatchHeader, ControlKind, read_control
+from broker_layer.kafka.record_batch import ControlKind, RecordBatchHeader, read_control
 from broker_layer.request_context import RequestContext
 from broker_layer.transactions.local_markers import LocalMarkerWriter
 from broker_layer.transactions.marker_handler import MarkerHandler
@@ -58,7 +58,7 @@ class Log:
         self._name = name
 
     def append(
-        self, header: BatchHeader, data: bytearray, *, coordinator_epoch: int | None
+        self, header: RecordBatchHeader, data: bytearray, *, coordinator_epoch: int | None
     ) -> Awaitable[object]:
         if self._name in self._logs.refusals:
             raise TopicError(self._logs.refusals[self._name], "refused")

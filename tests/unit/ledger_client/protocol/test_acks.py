@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger_client.protocol.acks import PendingBatches, merge_adjacent
+from ledger_client.protocol.acks import UnsettledBatches, merge_adjacent
 from ledger_client.protocol.quorum import write_set_positions
 from metadata.ids import EntryId
 from metadata.ledgers.ledger_metadata import QuorumSpec
@@ -35,7 +35,7 @@ class NaiveTwin:
 
 @given(st.data(), QUORUMS)
 def test_the_lac_follows_from_the_answers(data: st.DataObject, quorum: QuorumSpec) -> None:
-    pending, twin = PendingBatches(quorum), NaiveTwin(quorum)
+    pending, twin = UnsettledBatches(quorum), NaiveTwin(quorum)
     next_entry = 0
     confirmed_before = -1
     for _ in range(data.draw(st.integers(1, 40))):
@@ -75,7 +75,7 @@ def test_the_lac_follows_from_the_answers(data: st.DataObject, quorum: QuorumSpe
 def test_exactly_the_entries_without_all_copies_settle_short(
     data: st.DataObject, quorum: QuorumSpec
 ) -> None:
-    pending = PendingBatches(quorum)
+    pending = UnsettledBatches(quorum)
     stored: dict[int, set[int]] = {}
     for first in range(data.draw(st.integers(1, 8))):
         batch = pending.add(EntryId(first), 1, 1)

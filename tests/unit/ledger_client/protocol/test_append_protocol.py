@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ledger_client.protocol import append_events as a
-from ledger_client.protocol.acks import PendingBatches
+from ledger_client.protocol.acks import UnsettledBatches
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.append_options import AppendOptions
 from metadata.errors import InvalidTransitionError
@@ -78,12 +78,12 @@ def advance_always(self: Any) -> list[a.AppendAction]:
 
 
 def answers_of_the_replaced_count(patch: pytest.MonkeyPatch) -> None:
-    def reassign(self: PendingBatches, sources: list[int | None], _quorum: object) -> None:
+    def reassign(self: UnsettledBatches, sources: list[int | None], _quorum: object) -> None:
         for position, source in enumerate(sources):
             if source is None:
                 self.resume_position(position)
 
-    patch.setattr(PendingBatches, "reassign", reassign)
+    patch.setattr(UnsettledBatches, "reassign", reassign)
 
 
 def the_resend_is_skipped(patch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def the_fragment_starts_beyond_the_pushed_entries(patch: pytest.MonkeyPatch) -> 
 
 
 def one_answer_is_enough(patch: pytest.MonkeyPatch) -> None:
-    original = PendingBatches.confirm
+    original = UnsettledBatches.confirm
 
     def confirm(self: Any) -> bool:
         for batch in list(self._unconfirmed)[:1]:
@@ -117,7 +117,7 @@ def one_answer_is_enough(patch: pytest.MonkeyPatch) -> None:
                 batch.stored = batch.write_set
         return original(self)
 
-    patch.setattr(PendingBatches, "confirm", confirm)
+    patch.setattr(UnsettledBatches, "confirm", confirm)
 
 
 def metadata_is_written_blind(patch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def entries_are_confirmed_out_of_order(patch: pytest.MonkeyPatch) -> None:
             self.lac, self.length = batch.last_entry_id, batch.length_after
         return True
 
-    patch.setattr(PendingBatches, "confirm", confirm)
+    patch.setattr(UnsettledBatches, "confirm", confirm)
 
 
 def state_is_not_looked_at_in_a_conflict(patch: pytest.MonkeyPatch) -> None:

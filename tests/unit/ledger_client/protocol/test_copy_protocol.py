@@ -12,7 +12,7 @@ from ledger_client.in_sync.copy_limits import CopyLimits, CopyThrottle
 from ledger_client.protocol.copy import (
     CopyPlan,
     CopyRefused,
-    Standing,
+    CopyState,
     is_mark_unbroken,
     plan_copy,
 )
@@ -124,12 +124,12 @@ def test_the_target_is_marked_named_and_no_other_mark_is_touched() -> None:
     others = replace(now.fragments[0], incoming=names("x"))
     now = now.with_fragment(0, others, TOKEN)
     made = plan(now, replaces="b")
-    assert made.standing(now) is Standing.UNMARKED
+    assert made.standing(now) is CopyState.UNMARKED
     marked = made.marked(now, TOKEN)
-    assert made.standing(marked) is Standing.MARKED
+    assert made.standing(marked) is CopyState.MARKED
     assert marked.fragments[0] == Fragment(EntryId(0), names("abc"), names("xd"))
     named = made.named(marked, TOKEN)
-    assert made.standing(named) is Standing.NAMED
+    assert made.standing(named) is CopyState.NAMED
     assert named.fragments == (Fragment(EntryId(0), names("adc"), names("x")), now.fragments[1])
     off = made.unmarked(marked, TOKEN)
     assert off is not None
@@ -146,7 +146,7 @@ def test_changes_elsewhere_keep_the_standing() -> None:
     recovering = grown.with_recovery_begun(TOKEN)
     closed = recovering.with_recovered((), EntryId(25), 0, TOKEN)
     for stored in (grown, recovering, closed):
-        assert made.standing(stored) is Standing.MARKED
+        assert made.standing(stored) is CopyState.MARKED
         assert made.named(stored, TOKEN).fragments[1:] == stored.fragments[1:]
 
 
@@ -155,7 +155,7 @@ def test_changes_of_the_fragment_end_the_copy() -> None:
     made = plan(now, replaces="a")
     marked = made.marked(now, TOKEN)
     swapped = marked.with_fragment(0, replace(marked.fragments[0], ensemble=names("abe")), TOKEN)
-    assert made.standing(swapped) is Standing.CHANGED
+    assert made.standing(swapped) is CopyState.CHANGED
     off = made.unmarked(swapped, TOKEN)
     assert off is not None
     assert off.fragments[0] == Fragment(EntryId(0), names("abe"))
@@ -164,9 +164,9 @@ def test_changes_of_the_fragment_end_the_copy() -> None:
 def test_a_fragment_that_is_cut_or_gone_is_changed() -> None:
     closed = ledger((0, "abc"), (10, "abc")).with_closed(EntryId(14), 0, TOKEN)
     made = plan(closed, 10, replaces="a")
-    assert made.standing(replace(closed, last_entry_id=EntryId(13))) is Standing.CHANGED
+    assert made.standing(replace(closed, last_entry_id=EntryId(13))) is CopyState.CHANGED
     gone = replace(closed, fragments=closed.fragments[:1])
-    assert made.standing(gone) is Standing.CHANGED
+    assert made.standing(gone) is CopyState.CHANGED
     assert made.unmarked(gone, TOKEN) is None
 
 
@@ -174,7 +174,7 @@ def test_another_ledger_of_the_same_id_is_not_touched() -> None:
     now = ledger((0, "abc"), (10, "abc"))
     made = plan(now, replaces="a")
     other = replace(made.marked(now, TOKEN), creation_token=UpdateToken(b"o" * 16))
-    assert made.standing(other) is Standing.GONE
+    assert made.standing(other) is CopyState.GONE
     assert made.unmarked(other, TOKEN) is None
 
 

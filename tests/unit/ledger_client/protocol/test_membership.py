@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger_client.protocol import append_events as a
-from ledger_client.protocol.acks import BATCH_COST_BYTES, PendingBatch, PendingBatches
+from ledger_client.protocol.acks import BATCH_COST_BYTES, UnsettledBatch, UnsettledBatches
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.protocol.ensemble import EnsembleHealth
 from ledger_client.protocol.membership import (
     Decision,
     Fixed,
-    InSync,
     Membership,
     Replace,
     Replacing,
     SetAside,
     Shrink,
+    Shrinking,
     membership_of,
 )
 from metadata.errors import InvalidTransitionError
@@ -59,7 +59,7 @@ def test_failed_members_leave_unless_too_few_in_sync_stay(
     some = st.sets(st.sampled_from(ensemble))
     failed, parked, caught_up = data.draw(some), data.draw(some), data.draw(some)
     in_sync = tuple(b for b in ensemble if b in caught_up and b not in failed | parked)
-    decision = InSync(least).decide(ensemble, in_sync, health_of(failed, parked))
+    decision = Shrinking(least).decide(ensemble, in_sync, health_of(failed, parked))
     match decision:
         case Shrink(remaining):
             assert remaining == tuple(b for b in ensemble if b not in failed | parked)
@@ -87,10 +87,12 @@ def test_a_member_is_suspected_only_if_it_has_an_effect() -> None:
     for has_spare in (False, True):
         assert replacing.may_suspect(a, (), has_spare=has_spare) is has_spare
         assert not Fixed().may_suspect(a, (a, b, c), has_spare=has_spare)
-    needed = [InSync(2).may_suspect(a, in_sync, has_spare=True) for in_sync in ((a, b), (a,), ())]
+    needed = [
+        Shrinking(2).may_suspect(a, in_sync, has_spare=True) for in_sync in ((a, b), (a,), ())
+    ]
     assert needed == [False, False, False]
-    assert InSync(2).may_suspect(a, (a, b, c), has_spare=False)
-    assert InSync(2).may_suspect(a, (b, c), has_spare=False), (
+    assert Shrinking(2).may_suspect(a, (a, b, c), has_spare=False)
+    assert Shrinking(2).may_suspect(a, (b, c), has_spare=False), (
         "a member that catches up is not needed"
     )
 
@@ -99,7 +101,7 @@ def test_a_member_is_suspected_only_if_it_has_an_effect() -> None:
     ("quorum", "options", "kind"),
     [
         (QuorumSpec(3, 3, 2), AppendOptions(), Replacing),
-        (THREE_MIN_TWO, AppendOptions(), InSync),
+        (THREE_MIN_TWO, AppendOptions(), Shrinking),
         (THREE_MIN_TWO, AppendOptions(fixed_membership=True), Fixed),
         (QuorumSpec(3, 3, 2), AppendOptions(fixed_membership=True), Fixed),
     ],
@@ -139,8 +141,8 @@ class NamedAnswers:
 @given(st.data())
 def test_answers_follow_their_bookies_when_members_change(data: st.DataObject) -> None:
     members: Members = NAMES[:3]
-    pending, twin = PendingBatches(THREE_MIN_TWO), NamedAnswers(members)
-    batches: list[PendingBatch] = []
+    pending, twin = UnsettledBatches(THREE_MIN_TWO), NamedAnswers(members)
+    batches: list[UnsettledBatch] = []
     for _ in range(data.draw(st.integers(1, 30))):
         happening = data.draw(
             st.sampled_from(["add", "send", "store", "store", "change", "resume"])
@@ -241,7 +243,7 @@ def a_lone_survivor_is_refused(patch: pytest.MonkeyPatch) -> None:
             return SetAside()
         return Shrink(living(ensemble, health))
 
-    patch.setattr(InSync, "decide", decide)
+    patch.setattr(Shrinking, "decide", decide)
 
 
 def the_last_in_sync_member_leaves(patch: pytest.MonkeyPatch) -> None:
@@ -251,7 +253,7 @@ def the_last_in_sync_member_leaves(patch: pytest.MonkeyPatch) -> None:
         left = living(ensemble, health)
         return Shrink(left) if len(left) >= self._min_in_sync else SetAside()
 
-    patch.setattr(InSync, "decide", decide)
+    patch.setattr(Shrinking, "decide", decide)
 
 
 def a_spare_replaces_the_last_in_sync_member(patch: pytest.MonkeyPatch) -> None:
@@ -278,7 +280,7 @@ def the_set_shrinks_below_min_in_sync(patch: pytest.MonkeyPatch) -> None:
     def decide(_self: Any, ensemble: Any, in_sync: Any, health: EnsembleHealth) -> Decision:
         return Shrink(living(ensemble, health)) if in_sync else SetAside()
 
-    patch.setattr(InSync, "decide", decide)
+    patch.setattr(Shrinking, "decide", decide)
 
 
 def too_few_members_confirm(patch: pytest.MonkeyPatch) -> None:
@@ -286,7 +288,7 @@ def too_few_members_confirm(patch: pytest.MonkeyPatch) -> None:
 
 
 def all_members_but_one_are_enough(patch: pytest.MonkeyPatch) -> None:
-    original = PendingBatches.confirm
+    original = UnsettledBatches.confirm
 
     def confirm(self: Any) -> bool:
         quorum = self._quorum
@@ -296,52 +298,52 @@ def all_members_but_one_are_enough(patch: pytest.MonkeyPatch) -> None:
         self._quorum = quorum
         return moved
 
-    patch.setattr(PendingBatches, "confirm", confirm)
+    patch.setattr(UnsettledBatches, "confirm", confirm)
 
 
 def the_quorum_does_not_follow_the_members(patch: pytest.MonkeyPatch) -> None:
     """Safe, but hangs: the writer waits for members that left."""
-    original = PendingBatches.reassign
+    original = UnsettledBatches.reassign
 
     def reassign(self: Any, sources: Any, quorum: QuorumSpec) -> None:
         before = self._quorum
         original(self, sources, quorum)
         self._quorum = before
 
-    patch.setattr(PendingBatches, "reassign", reassign)
+    patch.setattr(UnsettledBatches, "reassign", reassign)
 
 
 def positions_stay_when_a_member_leaves(patch: pytest.MonkeyPatch) -> None:
-    original = PendingBatches.reassign
+    original = UnsettledBatches.reassign
 
-    def reassign(self: PendingBatches, sources: list[int | None], quorum: QuorumSpec) -> None:
+    def reassign(self: UnsettledBatches, sources: list[int | None], quorum: QuorumSpec) -> None:
         same = [None if s is None else p for p, s in enumerate(sources)]
         original(self, same, quorum)
 
-    patch.setattr(PendingBatches, "reassign", reassign)
+    patch.setattr(UnsettledBatches, "reassign", reassign)
 
 
 def a_new_member_counts_as_complete(patch: pytest.MonkeyPatch) -> None:
-    original = PendingBatches.reassign
+    original = UnsettledBatches.reassign
 
     def reassign(self: Any, sources: list[int | None], quorum: QuorumSpec) -> None:
         original(self, sources, quorum)
         for batch in self._unconfirmed:
             batch.stored |= sum(1 << p for p, s in enumerate(sources) if s is None)
 
-    patch.setattr(PendingBatches, "reassign", reassign)
+    patch.setattr(UnsettledBatches, "reassign", reassign)
 
 
 def a_new_member_is_sent_no_unconfirmed_entries(patch: pytest.MonkeyPatch) -> None:
     """Safe, but hangs."""
-    original = PendingBatches.reassign
+    original = UnsettledBatches.reassign
 
     def reassign(self: Any, sources: list[int | None], quorum: QuorumSpec) -> None:
         original(self, sources, quorum)
         for batch in self._unconfirmed:
             batch.sent |= sum(1 << p for p, s in enumerate(sources) if s is None)
 
-    patch.setattr(PendingBatches, "reassign", reassign)
+    patch.setattr(UnsettledBatches, "reassign", reassign)
 
 
 def lagging_members_never_recover(patch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from ledger_client.digest import LedgerKeys
 from ledger_client.reading.entry_ranges import Range, merged
 from ledger_client.reading.replica_comparison import Compared, Verdict, compare_replicas
 from ledger_client.reading.replica_entry import DigestVerdict, read_stored_entry
-from ledger_client.reading.replica_reading import Outcome, Piece, ReplicaReading
+from ledger_client.reading.replica_reading import ReadOutcome, ReplicaPiece, ReplicaReading
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.registry.directory import BookieDirectory
@@ -44,18 +44,20 @@ class FakeReading(ReplicaReading):
             yield each
 
     @override
-    async def read(self, first: int, last: int) -> AsyncGenerator[Piece, None]:
+    async def read(self, first: int, last: int) -> AsyncGenerator[ReplicaPiece, None]:
         while first <= last:
             end = min(last, first + self._rng.randrange(4))
             digests = [self.entries[each] for each in range(first, end + 1)]
             read = [digest for digest in digests if digest is not None and digest >= 0]
             if len(read) == len(digests):
-                yield Piece(first, end, Outcome.READ, tuple(read))
+                yield ReplicaPiece(first, end, ReadOutcome.READ, tuple(read))
                 first = end + 1
                 continue
             gone = digests[0] == -1
             if digests[0] is None or gone:
-                yield Piece(first, first, Outcome.MISSING if gone else Outcome.BAD, ())
+                yield ReplicaPiece(
+                    first, first, ReadOutcome.MISSING if gone else ReadOutcome.BAD, ()
+                )
                 first += 1
 
 

@@ -12,7 +12,7 @@ from metadata.topics.partition import (
     SEGMENTS_PER_CHUNK,
     EpochStart,
     PartitionRecord,
-    Segment,
+    PartitionSegment,
     pack_chunk,
     pack_partition,
     unpack_chunk,
@@ -25,9 +25,9 @@ EPOCHS = st.integers(0, LEADER_EPOCH_MAX)
 
 
 @st.composite
-def drawn_segments(draw: st.DrawFn) -> Segment:
+def drawn_segments(draw: st.DrawFn) -> PartitionSegment:
     base = draw(st.integers(0, 2**62))
-    return Segment(
+    return PartitionSegment(
         ledger_id=LedgerId(draw(NATURALS)),
         base_offset=base,
         epoch=draw(EPOCHS),
@@ -51,18 +51,18 @@ records = st.builds(
 )
 
 
-def segment(number: int, *, is_open: bool = False) -> Segment:
+def segment(number: int, *, is_open: bool = False) -> PartitionSegment:
     """Return the segment of offsets 10 * number to below 10 * number + 10."""
     base = 10 * number
     ends = (None, None, None) if is_open else (base + 10, 1_000, 5_000 + number)
-    return Segment(LedgerId(number), base, 1, 1_000, *ends)
+    return PartitionSegment(LedgerId(number), base, 1, 1_000, *ends)
 
 
 def partition(count: int) -> PartitionRecord:
     return PartitionRecord(1, segments=tuple(segment(i) for i in range(count)))
 
 
-def ledger_ids(segments: tuple[Segment, ...]) -> list[int]:
+def ledger_ids(segments: tuple[PartitionSegment, ...]) -> list[int]:
     return [each.ledger_id for each in segments]
 
 
@@ -72,7 +72,7 @@ def test_a_record_round_trips(record: PartitionRecord) -> None:
 
 
 @given(st.lists(drawn_segments(), max_size=5).map(tuple))
-def test_a_chunk_round_trips(chunk: tuple[Segment, ...]) -> None:
+def test_a_chunk_round_trips(chunk: tuple[PartitionSegment, ...]) -> None:
     assert unpack_chunk("/a", pack_chunk("/a", chunk)) == chunk
 
 
@@ -188,7 +188,7 @@ def test_chunks_are_removed_before_segments_of_the_record() -> None:
 
 def test_the_largest_record_is_far_below_the_limit_of_a_value() -> None:
     big = 2**62
-    worst = Segment(LedgerId(big), big, LEADER_EPOCH_MAX, big, big, big, big)
+    worst = PartitionSegment(LedgerId(big), big, LEADER_EPOCH_MAX, big, big, big, big)
     record = PartitionRecord(
         epochs=(EpochStart(LEADER_EPOCH_MAX, big),) * EPOCHS_MAX,
         segments=(worst,) * (SEGMENTS_IN_RECORD_MAX + 1),

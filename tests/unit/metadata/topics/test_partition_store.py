@@ -19,7 +19,7 @@ from metadata.topics.partition import (
     SEGMENTS_IN_RECORD_MAX,
     SEGMENTS_PER_CHUNK,
     PartitionRecord,
-    Segment,
+    PartitionSegment,
 )
 from metadata.topics.partition_store import PartitionKey, PartitionStore
 from metadata.topics.topic import NO_TOKEN, TopicId
@@ -39,11 +39,13 @@ def others(other_store: MemoryMetadataStore, rng: random.Random) -> PartitionSto
     return PartitionStore(other_store, rng)
 
 
-def segments(first: int, end: int) -> tuple[Segment, ...]:
-    return tuple(Segment(LedgerId(i), 10 * i, 1, 0, 10 * i + 10, 9, 9) for i in range(first, end))
+def segments(first: int, end: int) -> tuple[PartitionSegment, ...]:
+    return tuple(
+        PartitionSegment(LedgerId(i), 10 * i, 1, 0, 10 * i + 10, 9, 9) for i in range(first, end)
+    )
 
 
-def ids(found: tuple[Segment, ...]) -> list[int]:
+def ids(found: tuple[PartitionSegment, ...]) -> list[int]:
     return [each.ledger_id for each in found]
 
 

@@ -10,7 +10,7 @@ import pytest
 from metadata.errors import StaleLeaderEpochError, StoreUnavailableError, VersionConflictError
 from metadata.ids import LedgerId
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from metadata.topics.partition import Segment
+from metadata.topics.partition import PartitionSegment
 from metadata.topics.partition_store import PartitionKey, PartitionStore
 from metadata.topics.topic import TopicId, TopicRecord, new_topic
 from metadata.topics.topic_store import TopicChange, TopicStore
@@ -86,7 +86,7 @@ class Leader:
             ledger_id = self.number * 1_000 + term * 10 + count
             last = record.last_segment
             base = 0 if last is None else last.base_offset + 1
-            segment = Segment(LedgerId(ledger_id), base, record.leader_epoch, NOW_MS)
+            segment = PartitionSegment(LedgerId(ledger_id), base, record.leader_epoch, NOW_MS)
             self.tried.append(ledger_id)
             record, version = await self.partitions.compare_and_set(
                 KEY, record.with_segment(segment), version

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_layer.kafka.record_batch import (
-    BatchError,
     Compression,
     Record,
+    RecordBatchError,
     build_batch,
     parse_records,
     read_header,
@@ -83,8 +83,8 @@ def test_damaged_batches_go_to_the_parser(
     data, columns = bytes(batch), RecordColumns()
     try:
         wanted = parsed(data)
-    except BatchError:
-        with pytest.raises(BatchError):
+    except RecordBatchError:
+        with pytest.raises(RecordBatchError):
             columns.add(read_header(data), data, 0, 2**62)
         return
     columns.add(read_header(data), data, 0, 2**62)
@@ -98,7 +98,7 @@ def test_a_damaged_batch_leaves_columns_of_equal_length() -> None:
     broken = bytearray(build_batch([Record(6, 1, b"k", b"v"), Record(7, 1, b"k", b"v")]))
     broken[-1] = 9
     data = bytes(broken)
-    with pytest.raises(BatchError):
+    with pytest.raises(RecordBatchError):
         columns.add(read_header(data), data, 0, 10)
     assert len(columns.keys) == len(columns.values) == len(columns.timestamps_ms) == len(columns)
     assert columns.offsets[:1] == array("q", [5])

@@ -19,7 +19,7 @@ from broker_layer.log.reading.log_reader import LogReader
 from broker_layer.log.reading.read_ahead import CURSORS_MAX, AheadMemory
 from broker_layer.log.state.offset_index import LedgerIndex
 from broker_layer.log.topic_log import TopicLog
-from metadata.topics.partition import Segment
+from metadata.topics.partition import PartitionSegment
 from tests.support.broker_layer.log_setting import LogSetting, append, batch, small, values
 from tests.support.ledger_client.cluster import TestCluster
 
@@ -85,7 +85,7 @@ async def test_many_readers_continue_without_kept_batches(
     looked_up: list[int] = []
     find = LogReader._index_of
 
-    async def noting(reader: LogReader, segment: Segment) -> LedgerIndex:
+    async def noting(reader: LogReader, segment: PartitionSegment) -> LedgerIndex:
         looked_up.append(segment.ledger_id)
         return await find(reader, segment)
 

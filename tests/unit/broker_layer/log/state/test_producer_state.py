@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.record_batch import BatchHeader, Producer, read_header
+from broker_layer.kafka.record_batch import Producer, RecordBatchHeader, read_header
 from broker_layer.log.state import producer_state
 from broker_layer.log.state.producer_state import (
     RECENT_BATCHES_MAX,
     RUN_LENGTH_MAX,
     Accept,
+    BatchRefused,
+    BatchVerdict,
     Duplicate,
     ProducerStates,
-    Refused,
-    Verdict,
 )
 from tests.support.broker_layer.written_log import NOW, batch
 
@@ -24,7 +24,9 @@ MODULUS = 2**31
 LAST = MODULUS - 1
 
 
-def header(sequence: int, count: int = 1, epoch: int = 0, producer_id: int = 5) -> BatchHeader:
+def header(
+    sequence: int, count: int = 1, epoch: int = 0, producer_id: int = 5
+) -> RecordBatchHeader:
     made = read_header(batch(Producer(producer_id, epoch, sequence)))
     return made._replace(last_offset_delta=count - 1, record_count=count)
 
@@ -33,12 +35,12 @@ def states(in_transaction: dict[int, int] | None = None) -> ProducerStates:
     return ProducerStates({} if in_transaction is None else in_transaction)
 
 
-def code(verdict: Verdict) -> ErrorCode:
-    assert isinstance(verdict, Refused), verdict
+def code(verdict: BatchVerdict) -> ErrorCode:
+    assert isinstance(verdict, BatchRefused), verdict
     return verdict.code
 
 
-def after(*headers: BatchHeader) -> ProducerStates:
+def after(*headers: RecordBatchHeader) -> ProducerStates:
     """Return the states after batches that were appended at offsets 100, 200, ..."""
     made = states()
     for position, each in enumerate(headers, 1):
@@ -219,5 +221,5 @@ def test_sequence_checks_match_naive_twin(
             case Duplicate(base_offset, last_offset, _):
                 assert expected == f"duplicate {base_offset}"
                 assert last_offset == base_offset + count - 1
-            case Refused(refusal):
+            case BatchRefused(refusal):
                 assert NAMES[refusal] == expected

@@ -11,7 +11,7 @@ from broker_layer.broker_parts import control_config, groups_config
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import FrameError
+from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.options import load_options
 from broker_layer.server.connections.frame_assembler import FrameAssembler
 from broker_layer.server.connections.listeners import ListenerAddress, advertise, parse_listeners
@@ -49,7 +49,7 @@ def test_frames_are_assembled_from_any_pieces(sizes: list[int], cuts: list[int])
 def test_frame_of_invalid_size_is_refused(size: int) -> None:
     assembler = FrameAssembler(bytearray(300), 1_000, BodyPool(0))
     assembler.get_buffer()[:4] = size.to_bytes(4, "big", signed=True)
-    with pytest.raises(FrameError):
+    with pytest.raises(KafkaFrameError):
         assembler.buffer_updated(4)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import BatchError
+from broker_layer.kafka.errors import RecordBatchError
 from broker_layer.kafka.record_batch import (
     Compression,
     Record,
@@ -70,7 +70,7 @@ def test_bytes_after_batch_are_ignored_unless_another_batch() -> None:
     ],
 )
 def test_anything_but_one_complete_batch_is_refused(data: bytes, code: ErrorCode) -> None:
-    with pytest.raises(BatchError) as raised:
+    with pytest.raises(RecordBatchError) as raised:
         read_batch(memoryview(data), VERSION, None)
     assert raised.value.code is code
 
@@ -78,14 +78,14 @@ def test_anything_but_one_complete_batch_is_refused(data: bytes, code: ErrorCode
 def test_base_offset_must_be_0() -> None:
     batch = one_batch()
     place(batch, 77, -1)
-    with pytest.raises(BatchError) as raised:
+    with pytest.raises(RecordBatchError) as raised:
         read_batch(memoryview(batch), VERSION, None)
     assert raised.value.code is ErrorCode.INVALID_RECORD
 
 
 def test_zstd_needs_produce_version_7() -> None:
     batch = memoryview(one_batch(Compression.ZSTD))
-    with pytest.raises(BatchError) as raised:
+    with pytest.raises(RecordBatchError) as raised:
         read_batch(batch, 6, None)
     assert raised.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert read_batch(batch, 7, None)[0].compression is Compression.ZSTD
@@ -115,13 +115,13 @@ def test_records_of_compacted_topics_have_keys(kind: Compression) -> None:
     keyed = [Record(each, 1_000, b"", b"value") for each in range(3)]
     check_all_keys(build_batch(keyed, compression=kind))
     one_without = [*keyed, Record(3, 1_000, None, b"value")]
-    with pytest.raises(BatchError) as raised:
+    with pytest.raises(RecordBatchError) as raised:
         check_all_keys(build_batch(one_without, compression=kind))
     assert raised.value.code is ErrorCode.INVALID_RECORD
-    with pytest.raises(BatchError) as raised:
+    with pytest.raises(RecordBatchError) as raised:
         check_all_keys(build_batch(keyed, compression=kind), bytes_max=10)
     assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
-    with pytest.raises(BatchError) as raised:
+    with pytest.raises(RecordBatchError) as raised:
         check_all_keys(build_batch(keyed, compression=kind), records_max=2)
     assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
@@ -135,7 +135,7 @@ def test_compressed_record_count_is_limited() -> None:
     claim_records(data, RECORDS_MAX)
     check_batch(data, read_header(data))
     claim_records(data, RECORDS_MAX + 1)
-    with pytest.raises(BatchError) as raised:
+    with pytest.raises(RecordBatchError) as raised:
         check_batch(data, read_header(data))
     assert raised.value.code is ErrorCode.INVALID_RECORD
 

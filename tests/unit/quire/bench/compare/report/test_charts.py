@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quire.bench.compare.injection import Mark
+from quire.bench.compare.injection import InjectionMark
 from quire.bench.compare.measuring import AtAckQuorum, Slice, Zones
 from quire.bench.compare.report import charts, svg
 from quire.bench.compare.report.charts import Chart
@@ -58,7 +58,7 @@ def test_latency_over_time(values: list[tuple[float, float]]) -> None:
         Slice(number * 0.5, 1, min(pair), max(pair), max(pair))
         for number, pair in enumerate(values)
     ]
-    marks = {"one": [Mark(0.1, "bookie 1 killed (-9)")]}
+    marks = {"one": [InjectionMark(0.1, "bookie 1 killed (-9)")]}
     series = {"one": slices, "two <&>": slices[:1]}
     chart = charts.latency_over_time("t", series, marks, 0.5 * len(slices), LETTERS)
     points = [f"{each.p50_ms:,.2f} / {each.max_ms:,.2f}" for each in slices]
@@ -69,7 +69,7 @@ def test_latency_over_time(values: list[tuple[float, float]]) -> None:
 
 def test_a_fault_is_only_in_the_row_of_its_slice() -> None:
     slices = [Slice(at, 1, 1.0, 1.0, 1.0) for at in (0.0, 0.5, 1.0)]
-    marks = {"one": [Mark(0.5, "x"), Mark(1.7, "y")]}
+    marks = {"one": [InjectionMark(0.5, "x"), InjectionMark(1.7, "y")]}
     chart = charts.latency_over_time("t", {"one": slices}, marks, 1.5, LETTERS)
     lines = drawn(check(chart, ["x", "y"]), "mark")
     assert [each.findtext("title") for each in lines] == ["0.50 s: x"]  # y came after the load

@@ -14,7 +14,7 @@ from metadata.store.interface import Cancel, SessionCallback, SessionState
 from metadata.store.zookeeper_session import LinkDown, LinkNews, LinkUp, SessionLost
 
 
-class SessionLease:
+class SessionClock:
     """State of the current session; calls the `on_session` callbacks at each change."""
 
     def __init__(self, session_timeout_s: float, now: float) -> None:

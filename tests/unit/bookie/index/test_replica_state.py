@@ -2,8 +2,8 @@
 
 import pytest
 
-from bookie.index import ledger_state
-from bookie.index.ledger_state import LedgerState
+from bookie.index import replica_state
+from bookie.index.replica_state import ReplicaState
 from bookie.storage.ledgers import Ledgers
 from bookie.wire.messages import Status
 from metadata.ids import NO_ENTRY, LedgerId
@@ -14,8 +14,8 @@ KEY, OTHER = b"k" * 32, b"o" * 32
 
 def state_with(
     *, fenced: bool = False, limbo: bool = False, key: bytes | None = KEY
-) -> LedgerState:
-    state = LedgerState(LedgerId(7))
+) -> ReplicaState:
+    state = ReplicaState(LedgerId(7))
     state.fenced, state.limbo, state.master_key = fenced, limbo, key
     return state
 
@@ -32,35 +32,35 @@ def state_with(
     ],
 )
 def test_authorization(stored: bytes | None, presented: bytes | None, allowed: bool) -> None:
-    assert ledger_state.is_authorized(state_with(key=stored), presented) is allowed
+    assert replica_state.is_authorized(state_with(key=stored), presented) is allowed
 
 
 def test_negatives_are_unknown_in_limbo() -> None:
-    assert ledger_state.negative(None, is_limbo=False) is Status.NO_SUCH_LEDGER
-    assert ledger_state.negative(None, is_limbo=True) is Status.UNKNOWN
-    assert ledger_state.negative(state_with(), is_limbo=False) is Status.NO_SUCH_ENTRY
-    assert ledger_state.negative(state_with(), is_limbo=True) is Status.UNKNOWN
-    assert ledger_state.negative(state_with(limbo=True), is_limbo=False) is Status.UNKNOWN
+    assert replica_state.negative(None, is_limbo=False) is Status.NO_SUCH_LEDGER
+    assert replica_state.negative(None, is_limbo=True) is Status.UNKNOWN
+    assert replica_state.negative(state_with(), is_limbo=False) is Status.NO_SUCH_ENTRY
+    assert replica_state.negative(state_with(), is_limbo=True) is Status.UNKNOWN
+    assert replica_state.negative(state_with(limbo=True), is_limbo=False) is Status.UNKNOWN
 
 
 def test_refused_adds_no_longer_count_when_nothing_is_queued() -> None:
     state = state_with()
     first, second = make_run(7, 0, 3).header, make_run(7, 3, 2, lac=1).header
-    assert not ledger_state.note_accepted(state, first)
-    assert ledger_state.note_accepted(state, second)
+    assert not replica_state.note_accepted(state, first)
+    assert replica_state.note_accepted(state, second)
     assert (state.accepted_highest, state.highest, state.lac) == (4, NO_ENTRY, 1)
-    ledger_state.note_stored(state, first)
-    ledger_state.note_unqueued(state)
+    replica_state.note_stored(state, first)
+    replica_state.note_unqueued(state)
     assert (state.accepted_highest, state.highest) == (4, 2)
-    ledger_state.note_unqueued(state)  # the second was not stored
+    replica_state.note_unqueued(state)  # the second was not stored
     assert (state.accepted_highest, state.highest) == (2, 2)
 
 
 def test_the_lac_never_goes_back() -> None:
     state = state_with()
-    assert ledger_state.note_lac(state, 5)
-    assert not ledger_state.note_lac(state, 5)
-    assert not ledger_state.note_lac(state, 3)
+    assert replica_state.note_lac(state, 5)
+    assert not replica_state.note_lac(state, 5)
+    assert not replica_state.note_lac(state, 3)
     assert state.lac == 5
 
 
@@ -71,15 +71,15 @@ def test_a_stored_state_is_read_back(fenced: bool, limbo: bool, key: bytes | Non
     state = state_with(fenced=fenced, limbo=limbo, key=key)
     state.lac, state.length = 4, 99
     value = state.encode(9)
-    again = ledger_state.decode(LedgerId(7), value)
-    assert isinstance(again, LedgerState)
+    again = replica_state.decode(LedgerId(7), value)
+    assert isinstance(again, ReplicaState)
     assert (again.fenced, again.limbo, again.master_key) == (fenced, limbo, key)
     assert (again.lac, again.highest, again.indexed_highest, again.length) == (4, 9, 9, 99)
-    assert ledger_state.decode(LedgerId(8), value) is None
+    assert replica_state.decode(LedgerId(8), value) is None
     for place in range(len(value)):
         damaged = bytearray(value)
         damaged[place] ^= 1
-        assert ledger_state.decode(LedgerId(7), bytes(damaged)) is None
+        assert replica_state.decode(LedgerId(7), bytes(damaged)) is None
 
 
 def test_changes_after_take_unsaved_are_unsaved_again() -> None:

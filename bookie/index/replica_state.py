@@ -50,7 +50,7 @@ class Unsaved:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class LedgerState:
+class ReplicaState:
     """State of one ledger that is in memory."""
 
     ledger_id: LedgerId
@@ -138,7 +138,7 @@ def encode_deleted(ledger_id: LedgerId, *, has_runs: bool) -> bytes:
 
 def decode(
     ledger_id: LedgerId, value: bytes, unsaved: Unsaved | None = None
-) -> LedgerState | bool | None:
+) -> ReplicaState | bool | None:
     """Decode a stored form. Return the state; for a deleted ledger, whether runs are left; None
     when the form is damaged. The state reports its changes to `unsaved`.
     """
@@ -148,7 +148,7 @@ def decode(
     flags, lac, highest, length, master_key = _STATE.unpack(plain)
     if flags & _DELETED:
         return bool(flags & _HAS_RUNS)
-    state = LedgerState(ledger_id, Unsaved() if unsaved is None else unsaved)
+    state = ReplicaState(ledger_id, Unsaved() if unsaved is None else unsaved)
     state.fenced = state.is_fence_durable = bool(flags & _FENCED)
     state.limbo = bool(flags & _LIMBO)
     state.released = bool(flags & _RELEASED)
@@ -166,7 +166,7 @@ def _seal(
     return index_pages.seal(index_pages.state_key(ledger_id), packed)
 
 
-def is_authorized(state: LedgerState, master_key: bytes | None) -> bool:
+def is_authorized(state: ReplicaState, master_key: bytes | None) -> bool:
     """Return whether a key opens the ledger. The key None is for administration and opens every
     ledger; a ledger without a key accepts any key.
     """
@@ -176,7 +176,7 @@ def is_authorized(state: LedgerState, master_key: bytes | None) -> bool:
     return hmac.compare_digest(stored, master_key)
 
 
-def note_accepted(state: LedgerState, header: BatchHeader) -> bool:
+def note_accepted(state: ReplicaState, header: BatchHeader) -> bool:
     """Record an accepted batch; return whether the LAC advanced. The LAC of a slice is ignored,
     because it is not the writer's.
     """
@@ -187,7 +187,7 @@ def note_accepted(state: LedgerState, header: BatchHeader) -> bool:
     return is_newer and note_lac(state, header.lac)
 
 
-def note_stored(state: LedgerState, header: BatchHeader) -> None:
+def note_stored(state: ReplicaState, header: BatchHeader) -> None:
     """Record a batch that is durable and indexed."""
     last = header.first_entry_id + header.count - 1
     if last > state.highest:
@@ -199,7 +199,7 @@ def note_stored(state: LedgerState, header: BatchHeader) -> None:
         state.touch()
 
 
-def note_unqueued(state: LedgerState) -> None:
+def note_unqueued(state: ReplicaState) -> None:
     """Record an answered add, stored or not. Once nothing is queued, `accepted_highest` no longer
     includes refused adds.
     """
@@ -208,7 +208,7 @@ def note_unqueued(state: LedgerState) -> None:
         state.accepted_highest = state.highest
 
 
-def note_lac(state: LedgerState, lac: int) -> bool:
+def note_lac(state: ReplicaState, lac: int) -> bool:
     """Record a LAC; return whether it advanced."""
     if lac <= state.lac:
         return False
@@ -217,7 +217,7 @@ def note_lac(state: LedgerState, lac: int) -> bool:
     return True
 
 
-def enter_limbo(state: LedgerState, *, fence: bool) -> None:
+def enter_limbo(state: ReplicaState, *, fence: bool) -> None:
     """Record that data of the ledger may be lost, and with `fence` also a fence (rule 2.4)."""
     state.limbo = True
     state.fenced = state.fenced or fence
@@ -225,7 +225,7 @@ def enter_limbo(state: LedgerState, *, fence: bool) -> None:
     state.touch()
 
 
-def release(state: LedgerState) -> None:
+def release(state: ReplicaState) -> None:
     """Drop every entry of a ledger that moved away. The ledger stays fenced, so that no late add of
     its writer is acknowledged. Entries that are not stored are unknown (rule 10.1).
     """
@@ -236,13 +236,13 @@ def release(state: LedgerState) -> None:
     state.touch()
 
 
-def negative(state: LedgerState | None, *, is_limbo: bool) -> Status:
+def negative(state: ReplicaState | None, *, is_limbo: bool) -> Status:
     """Return the answer for an entry that is not stored (rule 2.4)."""
     if is_limbo or (state is not None and state.limbo):
         return Status.UNKNOWN
     return Status.NO_SUCH_LEDGER if state is None else Status.NO_SUCH_ENTRY
 
 
-def advertised_lac(state: LedgerState | None) -> EntryId:
+def advertised_lac(state: ReplicaState | None) -> EntryId:
     """Return the LAC to report."""
     return NO_ENTRY if state is None else EntryId(state.lac)

@@ -1,15 +1,15 @@
 """Lease clock: the session expires by our own clock, counted from requests that were answered."""
 
 from metadata.store.interface import SessionState
-from metadata.store.zookeeper_lease import SessionLease
+from metadata.store.session_clock import SessionClock
 from metadata.store.zookeeper_session import LinkDown, LinkUp, SessionLost, try_timeout_s
 
 CONNECTED, SUSPENDED, EXPIRED, CLOSED = SessionState
 
 
-def lease() -> tuple[SessionLease, list[SessionState]]:
+def lease() -> tuple[SessionClock, list[SessionState]]:
     states: list[SessionState] = []
-    made = SessionLease(10.0, 0.0)
+    made = SessionClock(10.0, 0.0)
     made.on_session(states.append)
     made.note_link(LinkUp(1, 4.0, 1.0))
     return made, states
@@ -72,7 +72,7 @@ def test_a_reconnect_keeps_or_replaces_the_session() -> None:
 
 
 def test_a_service_that_never_answered_has_no_session_to_lose() -> None:
-    made = SessionLease(1.0, 0.0)
+    made = SessionClock(1.0, 0.0)
     made.note_link(SessionLost())
     made.check(100.0)
     assert made.state is SUSPENDED
