@@ -2,15 +2,14 @@
 
 - `topic_log`: log of one partition as its leader holds it, `TopicLog`.
 - `ledger_list`: list of ledgers under one leader epoch.
-- `ledger_closing`: close of a ledger, however long the metadata service is away.
 - `log_takeover`: state of a partition, built again when a leadership begins.
 - `state_log`: durable state of a coordinator.
 - `durable_log`: interface of that log.
 - `state_loading`: what a coordinator's log holds when a leadership begins.
 - `log_services`: what all logs of a broker share.
-- `appending/`: admission, commit, rolling and retention.
+- `appending/`: admission, commit and retention.
+- `rolling/`: the ledgers that a log writes, one after the other.
 - `reading/`: reads by offset and by time.
 - `state/`: producers, transactions, epochs and index.
 - `settings/`: settings of topics.
-- `next_ledger`: the next ledger of a log, created before the current one is full.
 """

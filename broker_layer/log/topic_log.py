@@ -12,13 +12,14 @@ Source: topics design, "The mapping" and "What a takeover does"; KIP-98, KIP-101
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import RecordBatchHeader, read_header
 from broker_layer.log.appending.log_appender import LogAppender
+from broker_layer.log.appending.log_retention import is_aged, retained_from
 from broker_layer.log.appending.pending_batches import Appended
 from broker_layer.log.ledger_list import LedgerList
 from broker_layer.log.log_services import LogServices
@@ -27,12 +28,14 @@ from broker_layer.log.reading.kept_batches import Batch
 from broker_layer.log.reading.log_reader import LogReader, RecordPosition
 from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.state.partition_state import ActiveProducer
-from ledger_client.errors import LedgerError
 from metadata.errors import MetadataError
 from metadata.ids import BookieId
 from metadata.topics.partition_store import PartitionKey
 
 DRAIN_S: Final = 10.0
+PRODUCER_EXPIRATION_MS: Final = 86_400_000
+"""Idle time after which a producer's state is dropped; the default of Kafka's
+producer.id.expiration.ms."""
 
 Callback = Callable[[], None]
 
@@ -171,8 +174,8 @@ class TopicLog:
     def set_config(self, config: LogConfig) -> None:
         """Use other settings from now on; a change of replication applies to the next ledger."""
         if config.quorum != self._appender.config.quorum:
-            self._roller.request_roll()
-        self._appender.config = config
+            self._appender.wants_roll = True
+        self._appender.config = self._roller.config = config
 
     # -- appending -------------------------------------------------------------------------------
 
@@ -204,7 +207,7 @@ class TopicLog:
         has room; the codes of KIP-98 for sequences and epochs; NOT_LEADER_OR_FOLLOWER if the
         outcome is unknown, or another broker leads.
         """
-        self._roller.require_room()
+        self._roller.require_room(ErrorCode.KAFKA_STORAGE_ERROR)
         return self._appender.append(
             header, data, coordinator_epoch=coordinator_epoch, waits_for_one=waits_for_one
         )
@@ -301,7 +304,7 @@ class TopicLog:
             text = f"offset {offset} is out of range: the high watermark is {self.high_watermark}"
             raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         try:
-            await self._roller.begin_at(offset)
+            await self._begin_at(offset)
         except MetadataError as error:
             text = f"the log's start cannot be stored now: {error}"
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
@@ -309,8 +312,40 @@ class TopicLog:
 
     async def enforce_retention(self, now_ms: int) -> int:
         """Delete ledgers beyond the retention settings; return how many were deleted."""
-        self._appender.require_usable()
-        return await self._roller.enforce_retention(now_ms)
+        appender, roller = self._appender, self._roller
+        config, ledger = appender.config, roller.ledger
+        appender.require_usable()
+        appender.state.expire_producers(now_ms, PRODUCER_EXPIRATION_MS)
+        if ledger is not None and ledger.record_bytes:
+            is_short = ledger.writer.quorum.ensemble_size < config.quorum.ensemble
+            if is_short or is_aged(ledger.segment, ledger.max_timestamp_ms, config, now_ms):
+                appender.wants_roll = True
+            appender.roll_if_due()
+        segments = [  # an open ledger counts with the bytes written so far
+            replace(each, bytes=roller.written_bytes) if each.is_open else each
+            for each in await self._ledger_list.segments()
+        ]
+        await self._begin_at(retained_from(segments, config, self.log_start_offset, now_ms))
+        try:
+            return await self._ledger_list.drop_below(self.log_start_offset)
+        except TopicError as error:
+            raise self._appender.fail(error.text) from error
+
+    async def _begin_at(self, offset: int) -> None:
+        """Move the log's start up to an offset; this completes even if the caller is cancelled.
+
+        State below the offset is dropped. Raises TopicError if the log ends, MetadataError.
+        """
+        if offset > self.log_start_offset:
+            await self._ledger_list.run_to_end(self._store_start(offset))
+
+    async def _store_start(self, offset: int) -> None:
+        try:
+            await self._ledger_list.change(lambda record: record.with_log_start(offset))
+        except TopicError as error:
+            raise self._appender.fail(error.text) from error
+        self._appender.state.drop_below(offset)
+        self._appender.report_progress()
 
     # -- ending ----------------------------------------------------------------------------------
 
@@ -320,10 +355,9 @@ class TopicLog:
         The end of the ledger is listed. A second call, or a call after a failure, only releases
         resources.
         """
-        if self._appender.failure is None:
-            with contextlib.suppress(TopicError, LedgerError, MetadataError, TimeoutError):
-                async with asyncio.timeout(2 * DRAIN_S):
-                    await self._roller.end(DRAIN_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2 * DRAIN_S):
+                await self._roller.end(DRAIN_S)
         self._appender.fail("another broker will lead this partition", notifies_owner=False)
         await self._roller.aclose()
         await self._reader.aclose()

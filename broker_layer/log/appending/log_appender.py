@@ -1,7 +1,7 @@
 """Appends to one partition's log: admission and commit of batches.
 
-Leaves the choice of the ledger to `ledger_roller`, and the rules for producers and transactions to
-`partition_state`.
+Leaves the choice of the ledger to `rolling/`, except its age, and the rules for producers and
+transactions to `partition_state`.
 
 One record batch is one entry. A batch gets its offsets when it is admitted. It is visible once it
 is committed: its ledger is listed and has confirmed it.
@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from broker_layer.errors import TopicError
@@ -29,11 +30,9 @@ from broker_layer.kafka.record_batch import (
     read_control,
 )
 from broker_layer.log.appending.batch_stamping import placed
-from broker_layer.log.appending.ledger_roller import LedgerRoller
 from broker_layer.log.appending.pending_batches import (
     Appended,
     DeferredBatch,
-    OpenLedger,
     PendingBatch,
     PendingBatches,
     RecentBatches,
@@ -41,6 +40,7 @@ from broker_layer.log.appending.pending_batches import (
 )
 from broker_layer.log.ledger_list import LedgerList, deposed
 from broker_layer.log.log_takeover import TakenOver
+from broker_layer.log.rolling.ledger_roller import LedgerRoller, OpenLedger
 from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.state.producer_state import BatchRefused, Duplicate
 from ledger_client.errors import LedgerError, NotEnoughInSyncReplicasError
@@ -48,6 +48,8 @@ from ledger_client.errors import LedgerError, NotEnoughInSyncReplicasError
 Callback = Callable[[], None]
 Batch = bytes | bytearray | memoryview
 
+ROLL_EARLY_SHARE: Final = 0.9
+"""Share of a ledger's size at which the next one is created."""
 KEYED_BYTES_MAX: Final = 32 * 1024 * 1024
 """Maximum number of decompressed bytes in one batch of a compacted topic, where each record is
 checked for a key."""
@@ -84,7 +86,12 @@ class LogAppender:
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._callbacks: dict[int, Callback] = {}
         self._last_callback = 0
-        self.roller = LedgerRoller(self, ledger_list, begin.last)
+        self.wants_roll = False
+        """Whether the log is to roll to another ledger soon."""
+        self._opened_s = 0.0
+        self.roller = LedgerRoller(
+            self, ledger_list, config, early_share=ROLL_EARLY_SHARE, last=begin.last
+        )
 
     # -- appending -------------------------------------------------------------------------------
 
@@ -192,7 +199,7 @@ class LogAppender:
         self._pending.add(PendingBatch(ledger, entry_id, base, end, size, time_ms, answer))
         if state.wants_state_entry:
             self.append_state(ledger)
-        self.roller.roll_if_due()
+        self.roll_if_due()
         return answer
 
     def append_state(self, ledger: OpenLedger) -> None:
@@ -241,6 +248,28 @@ class LogAppender:
         ledger.writer.expect_stored(newest.entry_id).add_done_callback(stored)
         follow(committed, answer)
         return answer
+
+    # -- ledgers ---------------------------------------------------------------------------------
+
+    def roll_if_due(self) -> None:
+        """Create the next ledger, or roll to it, if it is due by size or age, or wanted."""
+        age_s = asyncio.get_running_loop().time() - self._opened_s
+        is_old = age_s >= self.config.segment_ms / 1000
+        self.roller.roll_if_due(is_wanted=self.wants_roll or is_old)
+
+    def begin_ledger(self, ledger: OpenLedger) -> None:
+        """Begin a ledger with a state entry; its batches count once it is listed."""
+        self.wants_roll = False
+        jitter_ms = self._ledger_list.services.rng.uniform(0, self.config.segment_jitter_ms)
+        self._opened_s = asyncio.get_running_loop().time() - jitter_ms / 1000
+        self.state.begin_ledger(ledger.writer.id)
+        ledger.writer.follow(partial(self.note_progress, ledger))
+        self.append_state(ledger)
+
+    def resume(self) -> None:
+        """Commit and admit batches: a ledger was listed, or the last one was ended."""
+        self.commit()
+        self.admit_deferred()
 
     # -- committing ------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Retention: the offset at which a log must begin.
 
-Leaves moving the log's start and deleting ledgers to `ledger_roller`.
+Leaves moving the log's start and deleting ledgers to `topic_log`.
 
 Invariants: complete ledgers are removed, oldest first; the newest one stays; a ledger without
 records does not keep older ledgers.

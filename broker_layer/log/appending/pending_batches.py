@@ -15,12 +15,10 @@ from typing import Final, NamedTuple
 from broker_layer.errors import TopicError
 from broker_layer.kafka.record_batch import RecordBatchHeader
 from broker_layer.log.log_services import TailMemory
-from ledger_client.writing.writer import LedgerWriter
+from broker_layer.log.rolling.ledger_roller import OpenLedger
 from metadata.ids import EntryId
-from metadata.topics.partition import PartitionSegment
 
 COMPACT_AFTER: Final = 1_024
-NO_TIMESTAMP: Final = -1
 
 
 class Appended(NamedTuple):
@@ -32,23 +30,6 @@ class Appended(NamedTuple):
     base_offset: int
     log_append_time_ms: int
     log_start_offset: int
-
-
-@dataclass(slots=True)
-class OpenLedger:
-    """A ledger that this leader writes. Its entries count once it is listed."""
-
-    writer: LedgerWriter
-    segment: PartitionSegment
-    is_listed: bool
-    written_bytes: int = 0
-    record_bytes: int = 0
-    max_timestamp_ms: int = NO_TIMESTAMP
-
-    @property
-    def confirmed(self) -> EntryId:
-        """The last entry that counts; -1 for none."""
-        return self.writer.last_confirmed if self.is_listed else EntryId(-1)
 
 
 @dataclass(slots=True)

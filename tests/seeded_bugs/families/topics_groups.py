@@ -16,7 +16,7 @@ CONSUMERS: Final = "broker_layer/groups/consumer/consumer_group.py"
 SHARD: Final = "broker_layer/groups/shard.py"
 RECORD: Final = "metadata/topics/partition.py"
 CHAIN: Final = "broker_layer/log/ledger_list.py"
-ROLLING: Final = "broker_layer/log/appending/ledger_roller.py"
+TOPIC_LOG: Final = "broker_layer/log/topic_log.py"
 ASSIGNED: Final = "broker_layer/control/assigned_partition.py"
 ERASING: Final = "broker_layer/control/topic_erasing.py"
 SWEEPING: Final = "broker_layer/control/ledger_sweeping.py"
@@ -125,7 +125,7 @@ BUGS = (
         ("KIP-107",),
         (
             Edit(
-                ROLLING,
+                TOPIC_LOG,
                 "            await self._ledger_list.change("
                 "lambda record: record.with_log_start(offset))\n",
                 "            self._ledger_list.record = self._ledger_list.record"

@@ -18,9 +18,8 @@ from tests.seeded_bugs.seeded_bug import (
 
 TOPIC_LOG: Final = "broker_layer/log/topic_log.py"
 WRITING: Final = "broker_layer/log/appending/log_appender.py"
-ROLLING: Final = "broker_layer/log/appending/ledger_roller.py"
+ROLLING: Final = "broker_layer/log/rolling/ledger_roller.py"
 KEPT: Final = "broker_layer/log/reading/kept_batches.py"
-PENDING: Final = "broker_layer/log/appending/pending_batches.py"
 TAKEOVER: Final = "broker_layer/log/log_takeover.py"
 CHAIN: Final = "broker_layer/log/ledger_list.py"
 RECORD: Final = "metadata/topics/partition.py"
@@ -65,7 +64,7 @@ BUGS = (
         ("1.3",),
         (
             Edit(
-                PENDING,
+                ROLLING,
                 "        return self.writer.last_confirmed if self.is_listed else EntryId(-1)\n",
                 "        return self.writer.last_confirmed\n",
             ),
@@ -159,16 +158,17 @@ BUGS = (
         ("10.1",),
         (
             Edit(
-                ROLLING,
-                "        await self.begin_at(retained_from(segments, config, start, now_ms))\n"
+                TOPIC_LOG,
+                "        await self._begin_at("
+                "retained_from(segments, config, self.log_start_offset, now_ms))\n"
                 "        try:\n"
-                "            return await self._ledger_list.drop_below("
-                "self._ledger_list.record.log_start_offset)\n"
+                "            return await self._ledger_list.drop_below(self.log_start_offset)\n"
                 "        except TopicError as error:\n"
                 "            raise self._appender.fail(error.text) from error\n",
+                "        start = self.log_start_offset\n"
                 "        retained = retained_from(segments, config, start, now_ms)\n"
                 "        dropped = await self._ledger_list.drop_below(retained)\n"
-                "        await self.begin_at(retained)\n"
+                "        await self._begin_at(retained)\n"
                 "        return dropped\n",
             ),
         ),

@@ -152,5 +152,5 @@ async def test_coordinator_continues_without_lost_ledger(
     await after.aclose()
 
     again = await take_over(setting, 4, replace(CONFIG, unclean_since=2))
-    assert not again._ledger_list.is_unclean_requested(again._config)
+    assert not again._ledger_list.is_unclean_requested(again._roller.config)
     await again.aclose()

@@ -245,7 +245,7 @@ async def test_deletion_of_old_ledgers_does_not_block_roll(
     record, _ = await _record(setting)
     assert sorted([info.id async for info in client.list_ledgers()]) == [
         *[each.ledger_id for each in record.segments],
-        *([] if log._roller._next._writer is None else [log._roller._next._writer.id]),
+        *([] if log._roller._next is None else [log._roller._next.id]),
     ]
     assert log.failure is None
 
@@ -257,10 +257,10 @@ async def _record(setting: LogSetting):  # type: ignore[no-untyped-def]
 
 async def _prepared(log: TopicLog) -> LedgerWriter:
     """Write until the next ledger is created, and the current one is not full."""
-    while log._roller._next._writer is None:
+    while log._roller._next is None:
         await append(log, batch(b"x" * 30))
         await asyncio.sleep(0)
-    return log._roller._next._writer
+    return log._roller._next
 
 
 async def test_failed_next_ledger_is_not_used(

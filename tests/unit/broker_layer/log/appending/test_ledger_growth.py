@@ -37,8 +37,7 @@ class Faults(NoFaults):
 
 @pytest.fixture
 def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
-    monkeypatch.setattr("broker_layer.log.next_ledger.RETRY_MAX_S", 0.05)
-    monkeypatch.setattr("broker_layer.log.ledger_closing.RETRY_MAX_S", 0.05)
+    monkeypatch.setattr("broker_layer.log.rolling.roll_protocol.RETRY_MAX_S", 0.05)
     return Faults()
 
 
@@ -91,16 +90,16 @@ async def test_coordinator_continues_while_no_ledger_can_be_created(
     for number in range(19):
         await log.append(record(number))
         state[record(number)] = None
-    old = log._writer
+    old = log._roller.ledger
     faults.is_away = True
     for number in range(19, 40):
         await log.append(record(number))
         state[record(number)] = None
     assert log.failure is None
-    assert log._writer is old
+    assert log._roller.ledger is old
 
     faults.is_away = False
-    while await refused(lambda: log.append(record(39))) or log._writer is old:
+    while await refused(lambda: log.append(record(39))) or log._roller.ledger is old:
         pass
     await log.aclose()
     loaded: dict[bytes, None] = {}
@@ -121,7 +120,7 @@ async def test_coordinator_ledger_grows_up_to_limit(setting: LogSetting, faults:
     with pytest.raises(TopicError) as refusal:
         await fill()
     assert refusal.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert SMALL.segment_bytes + GROWTH_BYTES_MAX <= log._written_bytes < 6_000
+    assert SMALL.segment_bytes + GROWTH_BYTES_MAX <= log._roller.written_bytes < 6_000
     assert log.failure is None
 
     faults.is_away = False
@@ -138,7 +137,7 @@ async def test_coordinator_survives_while_next_ledger_cannot_be_listed(
     for number in range(21):
         await log.append(record(number))
         state[record(number)] = None
-    await until(lambda: log._next._writer is not None)
+    await until(lambda: log._roller._next is not None)
     faults.is_away = True
     waiting = log.append(record(21))
     state[record(21)] = None
