@@ -9,51 +9,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker_layer.kafka.record_batch import RecordBatchHeader
+from broker_layer.log.reading.log_reader import RecordPosition
 from broker_layer.log.state.partition_state import ActiveProducer
+from broker_layer.log.topic_log import LogReadResult
 from broker_layer.server.exchange import Buffer
+from broker_layer.transactions.values import Claim, TopicPartition
 
 if TYPE_CHECKING:
     from broker_layer.log.appending.pending_batches import Appended
-
-
-class ReadBatches(Protocol):
-    """Result of a read."""
-
-    @property
-    def batches(self) -> Sequence[Buffer]:
-        """Complete batches, in order."""
-
-    @property
-    def high_watermark(self) -> int:
-        """The high watermark at the time of the read."""
-
-    @property
-    def last_stable_offset(self) -> int:
-        """The last stable offset at the time of the read."""
-
-    @property
-    def log_start_offset(self) -> int:
-        """The log's start at the time of the read."""
-
-    @property
-    def aborted(self) -> Sequence[tuple[int, int]]:
-        """(producer id, first offset) of aborted transactions in the batches."""
-
-
-class FoundOffset(Protocol):
-    """A record that was found by time."""
-
-    @property
-    def offset(self) -> int:
-        """The record's offset."""
-
-    @property
-    def timestamp_ms(self) -> int:
-        """Its timestamp."""
-
-    @property
-    def leader_epoch(self) -> int:
-        """The epoch of the leadership that appended it."""
 
 
 class ServedLog(Protocol):
@@ -101,13 +64,13 @@ class ServedLog(Protocol):
 
     async def read(
         self, offset: int, max_bytes: int, *, read_committed: bool, at_least_one: bool
-    ) -> ReadBatches:
+    ) -> LogReadResult:
         """Read visible batches. Raises TopicError."""
 
-    async def offset_for_timestamp(self, timestamp_ms: int) -> FoundOffset | None:
+    async def offset_for_timestamp(self, timestamp_ms: int) -> RecordPosition | None:
         """Return the first record with this time or a later one. Raises TopicError."""
 
-    async def max_timestamp(self) -> FoundOffset | None:
+    async def max_timestamp(self) -> RecordPosition | None:
         """Return the first record with the greatest time. Raises TopicError."""
 
     def end_offset_of_epoch(self, epoch: int) -> tuple[int, int]:
@@ -166,14 +129,7 @@ class TransactionVerifier(Protocol):
     """Verification of transactions at their coordinators."""
 
     def verify(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        transactional_id: str,
-        topic: str,
-        partition: int,
-        *,
-        knows_abortable: bool = False,
+        self, claim: Claim, partition: TopicPartition, *, knows_abortable: bool = False
     ) -> Awaitable[Confirmation]:
         """Confirm that a partition is in the producer's open transaction.
 

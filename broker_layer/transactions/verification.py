@@ -59,14 +59,7 @@ class TransactionVerifier:
     _timeout_s: float
 
     async def verify(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        transactional_id: str,
-        topic: str,
-        partition: int,
-        *,
-        knows_abortable: bool = False,
+        self, claim: Claim, partition: TopicPartition, *, knows_abortable: bool = False
     ) -> Confirmation:
         """Return a confirmation; batches may be appended while it is valid.
 
@@ -76,11 +69,7 @@ class TransactionVerifier:
         INVALID_PRODUCER_ID_MAPPING.
         """
         try:
-            return await self.confirm(
-                Claim(transactional_id, producer_id, producer_epoch),
-                TopicPartition(topic, partition),
-                knows_abortable=knows_abortable,
-            )
+            return await self.confirm(claim, partition, knows_abortable=knows_abortable)
         except TopicError as error:
             if error.code in _UNDECIDED:
                 raise TopicError(_PRODUCE_AGAIN, error.text) from error

@@ -37,6 +37,7 @@ from broker_layer.server.produce.produce_room import ProduceRoom
 from broker_layer.server.produce.produce_verification import ProduceVerification, Verified
 from broker_layer.server.quotas import ByteRateQuota
 from broker_layer.server.service_tools import ServiceTools
+from broker_layer.transactions.values import TopicPartition
 
 ALL_ACKS: Final = (-1, 0, 1)
 NO_VERIFICATION: Final = Verified()
@@ -198,7 +199,7 @@ class ProduceService:
             exchange, request = pending.exchange, pending.request
             header, batch = read_batch(records, exchange.api_version, request.transactional_id)
             if header.is_transactional:
-                verified.check((outcome.topic, outcome.partition), log)
+                verified.check(TopicPartition(outcome.topic, outcome.partition), log)
             future = log.append(header, batch, waits_for_one=request.acks == 1)
         except (TopicError, RecordBatchError) as error:
             outcome.refuse(error.code, error.text)

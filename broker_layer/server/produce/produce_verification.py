@@ -19,18 +19,17 @@ from broker_layer.kafka.errors import RecordBatchError
 from broker_layer.kafka.produce_codec import ProduceRequest
 from broker_layer.kafka.record_batch import RecordBatchHeader, read_header
 from broker_layer.server.ports import Confirmation, PartitionLogs, ServedLog, TransactionVerifier
+from broker_layer.transactions.values import Claim, TopicPartition
 
 ABORTABLE_FROM: Final = 11
 """The first version of Produce whose clients accept TRANSACTION_ABORTABLE."""
-
-PartitionName = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Unconfirmed:
     """A batch that begins a transaction in its partition."""
 
-    partition: PartitionName
+    partition: TopicPartition
     header: RecordBatchHeader
     log: ServedLog
 
@@ -39,12 +38,12 @@ class Unconfirmed:
 class Verified:
     """Answers of the coordinators for the partitions of one request."""
 
-    refusals: dict[PartitionName, TopicError] = field(default_factory=dict)
-    confirmations: dict[PartitionName, Confirmation] = field(default_factory=dict)
-    logs: dict[PartitionName, ServedLog] = field(default_factory=dict)
+    refusals: dict[TopicPartition, TopicError] = field(default_factory=dict)
+    confirmations: dict[TopicPartition, Confirmation] = field(default_factory=dict)
+    logs: dict[TopicPartition, ServedLog] = field(default_factory=dict)
     """The logs at the time of the queries."""
 
-    def check(self, partition: PartitionName, log: ServedLog) -> None:
+    def check(self, partition: TopicPartition, log: ServedLog) -> None:
         """Raise TopicError if nothing may be appended to a partition now."""
         refusal = self.refusals.get(partition)
         if refusal is not None:
@@ -100,10 +99,8 @@ class ProduceVerification:
         verified.logs[partition] = asked.log
         try:
             confirmation = await self._verifier.verify(
-                header.producer_id,
-                header.producer_epoch,
-                transactional_id,
-                *partition,
+                Claim(transactional_id, header.producer_id, header.producer_epoch),
+                partition,
                 knows_abortable=knows_abortable,
             )
         except TopicError as error:
@@ -112,7 +109,7 @@ class ProduceVerification:
             verified.confirmations[partition] = confirmation
 
     def _unconfirmed(self, request: ProduceRequest) -> list[Unconfirmed]:
-        found: dict[PartitionName, Unconfirmed] = {}
+        found: dict[TopicPartition, Unconfirmed] = {}
         for topic in request.topics:
             for partition, records in topic.partitions:
                 if records is None:
@@ -124,6 +121,6 @@ class ProduceVerification:
                     continue  # the append refuses it
                 is_open = log.has_open_transaction(header.producer_id, header.producer_epoch)
                 if header.is_transactional and not is_open:
-                    name = topic.name, partition
+                    name = TopicPartition(topic.name, partition)
                     found[name] = Unconfirmed(name, header, log)
         return list(found.values())

@@ -5,33 +5,20 @@ event loop, or when a test requests it.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import RecordBatchHeader, parse_records, place
 from broker_layer.log.appending.pending_batches import Appended
+from broker_layer.log.reading.log_reader import RecordPosition
 from broker_layer.log.state.partition_state import ActiveProducer
+from broker_layer.log.topic_log import LogReadResult
 from broker_layer.server.exchange import Buffer
+from broker_layer.transactions.values import Claim, TopicPartition
 
 BATCH_BYTES_MAX = 2**20 + 1000
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryRead:
-    batches: Sequence[Buffer]
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: Sequence[tuple[int, int]] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryPosition:
-    offset: int
-    timestamp_ms: int
-    leader_epoch: int
 
 
 @dataclass(slots=True)
@@ -109,10 +96,10 @@ class MemoryLog:
 
     async def read(
         self, offset: int, max_bytes: int, *, read_committed: bool, at_least_one: bool
-    ) -> MemoryRead:
+    ) -> LogReadResult:
         self.reads += 1
         end = self.last_stable_offset if read_committed else self.high_watermark
-        found: list[Buffer] = []
+        found: list[bytes | memoryview] = []
         size = 0
         for _, batch_end, data in self.batches:
             if batch_end <= offset or batch_end > end:
@@ -121,8 +108,8 @@ class MemoryLog:
                 break
             found.append(data)
             size += len(data)
-        return MemoryRead(
-            found, self.high_watermark, self.last_stable_offset, self.log_start_offset
+        return LogReadResult(
+            found, self.high_watermark, self.last_stable_offset, self.log_start_offset, []
         )
 
     def on_progress(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -135,21 +122,21 @@ class MemoryLog:
 
         return cancel
 
-    async def offset_for_timestamp(self, timestamp_ms: int) -> MemoryPosition | None:
+    async def offset_for_timestamp(self, timestamp_ms: int) -> RecordPosition | None:
         for _, _, data in self.batches:
             for record in parse_records(data, bytes_max=2**20):
                 if record.timestamp_ms >= timestamp_ms:
-                    return MemoryPosition(record.offset, record.timestamp_ms, self.leader_epoch)
+                    return RecordPosition(record.offset, record.timestamp_ms, self.leader_epoch)
         return None
 
-    async def max_timestamp(self) -> MemoryPosition | None:
+    async def max_timestamp(self) -> RecordPosition | None:
         records = [
             record for _, _, data in self.batches for record in parse_records(data, bytes_max=2**20)
         ]
         if not records:
             return None
         last = max(records, key=lambda each: each.timestamp_ms)
-        return MemoryPosition(last.offset, last.timestamp_ms, self.leader_epoch)
+        return RecordPosition(last.offset, last.timestamp_ms, self.leader_epoch)
 
     def end_offset_of_epoch(self, epoch: int) -> tuple[int, int]:
         return (epoch, self.high_watermark) if epoch <= self.leader_epoch else (-1, -1)
@@ -218,21 +205,14 @@ class MemoryTopics:
         return f"rack-{broker_id}"
 
     async def verify(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        transactional_id: str,
-        topic: str,
-        partition: int,
-        *,
-        knows_abortable: bool = False,
+        self, claim: Claim, partition: TopicPartition, *, knows_abortable: bool = False
     ) -> MemoryConfirmation:
         await self.may_verify.wait()
-        self.verified.append((topic, partition))
-        refusal = self.unverified.get((topic, partition))
+        self.verified.append(partition)
+        refusal = self.unverified.get(partition)
         if refusal is not None:
             raise refusal
-        self.logs[topic, partition].open_transactions.append((producer_id, producer_epoch))
-        confirmation = MemoryConfirmation(is_void=(topic, partition) in self.overtaken)
+        self.logs[partition].open_transactions.append((claim.producer_id, claim.epoch))
+        confirmation = MemoryConfirmation(is_void=partition in self.overtaken)
         self.confirmations.append(confirmation)
         return confirmation

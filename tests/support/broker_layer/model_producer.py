@@ -130,8 +130,7 @@ class ModelProducer:
         if log.has_open_transaction(claim.producer_id, claim.epoch):
             answer = log.append_batch(claim.producer_id, claim.epoch, tag)
         else:
-            asked = claim.producer_id, claim.epoch, claim.transactional_id
-            with await broker.verifier.verify(*asked, *partition) as confirmation:
+            with await broker.verifier.verify(claim, partition) as confirmation:
                 if not confirmation.holds():
                     raise TopicError(ErrorCode.INVALID_TXN_STATE, "a marker came")
                 answer = log.append_batch(claim.producer_id, claim.epoch, tag)

@@ -51,12 +51,7 @@ class Setting:
         self, broker: Broker, claim: Claim, partition: int = 0, *, knows_abortable: bool = False
     ) -> Confirmation:
         return await broker.verifier.verify(
-            claim.producer_id,
-            claim.epoch,
-            claim.transactional_id,
-            "a",
-            partition,
-            knows_abortable=knows_abortable,
+            claim, TopicPartition("a", partition), knows_abortable=knows_abortable
         )
 
 
