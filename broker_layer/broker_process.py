@@ -140,7 +140,7 @@ class BrokerProcess:
         self, services: BrokerServices, advertised: tuple[ListenerAddress, ...]
     ) -> str:
         options = self._options
-        partitions = LedPartitions(self._leading.manager, self._environment.now)
+        partitions = LedPartitions(self._leading.manager, self._environment.now).rows
         metrics = BrokerMetrics(
             options.broker_id, services.counters, services.context.budget, partitions
         )

@@ -3,51 +3,13 @@
 Leaves the values of each row to the logs and to `assigned_partition`.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 from broker_layer.control.assigned_partition import Stage
 from broker_layer.control.partition_manager import PartitionManager
 from broker_layer.errors import TopicError
-
-UNKNOWN = -1
-
-
-@dataclass(frozen=True, slots=True)
-class LedPartition:
-    """One partition. Numbers are UNKNOWN while it is not served, and for coordinators' state."""
-
-    topic: str
-    partition: int
-    leader_epoch: int
-    stage: str
-    missing: str
-    """Why it is not served; empty if it is."""
-
-    since_s: float
-    """Time that it has been led, tried or given up, in seconds."""
-
-    log_start_offset: int = UNKNOWN
-    high_watermark: int = UNKNOWN
-    last_stable_offset: int = UNKNOWN
-    log_end_offset: int = UNKNOWN
-    size_bytes: int = UNKNOWN
-    replicas: tuple[str, ...] = ()
-    in_sync: tuple[str, ...] = ()
-
-    @property
-    def replica_count(self) -> int:
-        """Number of bookies that store it."""
-        return len(self.replicas)
-
-    @property
-    def in_sync_count(self) -> int:
-        """Number of those that are in sync."""
-        return len(self.in_sync)
-
-    def as_json(self) -> Mapping[str, object]:
-        """Return all fields."""
-        return asdict(self)
+from broker_layer.server.metrics import LedPartition
 
 
 class LedPartitions:

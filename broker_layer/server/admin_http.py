@@ -1,6 +1,7 @@
 """Read-only HTTP API of a broker: its state and the partitions that it leads.
 
-Leaves the port and the metrics to `serving.admin`, and the rows of partitions to `PartitionTable`.
+Leaves the port and the metrics to `serving.admin`, and the rows of partitions to
+`control.partition_table`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from broker_layer.server.metrics import PartitionTable
+from broker_layer.server.metrics import LedPartition
 from serving.admin import Readiness, answer_live, readiness_handler
 
 
@@ -16,7 +17,7 @@ from serving.admin import Readiness, answer_live, readiness_handler
 class BrokerAdmin:
     """The routes of one broker's admin port, in addition to metrics."""
 
-    _partitions: PartitionTable
+    _partitions: Callable[[], Sequence[LedPartition]]
     _readiness: Readiness
     _identity: Callable[[], Mapping[str, object]]
 
@@ -34,5 +35,5 @@ class BrokerAdmin:
         return web.json_response({**self._identity(), "ready": self._readiness() is None})
 
     async def _partition_list(self, _: web.Request) -> web.Response:
-        rows = [dict(each.as_json()) for each in self._partitions.rows()]
+        rows = [dict(each.as_json()) for each in self._partitions()]
         return web.json_response({"partitions": rows})

@@ -1,12 +1,12 @@
 """Prometheus metrics of a broker.
 
-Leaves counting to `counters`, the partitions' state to `PartitionTable`, and the format to
+Leaves counting to `counters`, the partitions' state to `control.partition_table`, and the format to
 `serving.metrics`. Values are read only when metrics are requested.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Final, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Final
 
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
@@ -21,52 +21,46 @@ from serving.overriding import override
 
 PARTITIONS_SHOWN_MAX: Final = 2_000
 """Maximum number of partitions with own series; the totals include all partitions."""
+UNKNOWN: Final = -1
 
 
-class PartitionRow(Protocol):
-    """State of one partition that this broker leads or should lead, as metrics show it."""
+@dataclass(frozen=True, slots=True)
+class LedPartition:
+    """One partition that a broker leads or should lead. Numbers are UNKNOWN while it is not served,
+    and for coordinators' state.
+    """
 
-    @property
-    def topic(self) -> str:
-        """Its topic."""
+    topic: str
+    partition: int
+    leader_epoch: int
+    stage: str
+    missing: str
+    """Why it is not served; empty if it is."""
 
-    @property
-    def partition(self) -> int:
-        """Its number."""
+    since_s: float
+    """Time that it has been led, tried or given up, in seconds."""
 
-    @property
-    def high_watermark(self) -> int:
-        """-1 while it is not served."""
-
-    @property
-    def log_end_offset(self) -> int:
-        """-1 while it is not served."""
-
-    @property
-    def log_start_offset(self) -> int:
-        """-1 while it is not served."""
+    log_start_offset: int = UNKNOWN
+    high_watermark: int = UNKNOWN
+    last_stable_offset: int = UNKNOWN
+    log_end_offset: int = UNKNOWN
+    size_bytes: int = UNKNOWN
+    replicas: tuple[str, ...] = ()
+    in_sync: tuple[str, ...] = ()
 
     @property
     def replica_count(self) -> int:
-        """The number of its replicas."""
+        """Number of bookies that store it."""
+        return len(self.replicas)
 
     @property
     def in_sync_count(self) -> int:
-        """The number of replicas in sync."""
-
-    @property
-    def missing(self) -> str:
-        """The reason why it is not served; empty if it is served."""
+        """Number of those that are in sync."""
+        return len(self.in_sync)
 
     def as_json(self) -> Mapping[str, object]:
-        """Return all known values of the partition."""
-
-
-class PartitionTable(Protocol):
-    """Table of partitions."""
-
-    def rows(self) -> Sequence[PartitionRow]:
-        """Return the partitions that this broker leads or should lead."""
+        """Return all fields."""
+        return asdict(self)
 
 
 @dataclass(eq=False, repr=False)
@@ -76,7 +70,7 @@ class BrokerMetrics(Collector):
     _broker_id: int
     _counters: BrokerCounters
     _budget: MemoryBudget
-    _partitions: PartitionTable
+    _partitions: Callable[[], Sequence[LedPartition]]
 
     @override
     def collect(self) -> Iterator[Metric]:
@@ -98,7 +92,7 @@ class BrokerMetrics(Collector):
         return counter_metric("quire_broker", name, value)
 
     def _of_partitions(self) -> Iterator[Metric]:
-        rows = self._partitions.rows()
+        rows = self._partitions()
         missing = sum(bool(each.missing) for each in rows)
         lagging = sum(each.in_sync_count < each.replica_count for each in rows if not each.missing)
         text = "partitions that this broker leads or should lead"

@@ -45,8 +45,7 @@ def _bookie() -> Iterable[Metric]:
 
 
 def _broker() -> Iterable[Metric]:
-    nothing: Any = SimpleNamespace(rows=list)
-    return BrokerMetrics(1, BrokerCounters(), MemoryBudget(1), nothing).collect()
+    return BrokerMetrics(1, BrokerCounters(), MemoryBudget(1), list).collect()
 
 
 def _table(metrics: Sequence[Metric]) -> str:
