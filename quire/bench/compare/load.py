@@ -23,7 +23,6 @@ from time import monotonic, time_ns
 from typing import Any, Final
 
 from ledger_client import ClientEvent, LedgerClient, LedgerError
-from metadata.store.zookeeper import open_store
 from quire.bench.compare import configurations
 from quire.bench.compare.journal import Ack, JournalWriter, read_journal
 from quire.bench.compare.open_load import ZONES_EVERY_S, OpenLoad
@@ -148,13 +147,14 @@ async def _warm_up(load: OpenLoad, spec: LoadSpec) -> None:
 
 async def _open_client(spec: LoadSpec, journal: JournalWriter) -> LedgerClient:
     rng = Random()
-    store = await open_store(spec.metadata_uri, rng=rng)
+    store = RedirectingStore(spec.metadata_uri, rng, dict(spec.redirects))
+    await store.connect()
 
     def take_event(event: ClientEvent) -> None:
         journal.note(type(event).__name__, monotonic(), asdict(event))
 
     return LedgerClient.from_parts(
-        RedirectingStore(store, dict(spec.redirects)) if spec.redirects else store,
+        store,
         rng=rng,
         wall_clock_ms=lambda: time_ns() // 1_000_000,
         config=configurations.BY_NAME[spec.configuration].config,
