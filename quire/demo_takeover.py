@@ -23,7 +23,6 @@ class Checks(Protocol):
 
     def __call__(self, claim: str, seen: str, *, holds: bool) -> None:
         """Record one claim."""
-        ...
 
 
 @dataclass(slots=True)

@@ -44,15 +44,12 @@ class DemoView(Protocol):
 
     def say(self, text: str) -> None:
         """Show one step."""
-        ...
 
     def show(self, status: DemoStatus) -> None:
         """Show the state of the append; called several times per second."""
-        ...
 
     def rest(self) -> None:
         """Stop showing the append."""
-        ...
 
 
 def view_for(output: Output) -> DemoView:

@@ -40,7 +40,6 @@ class OpenedPartition(Protocol):
 
     async def aclose(self) -> None:
         """Close it in order; also after it failed."""
-        ...
 
 
 OpenPartition = Callable[[int, Callable[[str], None]], Awaitable[OpenedPartition]]

@@ -34,11 +34,9 @@ class CoordinatorPartitions(Protocol):
         """Load a partition and serve it. May be cancelled. Raises TopicError, LedgerError or
         MetadataError if it cannot be loaded now.
         """
-        ...
 
     async def resign(self, partition: int) -> None:
         """Stop serving a partition and close its log; also after loading it failed."""
-        ...
 
 
 @dataclass(slots=True)

@@ -31,7 +31,6 @@ class TailOwner(Protocol):
 
     def drop_oldest(self) -> None:
         """Drop the oldest kept batch."""
-        ...
 
 
 class TailMemory:

@@ -56,7 +56,6 @@ class AddSink(Protocol):
 
     def on_add_answered(self, bookie_id: BookieId, first_entry_id: EntryId, status: Status) -> None:
         """Receive a bookie's answer."""
-        ...
 
     def on_add_failed(
         self, bookie_id: BookieId, first_entry_id: EntryId, failure: CallFailure, reason: str
@@ -64,7 +63,6 @@ class AddSink(Protocol):
         """Receive the report that no answer will come; the batch may or may not have been
         stored.
         """
-        ...
 
 
 class PendingAdd(NamedTuple):

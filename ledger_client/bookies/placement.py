@@ -31,11 +31,9 @@ class BookiesUp(Protocol):
     @property
     def bookies(self) -> Mapping[BookieId, BookieRegistration]:
         """The live bookies, including those that are not writable."""
-        ...
 
     async def refresh(self) -> None:
         """Read the registrations again. Raises MetadataError."""
-        ...
 
 
 class Placement:

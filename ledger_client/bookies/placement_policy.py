@@ -60,7 +60,6 @@ class PlacementPolicy(Protocol):
         rng: Random,
     ) -> tuple[BookieId, ...] | Shortage:
         """Return an ensemble for a new ledger or fragment."""
-        ...
 
     def replacements(
         self,
@@ -72,7 +71,6 @@ class PlacementPolicy(Protocol):
         rng: Random,
     ) -> Mapping[int, BookieId] | Shortage:
         """Return another bookie for each of `positions`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

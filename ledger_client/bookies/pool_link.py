@@ -54,7 +54,6 @@ class AddressLookup(Protocol):
         """Return a bookie's address, or None if it is not registered; `fresh` forces a new read.
         Raises MetadataError.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,13 +63,11 @@ class Membership(Protocol):
         """Return the decision about the failed members; at least one has failed. `in_sync` are
         those that hold every entry, are alive and do not lag.
         """
-        ...
 
     def may_suspect(
         self, bookie_id: BookieId, in_sync: tuple[BookieId, ...], *, has_spare: bool
     ) -> bool:
         """Return whether the ledger can do without a silent member (rule 5.7)."""
-        ...
 
 
 class Replacing:

@@ -49,37 +49,30 @@ class RangeWriter(Protocol):
     @property
     def ledger_id(self) -> LedgerId:
         """Id of the ledger, for errors."""
-        ...
 
     @property
     def limits(self) -> BatchLimits:
         """Size limits of batches and entries."""
-        ...
 
     @property
     def quorum(self) -> QuorumSpec:
         """Quorum of the ledger, which defines where stripes end."""
-        ...
 
     @property
     def window(self) -> AppendWindow:
         """Limit of pending appends."""
-        ...
 
     @property
     def next_entry_id(self) -> EntryId:
         """The id that the next entry will get."""
-        ...
 
     def push_batch(self, payloads: list[bytes], payload_bytes: int) -> EntryId:
         """Assign ids to one batch and send it; return its first id."""
-        ...
 
     def push_entry(self, payload: bytes, payload_bytes: int) -> EntryId:
         """Assign an id to one entry, which is sent with the others of this loop iteration; return
         the id.
         """
-        ...
 
 
 async def append_range(

@@ -30,26 +30,21 @@ class Watched(Protocol):
     @property
     def ledger_id(self) -> LedgerId:
         """Id of its ledger."""
-        ...
 
     @property
     def check_due_at(self) -> float:
         """Loop time before which a check would find nothing."""
-        ...
 
     def check(self, now: float) -> bool:
         """Check deadlines and returned members. Returns False once nothing is left to watch."""
-        ...
 
     def may_suspect(self, bookie_id: BookieId) -> bool:
         """Return whether the writer waits for this member of its ensemble and a spare could replace
         it.
         """
-        ...
 
     def suspect(self, bookie_id: BookieId, silent_s: float) -> None:
         """Treat a member as failed."""
-        ...
 
 
 class Watchdog:

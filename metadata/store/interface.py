@@ -106,19 +106,16 @@ class MetadataStore(Protocol):
     @property
     def address(self) -> str:
         """Address of the service, for messages."""
-        ...
 
     @property
     def session_state(self) -> SessionState:
         """State of the session as known now."""
-        ...
 
     @property
     def session_id(self) -> int:
         """Id of the session. It changes with every new session; ephemeral nodes of an older session
         are gone.
         """
-        ...
 
     async def create(
         self, path: str, value: bytes, *, ephemeral: bool = False, make_parents: bool = True
@@ -126,30 +123,25 @@ class MetadataStore(Protocol):
         """Create a node. Raises NodeExistsError, ValueTooLargeError; NodeNotFoundError if its
         parent does not exist.
         """
-        ...
 
     async def get(self, path: str, *, fresh: bool = False) -> Stored:
         """Read a node; `fresh` first waits until this server has caught up with the leader. Raises
         NodeNotFoundError.
         """
-        ...
 
     async def compare_and_set(self, path: str, value: bytes, expected: Version) -> Version:
         """Write if the version matches; return the new one.
 
         Raises VersionConflictError, NodeNotFoundError, ValueTooLargeError.
         """
-        ...
 
     async def delete(self, path: str, expected: Version) -> None:
         """Delete if the version matches. Raises VersionConflictError, NodeNotFoundError,
         NodeNotEmptyError.
         """
-        ...
 
     async def children(self, path: str, *, fresh: bool = False) -> list[str]:
         """Return the sorted names below a node; an empty list if it does not exist."""
-        ...
 
     async def multi(self, operations: Sequence[Operation]) -> list[Version]:
         """Apply all operations or none; return the version after each (for a delete or check, the
@@ -158,7 +150,6 @@ class MetadataStore(Protocol):
         Raises the error of the first failing operation. The limits are MULTI_OPERATIONS_MAX and
         MULTI_BYTES_MAX.
         """
-        ...
 
     def watch_value(self, path: str, callback: WatchCallback) -> Cancel:
         """Call back, on the loop, after each change, creation or deletion of a node, until
@@ -167,23 +158,19 @@ class MetadataStore(Protocol):
         The callback also runs after every suspension, because changes may have been missed: always
         read again. It may run more often than the node changed, and once for several changes.
         """
-        ...
 
     def watch_children(self, path: str, callback: WatchCallback) -> Cancel:
         """Call back as `watch_value` does, for the set of names below a node (which need not exist
         yet).
         """
-        ...
 
     def on_session(self, callback: SessionCallback) -> Cancel:
         """Call back, on the loop, at every change of the session's state."""
-        ...
 
     async def aclose(self) -> None:
         """End the session, which removes its ephemeral nodes at once. Later calls raise
         StoreClosedError.
         """
-        ...
 
 
 def check_value(path: str, value: bytes) -> None:

@@ -30,21 +30,17 @@ class StoreFaults(Protocol):
         """Run after a request was sent and before it takes effect: delay it, or refuse it by
         raising StoreUnavailableError.
         """
-        ...
 
     async def after(self, call: StoreCall) -> None:
         """Run after a request took effect and before its caller receives the answer: delay the
         answer, or lose it by raising OutcomeUnknownError.
         """
-        ...
 
     def missed_changes(self, call: StoreCall) -> int:
         """Return how many of the newest changes a read that is not fresh misses."""
-        ...
 
     def watch_delay_s(self, path: str) -> float:
         """Return the delay of a change notification, in seconds."""
-        ...
 
 
 class NoFaults:

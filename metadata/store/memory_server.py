@@ -22,7 +22,6 @@ class Session(Protocol):
 
     def notice(self, change: NodeChange) -> None:
         """Receive a change."""
-        ...
 
 
 class MemoryMetadataServer:

@@ -47,25 +47,20 @@ class FollowedSource(Protocol):
 
     def earliest(self) -> Offset:
         """Return the first position."""
-        ...
 
     def latest(self) -> Offset:
         """Return the position behind all entries that can be read now."""
-        ...
 
     def checked(self, stored: Mapping[str, object]) -> Offset:
         """Return a checked stored position. Raises OffsetError, OptionError if it is of another
         source.
         """
-        ...
 
     def advance(self, start: Mapping[str, object], end: Offset, allowance: Allowance) -> Offset:
         """Return the end of a micro-batch from `start`, at most `end`."""
-        ...
 
     def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[EntryRange]:
         """Return the ranges between two positions. Raises ChainTrimmedError."""
-        ...
 
 
 def follow(client: LedgerClient, options: ReadOptions) -> FollowedSource:

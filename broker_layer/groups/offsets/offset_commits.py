@@ -44,7 +44,6 @@ class OffsetVerifier(Protocol):
         """Return if offsets of the transaction may be stored before the next `await`. Raises
         TopicError if not, or if that is not known.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
