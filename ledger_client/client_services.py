@@ -33,7 +33,6 @@ from ledger_client.observability import (
 )
 from ledger_client.writing.append_shell import WriterServices
 from ledger_client.writing.watchdog import Watchdog
-from metadata.errors import NodeNotFoundError
 from metadata.ids import BookieId
 from metadata.ledgers.chain_store import ChainStore
 from metadata.ledgers.ledger_ids import LedgerIdAllocator
@@ -44,7 +43,7 @@ from metadata.registry.directory import DirectoryEvent as Change
 from metadata.registry.registrar import ClientRegistration
 from metadata.registry.registration import BookieRegistration, unpack_registration
 from metadata.store.ephemeral import unpack_held
-from metadata.store.interface import MetadataStore, SessionState
+from metadata.store.interface import MetadataStore, SessionState, find
 
 COUNTED_FAILURES = (
     CallFailure.REFUSED,
@@ -87,9 +86,8 @@ class DirectoryAddresses:
 
     async def _read(self, bookie_id: BookieId) -> BookieRegistration | None:
         path = bookie_path(bookie_id)
-        try:
-            stored = await self._store.get(path, fresh=True)
-        except NodeNotFoundError:
+        stored = await find(self._store, path)
+        if stored is None:
             return None
         return unpack_registration(unpack_held(path, stored.value).content, path)
 

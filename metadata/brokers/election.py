@@ -31,7 +31,7 @@ from metadata.errors import (
 from metadata.msgpack_fields import FieldError, int_of, pack, unpack_versioned
 from metadata.paths import CONTROLLER
 from metadata.store.ephemeral import INCARNATION_BYTES, HeldNode, pack_held, unpack_held
-from metadata.store.interface import Cancel, MetadataStore, SessionState, Stored
+from metadata.store.interface import Cancel, MetadataStore, SessionState, find
 from metadata.topics.topic import BROKER_ID_MAX
 
 _FORMAT_VERSION: Final = 1
@@ -117,7 +117,7 @@ class ControllerElection:
         """Become the controller if there is none, or learn which broker is. Returns False if the
         state must be read again.
         """
-        stored = await self._read()
+        stored = await find(self._store, CONTROLLER)
         if stored is None:
             with contextlib.suppress(NodeExistsError):
                 await self._store.create(CONTROLLER, self._value(), ephemeral=True)
@@ -133,12 +133,6 @@ class ControllerElection:
         with contextlib.suppress(NodeNotFoundError, VersionConflictError):
             await self._store.delete(CONTROLLER, stored.version)
         return False
-
-    async def _read(self) -> Stored | None:
-        try:
-            return await self._store.get(CONTROLLER, fresh=True)
-        except NodeNotFoundError:
-            return None
 
     def _value(self) -> bytes:
         content = pack(CONTROLLER, [_FORMAT_VERSION, self._broker_id])

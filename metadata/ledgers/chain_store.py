@@ -60,6 +60,7 @@ from metadata.store.interface import (
     MetadataStore,
     Operation,
     WatchCallback,
+    find,
 )
 from metadata.store.tree_deletion import drop, drop_tree
 
@@ -251,10 +252,9 @@ class ChainStore:
 
     async def _any_head(self, name: str) -> tuple[ChainHead, Version]:
         path = chain_path(check_chain_name(name))
-        try:
-            stored = await self._store.get(path, fresh=True)
-        except NodeNotFoundError:
-            raise ChainNotFoundError(name) from None
+        stored = await find(self._store, path)
+        if stored is None:
+            raise ChainNotFoundError(name)
         return unpack_head(path, stored.value), stored.version
 
     async def _require_ledgers(self, link: ChainLink) -> None:
@@ -304,19 +304,13 @@ class ChainStore:
 
     async def _link(self, name: str, index: int) -> ChainLink | None:
         path = chain_link_path(name, index)
-        try:
-            stored = await self._store.get(path)
-        except NodeNotFoundError:
-            return None
-        return unpack_link(path, stored.value)
+        stored = await find(self._store, path, fresh=False)
+        return None if stored is None else unpack_link(path, stored.value)
 
     async def _applied(self, name: str, application: str) -> tuple[AppliedBatch, Version] | None:
         path = chain_application_path(name, application)
-        try:
-            stored = await self._store.get(path, fresh=True)
-        except NodeNotFoundError:
-            return None
-        return unpack_applied(path, stored.value), stored.version
+        stored = await find(self._store, path)
+        return None if stored is None else (unpack_applied(path, stored.value), stored.version)
 
     def _operations(
         self,

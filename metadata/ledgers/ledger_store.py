@@ -47,6 +47,7 @@ from metadata.store.interface import (
     Delete,
     MetadataStore,
     WatchCallback,
+    find,
 )
 
 FIRST_VERSION: Final = Version(0)
@@ -170,11 +171,7 @@ class LedgerStore:
 
     async def is_deleted(self, ledger_id: LedgerId) -> bool:
         """Return whether a ledger has no metadata, by a fresh read (second read of rule 10.1)."""
-        try:
-            await self._store.get(ledger_path(ledger_id), fresh=True)
-        except NodeNotFoundError:
-            return True
-        return False
+        return await find(self._store, ledger_path(ledger_id)) is None
 
     async def list_ledger_ids(self, start: LedgerId = FIRST_LEDGER_ID) -> AsyncIterator[LedgerId]:
         """Stream the ids from `start` on, in order. Holds one node's children per level in memory.

@@ -34,7 +34,7 @@ from metadata.msgpack_fields import (
     unpack_versioned,
 )
 from metadata.paths import position_path
-from metadata.store.interface import MetadataStore
+from metadata.store.interface import MetadataStore, find
 
 RUN_BYTES: Final = 16
 NO_POSITION: Final = Version(-1)
@@ -79,9 +79,8 @@ class PositionStore:
     async def get(self, bookie_id: BookieId) -> StoredPosition:
         """Read a position with a fresh read. Raises MetadataFormatError."""
         path = position_path(bookie_id)
-        try:
-            stored = await self._store.get(path, fresh=True)
-        except NodeNotFoundError:
+        stored = await find(self._store, path)
+        if stored is None:
             return StoredPosition(None, NO_POSITION)
         return StoredPosition(unpack_position(path, stored.value), stored.version)
 

@@ -31,7 +31,7 @@ from metadata.errors import (
 )
 from metadata.ids import Version
 from metadata.msgpack_fields import FieldError, bytes_of, int_of, pack, unpack_versioned
-from metadata.store.interface import Cancel, MetadataStore, SessionState, Stored
+from metadata.store.interface import Cancel, MetadataStore, SessionState, Stored, find
 
 INCARNATION_BYTES: Final = 16
 HELD_WAIT_S: Final = 30.0
@@ -183,7 +183,7 @@ class EphemeralKeeper:
         if not self._is_wanted:
             return await self._remove_own()
         value = pack_held(HeldNode(self.incarnation, self._store.session_id, self._content))
-        stored = await self._read()
+        stored = await find(self._store, self._path)
         if stored is None:
             return await self._create(value)
         if stored.value == value:
@@ -194,12 +194,6 @@ class EphemeralKeeper:
         await self._remove_old(stored.value, stored.version)
         return False
 
-    async def _read(self) -> Stored | None:
-        try:
-            return await self._store.get(self._path, fresh=True)
-        except NodeNotFoundError:
-            return None
-
     async def _create(self, value: bytes) -> bool:
         try:
             await self._store.create(self._path, value, ephemeral=True)
@@ -208,7 +202,7 @@ class EphemeralKeeper:
         return True
 
     async def _remove_own(self) -> bool:
-        stored = await self._read()
+        stored = await find(self._store, self._path)
         if stored is None:
             return True
         if unpack_held(self._path, stored.value).incarnation == self.incarnation:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
-from metadata.errors import ValueTooLargeError
+from metadata.errors import NodeNotFoundError, ValueTooLargeError
 from metadata.ids import Version
 
 VALUE_BYTES_MAX: Final = 900_000
@@ -171,6 +171,14 @@ class MetadataStore(Protocol):
         """End the session, which removes its ephemeral nodes at once. Later calls raise
         StoreClosedError.
         """
+
+
+async def find(store: MetadataStore, path: str, *, fresh: bool = True) -> Stored | None:
+    """Read a node that may be missing; as `MetadataStore.get`, but None if it is."""
+    try:
+        return await store.get(path, fresh=fresh)
+    except NodeNotFoundError:
+        return None
 
 
 def check_value(path: str, value: bytes) -> None:

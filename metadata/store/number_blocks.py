@@ -20,12 +20,11 @@ from metadata.errors import (
     MetadataError,
     MetadataFormatError,
     NodeExistsError,
-    NodeNotFoundError,
     OutcomeUnknownError,
     VersionConflictError,
 )
 from metadata.msgpack_fields import FieldError, int_of, pack, unpack_versioned
-from metadata.store.interface import MetadataStore
+from metadata.store.interface import MetadataStore, find
 
 BLOCK_NUMBERS: Final = 1_000
 NUMBER_MAX: Final = 2**63 - 2
@@ -83,9 +82,8 @@ class NumberBlocks:
         )
 
     async def _try_block(self) -> int:
-        try:
-            stored = await self._store.get(self._path, fresh=True)
-        except NodeNotFoundError:
+        stored = await find(self._store, self._path)
+        if stored is None:
             await self._store.create(self._path, pack_block(self._path, self._first + self._block))
             return self._first
         first = unpack_block(self._path, stored.value, self._first)

@@ -26,7 +26,7 @@ from metadata.errors import (
 from metadata.ids import UPDATE_TOKEN_BYTES, UpdateToken, Version
 from metadata.paths import partition_chunk_path, partition_path, topic_partitions_path
 from metadata.store.batching import BatchingStore
-from metadata.store.interface import CompareAndSet, Create, MetadataStore, Operation
+from metadata.store.interface import CompareAndSet, Create, MetadataStore, Operation, find
 from metadata.store.tree_deletion import drop, drop_tree
 from metadata.topics.partition import (
     PartitionKey,
@@ -175,9 +175,7 @@ class PartitionStore:
         """Create the node above a topic's partitions, once for all callers that miss it."""
         path = topic_partitions_path(key.topic_id)
         async with self._making_parents:
-            try:
-                await self._store.get(path)
-            except NodeNotFoundError:
+            if await find(self._store, path, fresh=False) is None:
                 with contextlib.suppress(NodeExistsError):
                     await self._store.create(path, b"")
 

@@ -17,10 +17,10 @@ Source: Kafka's rule for names that collide in metrics.
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from metadata.errors import MetadataFormatError, NodeNotFoundError, TopicNameHeldError
+from metadata.errors import MetadataFormatError, TopicNameHeldError
 from metadata.msgpack_fields import FieldError, pack, text_of, unpack_versioned
 from metadata.paths import topic_name_path
-from metadata.store.interface import CompareAndSet, Create, MetadataStore, Operation
+from metadata.store.interface import CompareAndSet, Create, MetadataStore, Operation, find
 
 _FORMAT_VERSION: Final = 1
 _FIELD_COUNT: Final = 2
@@ -41,9 +41,8 @@ class TopicNames:
             return []
         path = topic_name_path(alike(name))
         value = pack(path, [_FORMAT_VERSION, name])
-        try:
-            held = await self._store.get(path, fresh=True)
-        except NodeNotFoundError:
+        held = await find(self._store, path)
+        if held is None:
             return [Create(path, value)]
         holder = _name_in(path, held.value)
         if holder != name and await self._is_there(holder):

@@ -38,6 +38,7 @@ from metadata.store.interface import (
     MetadataStore,
     Operation,
     WatchCallback,
+    find,
 )
 from metadata.topics.topic import (
     TopicId,
@@ -241,10 +242,9 @@ class TopicStore:
 
     async def _read(self, name: str, *, fresh: bool) -> tuple[TopicRecord, Version]:
         path = topic_path(check_topic_name(name))
-        try:
-            stored = await self._store.get(path, fresh=fresh)
-        except NodeNotFoundError:
-            raise TopicNotFoundError(name) from None
+        stored = await find(self._store, path, fresh=fresh)
+        if stored is None:
+            raise TopicNotFoundError(name)
         return unpack_topic(path, stored.value), stored.version
 
     def _token(self) -> UpdateToken:

@@ -15,6 +15,7 @@ from metadata.errors import MetadataError, MetadataFormatError, NodeNotFoundErro
 from metadata.ids import LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.paths import CLIENTS, INSTANCE, LEDGER_IDS
+from metadata.store.interface import find
 from quire.assessment import Finding, record_findings
 from quire.cli.as_json import metadata_as_json, registration_as_json
 from quire.cli.command_line import Noun, metadata_address
@@ -77,9 +78,8 @@ async def _check(arguments: argparse.Namespace, output: Output) -> int:
 
 async def _rows(cluster: Cluster) -> AsyncIterator[Row]:
     for path, kind in ((INSTANCE, "instance"), (LEDGER_IDS, "ledger ids")):
-        try:
-            stored = await cluster.store.get(path)
-        except NodeNotFoundError:
+        stored = await find(cluster.store, path, fresh=False)
+        if stored is None:
             continue
         yield {"kind": kind, "path": path, "value": stored.value.hex(), "version": stored.version}
     for bookie_id in await cluster.cookies.list_bookie_ids():

@@ -6,12 +6,12 @@ Leaves the protocol to the client, and claims of created ledgers to `quire.claim
 import argparse
 
 from ledger_client import LedgerClient, LedgerInfo, QuorumTimeoutError
-from ledger_client.cluster_access import Cluster, open_cluster, read_ledger
+from ledger_client.cluster_access import open_cluster, read_ledger
 from ledger_client.ledger_calls import NewLedger
-from metadata.errors import NodeNotFoundError
-from metadata.ids import ClientId, LedgerId
+from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerState
 from metadata.paths import client_path
+from metadata.store.interface import find
 from quire.claims import UNCLAIMED_NAME, create_unclaimed
 from quire.cli.as_json import fragments_as_json, text_or_base64
 from quire.cli.command_line import metadata_address
@@ -87,7 +87,10 @@ async def recover(arguments: argparse.Namespace, output: Output) -> int:
         raise NeedsConsentError(plan, try_next=f"quire ledger recover {ledger_id} --unclean --yes")
     async with open_cluster(address) as cluster:
         ledger, _ = await read_ledger(cluster, ledger_id)
-        is_live = ledger.state is LedgerState.OPEN and await _is_up(cluster, ledger.writer)
+        is_live = (
+            ledger.state is LedgerState.OPEN
+            and await find(cluster.store, client_path(ledger.writer)) is not None
+        )
     if is_live and not arguments.yes:
         raise NeedsConsentError(
             f"ledger {ledger_id} is open and its writer, {ledger.writer}, is up: "
@@ -183,11 +186,3 @@ def _quorum_text(info: LedgerInfo) -> str:
     if quorum.is_in_sync:
         return f"in-sync {quorum.ensemble_size}, min {quorum.min_in_sync}"
     return f"{quorum.ensemble_size}/{quorum.write_quorum}/{quorum.ack_quorum}"
-
-
-async def _is_up(cluster: Cluster, writer: ClientId) -> bool:
-    try:
-        await cluster.store.get(client_path(writer), fresh=True)
-    except NodeNotFoundError:
-        return False
-    return True
