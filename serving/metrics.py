@@ -1,11 +1,11 @@
 """Output of a server's counters in Prometheus's text format.
 
-Leaves the list of metrics to `bookie.server.metrics` and `broker_layer.server.metrics`. This code
-runs only for a request of the metrics.
+Leaves the list of metrics to `bookie.server.metrics` and `broker_layer.server.metrics`, and their
+help texts to the `metric_help` next to each. This code runs only for a request of the metrics.
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -17,6 +17,23 @@ from serving.latency import LatencyCounts
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 
+class MetricHelp(NamedTuple):
+    """Kind and help text of one metric. A counter only grows from the start of the process."""
+
+    family: type[CounterMetricFamily | GaugeMetricFamily]
+    text: str
+
+
+def counter(text: str) -> MetricHelp:
+    """Describe a counter."""
+    return MetricHelp(CounterMetricFamily, text)
+
+
+def gauge(text: str) -> MetricHelp:
+    """Describe a gauge."""
+    return MetricHelp(GaugeMetricFamily, text)
+
+
 def metrics_text(*collectors: Collector) -> bytes:
     """Return every metric in Prometheus's text format."""
     registry = CollectorRegistry()
@@ -25,15 +42,9 @@ def metrics_text(*collectors: Collector) -> bytes:
     return generate_latest(registry)
 
 
-def counter_metric(prefix: str, name: str, value: float | LatencyCounts) -> Metric:
-    """Return the metric of one counter: `*_now` is a gauge, latencies are a histogram."""
-    full_name, text = f"{prefix}_{name}", name.replace("_", " ")
-    if isinstance(value, LatencyCounts):
-        return histogram_metric(f"{full_name}_seconds", "from arrival to answer", value)
-    if name.endswith("_now"):
-        text = f"{text.removesuffix(' now')} at this moment"
-        return GaugeMetricFamily(full_name, text, value)
-    return CounterMetricFamily(full_name, text, value)
+def described_metric(name: str, described: MetricHelp, value: float) -> Metric:
+    """Return a counter or a gauge with its help text."""
+    return described.family(name, described.text, value)
 
 
 def labelled_counter(

@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from prometheus_client import Metric
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
 from bookie.identity.position import PositionKeeper
-from bookie.server.metric_help import LATENCIES, POSITION, PREFIX, SERVER, STORAGE, Kind
+from bookie.server.metric_help import LATENCIES, POSITION, PREFIX, SERVER, STORAGE
 from bookie.server.server_counters import ServerCounters
 from bookie.storage.answers import StorageStatistics
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.writability import BLOCKS_NO_ADDS, Reason
 from bookie.wire.messages import Status
-from serving.metrics import histogram_metric, labelled_counter
+from serving.metrics import described_metric, histogram_metric, labelled_counter
 from serving.overriding import override
 
 
@@ -52,8 +52,7 @@ class BookieMetrics(Collector):
             full_name = f"{PREFIX}_{name}_latency_seconds"
             yield histogram_metric(full_name, LATENCIES[name], getattr(counters, f"{name}_latency"))
         for name, described in SERVER.items():
-            value = float(getattr(counters, name))
-            yield _metric(f"{PREFIX}_{name}", described.kind, described.text, value)
+            yield described_metric(f"{PREFIX}_{name}", described, float(getattr(counters, name)))
 
     def _writability(self) -> Iterator[Metric]:
         writability = self._storage.writability
@@ -98,15 +97,9 @@ class BookieMetrics(Collector):
     def _statistics(self) -> Iterator[Metric]:
         statistics = self._storage.statistics()
         for each in fields(StorageStatistics):
-            described = STORAGE[each.name]
             value = float(getattr(statistics, each.name))
             name = f"{PREFIX}_storage_{each.name}"
-            yield _metric(name, described.kind, described.text, value)
-
-
-def _metric(name: str, kind: Kind, text: str, value: float) -> Metric:
-    family = GaugeMetricFamily if kind is Kind.GAUGE else CounterMetricFamily
-    return family(name, text, value)
+            yield described_metric(name, STORAGE[each.name], value)
 
 
 def _adds(by_status: list[int]) -> Metric:

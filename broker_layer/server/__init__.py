@@ -14,6 +14,7 @@
 - `unreadable_records`: log line about records that cannot be read.
 - `counters`: counters.
 - `metrics`: Prometheus metrics.
+- `metric_help`: kind and help text of every metric.
 - `admin_http`: HTTP: partitions that the broker leads.
 - `config`: limits of the server.
 - `connections/`: sockets, listeners and frames.

@@ -1,6 +1,6 @@
 """Counters of a broker's server.
 
-Leaves their names for Prometheus to `metrics`.
+Leaves their kind and help text to `metric_help`.
 """
 
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ def _no_latencies() -> LatencyCounts:
 
 @dataclass(slots=True)
 class BrokerCounters:
-    """Counts since the start of the process; names that end in `_now` are gauges."""
+    """Counts since the start of the process. Names that end in `_now` are present numbers."""
 
     connections_now: int = 0
     connections_accepted: int = 0

@@ -1,11 +1,11 @@
 """Prometheus metrics of a broker.
 
-Leaves counting to `counters`, the partitions' state to `control.partition_table`, and the format to
-`serving.metrics`. Values are read only when metrics are requested.
+Leaves counting to `counters`, the partitions' state to `control.partition_table`, help texts to
+`metric_help`, and the format to `serving.metrics`. Values are read only when metrics are requested.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from prometheus_client import Metric
@@ -16,7 +16,8 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.connections.memory_budget import MemoryBudget
 from broker_layer.server.counters import BrokerCounters
-from serving.metrics import counter_metric, labelled_counter
+from broker_layer.server.metric_help import LABELLED, LATENCIES, PARTITION, PLAIN, PREFIX
+from serving.metrics import described_metric, histogram_metric, labelled_counter
 from serving.overriding import override
 
 PARTITIONS_SHOWN_MAX: Final = 2_000
@@ -76,35 +77,31 @@ class BrokerMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Return every metric."""
         identity = {"broker_id": str(self._broker_id)}
-        yield InfoMetricFamily("quire_broker", "this broker", identity)
+        yield InfoMetricFamily(PREFIX, "This broker.", identity)
         used = self._budget.used_bytes
-        yield GaugeMetricFamily("quire_broker_request_bytes", "bytes of requests in memory", used)
-        for each in fields(BrokerCounters):
-            yield self._counter(each.name)
+        yield GaugeMetricFamily(f"{PREFIX}_request_bytes", "Bytes of requests in memory.", used)
+        counters = self._counters
+        for name, described in PLAIN.items():
+            yield described_metric(f"{PREFIX}_{name}", described, getattr(counters, name))
+        yield _by_api(counters.requests_by_api)
+        yield _by_code(counters.errors_by_code)
+        for name, text in LATENCIES.items():
+            yield histogram_metric(f"{PREFIX}_{name}_seconds", text, getattr(counters, name))
         yield from self._of_partitions()
-
-    def _counter(self, name: str) -> Metric:
-        value = getattr(self._counters, name)
-        if name == "requests_by_api":
-            return _by_api(value)
-        if name == "errors_by_code":
-            return _by_code(value)
-        return counter_metric("quire_broker", name, value)
 
     def _of_partitions(self) -> Iterator[Metric]:
         rows = self._partitions()
         missing = sum(bool(each.missing) for each in rows)
-        lagging = sum(each.in_sync_count < each.replica_count for each in rows if not each.missing)
-        text = "partitions that this broker leads or should lead"
-        yield GaugeMetricFamily("quire_broker_partitions", text, len(rows))
-        text = "such partitions that are not served"
-        yield GaugeMetricFamily("quire_broker_partitions_not_served", text, missing)
-        text = "served partitions with fewer replicas in sync than replicas"
-        yield GaugeMetricFamily("quire_broker_partitions_under_replicated", text, lagging)
-        for name in ("high_watermark", "log_end_offset", "log_start_offset"):
-            family = GaugeMetricFamily(
-                f"quire_broker_partition_{name}", "of one partition", labels=["topic", "partition"]
-            )
+        short = sum(each.in_sync_count < each.replica_count for each in rows if not each.missing)
+        text = "Partitions that this broker leads or should lead."
+        yield GaugeMetricFamily(f"{PREFIX}_partitions", text, len(rows))
+        text = "Partitions that this broker should serve and does not."
+        yield GaugeMetricFamily(f"{PREFIX}_partitions_not_served", text, missing)
+        text = "Served partitions with fewer replicas in sync than replicas."
+        yield GaugeMetricFamily(f"{PREFIX}_partitions_under_replicated", text, short)
+        for name, text in PARTITION.items():
+            full_name = f"{PREFIX}_partition_{name}"
+            family = GaugeMetricFamily(full_name, text, labels=["topic", "partition"])
             for row in rows[:PARTITIONS_SHOWN_MAX]:
                 family.add_metric([row.topic, str(row.partition)], getattr(row, name))
             yield family
@@ -112,9 +109,9 @@ class BrokerMetrics(Collector):
 
 def _by_api(by_key: Mapping[int, int]) -> Metric:
     counts = ((ApiKey(key).name.lower(), count) for key, count in sorted(by_key.items()))
-    return labelled_counter("quire_broker_requests", "requests received", "api", counts)
+    return labelled_counter(f"{PREFIX}_requests", LABELLED["requests_by_api"], "api", counts)
 
 
 def _by_code(by_code: Mapping[int, int]) -> Metric:
     counts = ((ErrorCode(code).name.lower(), count) for code, count in sorted(by_code.items()))
-    return labelled_counter("quire_broker_errors", "errors of partitions", "code", counts)
+    return labelled_counter(f"{PREFIX}_errors", LABELLED["errors_by_code"], "code", counts)

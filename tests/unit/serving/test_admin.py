@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from serving.admin import Administered, AdminServer
 from serving.errors import CannotListenError
 from serving.latency import LatencyCounts
-from serving.metrics import counter_metric
+from serving.metrics import counter, described_metric, gauge, histogram_metric
 from serving.overriding import override
 from serving.server_log import ServerLog
 
@@ -22,9 +22,9 @@ class Metrics(Collector):
         latency = LatencyCounts((0.1, 1.0))
         for seconds in (0.05, 0.1, 0.5, 7.0):
             latency.record(seconds)
-        yield counter_metric("thing", "polls_now", 4)
-        yield counter_metric("thing", "adds", 5)
-        yield counter_metric("thing", "add_latency", latency)
+        yield described_metric("thing_polls_now", gauge("Polls that wait."), 4)
+        yield described_metric("thing_adds", counter("Adds answered."), 5)
+        yield histogram_metric("thing_add_latency_seconds", "From arrival to answer.", latency)
 
 
 async def act(request: web.Request) -> web.Response:
