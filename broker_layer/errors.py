@@ -13,3 +13,8 @@ class TopicError(Exception):
         super().__init__(text)
         self.code = code
         self.text = text
+
+
+def unknown_topic(name: str) -> TopicError:
+    """Return the error for a topic that does not exist."""
+    return TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")

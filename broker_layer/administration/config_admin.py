@@ -16,7 +16,7 @@ from broker_layer.administration.shown_configs import ConfigRow, broker_rows, to
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.topic_changes import ConfigChange, TopicChanges
-from broker_layer.errors import TopicError
+from broker_layer.errors import TopicError, unknown_topic
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     AlterConfigsRequest,
@@ -107,7 +107,7 @@ class ConfigAdmin:
             self._changes.check_name_form(name)
             record = self._view.topics.get(name)
             if record is None:
-                raise _unknown_topic(name)
+                raise unknown_topic(name)
             return topic_rows(record.configs, self._config.topic_defaults)
         if kind == ResourceType.BROKER:
             if name not in ("", str(self._broker_id)):
@@ -244,7 +244,3 @@ def _refused(resource: _Resource, error: TopicError) -> _Result:
         resource_name=resource.resource_name,
         configs=[],
     )
-
-
-def _unknown_topic(name: str) -> TopicError:
-    return TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")

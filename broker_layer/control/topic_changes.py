@@ -19,7 +19,7 @@ from broker_layer.control.assignment import Loads, spread
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, INTERNAL_TOPICS
-from broker_layer.errors import TopicError
+from broker_layer.errors import TopicError, unknown_topic
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.settings.log_config import checked_log_config, log_config
 from broker_layer.log.settings.topic_config_table import REPLICATION_FACTOR, REPLICATION_FACTOR_MAX
@@ -204,7 +204,7 @@ class TopicChanges:
             self._check_not_deleted(record)
             missing = _missing(record, count)
             if missing > len(leaders):  # the plan was for a deleted topic of this name
-                raise _unknown(name)
+                raise unknown_topic(name)
             return record.with_partitions(leaders[-missing:])
 
         return await self._change(name, grown)
@@ -234,7 +234,7 @@ class TopicChanges:
 
         def deleted(found: TopicRecord) -> TopicRecord | None:
             if found.is_deleted or found.topic_id != topic_id:
-                raise _unknown(name)
+                raise unknown_topic(name)
             return found.with_deletion()
 
         return await self._change(name, deleted)
@@ -283,7 +283,7 @@ class TopicChanges:
             raise TopicError(ErrorCode.INVALID_PARTITIONS, text)
         if not loads.counts:
             raise TopicError(
-                ErrorCode.BROKER_NOT_AVAILABLE, "no broker is up that may lead the topic"
+                ErrorCode.BROKER_NOT_AVAILABLE, "no broker is up that may lead the topic: start one"
             )
         return spread(count, loads)
 
@@ -302,13 +302,13 @@ class TopicChanges:
     def _require(self, name: str) -> TopicRecord:
         record = self._view.topics.get(name)
         if record is None:
-            raise _unknown(name)
+            raise unknown_topic(name)
         return record
 
     @staticmethod
     def _check_not_deleted(record: TopicRecord) -> None:
         if record.is_deleted:
-            raise _unknown(record.name)
+            raise unknown_topic(record.name)
 
     # -- the store -------------------------------------------------------------------------------
 
@@ -357,7 +357,3 @@ def _missing(record: TopicRecord, count: int) -> int:
         )
         raise TopicError(ErrorCode.INVALID_PARTITIONS, text)
     return missing
-
-
-def _unknown(name: str) -> TopicError:
-    return TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")

@@ -9,8 +9,6 @@ a topic that is only compacted has no retention.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from broker_layer.errors import TopicError
-from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.settings.topic_config_table import INT64_MAX, REPLICATION_FACTOR
 from broker_layer.log.settings.topic_configs import (
     TopicDefaults,
@@ -18,6 +16,7 @@ from broker_layer.log.settings.topic_configs import (
     is_true,
     list_of,
     own_configs,
+    refused_config,
 )
 from ledger_client import Quorum
 
@@ -129,7 +128,7 @@ def _replication(values: _Values) -> tuple[Quorum, int]:
         return _fixed_quorum(values)
     for name in ("write.quorum", "ack.quorum"):
         if name in values.stored:
-            raise _refused(f"{name} needs replication.mode=quorum")
+            raise refused_config(f"{name} needs replication.mode=quorum")
     min_in_sync = _min_in_sync(values, values.replicas, "the replication factor")
     lag_s = values.number("replica.lag.time.max.ms") / 1000
     return Quorum.in_sync(values.replicas, min_in_sync, replica_lag_time_max=lag_s), min_in_sync
@@ -138,24 +137,20 @@ def _replication(values: _Values) -> tuple[Quorum, int]:
 def _fixed_quorum(values: _Values) -> tuple[Quorum, int]:
     write = values.optional("write.quorum", values.replicas)
     if write != values.replicas:
-        raise _refused(
+        raise refused_config(
             f"write.quorum is {write} and the replication factor is {values.replicas}: both are "
             "the number of replicas, so give only one of them"
         )
     ack = values.optional("ack.quorum", write // 2 + 1)
     if ack > write:
-        raise _refused(f"ack.quorum is {ack}: it must not be more than the {write} replicas")
+        raise refused_config(f"ack.quorum is {ack}: it must not be more than the {write} replicas")
     return Quorum(write, write, ack), _min_in_sync(values, ack, "ack.quorum")
 
 
 def _min_in_sync(values: _Values, limit: int, what: str) -> int:
     number = values.number("min.insync.replicas")
     if number > limit and "min.insync.replicas" in values.stored:
-        raise _refused(
+        raise refused_config(
             f"min.insync.replicas is {number} and {what} {limit}: every append would be refused"
         )
     return min(number, limit)
-
-
-def _refused(text: str) -> TopicError:
-    return TopicError(ErrorCode.INVALID_CONFIG, text)

@@ -51,10 +51,10 @@ def check_config(name: str, value: str) -> None:
     """Refuse one setting, as `check_configs` does."""
     definition = DEFINITIONS.get(name)
     if definition is None:
-        raise _refused(_unknown(name))
+        raise refused_config(_unknown(name))
     if definition.is_fixed:
         if value.strip() != definition.default:
-            raise _refused(
+            raise refused_config(
                 f"{name} cannot be {value!r}: it is always {definition.default!r}. "
                 f"{definition.meaning}"
             )
@@ -62,7 +62,7 @@ def check_config(name: str, value: str) -> None:
     match definition.kind:
         case ConfigType.BOOLEAN:
             if value.strip().lower() not in ("true", "false"):
-                raise _refused(f"{name} must be true or false, not {value!r}")
+                raise refused_config(f"{name} must be true or false, not {value!r}")
         case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
             _check_number(definition, value)
         case ConfigType.LIST:
@@ -111,9 +111,9 @@ def _check_number(definition: ConfigDefinition, value: str) -> None:
     try:
         number = int(value.strip())
     except ValueError:
-        raise _refused(f"{definition.name} must be an integer, not {value!r}") from None
+        raise refused_config(f"{definition.name} must be an integer, not {value!r}") from None
     if not definition.minimum <= number <= definition.maximum:
-        raise _refused(
+        raise refused_config(
             f"{definition.name} must be {definition.minimum} to {definition.maximum}, not {number}"
         )
 
@@ -121,7 +121,7 @@ def _check_number(definition: ConfigDefinition, value: str) -> None:
 def _check_values(definition: ConfigDefinition, given: list[str], value: str) -> None:
     if not given or not all(each in definition.values for each in given):
         offered = " or ".join(definition.values)
-        raise _refused(f"{definition.name} must be {offered}, not {value!r}")
+        raise refused_config(f"{definition.name} must be {offered}, not {value!r}")
 
 
 def _unknown(name: str) -> str:
@@ -132,5 +132,6 @@ def _unknown(name: str) -> str:
     return f"there is no topic setting {name!r}: {hint}"
 
 
-def _refused(text: str) -> TopicError:
+def refused_config(text: str) -> TopicError:
+    """Return the error for a setting that cannot be used."""
     return TopicError(ErrorCode.INVALID_CONFIG, text)
