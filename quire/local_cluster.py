@@ -52,15 +52,12 @@ class LocalCluster:
         bookies: int | None = BOOKIES_DEFAULT,
         data_dir: str | os.PathLike[str] | None = None,
         broker: int = 0,
-        console: bool = False,  # noqa: FBT001, FBT002  the name and default are public
         *,
         zookeeper_port: int = 0,
         bookie_options: Mapping[str, str] | None = None,
     ) -> None:
         if not 0 <= broker <= BROKERS_MAX:
             raise LocalClusterError(f"the number of brokers must be 0 to {BROKERS_MAX}")
-        if console:
-            raise LocalClusterError("this release has no console: leave out `console`")
         if bookies is not None and not 0 <= bookies <= BOOKIES_MAX:
             raise LocalClusterError(f"the number of bookies must be 0 to {BOOKIES_MAX}")
         self.keeps_data = data_dir is not None

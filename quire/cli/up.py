@@ -3,8 +3,8 @@
 Leaves starting and stopping the processes to `quire.local_cluster`.
 
 Format of the one line with -o json: `{"metadata": "zk://...", "bookies": [{"id", "address", "pid",
-"admin_url", "data_dir"}], "brokers": [{"id", "address", "pid", "admin_url"}], "console": null,
-"zookeeper": {"pid"}}`.
+"admin_url", "data_dir"}], "brokers": [{"id", "address", "pid", "admin_url"}], "zookeeper": {"pid"},
+"data"}`.
 """
 
 import argparse
@@ -49,7 +49,6 @@ def parser() -> argparse.ArgumentParser:
         metavar="BYTES",
         help="maximum use of the disk by each bookie; default: all of it",
     )
-    command.add_argument("--console", action="store_true", help="not available yet")
     return command
 
 
@@ -64,7 +63,6 @@ async def _run(arguments: argparse.Namespace, output: Output) -> int:
         bookies=arguments.bookies,
         data_dir=arguments.data,
         broker=arguments.brokers,
-        console=arguments.console,
         bookie_options={"capacity-bytes": str(arguments.capacity)} if arguments.capacity else None,
     )
     ended: dict[str, None] = {}
@@ -118,7 +116,6 @@ def _as_json(cluster: "LocalCluster") -> dict[str, Json]:
         "metadata": cluster.metadata_uri,
         "bookies": [_bookie_as_json(bookie) for bookie in cluster.bookies],
         "brokers": [_broker_as_json(broker) for broker in cluster.brokers],
-        "console": None,
         "zookeeper": {"pid": cluster.zookeeper.pid},
         "data": str(cluster.data_dir),
     }

@@ -84,7 +84,7 @@ async def test_a_start_that_fails_shows_the_log_and_leaves_nothing(tmp_path: Pat
     assert not cluster.bookies[0].is_running
 
 
-@pytest.mark.parametrize("wanted", [{"broker": -1}, {"console": True}, {"bookies": -1}])
+@pytest.mark.parametrize("wanted", [{"broker": -1}, {"bookies": -1}])
 def test_unknown_names_are_refused(wanted: dict[str, int]) -> None:
     with pytest.raises(LocalClusterError):
         LocalCluster(**wanted)  # type: ignore[arg-type]
