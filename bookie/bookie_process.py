@@ -47,9 +47,9 @@ from bookie.wire.messages import WIRE_VERSION, WIRE_VERSION_MIN
 from metadata.errors import MetadataError
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_store import LedgerStore
-from metadata.registry.positions import RUN_BYTES
 from metadata.registry.registrar import BookieRegistrar
 from metadata.registry.registration import BookieRegistration
+from metadata.store.ephemeral import INCARNATION_BYTES
 from metadata.store.interface import MetadataStore, SessionState
 from serving.admin import Administered, AdminServer
 from serving.server_log import ServerLog
@@ -95,7 +95,7 @@ class BookieProcess:
         self._parts = AsyncExitStack()
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._missing: str | None = "the bookie is starting"
-        self._run_token = rng.randbytes(RUN_BYTES)
+        self._incarnation = rng.randbytes(INCARNATION_BYTES)
         self._keeper: PositionKeeper | None = None
         self._has_failed = False
         self.limbo_reason = ""
@@ -146,7 +146,7 @@ class BookieProcess:
 
     async def _make_room(self, config: StorageConfig, log: ServerLog) -> None:
         if await make_room(self._disk, config):
-            log.warning("reserve given up", reason="the disk is full at the start")
+            log.warning("reserve file removed", reason="the disk is full at the start")
 
     async def _open_storage(self, identity: Identity, config: StorageConfig) -> BookieStorage:
         storage = await BookieStorage.open(
@@ -173,7 +173,7 @@ class BookieProcess:
         await age.restore()
         keeper = PositionKeeper(
             self._store,
-            PositionClaim(identity.bookie_id, self._run_token, identity.files, identity.lock),
+            PositionClaim(identity.bookie_id, self._incarnation, identity.files, identity.lock),
             identity.position,
             context.storage.log,
             interval_s=self._options.position_interval_s,
@@ -243,7 +243,7 @@ class BookieProcess:
             self._store,
             first,
             self._rng,
-            incarnation=self._run_token,
+            incarnation=self._incarnation,
             dead_incarnations=() if dead is None else (dead,),
             on_lost=partial(self._stop_answering, context),
         )

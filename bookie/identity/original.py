@@ -99,7 +99,7 @@ def is_proved_dead(held: HeldNode, position: PositionRecord | None, lock: str) -
     """
     return (
         position is not None
-        and position.run == held.incarnation
+        and position.incarnation == held.incarnation
         and bool(lock)
         and position.lock == lock
     )

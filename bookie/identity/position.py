@@ -40,7 +40,7 @@ class PositionClaim:
     """Identity of this process in the node."""
 
     bookie_id: BookieId
-    run: bytes
+    incarnation: bytes
     files: tuple[str, ...]
     lock: str
 
@@ -185,7 +185,7 @@ class PositionKeeper:
         """
         end_lsn, end_bytes = self._written.durable_lsn, self._written.written_bytes
         claim, now_s = self._claim, asyncio.get_running_loop().time()
-        wanted = PositionRecord(claim.run, end_lsn, is_orderly, claim.files, claim.lock)
+        wanted = PositionRecord(claim.incarnation, end_lsn, is_orderly, claim.files, claim.lock)
         record = self._pending or wanted
         self._pending = record
         try:

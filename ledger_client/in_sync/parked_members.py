@@ -1,4 +1,4 @@
-"""Probes of members that a writer set aside, until they answer again.
+"""Probes of parked members, until they answer again.
 
 Leaves putting them back to the append protocol. Failures are ignored: the next period tries again.
 
@@ -15,11 +15,11 @@ from metadata.ids import BookieId
 
 PROBE_PERIOD_S: Final = 1.0
 RETURN_BYTES: Final = 1024 * 1024
-"""Maximum unanswered bytes with which a member set aside for its backlog is probed."""
+"""Maximum unanswered bytes with which a member parked for its backlog is probed."""
 
 
 class ParkedMembers:
-    """Checks whether set-aside members of one ensemble accept adds again."""
+    """Checks whether parked members of one ensemble accept adds again."""
 
     def __init__(
         self, pool: BookiePool, timeout_s: float, on_returned: Callable[[BookieId], None]
@@ -31,7 +31,7 @@ class ParkedMembers:
         self._tasks = BackgroundTasks()
 
     def probe(self, parked: Sequence[BookieId], now: float) -> None:
-        """Probe the members that are set aside, at most once per period."""
+        """Probe the parked members, at most once per period."""
         if not parked or now - self._probed_at < PROBE_PERIOD_S:
             return
         self._probed_at = now

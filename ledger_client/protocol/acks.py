@@ -134,7 +134,7 @@ class UnsettledBatches:
         """Return the bytes sent to a position and not answered (rule 4.6)."""
         return self._unanswered_bytes[position]
 
-    def is_late(self, position: int) -> bool:
+    def is_behind(self, position: int) -> bool:
         """Return whether a position has not answered the oldest batch beyond the LAC."""
         if not self._unconfirmed:
             return False
@@ -142,10 +142,10 @@ class UnsettledBatches:
         return bool(oldest.sent & ~oldest.stored & (1 << position))
 
     def lag_entries(self, position: int) -> int:
-        """Return the number of unconfirmed entries that a late position has not stored; 0 if it is
-        not late.
+        """Return the number of unconfirmed entries that a position which is behind has not
+        stored; else 0.
         """
-        if not self.is_late(position):
+        if not self.is_behind(position):
             return 0
         bit = 1 << position
         return sum(batch.count for batch in self._unconfirmed if not batch.stored & bit)

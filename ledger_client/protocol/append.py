@@ -30,8 +30,8 @@ from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.protocol.ensemble import EnsembleHealth, bookies_at, positions_mask
 from ledger_client.protocol.membership import (
     Decision,
+    ParkFailed,
     Replace,
-    SetAside,
     Shrink,
     members_with,
     membership_of,
@@ -162,7 +162,7 @@ class AppendProtocol:
         position = self._position(bookie_id)
         if position is None or not self._pending.record(first, position):
             return []  # rule 4.4: it no longer has the position, or has answered before
-        if self._health.is_lagging(bookie_id) and not self._pending.is_late(position):
+        if self._health.is_lagging(bookie_id) and not self._pending.is_behind(position):
             self._health.forgive(bookie_id)
             return self._decide_again()
         return self._advance()
@@ -226,8 +226,8 @@ class AppendProtocol:
             case Shrink(remaining):
                 self._choosing = True
                 return [e.ProposeMembers(remaining)]
-            case SetAside():
-                self._health.set_aside_all()
+            case ParkFailed():
+                self._health.park_all()
                 return [*self._send_missing(), *self._advance()]
             case None:
                 return []  # rule 5.4
@@ -277,7 +277,7 @@ class AppendProtocol:
         gone = self._health.gone()
         if gone and not (self._options.run_degraded and self._health.can_park(self._ensemble)):
             return self._fail(no_replacement(self._metadata, gone, event))
-        self._health.set_aside(self._ensemble)
+        self._health.park(self._ensemble)
         return [*self._send_missing(), *self._advance()]
 
     # -- metadata --------------------------------------------------------------------------------

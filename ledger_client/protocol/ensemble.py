@@ -78,19 +78,19 @@ class EnsembleHealth:
         self.failed.update(self._parked)
         self._parked.clear()
 
-    def set_aside_all(self) -> None:
+    def park_all(self) -> None:
         """Replace no member: wait until the failed ones return."""
         self._parked.update(self.failed)
         self.failed.clear()
 
     def is_lagging(self, bookie_id: BookieId) -> bool:
-        """Return whether a member is out because it is late although it answers."""
+        """Return whether a member is out because it lags."""
         if self.is_whole:
             return False
         failure = self.failed.get(bookie_id) or self._parked.get(bookie_id)
         return failure is not None and failure.kind is FailureKind.LAGGING
 
-    def set_aside(self, ensemble: tuple[BookieId, ...]) -> None:
+    def park(self, ensemble: tuple[BookieId, ...]) -> None:
         """Handle a missing spare: clear the suspected members, and park the others while entries
         can do without them.
         """

@@ -43,11 +43,11 @@ class Shrink:
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class ParkFailed:
     """Keep the ensemble, and wait for the failed members."""
 
 
-Decision = Replace | Shrink | SetAside | None
+Decision = Replace | Shrink | ParkFailed | None
 """None means that everything stays as it is."""
 
 
@@ -108,7 +108,7 @@ class Shrinking:
     ) -> Decision:
         """Remove the failed members, unless too few in-sync members would stay (rule 11.4)."""
         if len(in_sync) < self._min_in_sync:
-            return SetAside()
+            return ParkFailed()
         return Shrink(tuple(b for b in ensemble if not health.is_out(b)))
 
     def may_suspect(
@@ -128,7 +128,7 @@ class Fixed:
         health: EnsembleHealth,
     ) -> Decision:
         """Wait."""
-        return SetAside()
+        return ParkFailed()
 
     def may_suspect(
         self, bookie_id: BookieId, in_sync: tuple[BookieId, ...], *, has_spare: bool

@@ -3,8 +3,8 @@ the disk.
 
 Leaves recording a position, and the conclusions at a start, to the bookie.
 
-Format: a position is a msgpack array [1, run bin of 16 bytes, end LSN int, is orderly bool, [file
-identity str, ...], lock identity str].
+Format: a position is a msgpack array [1, incarnation bin of 16 bytes, end LSN int, is orderly bool,
+[file identity str, ...], lock identity str].
 
 Invariants: a position is changed only by compare-and-set; reading back decides a write with an
 unknown outcome; a node whose version is lower than one seen before belongs to a metadata service
@@ -34,9 +34,9 @@ from metadata.msgpack_fields import (
     unpack_versioned,
 )
 from metadata.paths import position_path
+from metadata.store.ephemeral import INCARNATION_BYTES
 from metadata.store.interface import MetadataStore, find
 
-RUN_BYTES: Final = 16
 NO_POSITION: Final = Version(-1)
 """The version of a node that does not exist."""
 
@@ -49,7 +49,7 @@ _INT64_MAX: Final = 2**63 - 1
 class PositionRecord:
     """End of a bookie's log, and the process and files to which it belonged."""
 
-    run: bytes
+    incarnation: bytes
     """16 random bytes of the process that recorded the position."""
     end_lsn: int
     """End of the log: every record below it was durable."""
@@ -109,7 +109,7 @@ def pack_position(bookie_id: BookieId, record: PositionRecord) -> bytes:
         f"the position of {bookie_id}",
         [
             _FORMAT_VERSION,
-            record.run,
+            record.incarnation,
             record.end_lsn,
             record.is_orderly,
             list(record.files),
@@ -122,11 +122,13 @@ def unpack_position(path: str, value: bytes) -> PositionRecord:
     """Read a stored form. Raises MetadataFormatError for anything else."""
     fields = unpack_versioned(path, value, _FORMAT_VERSION, _FIELD_COUNT)
     try:
-        run = bytes_of(fields[1])
-        if len(run) != RUN_BYTES:
-            raise FieldError(f"a run has {RUN_BYTES} bytes, found {len(run)}")
+        incarnation = bytes_of(fields[1])
+        if len(incarnation) != INCARNATION_BYTES:
+            raise FieldError(
+                f"an incarnation has {INCARNATION_BYTES} bytes, not {len(incarnation)}"
+            )
         return PositionRecord(
-            run=run,
+            incarnation=incarnation,
             end_lsn=int_of(fields[2], 0, _INT64_MAX),
             is_orderly=bool_of(fields[3]),
             files=tuple(text_of(each) for each in array_of(fields[4])),

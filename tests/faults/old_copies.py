@@ -29,7 +29,8 @@ from bookie.storage.opening import KnownDisk
 from bookie.wire.messages import Status
 from metadata.errors import MetadataError
 from metadata.ids import BookieId, EntryId, LedgerId, Version
-from metadata.registry.positions import RUN_BYTES, PositionStore
+from metadata.registry.positions import PositionStore
+from metadata.store.ephemeral import INCARNATION_BYTES
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from serving.server_log import ServerLog
 from tests.faults.budget import Budget, Summary
@@ -132,7 +133,7 @@ class History:
         keeper = PositionKeeper(
             self._store,
             PositionClaim(
-                identity.bookie_id, self._rng.randbytes(RUN_BYTES), identity.files, "lock"
+                identity.bookie_id, self._rng.randbytes(INCARNATION_BYTES), identity.files, "lock"
             ),
             identity.position,
             storage.log,

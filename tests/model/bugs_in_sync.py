@@ -13,7 +13,7 @@ from ledger_client.protocol.acks import UnsettledBatches
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.copy import CopyPlan
 from ledger_client.protocol.ensemble import EnsembleHealth
-from ledger_client.protocol.membership import SetAside, Shrink, Shrinking
+from ledger_client.protocol.membership import ParkFailed, Shrink, Shrinking
 from ledger_client.protocol.recovery_write import WriteBackPhase
 from metadata.ids import EntryId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
@@ -49,7 +49,7 @@ def who_catches_up_counts_for_the_minimum(patches: Patches) -> None:
 def the_last_in_sync_member_leaves(patches: Patches) -> None:
     def decide(_self: Any, ensemble: Any, _in_sync: Any, health: EnsembleHealth) -> Any:
         remaining = tuple(b for b in ensemble if not health.is_out(b))
-        return Shrink(remaining) if remaining else SetAside()
+        return Shrink(remaining) if remaining else ParkFailed()
 
     patches.set(Shrinking, "decide", decide)
 

@@ -15,7 +15,8 @@ from bookie.identity.metadata_age import MetadataAge
 from bookie.identity.position import PositionClaim, PositionKeeper, PositionNews
 from bookie.server.server_context import ServerContext
 from metadata.ids import BookieId
-from metadata.registry.positions import RUN_BYTES, PositionStore
+from metadata.registry.positions import PositionStore
+from metadata.store.ephemeral import INCARNATION_BYTES
 from metadata.store.interface import MetadataStore
 from metadata.store.memory_faults import NoFaults, StoreCall
 from tests.simulation.disk import CrashableDisk
@@ -50,7 +51,7 @@ async def record_as_another(store: MetadataStore, bookie_id: BookieId) -> None:
     positions = PositionStore(store)
     found = await positions.get(bookie_id)
     assert found.record is not None
-    other = replace(found.record, run=b"another process!")
+    other = replace(found.record, incarnation=b"another process!")
     await positions.put(bookie_id, other, found.version)
 
 
@@ -76,7 +77,9 @@ async def claim(
     rng = Random(f"run {identity.starts}")
     keeper = PositionKeeper(
         store,
-        PositionClaim(identity.bookie_id, rng.randbytes(RUN_BYTES), identity.files, identity.lock),
+        PositionClaim(
+            identity.bookie_id, rng.randbytes(INCARNATION_BYTES), identity.files, identity.lock
+        ),
         identity.position,
         context.storage.log,
         interval_s=RECORD_INTERVAL_S,

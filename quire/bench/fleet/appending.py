@@ -106,7 +106,7 @@ class Appending:
         ensemble = seat.ensemble
         decision = self._membership.decide(ensemble, _in_sync(seat), seat.health)
         if not isinstance(decision, Replace | Shrink):
-            seat.health.set_aside_all()
+            seat.health.park_all()
             self._plan_spare(seat)
             self.judge(seat)
             return
@@ -136,7 +136,7 @@ class Appending:
             self.close(seat)
             self.open_ledger(seat)
             return
-        seat.health.set_aside(seat.ensemble)
+        seat.health.park(seat.ensemble)
         self.judge(seat)
 
     def change(self, seat: Seat, ensemble: tuple[BookieId, ...]) -> None:

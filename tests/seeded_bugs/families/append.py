@@ -185,9 +185,9 @@ BUGS = (
             ),
             Edit(
                 APPEND,
-                "        self._health.set_aside(self._ensemble)\n"
+                "        self._health.park(self._ensemble)\n"
                 "        return [*self._send_missing(), *self._advance()]\n",
-                "        self._health.set_aside(self._ensemble)\n        return []\n",
+                "        self._health.park(self._ensemble)\n        return []\n",
             ),
         ),
         (WRITER_HISTORIES, simulation("changes")),

@@ -188,7 +188,7 @@ BUGS = (
             Edit(
                 APPEND,
                 "        if self._health.is_lagging(bookie_id) and not"
-                " self._pending.is_late(position):\n"
+                " self._pending.is_behind(position):\n"
                 "            self._health.forgive(bookie_id)\n"
                 "            return self._decide_again()\n",
                 "",
@@ -204,7 +204,7 @@ BUGS = (
         (
             Edit(
                 ACKS,
-                "        if not self.is_late(position):\n            return 0\n",
+                "        if not self.is_behind(position):\n            return 0\n",
                 "",
             ),
         ),

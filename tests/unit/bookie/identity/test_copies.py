@@ -67,7 +67,7 @@ async def test_an_original_that_registers_while_its_copy_opens_is_not_displaced(
             await machine.start("b")
     found = await PositionStore(store).get(bookie.bookie_id)
     assert found.record is not None
-    assert found.record.run == bookie.process._run_token
+    assert found.record.incarnation == bookie.process._incarnation
     client = await bookie.client(1)
     assert await client.add(batch_of(1, 0)) is Status.OK, "the original serves on"
     await client.close()
@@ -176,7 +176,7 @@ async def test_bookie_stops_answering_after_another_process_writes_its_position(
     positions = PositionStore(store)
     found = await positions.get(bookie.bookie_id)
     assert found.record is not None
-    other = replace(found.record, run=bytes(16))
+    other = replace(found.record, incarnation=bytes(16))
     assert await positions.put(bookie.bookie_id, other, found.version) is not None
     assert await client.add(batch_of(1, 0)) is Status.OK
     async with asyncio.timeout(20.0):

@@ -135,7 +135,7 @@ def test_a_position_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [b"", b"\x91\x01", pack_position(BOOKIE, replace(RECORD, run=b"short"))]
+    "value", [b"", b"\x91\x01", pack_position(BOOKIE, replace(RECORD, incarnation=b"short"))]
 )
 def test_other_bytes_are_refused(value: bytes) -> None:
     with pytest.raises(MetadataFormatError):
@@ -146,7 +146,7 @@ async def test_the_first_claim_makes_the_node() -> None:
     bench = Bench()
     await bench.keeper.claim()
     found = await bench.stored()
-    assert (found.run, found.end_lsn, found.is_orderly) == (b"a" * 16, 100, False)
+    assert (found.incarnation, found.end_lsn, found.is_orderly) == (b"a" * 16, 100, False)
 
 
 async def test_of_two_starts_the_first_wins() -> None:
@@ -157,7 +157,7 @@ async def test_of_two_starts_the_first_wins() -> None:
     with pytest.raises(PositionTakenError):
         await second.claim()
     assert len(bench.taken) == 1
-    assert (await bench.stored()).run == b"a" * 16
+    assert (await bench.stored()).incarnation == b"a" * 16
 
 
 async def test_the_end_is_recorded_while_it_grows() -> None:
@@ -208,7 +208,7 @@ async def test_conflict_is_answered_in_the_same_iteration(run: bytes) -> None:
     async def work(bench: Bench) -> None:
         stored = await bench.positions.get(BOOKIE)
         assert stored.record is not None
-        other = replace(stored.record, run=run, end_lsn=777)
+        other = replace(stored.record, incarnation=run, end_lsn=777)
         await bench.positions.put(BOOKIE, other, stored.version)
         bench.written.durable_lsn = 300
         await until(lambda: bool(bench.taken))
@@ -223,7 +223,7 @@ async def test_an_idle_bookie_notices_after_a_reconnect() -> None:
         assert stored.record is not None
         other = MemoryMetadataStore(bench.server)
         bench.store.suspend()
-        taken = replace(stored.record, run=b"b" * 16)
+        taken = replace(stored.record, incarnation=b"b" * 16)
         await PositionStore(other).put(BOOKIE, taken, stored.version)
         bench.store.resume()
         await until(lambda: bool(bench.taken))
@@ -237,7 +237,7 @@ async def test_older_node_does_not_stop_the_bookie() -> None:
         bench.written.durable_lsn = 300
         await bench.until_recorded(300)
         await bench.store.delete(PATH, bench.keeper.version)
-        old = replace(RECORD, run=b"a" * 16, end_lsn=50)
+        old = replace(RECORD, incarnation=b"a" * 16, end_lsn=50)
         await bench.positions.put(BOOKIE, old, NO_POSITION)
         bench.written.durable_lsn = 400
         await until(lambda: bench.went_back == 1)
@@ -271,7 +271,7 @@ async def test_an_orderly_stop_is_recorded_last(acts: list[str]) -> None:
 async def test_orderly_stop_does_not_overwrite_another_process() -> None:
     bench = Bench()
     await bench.keeper.claim()
-    other = replace(RECORD, run=b"b" * 16)
+    other = replace(RECORD, incarnation=b"b" * 16)
     await bench.positions.put(BOOKIE, other, Version(0))
     assert not await bench.keeper.record_orderly()
     assert await bench.stored() == other

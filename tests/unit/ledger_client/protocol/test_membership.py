@@ -21,9 +21,9 @@ from ledger_client.protocol.membership import (
     Decision,
     Fixed,
     Membership,
+    ParkFailed,
     Replace,
     Replacing,
-    SetAside,
     Shrink,
     Shrinking,
     membership_of,
@@ -45,7 +45,7 @@ def health_of(failed: Collection[BookieId], parked: Collection[BookieId] = ()) -
     health = EnsembleHealth(QuorumSpec(3, 3, 2))
     for name in parked:
         health.fail(name, a.FailureKind.GONE, "test")
-    health.set_aside_all()
+    health.park_all()
     for name in failed:
         health.fail(name, a.FailureKind.SUSPECTED, "test")
     return health
@@ -65,7 +65,7 @@ def test_failed_members_leave_unless_too_few_in_sync_stay(
             assert remaining == tuple(b for b in ensemble if b not in failed | parked)
             assert sum(b in caught_up for b in remaining) >= least
         case _:
-            assert decision == SetAside()
+            assert decision == ParkFailed()
             assert sum(b in caught_up for b in ensemble if b not in failed | parked) < least
 
 
@@ -78,7 +78,7 @@ def test_quorum_mode_replaces_failed_members_and_fixed_mode_keeps_them(
     assert Replacing(is_delayed=False).decide(ensemble, (), health_of(failed)) == Replace(positions)
     delayed = Replacing(is_delayed=True).decide(ensemble, (), health_of(failed))
     assert delayed == (Replace(positions) if len(failed) > 1 else None)
-    assert Fixed().decide(ensemble, (), health_of(failed)) == SetAside()
+    assert Fixed().decide(ensemble, (), health_of(failed)) == ParkFailed()
 
 
 def test_a_member_is_suspected_only_if_it_has_an_effect() -> None:
@@ -240,7 +240,7 @@ def somebody_is_named_before_the_copy(patch: pytest.MonkeyPatch) -> None:
 def a_lone_survivor_is_refused(patch: pytest.MonkeyPatch) -> None:
     def decide(self: Any, ensemble: Any, in_sync: Any, health: EnsembleHealth) -> Decision:
         if len(in_sync) < max(2, self._min_in_sync):
-            return SetAside()
+            return ParkFailed()
         return Shrink(living(ensemble, health))
 
     patch.setattr(Shrinking, "decide", decide)
@@ -251,7 +251,7 @@ def the_last_in_sync_member_leaves(patch: pytest.MonkeyPatch) -> None:
 
     def decide(self: Any, ensemble: Any, _in_sync: Any, health: EnsembleHealth) -> Decision:
         left = living(ensemble, health)
-        return Shrink(left) if len(left) >= self._min_in_sync else SetAside()
+        return Shrink(left) if len(left) >= self._min_in_sync else ParkFailed()
 
     patch.setattr(Shrinking, "decide", decide)
 
@@ -278,7 +278,7 @@ def a_member_that_catches_up_counts(patch: pytest.MonkeyPatch) -> None:
 
 def the_set_shrinks_below_min_in_sync(patch: pytest.MonkeyPatch) -> None:
     def decide(_self: Any, ensemble: Any, in_sync: Any, health: EnsembleHealth) -> Decision:
-        return Shrink(living(ensemble, health)) if in_sync else SetAside()
+        return Shrink(living(ensemble, health)) if in_sync else ParkFailed()
 
     patch.setattr(Shrinking, "decide", decide)
 
