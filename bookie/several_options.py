@@ -45,7 +45,9 @@ def load_several(
     document = parse_file(file_text)
     tables = document.get(TABLE)
     if not isinstance(tables, list):
-        raise OptionError(f"the configuration file has no [[{TABLE}]] tables")
+        raise OptionError(
+            f"the configuration file has no [[{TABLE}]] tables: write one for each bookie"
+        )
     defaults = table_of(document, DEFAULTS_TABLE)
     errors = list(_shared_errors(defaults, variables, flags))
     loaded: list[BookieOptions] = []

@@ -221,7 +221,7 @@ class BrokerProcess:
         (is_empty,) = await asyncio.gather(waiting, return_exceptions=True)
         cancel()
         if is_empty is not True:
-            self._log.warning("partitions are left behind", count=manager.led_count)
+            self._log.warning("stopping while still leading partitions", count=manager.led_count)
 
     def _has_successors(self) -> bool:
         return any(each != self._options.broker_id for each in self._cluster.view.may_lead())

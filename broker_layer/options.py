@@ -46,16 +46,21 @@ class BrokerOptions:
         "NAME://host:port to listen on; several are separated by commas",
     )
     advertised_listeners: str = option(
-        "", "addresses that clients get, under the same names; port 0: the port that was bound"
+        "", "addresses that clients receive, under the names of listeners; port 0: the open port"
     )
     inter_broker_listener: str = option(
         "", "the name of the listener that other brokers use; empty: the first one"
     )
     admin_host: str = option("127.0.0.1", "the address of the admin HTTP server")
-    admin_port: int = option(0, "the port of the admin server; 0: any", low=0, high=_PORT_MAX)
+    admin_port: int = option(
+        0, "the port of the admin server; 0: any free port", low=0, high=_PORT_MAX
+    )
     rack: str = option("", "the rack of this broker; clients get it in Metadata")
     session_timeout_s: float = option(
-        10.0, "how long the metadata service keeps a dead broker's registration", low=1, high=300
+        10.0,
+        "time after which the registration of a broker that stopped responding ends",
+        low=1,
+        high=300,
     )
     offsets_topic_partitions: int = option(
         16, "partitions of __consumer_offsets when it is created", low=1, high=1_000
@@ -72,31 +77,44 @@ class BrokerOptions:
         "", "default topic settings: NAME=VALUE; several are separated by spaces"
     )
     group_initial_rebalance_delay_ms: int = option(
-        3_000, "how long a group's first rebalance waits for more members", low=0, high=300_000
+        3_000,
+        "time for which a group's first rebalance waits for more members",
+        low=0,
+        high=300_000,
     )
     group_session_timeout_min_ms: int = option(
-        6_000, "shortest session timeout of a group's members", low=1, high=3_600_000
+        6_000, "minimum session timeout of a group's members", low=1, high=3_600_000
     )
     group_session_timeout_max_ms: int = option(
-        1_800_000, "longest session timeout of a group's members", low=1, high=24 * 3_600_000
+        1_800_000, "maximum session timeout of a group's members", low=1, high=24 * 3_600_000
     )
     offsets_retention_ms: int = option(
-        7 * _DAY_MS, "how long the offsets of an empty group are kept", low=1, high=3_650 * _DAY_MS
+        7 * _DAY_MS,
+        "time for which the offsets of an empty group are kept",
+        low=1,
+        high=3_650 * _DAY_MS,
     )
     transaction_timeout_max_ms: int = option(
-        900_000, "longest timeout that a transactional producer may request", low=1, high=_DAY_MS
+        900_000, "maximum timeout that a transactional producer may request", low=1, high=_DAY_MS
     )
-    connections_max: int = option(10_000, "connections at once", low=1, high=1_000_000)
+    connections_max: int = option(
+        10_000, "maximum number of open connections", low=1, high=1_000_000
+    )
     idle_s_max: float = option(
         600.0, "idle time after which a connection is closed", low=1, high=86_400
     )
     frame_bytes_max: int = option(
-        100 * 2**20, "largest request accepted", low=64 * 2**10, high=_GIB
+        100 * 2**20, "maximum size of one request", low=64 * 2**10, high=_GIB
     )
     request_bytes_max: int = option(
-        512 * 2**20, "requests in memory; above it nothing is read", low=2**20, high=64 * _GIB
+        512 * 2**20,
+        "maximum bytes of requests in memory; above it, no request is read",
+        low=2**20,
+        high=64 * _GIB,
     )
-    fetch_bytes_max: int = option(55 * 2**20, "largest answer to one Fetch", low=2**16, high=_GIB)
+    fetch_bytes_max: int = option(
+        55 * 2**20, "maximum size of the answer to one Fetch", low=2**16, high=_GIB
+    )
     produce_bytes_per_s: int = option(
         0, "produce quota of each client id; 0: none", low=0, high=1024 * _GIB
     )
@@ -104,7 +122,7 @@ class BrokerOptions:
         0, "fetch quota of each client id; 0: none", low=0, high=1024 * _GIB
     )
     drain_timeout_s: float = option(
-        10.0, "how long a stopping broker waits for requests in progress", low=0, high=600
+        10.0, "time for which a stopping broker waits for requests in progress", low=0, high=600
     )
     die_with_parent: bool = option(False, "stop when standard input ends")  # noqa: FBT003
     log_level: str = option("info", "debug, info, warning or error")
@@ -133,7 +151,7 @@ def topic_default_configs(options: BrokerOptions) -> dict[str, str]:
     for word in options.topic_defaults.split():
         name, sign, value = word.partition("=")
         if not sign:
-            raise OptionError(f"topic_defaults: {word} is not NAME=VALUE")
+            raise OptionError(f"topic_defaults: write NAME=VALUE, not {word}")
         configs[name] = value
     try:
         check_configs(configs)
@@ -157,10 +175,12 @@ def _check_together(options: BrokerOptions) -> None:
         raise OptionError("listeners is empty: name at least one, such as PLAINTEXT://host:port")
     for name in advertised:
         if name not in listeners:
-            raise OptionError(f"advertised_listeners names {name}, which is not in listeners")
+            raise OptionError(
+                f"advertised_listeners names {name}, which is not in listeners: add it there"
+            )
     inter_broker = options.inter_broker_listener
     if inter_broker and inter_broker not in listeners:
-        raise OptionError(f"inter_broker_listener {inter_broker} is not in listeners")
+        raise OptionError(f"inter_broker_listener {inter_broker} is not in listeners: add it there")
     check_log_level(options.log_level)
     topic_default_configs(options)
     if options.group_session_timeout_min_ms > options.group_session_timeout_max_ms:

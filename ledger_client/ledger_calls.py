@@ -130,7 +130,7 @@ class LedgerCalls:
                     raise
                 else:
                     return metadata, version, LedgerKeys.of(metadata, wanted.password)
-        raise LedgerError(f"{ID_ATTEMPTS_MAX} ledger ids in a row are taken")
+        raise LedgerError(f"no free ledger id was found in {ID_ATTEMPTS_MAX} attempts: try again")
 
     async def find(self, ledger_id: LedgerId, password: bytes, timeout_s: float) -> Found:
         """Read a ledger's metadata. Raises LedgerNotFoundError and the errors of the metadata

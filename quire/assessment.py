@@ -81,9 +81,18 @@ def ledger_findings(ledger: LedgerMetadata, up: Collection[BookieId]) -> list[Fi
     names = ", ".join(missing)
     at_risk = [each.first_entry_id for each in judged if not each.is_readable]
     if at_risk:
-        what = f"entries from {at_risk[0]} on may have no copy on a bookie that is up: {names} down"
+        what = (
+            f"entries from {at_risk[0]} on may have no copy on a running bookie;"
+            f" these bookies are down: {names}"
+        )
         return [Finding(where, what, "start those bookies again, with their own directories")]
-    return [Finding(where, f"short of copies: {names} down", "start those bookies again")]
+    return [
+        Finding(
+            where,
+            f"entries lack copies; these bookies are down: {names}",
+            "start those bookies again",
+        )
+    ]
 
 
 def _short_findings(ledger: LedgerMetadata) -> list[Finding]:
@@ -93,9 +102,9 @@ def _short_findings(ledger: LedgerMetadata) -> list[Finding]:
     if not short:
         return []
     least = min(len(f.ensemble) for f in short)
-    what = f"short of copies: {least} of {wanted} from entry {short[0].first_entry_id} on"
+    what = f"entries lack copies: {least} of {wanted} exist from entry {short[0].first_entry_id} on"
     advice = (
-        "an open ledger's writer copies to members that come back; a closed one waits for repair"
+        "wait: an open ledger's writer copies to members that return; a closed ledger needs repair"
     )
     return [Finding(f"ledger {ledger.ledger_id}", what, advice)]
 
@@ -132,7 +141,7 @@ def ledger_host_warnings(
                 f"entries from {fragment.first_entry_id} on have copies on {one.bookie_id} and"
                 f" {other.bookie_id}, both on host {one.place.host}; {host_count} hosts are up"
             )
-            advice = "copies of a new ledger's entries are placed on different hosts"
+            advice = "create a new ledger to have its copies on different hosts"
             return [Finding(f"ledger {ledger.ledger_id}", what, advice)]
     return []
 
@@ -156,10 +165,20 @@ def record_findings(ledger: LedgerMetadata, formatted: Collection[BookieId]) -> 
     unknown = [bookie for bookie in named if bookie not in formatted]
     if unknown:
         text = f"names bookies that have no cookie: {', '.join(unknown)}"
-        findings.append(Finding(where, text, "were they removed? their copies are lost"))
+        findings.append(
+            Finding(
+                where,
+                text,
+                "if they were removed, their copies are lost: restore or delete the ledger",
+            )
+        )
     last = ledger.last_entry_id
     begins = ledger.last_fragment.first_entry_id
     if ledger.state is LedgerState.CLOSED and last is not None and begins > last + 1:
         text = f"it ends at {last}, and its last fragment begins at {begins}"
-        findings.append(Finding(where, text, "report this: no release of Quire writes it"))
+        findings.append(
+            Finding(
+                where, text, "report this as a defect: no release of Quire writes such a record"
+            )
+        )
     return findings

@@ -163,7 +163,7 @@ class LeaderElections:
         if not may_lead:
             raise TopicError(
                 ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-                "no broker is up that may lead the partition",
+                "no broker is up that may lead the partition: start one",
             )
         loads = Loads.of(self._view.topics.values(), may_lead)
         return LeaderMove(record.name, partition, seen, loads.take_least(seen.leader))

@@ -54,7 +54,7 @@ class Stage(StrEnum):
     TAKES_OVER = "takes over"
     WAITS = "waits"
     """An attempt failed, or a new epoch is needed: `reason` states which."""
-    GIVEN_UP = "given up"
+    NOT_LED = "not led"
 
 
 TRIES: Final = (Stage.TAKES_OVER, Stage.WAITS)
@@ -118,7 +118,7 @@ class AssignedPartition:
         self._task: asyncio.Task[None] | None = None
         self._failed_soon = False
         self._kicked = asyncio.Event()
-        self.status = PartitionStatus(Stage.GIVEN_UP, -1, self._now())
+        self.status = PartitionStatus(Stage.NOT_LED, -1, self._now())
         self.leaderless_since_s = self._now()
 
     def want(self, epoch: int | None) -> None:
@@ -236,7 +236,7 @@ class AssignedPartition:
         opened, self._opened, self.serving = self._opened, None, None
         assert opened is not None
         if self.wanted is None:
-            self._note(Stage.GIVEN_UP, self._opened_epoch, "")
+            self._note(Stage.NOT_LED, self._opened_epoch, "")
         try:
             await opened.aclose()
         except (TopicError, LedgerError, MetadataError) as error:

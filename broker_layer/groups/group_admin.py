@@ -98,9 +98,13 @@ class GroupAdminHandlers:
         if group is None and consumers is None:
             raise TopicError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
         if consumers is not None and consumers.members:
-            raise TopicError(ErrorCode.NON_EMPTY_GROUP, f"{group_id} has members")
+            raise TopicError(
+                ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members: stop them first"
+            )
         if group is not None and group.state is not GroupState.EMPTY:
-            raise TopicError(ErrorCode.NON_EMPTY_GROUP, f"{group_id} has members")
+            raise TopicError(
+                ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members: stop them first"
+            )
         host.write(host.shard.removal_records(group_id))
         host.shard.groups.pop(group_id, None)
         host.shard.consumers.pop(group_id, None)

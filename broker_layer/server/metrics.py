@@ -39,7 +39,7 @@ class LedPartition:
     """Why it is not served; empty if it is."""
 
     since_s: float
-    """Time that it has been led, tried or given up, in seconds."""
+    """Time since its stage changed, in seconds."""
 
     log_start_offset: int = UNKNOWN
     high_watermark: int = UNKNOWN

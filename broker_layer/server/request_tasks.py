@@ -38,7 +38,7 @@ class RequestTasks:
     def _note_end(self, task: asyncio.Task[None], exchange: Exchange) -> None:
         self._tasks.pop(task, None)
         if task.cancelled():
-            exchange.requester.drop("request given up", "the broker is closing")
+            exchange.requester.drop("request cancelled", "the broker is closing")
             return
         error = task.exception()
         if error is not None:

@@ -74,7 +74,7 @@ class BatchingStore:
             return await self._send_alone(path, value, expected)
         if len(self._waiting) >= WAITING_WRITES_MAX:
             raise StoreUnavailableError(
-                self._store.address, f"{WAITING_WRITES_MAX} writes are waiting"
+                self._store.address, f"{WAITING_WRITES_MAX} writes wait for it, which is the limit"
             )
         reply: asyncio.Future[Version] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(CompareAndSet(path, value, expected), reply))

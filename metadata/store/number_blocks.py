@@ -78,7 +78,7 @@ class NumberBlocks:
             except (NodeExistsError, VersionConflictError, OutcomeUnknownError):
                 await asyncio.sleep(pauses.next_s())
         raise MetadataError(
-            f"no block of {self._path} could be allocated in {ATTEMPTS_MAX} attempts"
+            f"no block of {self._path} could be allocated in {ATTEMPTS_MAX} attempts: try again"
         )
 
     async def _try_block(self) -> int:

@@ -169,8 +169,8 @@ class ChildProcess:
 
     def _signal(self, number: signal.Signals) -> None:
         if not self.is_running:
-            raise LocalClusterError(f"{self.name} does not run")
+            raise LocalClusterError(f"{self.name} does not run: start it first")
         try:
             os.kill(self.pid, number)
         except ProcessLookupError:  # the event loop has not noticed its end yet
-            raise LocalClusterError(f"{self.name} does not run") from None
+            raise LocalClusterError(f"{self.name} does not run: start it first") from None

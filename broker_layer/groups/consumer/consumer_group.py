@@ -361,4 +361,6 @@ def _subscription(member: ConsumerMember) -> tuple[tuple[str, ...], str]:
 
 
 def _unknown(member_id: str) -> TopicError:
-    return TopicError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not a member")
+    return TopicError(
+        ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not a member of the group: join it again"
+    )

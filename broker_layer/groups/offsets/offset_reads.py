@@ -217,7 +217,9 @@ def _subscription(host: GroupHost, group_id: str) -> tuple[str, ...] | None:
     if group.state is GroupState.EMPTY:
         return ()
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
-        raise TopicError(ErrorCode.NON_EMPTY_GROUP, f"{group_id} has members")
+        raise TopicError(
+            ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members: stop them first"
+        )
     return group.subscription()
 
 

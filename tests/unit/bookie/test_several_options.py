@@ -99,7 +99,9 @@ def test_own_options_cannot_be_shared() -> None:
 
 def test_invalid_tables_are_refused() -> None:
     assert refusal("bookie = [1]\n") == ["[[bookie]] 1 is not a table: write [[bookie]]"]
-    assert refusal("[bookie]\n") == ["the configuration file has no [[bookie]] tables"]
+    assert refusal("[bookie]\n") == [
+        "the configuration file has no [[bookie]] tables: write one for each bookie"
+    ]
 
 
 def test_flags_give_the_same_options_again() -> None:

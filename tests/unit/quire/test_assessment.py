@@ -62,10 +62,10 @@ def test_striped_ensembles_are_checked_per_write_set() -> None:
 
 def test_findings_name_the_bookies_and_what_to_do() -> None:
     (short,) = ledger_findings(LEDGER, [A, B, D])
-    assert short.what == "short of copies: c down"
+    assert short.what == "entries lack copies; these bookies are down: c"
     (at_risk,) = ledger_findings(LEDGER, [B, C])
     assert "entries from 10 on" in at_risk.what
-    assert "a, d down" in at_risk.what
+    assert "down: a, d" in at_risk.what
 
 
 def test_copies_on_one_host_cause_a_warning_if_there_are_other_hosts() -> None:
