@@ -66,6 +66,14 @@ def text_or_base64(value: str | bytes) -> Json:
     return {"base64": base64.b64encode(value).decode("ascii")}
 
 
+def data_as_json(name: str, data: bytes) -> dict[str, Json]:
+    """Return bytes as the field `name` if they are UTF-8, otherwise as `name`_base64."""
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode("ascii")}
+
+
 def fragments_as_json(fragments: Sequence[Fragment]) -> list[dict[str, Json]]:
     """Return a ledger's fragments."""
     return [

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from quire.cli import fleet
-from quire.cli.command_line import Noun, positive
+from quire.cli.command_line import Noun, chosen, positive
 from quire.cli.output import Json, Output
 from quire.cli.progress import Progress
 from quire.errors import ExitCode, UsageError
@@ -27,6 +27,7 @@ RATE: Final = 1_000.0
 ENTRY_BYTES: Final = 1_024
 ENTRY_BYTES_MIN: Final = 8
 ENTRY_BYTES_MAX: Final = 8 * 1024 * 1024
+SEE_LIST: Final = "quire bench compare --list"
 PAGE_NAME: Final = "report.html"
 SHOWN: Final = ("p50_ms", "p99_ms", "p999_ms", "max_ms", "silence_s", "changes", "losable")
 
@@ -149,32 +150,19 @@ def _plan(arguments: argparse.Namespace, directory: Path) -> "Plan":
     from quire.bench.compare.runner import Plan
 
     rates: tuple[float, ...] = arguments.sweep or (arguments.rate,)
-    chosen = _chosen(arguments.scenarios, list(scenarios.BY_NAME), "scenario")
-    if arguments.sweep:
-        chosen = ("steady",)
+    names = chosen(arguments.scenarios, list(scenarios.BY_NAME), "scenario", SEE_LIST)
     scale = arguments.seconds / scenarios.BASE_SECONDS
     return Plan(
-        configurations=_chosen(
-            arguments.configurations, list(configurations.BY_NAME), "configuration"
+        configurations=chosen(
+            arguments.configurations, list(configurations.BY_NAME), "configuration", SEE_LIST
         ),
-        scenarios=chosen,
+        scenarios=("steady",) if arguments.sweep else names,
         rates=rates,
         entry_bytes=arguments.entry_bytes,
         repeat=arguments.repeat,
         scale=scale,
         first_repetition=next_repetition(directory, entry_bytes=arguments.entry_bytes, scale=scale),
     )
-
-
-def _chosen(text: str | None, known: list[str], what: str) -> tuple[str, ...]:
-    names = text.split(",") if text else known
-    for name in names:
-        if name not in known:
-            raise UsageError(
-                f"there is no {what} {name!r}; there are: {', '.join(known)}",
-                try_next="quire bench compare --list",
-            )
-    return tuple(dict.fromkeys(names))
 
 
 def _list(output: Output) -> int:

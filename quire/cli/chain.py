@@ -7,9 +7,15 @@ import argparse
 from datetime import UTC, datetime
 
 from ledger_client import ChainInfo, LedgerClient
-from quire.cli.command_line import Noun, add_consent_option, metadata_address, not_negative
+from quire.cli.command_line import (
+    Noun,
+    add_consent_option,
+    metadata_address,
+    not_negative,
+    require_consent,
+)
 from quire.cli.output import Output
-from quire.errors import ExitCode, NeedsConsentError
+from quire.errors import ExitCode
 
 GRACE_HOURS_DEFAULT = 24.0
 
@@ -92,7 +98,7 @@ async def _trim(arguments: argparse.Namespace, output: Output) -> int:
         chain = client.chain(arguments.chain)
         info = await chain.info()
         gone = max(0, min(arguments.first, info.next_index) - info.first_index)
-        _require_consent(arguments, f"remove {gone} links from chain {arguments.chain!r}")
+        require_consent(arguments, f"remove {gone} links from chain {arguments.chain!r}")
         output.record(_as_row(await chain.trim(arguments.first)))
     return ExitCode.DONE
 
@@ -101,7 +107,7 @@ async def _collect(arguments: argparse.Namespace, output: Output) -> int:
     async with LedgerClient(metadata_address(arguments)) as client:
         chain = client.chain(arguments.chain)
         await chain.info()
-        _require_consent(
+        require_consent(
             arguments,
             f"delete every ledger written for chain {arguments.chain!r} more than "
             f"{arguments.grace_hours:g} hours ago that is not in it",
@@ -116,17 +122,12 @@ async def _delete(arguments: argparse.Namespace, output: Output) -> int:
         chain = client.chain(arguments.chain)
         info = await chain.info()
         count = info.next_index - info.first_index
-        _require_consent(
+        require_consent(
             arguments, f"delete chain {arguments.chain!r} of {count} links, but no ledger"
         )
         await chain.delete()
     output.record({"chain": arguments.chain, "deleted": True})
     return ExitCode.DONE
-
-
-def _require_consent(arguments: argparse.Namespace, plan: str) -> None:
-    if not arguments.yes:
-        raise NeedsConsentError(f"this would {plan}; nothing was changed", try_next="add --yes")
 
 
 def _as_row(info: ChainInfo) -> dict[str, str | int]:

@@ -5,7 +5,7 @@ Leaves the checks to `quire.assessment`.
 
 import argparse
 import asyncio
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from ledger_client.cluster_access import Cluster, open_cluster
@@ -80,23 +80,22 @@ async def _health(arguments: argparse.Namespace, output: Output) -> int:
 
 async def _check_ledgers(cluster: Cluster, checked: _Findings, output: Output) -> dict[str, int]:
     counts = {str(state): 0 for state in LedgerState}
-    progress = Progress(output, "checked", "ledgers")
-    async for ledger_id in cluster.ledgers.list_ledger_ids():
-        progress.advance(1)
-        try:
-            ledger, _ = await cluster.ledgers.get(ledger_id)
-        except NodeNotFoundError:
-            continue  # deleted since it was listed
-        except MetadataFormatError as error:
-            checked.findings.append(
-                Finding(f"ledger {ledger_id}", str(error), "see `quire metadata check`")
-            )
-            continue
-        counts[str(ledger.state)] += 1
-        up = cluster.directory.bookies
-        checked.findings.extend(ledger_findings(ledger, up))
-        checked.warnings.extend(ledger_host_warnings(ledger, up))
-    progress.end()
+    with Progress(output, "checked", "ledgers") as progress:
+        async for ledger_id in cluster.ledgers.list_ledger_ids():
+            progress.advance(1)
+            try:
+                ledger, _ = await cluster.ledgers.get(ledger_id)
+            except NodeNotFoundError:
+                continue  # deleted since it was listed
+            except MetadataFormatError as error:
+                checked.findings.append(
+                    Finding(f"ledger {ledger_id}", str(error), "see `quire metadata check`")
+                )
+                continue
+            counts[str(ledger.state)] += 1
+            up = cluster.directory.bookies
+            checked.findings.extend(ledger_findings(ledger, up))
+            checked.warnings.extend(ledger_host_warnings(ledger, up))
     return counts
 
 
@@ -104,7 +103,7 @@ def _print(row: dict[str, Json], checked: _Findings, output: Output) -> None:
     kinds = (("findings", checked.findings), ("warnings", checked.warnings))
     if output.as_json:
         shown = {
-            name: [_fields(each) for each in found[:FINDINGS_SHOWN_MAX]] for name, found in kinds
+            name: [asdict(each) for each in found[:FINDINGS_SHOWN_MAX]] for name, found in kinds
         }
         output.record(row | shown)
         return
@@ -114,10 +113,6 @@ def _print(row: dict[str, Json], checked: _Findings, output: Output) -> None:
             output.line("")
             with output.listing("where", "what", "advice") as listing:
                 for each in found[:FINDINGS_SHOWN_MAX]:
-                    listing.add(_fields(each))
+                    listing.add(asdict(each))
         if len(found) > FINDINGS_SHOWN_MAX:
             output.remark(f"and {len(found) - FINDINGS_SHOWN_MAX} more {name}")
-
-
-def _fields(finding: Finding) -> dict[str, Json]:
-    return {"where": finding.where, "what": finding.what, "advice": finding.advice}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Final
 
 from quire.cli.output import Output
-from quire.errors import UsageError
+from quire.errors import NeedsConsentError, UsageError
 
 METADATA_VARIABLE: Final = "QUIRE_METADATA"
 
@@ -78,6 +78,22 @@ def add_consent_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--yes", action="store_true", help="do it, instead of only showing the plan"
     )
+
+
+def require_consent(arguments: argparse.Namespace, plan: str) -> None:
+    """Raise NeedsConsentError with the plan if the verb was called without `--yes`."""
+    if not arguments.yes:
+        raise NeedsConsentError(f"this would {plan}; nothing was changed", try_next="add --yes")
+
+
+def chosen(text: str | None, known: list[str], what: str, try_next: str = "") -> tuple[str, ...]:
+    """Return the names in a list separated by commas; all for None. Raises UsageError."""
+    names = text.split(",") if text else known
+    for name in names:
+        if name not in known:
+            there = f"there is no {what} {name!r}; there are: {', '.join(known)}"
+            raise UsageError(there, try_next=try_next)
+    return tuple(dict.fromkeys(names))
 
 
 def metadata_address(arguments: argparse.Namespace) -> str:

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from quire.bench.fleet.assumptions import Assumptions, Described, described
-from quire.cli.command_line import Noun, positive
+from quire.cli.command_line import Noun, chosen, positive
 from quire.cli.output import Json, Output, Row
 from quire.cli.progress import Progress
 from quire.errors import ExitCode, UsageError
@@ -75,16 +75,13 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     from quire.bench.fleet.running import run_all
 
     assumptions = Assumptions(**{each.name: getattr(arguments, each.name) for each in described()})
-    names = _chosen(arguments.configurations, list(BY_NAME))
+    names = chosen(arguments.configurations, list(BY_NAME), "configuration")
     widest = max(BY_NAME[name].quorum.ensemble_size for name in names)
     if assumptions.bookies < widest:
         raise UsageError(f"{widest} bookies are needed, but --bookies is {assumptions.bookies}")
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)
-    progress = Progress(output, "simulated", "runs", len(names) * len(seeds))
-    try:
+    with Progress(output, "simulated", "runs", len(names) * len(seeds)) as progress:
         runs = await run_all(names, assumptions, seeds, lambda _run: progress.advance(1))
-    finally:
-        progress.end()
     by_name = {name: [each for each in runs if each.configuration == name] for name in names}
     if output.as_json:
         output.record(_document(assumptions, seeds, by_name))
@@ -174,11 +171,3 @@ def _number(each: Described) -> Callable[[str], float]:
 
     read.__name__ = "number"  # argparse prints this name if the text is not a number
     return read
-
-
-def _chosen(text: str | None, known: list[str]) -> list[str]:
-    names = text.split(",") if text else known
-    for name in names:
-        if name not in known:
-            raise UsageError(f"there is no configuration {name!r}; there are: {', '.join(known)}")
-    return list(dict.fromkeys(names))

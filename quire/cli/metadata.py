@@ -9,6 +9,7 @@ ledger.
 import argparse
 import json
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 
 from ledger_client.cluster_access import Cluster, open_cluster
 from metadata.errors import MetadataError, MetadataFormatError, NodeNotFoundError
@@ -55,16 +56,15 @@ async def _check(arguments: argparse.Namespace, output: Output) -> int:
                 findings.append(
                     Finding(f"bookie {bookie_id}", text, "stop it and check its data_dir")
                 )
-        progress = Progress(output, "checked", "ledgers")
-        async for ledger_id, ledger in _ledgers(cluster):
-            count += 1
-            progress.advance(1)
-            if isinstance(ledger, MetadataFormatError):
-                findings.append(Finding(f"ledger {ledger_id}", str(ledger), "restore it"))
-            else:
-                findings += record_findings(ledger[0], formatted)
-        progress.end()
-    rows: list[Row] = [{"where": f.where, "what": f.what, "advice": f.advice} for f in findings]
+        with Progress(output, "checked", "ledgers") as progress:
+            async for ledger_id, ledger in _ledgers(cluster):
+                count += 1
+                progress.advance(1)
+                if isinstance(ledger, MetadataFormatError):
+                    findings.append(Finding(f"ledger {ledger_id}", str(ledger), "restore it"))
+                else:
+                    findings += record_findings(ledger[0], formatted)
+    rows: list[Row] = [asdict(each) for each in findings]
     if output.as_json:
         output.record({"ledger_count": count, "finding_count": len(rows), "findings": rows})
     else:

@@ -4,7 +4,7 @@ Leaves the counting to the command. Time is that of the running event loop.
 """
 
 import asyncio
-from typing import Final
+from typing import Final, Self
 
 from quire.cli.output import Output
 
@@ -33,6 +33,12 @@ class Progress:
         if now - self._shown >= self._interval:
             self._shown = now
             self._show(now)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
     def end(self) -> None:
         """End the moving line."""

@@ -57,11 +57,10 @@ async def segments(arguments: argparse.Namespace, output: Output) -> int:
     """List the segment files; status 1 if any of them is damaged."""
     is_damaged = False
     async with _opened(Path(arguments.data_dir)) as disk:
-        progress = Progress(output, "read", "bytes")
-        reports = await report_segments(
-            disk, progress.advance, has_index=has_index(Path(arguments.data_dir))
-        )
-        progress.end()
+        with Progress(output, "read", "bytes") as progress:
+            reports = await report_segments(
+                disk, progress.advance, has_index=has_index(Path(arguments.data_dir))
+            )
     with output.listing(*SEGMENT_COLUMNS) as listing:
         for report in reports:
             is_damaged = is_damaged or report.damaged_bytes > 0
@@ -135,11 +134,11 @@ async def rebuild(arguments: argparse.Namespace, output: Output) -> int:
                 try_next=f"quire bookie run --data-dir {data_dir}",
             )
         remove_unfinished(data_dir)
-        progress = Progress(output, "read", "bytes")
         try:
-            report = await rebuild_index(
-                disk, accepts_limbo=arguments.accept_limbo, on_read=progress.advance
-            )
+            with Progress(output, "read", "bytes") as progress:
+                report = await rebuild_index(
+                    disk, accepts_limbo=arguments.accept_limbo, on_read=progress.advance
+                )
         except IndexUnprovenError as error:
             raise CommandError(
                 str(error),
@@ -147,8 +146,6 @@ async def rebuild(arguments: argparse.Namespace, output: Output) -> int:
                 "which keeps the remaining states and makes the bookie answer UNKNOWN for entries "
                 "that it does not find",
             ) from error
-        finally:
-            progress.end()
         kept = swap_index(data_dir, discards_old=arguments.discard)
     row: dict[str, Json] = asdict(report)
     row["old_index"] = None if kept is None else str(kept)

@@ -6,7 +6,6 @@ Leaves reading and judging to `ledger_client.reading.replica_entry` and
 """
 
 import argparse
-import base64
 import sys
 from pathlib import Path
 from typing import Final
@@ -22,6 +21,7 @@ from ledger_client.reading.replica_entry import DigestVerdict, StoredEntry, read
 from ledger_client.reading.replica_reading import ReplicaReading
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
+from quire.cli.as_json import data_as_json
 from quire.cli.bookie.bookie_registry import BookieDownError, NoSuchBookieError
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger.ledger_options import password_of
@@ -138,14 +138,7 @@ def _print_entry(arguments: argparse.Namespace, output: Output, stored: StoredEn
         sys.stdout.buffer.flush()
         output.remark(f"{len(stored.payload)} bytes, digest {stored.verdict.value}")
     else:
-        output.record(row | _data_of(stored.payload))
-
-
-def _data_of(payload: bytes) -> dict[str, Json]:
-    try:
-        return {"data": payload.decode()}
-    except UnicodeDecodeError:
-        return {"data_base64": base64.b64encode(payload).decode("ascii")}
+        output.record(row | data_as_json("data", stored.payload))
 
 
 async def _check_up(cluster: Cluster, bookie_id: BookieId) -> None:

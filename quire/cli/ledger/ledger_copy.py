@@ -44,15 +44,14 @@ async def export(arguments: argparse.Namespace, output: Output) -> int:
         last = await reader.refresh_last_confirmed()
         with _file_to_write(arguments.file) as stream:
             writer = LedgerFileWriter(stream, _header(info))
-            progress = Progress(output, "exported", "entries", last + 1)
-            if last >= 0:
-                async for batch in reader.read(0, last):
-                    payloads = [entry.data for entry in batch]
-                    for start in range(0, len(payloads), BLOCK_ENTRIES_MAX):
-                        writer.add(payloads[start : start + BLOCK_ENTRIES_MAX])
-                    progress.advance(len(payloads))
-            writer.end()
-            progress.end()
+            with Progress(output, "exported", "entries", last + 1) as progress:
+                if last >= 0:
+                    async for batch in reader.read(0, last):
+                        payloads = [entry.data for entry in batch]
+                        for start in range(0, len(payloads), BLOCK_ENTRIES_MAX):
+                            writer.add(payloads[start : start + BLOCK_ENTRIES_MAX])
+                        progress.advance(len(payloads))
+                writer.end()
     told = {
         "ledger_id": info.ledger_id,
         "state": str(info.state),

@@ -8,7 +8,6 @@ Format: a line is an entry without its newline; with -o json an entry is one lin
 """
 
 import argparse
-import base64
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -17,6 +16,7 @@ from contextlib import asynccontextmanager
 from ledger_client import EntryBatch, LedgerClient, LedgerWriter
 from metadata.ids import LedgerId
 from quire.claims import claimed_writer
+from quire.cli.as_json import data_as_json
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger.ledger_options import creation_of, password_of
 from quire.cli.output import Output, Row
@@ -33,13 +33,10 @@ async def append(arguments: argparse.Namespace, output: Output) -> int:
     async with _writer(arguments) as ledger:
         if output.remarks_to_person:
             output.remark(f"appending to ledger {ledger.id}")
-        progress = Progress(output, "appended", "entries")
-        try:
+        with Progress(output, "appended", "entries") as progress:
             async with PipelinedAppend(ledger, progress.advance) as pipeline:
                 async for group in entries:
                     await pipeline.add(group)
-        finally:
-            progress.end()
     info = ledger.info
     row: Row = {
         "ledger_id": info.id,
@@ -130,12 +127,5 @@ def _lines(batch: EntryBatch, end: bytes) -> list[bytes]:
 
 
 def _json_lines(batch: EntryBatch) -> bytes:
-    return "".join(json.dumps(entry_as_json(e.id, e.data)) + "\n" for e in batch).encode()
-
-
-def entry_as_json(entry_id: int, data: bytes) -> dict[str, int | str]:
-    """Return an entry as JSON values."""
-    try:
-        return {"entry_id": entry_id, "data": data.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {"entry_id": entry_id, "data_base64": base64.b64encode(data).decode("ascii")}
+    rows = ({"entry_id": each.id} | data_as_json("data", each.data) for each in batch)
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()

@@ -27,12 +27,9 @@ async def verify(arguments: argparse.Namespace, output: Output) -> int:
         ledger, _ = await read_ledger(cluster, ledger_id)
         last = await _last_entry(address, ledger, password)
         keys = LedgerKeys.of(ledger, password)
-        progress = Progress(output, "verified", "copies", expected_count(ledger, last))
-        try:
+        with Progress(output, "verified", "copies", expected_count(ledger, last)) as progress:
             async with open_pool(cluster, keys) as pool:
                 reports = await verify_replicas(pool, ledger, keys, last, progress.advance)
-        finally:
-            progress.end()
     is_well = all(report.is_well for report in reports)
     if output.as_json:
         bookies = [_as_json(report) for report in reports]

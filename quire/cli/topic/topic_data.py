@@ -12,7 +12,6 @@ and `"value_base64"` if they are not UTF-8.
 
 import argparse
 import asyncio
-import base64
 import json
 import sys
 from collections import deque
@@ -25,6 +24,7 @@ from kafka.errors import KafkaError
 from broker_layer.coordinator_partitions import INTERNAL_TOPICS
 from metadata.errors import InvalidTopicNameError
 from metadata.topics.topic import check_topic_name
+from quire.cli.as_json import data_as_json
 from quire.cli.output import Json, Output
 from quire.cli.topic.topic_access import open_brokers
 from quire.cli.topic.topic_lookup import SEE_LIST, make_if_missing, topic_named
@@ -209,9 +209,5 @@ def _as_json(record: ReceivedRecord) -> bytes:
         "timestamp_ms": record.timestamp,
     }
     for name, data in (("key", record.key), ("value", record.value)):
-        try:
-            row[name] = None if data is None else data.decode("utf-8")
-        except UnicodeDecodeError:
-            assert data is not None
-            row[f"{name}_base64"] = base64.b64encode(data).decode("ascii")
+        row |= {name: None} if data is None else data_as_json(name, data)
     return json.dumps(row).encode()

@@ -21,6 +21,7 @@ from broker_layer.kafka.messages import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from quire.cli.command_line import require_consent
 from quire.cli.output import Json, Output
 from quire.cli.topic.topic_access import BrokerAccess, open_brokers, require
 from quire.cli.topic.topic_lookup import (
@@ -33,7 +34,7 @@ from quire.cli.topic.topic_lookup import (
     topic_named,
 )
 from quire.cli.topic.topic_partitions import partition_rows
-from quire.errors import ExitCode, NeedsConsentError, UsageError
+from quire.errors import ExitCode, UsageError
 
 TOPIC_RESOURCE: Final = 2
 SET_STEP: Final = 0
@@ -168,9 +169,9 @@ async def config_topic(arguments: argparse.Namespace, output: Output) -> int:
 
 async def elect_topic(arguments: argparse.Namespace, output: Output) -> int:
     """Elect leaders of some or all partitions of a topic."""
-    if arguments.unclean and not arguments.yes:
+    if arguments.unclean:
         plan = f"lose acknowledged records of {arguments.topic!r} that no replica can return now"
-        raise NeedsConsentError(f"this would {plan}; nothing was changed", try_next="add --yes")
+        require_consent(arguments, plan)
     async with open_brokers(arguments) as brokers:
         topic = await topic_named(brokers, arguments.topic)
         partitions = arguments.partition or [each.partition_index for each in topic.partitions]
@@ -200,9 +201,8 @@ async def delete_topic(arguments: argparse.Namespace, output: Output) -> int:
     """Delete a topic."""
     async with open_brokers(arguments) as brokers:
         topic = await topic_named(brokers, arguments.topic)
-        if not arguments.yes:
-            plan = f"delete topic {arguments.topic!r} with {len(topic.partitions)} partitions"
-            raise NeedsConsentError(f"this would {plan}; nothing was changed", try_next="add --yes")
+        plan = f"delete topic {arguments.topic!r} with {len(topic.partitions)} partitions"
+        require_consent(arguments, plan)
         state = DeleteTopicsRequest.DeleteTopicState(name=arguments.topic, topic_id=NO_ID)
         request = DeleteTopicsRequest(topics=[state], timeout_ms=TIMEOUT_MS)
         answer = await brokers.ask(request, DeleteTopicsResponse)

@@ -21,11 +21,11 @@ from metadata.store.zookeeper import open_store
 from metadata.topics.partition import PartitionKey
 from metadata.topics.partition_store import PartitionStore
 from metadata.topics.topic import TopicId
-from quire.cli.command_line import metadata_address
+from quire.cli.command_line import metadata_address, require_consent
 from quire.cli.output import Output
 from quire.cli.topic.topic_access import NoBrokerError, open_brokers, require
 from quire.cli.topic.topic_lookup import TIMEOUT_MS, shown, there
-from quire.errors import CommandError, ExitCode, NeedsConsentError, UsageError
+from quire.errors import CommandError, ExitCode, UsageError
 
 
 class LedgerNotListedError(CommandError):
@@ -44,9 +44,8 @@ async def trim_topic(arguments: argparse.Namespace, output: Output) -> int:
         offset = arguments.before
         if offset is None:
             offset = await _end_of(arguments, PartitionKey(TopicId(topic_id.bytes), partition))
-        if not arguments.yes:
-            plan = f"delete the records of {name}-{partition} below offset {offset}"
-            raise NeedsConsentError(f"this would {plan}; nothing was changed", try_next="add --yes")
+        plan = f"delete the records of {name}-{partition} below offset {offset}"
+        require_consent(arguments, plan)
         asked = DeleteRecordsRequest.DeleteRecordsTopic
         row = asked.DeleteRecordsPartition(partition_index=partition, offset=offset)
         request = DeleteRecordsRequest(
