@@ -44,6 +44,7 @@ from bookie.storage.opening import KnownDisk
 from bookie.storage.standing import standing_reader
 from bookie.storage.writability import ADVICE, ConditionChange, Writability
 from bookie.wire.messages import WIRE_VERSION, WIRE_VERSION_MIN
+from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_store import LedgerStore
@@ -279,7 +280,7 @@ class BookieProcess:
     def _run(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(self._note_end)
-        self._parts.push_async_callback(_cancel, task)
+        self._parts.push_async_callback(cancel_and_wait, task)
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -326,8 +327,3 @@ async def _keep_seen(age: MetadataAge) -> None:
             await age.may_collect()
     with contextlib.suppress(DiskFailedError):
         await age.keep()
-
-
-async def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

@@ -24,6 +24,7 @@ from ledger_client.observability import ClientStats, EnsembleChanged, LedgerFenc
 from ledger_client.protocol import append_events as e
 from ledger_client.reading.reader import LedgerReader
 from ledger_client.writing.writer import LedgerWriter
+from metadata.cancelling import cancel_and_wait
 from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerState
 
@@ -191,9 +192,7 @@ class ClientSession:
         self._writers.pop(ledger_id, None)
 
     async def _close(self) -> None:
-        if self._starting is not None:
-            self._starting.cancel()
-            await asyncio.gather(self._starting, return_exceptions=True)
+        await cancel_and_wait(self._starting)
         if self._services is None:
             return
         for reader in list(self._readers.values()):

@@ -6,6 +6,8 @@ Leaves their errors to the loop's exception handler: a task that fails is a bug,
 import asyncio
 from collections.abc import Coroutine
 
+from metadata.cancelling import cancel_and_wait
+
 
 class BackgroundTasks:
     """Background tasks that belong to one object."""
@@ -21,10 +23,7 @@ class BackgroundTasks:
 
     async def aclose(self) -> None:
         """Cancel the running tasks and wait for them."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]

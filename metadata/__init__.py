@@ -7,6 +7,7 @@ Imports no other package of Quire; every other package builds on it.
 - `msgpack_fields`: versioned msgpack arrays, with checks of types and ranges.
 - `callbacks`: registry of change callbacks.
 - `backoff`: pauses between repeated calls.
+- `cancelling`: cancellation of tasks whose object ends.
 - `errors`: what can go wrong with coordination.
 - `store/`: the metadata store.
 - `ledgers/`: ledgers, ids, chains and the deletion feed.

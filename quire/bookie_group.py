@@ -21,6 +21,7 @@ from typing import Final, TextIO
 
 from bookie.options import BookieOptions
 from bookie.several_options import flags_of
+from metadata.cancelling import cancel_and_wait
 from quire.local.child_process import ChildProcess, child_variables
 from serving.server_log import ServerLog
 
@@ -72,9 +73,7 @@ class BookieGroup:
         try:
             return all(await asyncio.gather(*tasks))
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_and_wait(*tasks)
 
     async def _keep(self, options: BookieOptions, stopping: asyncio.Event) -> bool:
         """Run one bookie until the event is set; return whether its last process ended in order."""

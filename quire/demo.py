@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ledger_client import LedgerClient, LedgerInfo, LedgerWriter, Quorum
+from metadata.cancelling import cancel_and_wait
 from metadata.registry.directory import JITTER_S
 from quire.cli.output import describe_bytes
 from quire.demo_source import DemoSource
@@ -108,8 +109,7 @@ class Demo:
                 try:
                     await self._append_lines(ledger)
                 finally:
-                    status.cancel()
-                    await asyncio.gather(status, return_exceptions=True)
+                    await cancel_and_wait(status)
                     self._view.rest()
                 report.append_s = loop.time() - started
             info = await client.ledger_info(ledger.id)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from ledger_client import LedgerClient, LedgerError, LedgerWriter, Quorum
+from metadata.cancelling import cancel_and_wait
 from quire.demo_view import DemoView
 
 QUORUM: Final = Quorum(ensemble=3, write=3, ack=2)
@@ -47,8 +48,7 @@ async def take_over(metadata_uri: str, view: DemoView, check: Checks) -> None:
             info = await successor.recover_ledger(ledger.id)
             await asyncio.wait_for(appending, REFUSAL_WAIT_S)
         finally:
-            appending.cancel()
-            await asyncio.gather(appending, return_exceptions=True)
+            await cancel_and_wait(appending)
             await _close_quietly(ledger)
         last = -1 if info.last_entry_id is None else info.last_entry_id
         view.say(f"    closed at entry {last:,} by the second client")

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, Final, Self
 
 import ledger_client.own_packages  # noqa: F401 - fails if one of Quire's packages is hidden
+from metadata.cancelling import cancel_and_wait
 from metadata.store.embedded import HOST, EmbeddedZooKeeper
 from quire.errors import LocalClusterError
 from quire.local.local_bookie import LocalBookie
@@ -208,6 +209,4 @@ async def _all_or_first_failure(*works: Coroutine[None, None, None]) -> None:
     try:
         await asyncio.gather(*tasks)  # raises the first failure
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Self
 
 from ledger_client import LedgerWriter
+from metadata.cancelling import cancel_and_wait
 
 GROUPS_PENDING_MAX: Final = 32
 
@@ -45,6 +46,4 @@ class PipelinedAppend:
             while error is None and self._pending:
                 await self._take_first()
         finally:
-            for task in self._pending:
-                task.cancel()
-            await asyncio.gather(*self._pending, return_exceptions=True)
+            await cancel_and_wait(*self._pending)

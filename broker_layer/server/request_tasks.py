@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.exchange import Exchange
+from metadata.cancelling import cancel_and_wait
 from serving.server_log import ServerLog
 
 
@@ -30,10 +31,7 @@ class RequestTasks:
 
     async def close(self) -> None:
         """Cancel all running tasks."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
 
     def _note_end(self, task: asyncio.Task[None], exchange: Exchange) -> None:
         self._tasks.pop(task, None)

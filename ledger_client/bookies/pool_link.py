@@ -23,6 +23,7 @@ from ledger_client.bookies.connection import Answer, BookieConnection
 from ledger_client.bookies.connection_calls import BookieCallError, CallFailure, PendingAdd
 from ledger_client.bookies.latency import RecentLatency
 from ledger_client.config import ClientConfig
+from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError
 from metadata.ids import BookieId, LedgerId
 
@@ -169,9 +170,7 @@ class BookieLink:
         self._is_closed = True
         self._last = _Unreachable(CallFailure.CLOSED, None, "the client is closed")
         attempt, connection = self._attempt, self._connection
-        if attempt is not None:
-            attempt.cancel()
-            await asyncio.gather(attempt, return_exceptions=True)
+        await cancel_and_wait(attempt)
         if connection is not None:
             connection.close(CallFailure.CLOSED, "the client is closed")
             await connection.ended

@@ -47,6 +47,7 @@ from ledger_client.reading.length_search import find_length_before
 from ledger_client.reading.range_reader import RangeReader
 from ledger_client.reading.verified_entries import verify_entries
 from metadata.backoff import Pauses
+from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError, StoreUnavailableError, VersionConflictError
 from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, EntryId, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata
@@ -184,9 +185,7 @@ class FragmentCopier:
             while under_way:
                 counts = self._count(counts, await under_way.popleft())
         finally:
-            for task in under_way:
-                task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+            await cancel_and_wait(*under_way)
         assert counts.copied_entries == counts.total_entries, "the copy is complete"
         return counts
 

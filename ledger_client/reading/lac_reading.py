@@ -16,6 +16,7 @@ from ledger_client.errors import QuorumTimeoutError, UnauthorizedError
 from ledger_client.protocol.quorum import covers
 from ledger_client.protocol.recovery_fence import KNOWN
 from ledger_client.reading.followed_ledger import FollowedLedger
+from metadata.cancelling import cancel_and_wait
 from metadata.ids import BookieId
 
 Heard = tuple[int, Status | None, str]
@@ -49,9 +50,7 @@ async def read_lac(ledger: FollowedLedger, pool: BookiePool, timeout_s: float) -
             if covers(quorum, known):
                 return
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)
     if not known:
         raise QuorumTimeoutError(
             f"no bookie of the last fragment returned the LAC ({'; '.join(reasons)}): try again",

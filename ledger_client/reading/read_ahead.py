@@ -20,6 +20,7 @@ from ledger_client.batches import EntryBatch
 from ledger_client.config import ClientConfig
 from ledger_client.protocol.quorum import stripe_end
 from ledger_client.reading.range_reader import RangeEntries, RangeReader
+from metadata.cancelling import cancel_and_wait
 from metadata.ids import EntryId
 from metadata.ledgers.ledger_metadata import QuorumSpec
 
@@ -104,7 +105,4 @@ async def read_ahead(
             for batch in result.batches:
                 yield batch
     finally:
-        tasks = [task for _end, task in under_way]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*[task for _end, task in under_way])

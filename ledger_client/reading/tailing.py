@@ -28,6 +28,7 @@ from ledger_client.protocol.quorum import negatives_needed, write_set
 from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.verified_entries import VerifiedEntries, verify_entries
 from metadata.backoff import Pauses
+from metadata.cancelling import cancel_and_wait
 from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId, Version
 from metadata.ledgers.ledger_metadata import QuorumSpec
 
@@ -95,10 +96,7 @@ class TailPoller:
     async def aclose(self) -> None:
         """Cancel the polls."""
         self._cancel()
-        tasks = list(self._polls.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._polls.values())
 
     def wake(self) -> None:
         """Make `wait` return, now and from now on."""

@@ -21,6 +21,7 @@ from typing import Final
 
 from metadata.backoff import Pauses
 from metadata.callbacks import Callbacks
+from metadata.cancelling import cancel_and_wait
 from metadata.errors import (
     MetadataError,
     MetadataFormatError,
@@ -89,8 +90,7 @@ class ControllerElection:
             return
         for cancel in self._cancels:
             cancel()
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
         self._note(self._controller_id, None)
         with contextlib.suppress(MetadataError):
             stored = await self._store.get(CONTROLLER, fresh=True)

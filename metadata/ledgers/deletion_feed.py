@@ -19,6 +19,7 @@ from random import Random
 from typing import Final
 
 from metadata.backoff import Pauses
+from metadata.cancelling import cancel_and_wait
 from metadata.errors import (
     MetadataError,
     MetadataFormatError,
@@ -124,9 +125,7 @@ class DeletionFollower:
         """Stop following."""
         for cancel in self._cancels:
             cancel()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
 
     async def _follow(self, shard: int) -> None:
         pauses = Pauses(self._rng)

@@ -18,6 +18,7 @@ from random import Random
 from typing import Final
 
 from metadata.backoff import Pauses
+from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError, MetadataFormatError, NodeNotFoundError
 from metadata.store.interface import Cancel, MetadataStore, SessionState
 
@@ -79,9 +80,7 @@ class ChildValues:
     async def aclose(self) -> None:
         """Stop following."""
         self._cancel_watches()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
 
     def _cancel_watches(self) -> None:
         if self._cancel_names is not None:

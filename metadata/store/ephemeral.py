@@ -20,6 +20,7 @@ from random import Random
 from typing import Final
 
 from metadata.backoff import Pauses
+from metadata.cancelling import cancel_and_wait
 from metadata.errors import (
     MetadataError,
     MetadataFormatError,
@@ -143,8 +144,7 @@ class EphemeralKeeper:
             return
         for cancel in self._cancels:
             cancel()
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
         with contextlib.suppress(MetadataError, TimeoutError):
             async with asyncio.timeout(REMOVE_S_MAX):
                 stored = await self._store.get(self._path, fresh=True)

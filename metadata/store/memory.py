@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from metadata.cancelling import cancel_and_wait
 from metadata.errors import (
     MetadataError,
     NodeExistsError,
@@ -170,10 +171,7 @@ class MemoryMetadataStore:
         self._server.end_session(self._session_id)
         requests = list(self._requests.values())
         self._fail(requests, lambda _: StoreClosedError("the metadata store is closed"))
-        tasks = [request.task for request in requests if request.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*[request.task for request in requests])
 
     def suspend(self) -> None:
         """Cut the connection: running calls have an unknown outcome, and the session ends after its

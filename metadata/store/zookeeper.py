@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+from metadata.cancelling import cancel_and_wait
 from metadata.errors import (
     MetadataError,
     NodeExistsError,
@@ -208,9 +209,7 @@ class ZooKeeperMetadataStore:
             return
         self._session_clock.close()
         self._is_up.set()  # calls that wait for a connection fail now
-        if self._heart is not None:
-            self._heart.cancel()
-            await asyncio.gather(self._heart, return_exceptions=True)
+        await cancel_and_wait(self._heart)
         await self._watches.aclose()
         await self._session.stop()
 

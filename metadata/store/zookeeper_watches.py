@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from metadata.cancelling import cancel_and_wait
 from metadata.store.interface import Cancel, WatchCallback
 
 ARMS_PER_S: Final = 500
@@ -100,8 +101,7 @@ class WatchTable:
         """Remove every watch."""
         self._entries.clear()
         self._queue.clear()
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
 
     def _remove(self, key: Key, number: int) -> None:
         entry = self._entries.get(key)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from metadata.backoff import Pauses
 from metadata.callbacks import Callbacks
+from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.paths import IN_SYNC, in_sync_path
 from metadata.store.child_values import ChildValues
@@ -74,9 +75,7 @@ class InSyncReporter:
 
     async def aclose(self) -> None:
         """Stop writing; the last written reports stay."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
 
     async def _keep_writing(self) -> None:
         pauses = Pauses(self._rng)

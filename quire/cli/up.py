@@ -14,6 +14,7 @@ import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from metadata.cancelling import cancel_and_wait
 from quire.cli.command_line import METADATA_VARIABLE, lone_command, not_negative, positive
 from quire.cli.output import Json, Output
 from quire.errors import ExitCode
@@ -79,8 +80,7 @@ async def _run(arguments: argparse.Namespace, output: Output) -> int:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(told.wait(), LOOK_PERIOD_S)
     finally:
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
+        await cancel_and_wait(starting)
         await cluster.aclose()
     return ExitCode.DONE
 

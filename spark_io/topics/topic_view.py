@@ -18,6 +18,7 @@ from broker_layer.kafka.record_batch import RecordBatchError
 from broker_layer.log.state.state_entry import StateEntryError
 from ledger_client.errors import LedgerError
 from ledger_client.metadata_failures import translate
+from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError, TopicNotFoundError
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.topic import TopicId, TopicRecord
@@ -84,9 +85,7 @@ class TopicsView:
         """Stop the updates, and close all partitions."""
         for cancel in self._cancels:
             cancel()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
         for view in self.partitions.values():
             await view.aclose()
 

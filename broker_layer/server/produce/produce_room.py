@@ -9,6 +9,7 @@ import asyncio
 
 from broker_layer.server.exchange import Requester
 from broker_layer.server.ports import ServedLog
+from metadata.cancelling import cancel_and_wait
 
 
 class ProduceRoom:
@@ -27,10 +28,7 @@ class ProduceRoom:
 
     async def close(self) -> None:
         """Cancel every wait."""
-        tasks = list(self._waits.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._waits.values())
 
     async def _wait(self, key: tuple[int, int], requester: Requester, log: ServedLog) -> None:
         try:

@@ -12,6 +12,8 @@ from asyncio import StreamReader, StreamWriter
 from time import monotonic
 from typing import Final, Self
 
+from metadata.cancelling import cancel_and_wait
+
 HOST: Final = "127.0.0.1"
 CHUNK_BYTES: Final = 64 * 1024
 HELD_CHUNKS_MAX: Final = 1_024
@@ -44,9 +46,7 @@ class DelayingProxy:
         """Stop listening, and close every connection."""
         assert self._server is not None, "it was started"
         self._server.close()
-        for link in self._links:
-            link.cancel()
-        await asyncio.gather(*self._links, return_exceptions=True)
+        await cancel_and_wait(*self._links)
 
     async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         task = asyncio.current_task()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
+from metadata.cancelling import cancel_and_wait
 from quire.bench.compare import faults as f
 from quire.bench.compare.delaying_proxy import DelayingProxy
 from quire.bench.compare.scenarios import Step
@@ -107,9 +108,7 @@ class Injector:
         self._slowing.append(asyncio.ensure_future(_alternate(stop, go_on, stopped_s, period_s)))
 
     async def _end_slowness(self) -> None:
-        for task in self._slowing:
-            task.cancel()
-        await asyncio.gather(*self._slowing, return_exceptions=True)
+        await cancel_and_wait(*self._slowing)
         self._slowing.clear()
         for proxy in self._proxies.values():
             proxy.delay_s = 0.0

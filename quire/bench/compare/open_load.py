@@ -25,6 +25,7 @@ from ledger_client import (
     Quorum,
     QuorumTimeoutError,
 )
+from metadata.cancelling import cancel_and_wait
 from quire.bench.compare.journal import Ack, JournalWriter
 
 RETRY_S: Final = 0.005
@@ -95,17 +96,13 @@ class OpenLoad:
                 rest = due[at][1] - monotonic() if at < len(due) else RETRY_S
                 await asyncio.sleep(max(0.0, min(rest, RETRY_S) if blocked else rest))
         finally:
-            zones.cancel()
-            await asyncio.gather(zones, return_exceptions=True)
+            await cancel_and_wait(zones)
         self._note_zones("zones_at_end")
         self._note_counters("load_ended")
 
     async def close(self, timeout_s: float) -> None:
         """Stop following appends, and close the ledger if possible."""
-        tasks = [*self._tasks, *([self._opening] if self._opening else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks, self._opening)
         if self._writer is not None:
             with contextlib.suppress(LedgerError, TimeoutError):
                 async with asyncio.timeout(2 * timeout_s):

@@ -1,0 +1,15 @@
+"""Cancellation of tasks that belong to an object which ends.
+
+Leaves the tasks' errors to whoever awaits their results.
+"""
+
+import asyncio
+from typing import Any
+
+
+async def cancel_and_wait(*tasks: "asyncio.Future[Any] | None") -> None:
+    """Cancel tasks and wait until all have ended; None stands for a task that was never started."""
+    started = [each for each in tasks if each is not None]
+    for each in started:
+        each.cancel()
+    await asyncio.gather(*started, return_exceptions=True)
