@@ -28,7 +28,7 @@ nothing. Decoding any bytes returns a record or raises GroupRecordError. A newer
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 import msgpack
 
@@ -53,6 +53,8 @@ OFFSETS_IN_RECORD_MAX: Final = 100
 
 RECORD_BYTES_MAX: Final = 4 * 1024 * 1024
 """A group with more metadata and assignments is refused. A ledger's entry may be twice as large."""
+
+PlacedT = TypeVar("PlacedT")
 
 _OFFSET_TYPES: Final = (str, int, int, int, str, int, int, bytes, int)
 _new_placed: Final = PlacedOffset._make
@@ -167,13 +169,12 @@ def pending_records(
 
 def removed_records(group_id: str, places: Iterable[OffsetPlace]) -> Iterator[OffsetsRemoved]:
     """Split a removal into records of bounded size."""
-    rest = iter(places)
-    while part := tuple(islice(rest, OFFSETS_IN_RECORD_MAX)):
+    for part in _parts(places):
         yield OffsetsRemoved(group_id, part)
 
 
-def _parts(offsets: Iterable[PlacedOffset]) -> Iterator[tuple[PlacedOffset, ...]]:
-    rest = iter(offsets)
+def _parts(placed: Iterable[PlacedT]) -> Iterator[tuple[PlacedT, ...]]:
+    rest = iter(placed)
     while part := tuple(islice(rest, OFFSETS_IN_RECORD_MAX)):
         yield part
 

@@ -5,9 +5,9 @@ Leaves reading and deleting offsets to `offset_reads`, and the checks of members
 Source: Kafka's protocol, keys 8 and 28; KIP-98, KIP-447, KIP-848, KIP-890.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
@@ -25,6 +25,12 @@ from broker_layer.kafka.messages import (
     TxnOffsetCommitResponse,
 )
 from broker_layer.request_context import RequestContext
+
+_CommittedTopic = (
+    OffsetCommitRequest.OffsetCommitRequestTopic
+    | TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+)
+TopicT = TypeVar("TopicT")
 
 _GROUP_NOT_FOUND_VERSION: Final = 9
 _MEMBER_EPOCH_VERSION: Final = 9
@@ -91,42 +97,18 @@ class OffsetCommitHandlers:
             is_transactional=False,
         )
         errors = await self._commit(committer, asked, request.retention_time_ms)
-        answers = iter(errors)
-        return OffsetCommitResponse(
-            topics=[
-                OffsetCommitResponse.OffsetCommitResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        OffsetCommitResponse.OffsetCommitResponseTopic.OffsetCommitResponsePartition(
-                            partition_index=each.partition_index, error_code=next(answers)
-                        )
-                        for each in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
+        kind = OffsetCommitResponse.OffsetCommitResponseTopic
+        shown = _shown(request.topics, errors, kind, kind.OffsetCommitResponsePartition)
+        return OffsetCommitResponse(topics=shown)
 
     async def txn_offset_commit(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Serve TxnOffsetCommit: the offsets wait for the end of the transaction."""
         assert isinstance(request, TxnOffsetCommitRequest)
         asked = _asked_in(request.topics)
         errors = await self._commit_pending(request, asked, context)
-        answers = iter(errors)
-        return TxnOffsetCommitResponse(
-            topics=[
-                TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic.TxnOffsetCommitResponsePartition(
-                            partition_index=each.partition_index, error_code=next(answers)
-                        )
-                        for each in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
+        kind = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+        shown = _shown(request.topics, errors, kind, kind.TxnOffsetCommitResponsePartition)
+        return TxnOffsetCommitResponse(topics=shown)
 
     async def _commit(
         self, committer: Committer, asked: list[AskedOffset], retention_ms: int
@@ -203,12 +185,26 @@ class OffsetCommitHandlers:
             yield PlacedOffset(each.topic, each.partition, committed)
 
 
-def _asked_in(
-    topics: Iterable[
-        OffsetCommitRequest.OffsetCommitRequestTopic
-        | TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-    ],
-) -> list[AskedOffset]:
+def _shown(
+    topics: Iterable[_CommittedTopic],
+    errors: Iterable[ErrorCode],
+    topic_kind: Callable[..., TopicT],
+    partition_kind: Callable[..., object],
+) -> list[TopicT]:
+    answers = iter(errors)
+    return [
+        topic_kind(
+            name=topic.name,
+            partitions=[
+                partition_kind(partition_index=each.partition_index, error_code=next(answers))
+                for each in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def _asked_in(topics: Iterable[_CommittedTopic]) -> list[AskedOffset]:
     return [
         AskedOffset(
             topic.name,
