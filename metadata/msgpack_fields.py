@@ -86,10 +86,12 @@ def text_of(field: Packed) -> str:
     return field
 
 
-def bytes_of(field: Packed) -> bytes:
-    """Return bytes. Raises FieldError."""
+def bytes_of(field: Packed, size: int | None = None) -> bytes:
+    """Return bytes, of the given number if there is one. Raises FieldError."""
     if not isinstance(field, bytes):
         raise FieldError(f"bytes are expected, found {type(field).__name__}")
+    if size is not None and len(field) != size:
+        raise FieldError(f"{size} bytes are expected, found {len(field)}")
     return field
 
 

@@ -169,7 +169,7 @@ def unpack_head(what: str, value: bytes) -> ChainHead:
             first_index=int_of(fields[1], 0, next_index),
             next_index=next_index,
             collected_before_ms=int_of(fields[3], 0, _INT64_MAX),
-            token=_token_of(fields[4]),
+            token=UpdateToken(bytes_of(fields[4], UPDATE_TOKEN_BYTES)),
             is_deleted=bool_of(fields[5]),
         )
     except FieldError as error:
@@ -192,7 +192,7 @@ def unpack_link(what: str, value: bytes) -> ChainLink:
         return ChainLink(
             ledgers=tuple(_ledger_of(each) for each in array_of(fields[1])),
             published_ms=int_of(fields[2], 0, _INT64_MAX),
-            token=_token_of(fields[3]),
+            token=UpdateToken(bytes_of(fields[3], UPDATE_TOKEN_BYTES)),
             application=text_of(fields[4]),
             batch=int_of(fields[5], NO_BATCH, _INT64_MAX),
         )
@@ -231,10 +231,3 @@ def _ledger_of(field: Packed) -> LinkedLedger:
         last_entry_id=None if last is None else EntryId(last),
         length=optional_int_of(fields[3], 0, _INT64_MAX),
     )
-
-
-def _token_of(field: Packed) -> UpdateToken:
-    token = bytes_of(field)
-    if len(token) != UPDATE_TOKEN_BYTES:
-        raise FieldError(f"a token has {UPDATE_TOKEN_BYTES} bytes, not {len(token)}")
-    return UpdateToken(token)

@@ -39,6 +39,7 @@ from metadata.ids import (
     ENTRY_ID_MAX,
     LEDGER_ID_MAX,
     NO_ENTRY,
+    UPDATE_TOKEN_BYTES,
     BookieId,
     ClientId,
     EntryId,
@@ -73,7 +74,6 @@ FORMAT_VERSION: Final = 1
 _FIELD_COUNT: Final = 14
 _QUORUM_FIELD_COUNT: Final = 7
 _FRAGMENT_FIELD_COUNT: Final = 2
-_TOKEN_BYTES: Final = 16
 _INT64_MAX: Final = 2**63 - 1
 
 
@@ -150,8 +150,8 @@ def _metadata_of(fields: list[Packed]) -> LedgerMetadata:
         fragments=fragments,
         digest=DigestType(text_of(fields[6])),
         created_ms=int_of(fields[7], 0, _INT64_MAX),
-        creation_token=_token_of(fields[8]),
-        update_token=_token_of(fields[9]),
+        creation_token=UpdateToken(bytes_of(fields[8], UPDATE_TOKEN_BYTES)),
+        update_token=UpdateToken(bytes_of(fields[9], UPDATE_TOKEN_BYTES)),
         writer=ClientId(text_of(fields[10])),
         last_entry_id=None if last_entry_id is None else EntryId(last_entry_id),
         length=length,
@@ -238,13 +238,6 @@ def _members_of(field: Packed, bookie_ids: list[BookieId]) -> tuple[BookieId, ..
     if len(set(members)) != len(members):
         raise FieldError("a fragment names a bookie twice")
     return members
-
-
-def _token_of(field: Packed) -> UpdateToken:
-    token = bytes_of(field)
-    if len(token) != _TOKEN_BYTES:
-        raise FieldError(f"a token has {_TOKEN_BYTES} bytes, found {len(token)}")
-    return UpdateToken(token)
 
 
 def _custom_of(field: Packed) -> Mapping[str, str | bytes]:

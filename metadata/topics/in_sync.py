@@ -22,6 +22,7 @@ from metadata.msgpack_fields import (
     FieldError,
     Packed,
     array_of,
+    bytes_of,
     int_of,
     pack,
     unpack_versioned,
@@ -32,7 +33,6 @@ from metadata.topics.topic import (
     PARTITIONS_MAX,
     TOPIC_ID_BYTES,
     TopicId,
-    topic_id_of,
 )
 
 REPORT_BYTES_MAX: Final = 512 * 1024
@@ -94,7 +94,7 @@ def unpack_reports(what: str, value: bytes) -> dict[PartitionKey, InSync]:
         for topic in array_of(fields[2]):
             topic_id, partitions = _fields_of(topic, _TOPIC_FIELD_COUNT)
             for each in array_of(partitions):
-                key, report = _report_of(topic_id_of(topic_id), each, lists)
+                key, report = _report_of(TopicId(bytes_of(topic_id, TOPIC_ID_BYTES)), each, lists)
                 found[key] = report
     except FieldError as error:
         raise MetadataFormatError(what, str(error)) from error

@@ -27,17 +27,18 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from metadata.errors import MetadataFormatError, StaleLeaderEpochError
-from metadata.ids import LEDGER_ID_MAX, LedgerId, UpdateToken
+from metadata.ids import LEDGER_ID_MAX, UPDATE_TOKEN_BYTES, LedgerId, UpdateToken
 from metadata.msgpack_fields import (
     FieldError,
     Packed,
     array_of,
+    bytes_of,
     int_of,
     optional_int_of,
     pack,
     unpack_versioned,
 )
-from metadata.topics.topic import LEADER_EPOCH_MAX, NO_EPOCH, NO_TOKEN, TopicId, token_of
+from metadata.topics.topic import LEADER_EPOCH_MAX, NO_EPOCH, NO_TOKEN, TopicId
 
 SEGMENTS_IN_RECORD_MAX: Final = 1_000
 SEGMENTS_PER_CHUNK: Final = 500
@@ -272,7 +273,7 @@ def unpack_partition(what: str, value: bytes) -> PartitionRecord:
             first_chunk=int_of(fields[5], 0, next_chunk),
             next_chunk=next_chunk,
             skipped=int_of(fields[7], 0, SEGMENTS_PER_CHUNK),
-            token=token_of(fields[8]),
+            token=UpdateToken(bytes_of(fields[8], UPDATE_TOKEN_BYTES)),
         )
     except FieldError as error:
         raise MetadataFormatError(what, str(error)) from error

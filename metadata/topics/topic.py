@@ -232,33 +232,17 @@ def unpack_topic(what: str, value: bytes) -> TopicRecord:
         configs = {name: text_of(each) for name, each in map_of(fields[5]).items()}
         return TopicRecord(
             name=text_of(fields[1]),
-            topic_id=topic_id_of(fields[2]),
+            topic_id=TopicId(bytes_of(fields[2], TOPIC_ID_BYTES)),
             created_ms=int_of(fields[3], 0, _INT64_MAX),
             partitions=tuple(_leadership_of(each) for each in array_of(fields[4])),
             configs=MappingProxyType(configs),
             is_internal=bool_of(fields[6]),
             is_deleted=bool_of(fields[7]),
             epoch_floor=int_of(fields[8], NO_EPOCH, LEADER_EPOCH_MAX),
-            token=token_of(fields[9]),
+            token=UpdateToken(bytes_of(fields[9], UPDATE_TOKEN_BYTES)),
         )
     except FieldError as error:
         raise MetadataFormatError(what, str(error)) from error
-
-
-def topic_id_of(field_value: Packed) -> TopicId:
-    """Return a topic id. Raises FieldError."""
-    topic_id = bytes_of(field_value)
-    if len(topic_id) != TOPIC_ID_BYTES:
-        raise FieldError(f"a topic id has {TOPIC_ID_BYTES} bytes, not {len(topic_id)}")
-    return TopicId(topic_id)
-
-
-def token_of(field_value: Packed) -> UpdateToken:
-    """Return the token of a change. Raises FieldError."""
-    token = bytes_of(field_value)
-    if len(token) != UPDATE_TOKEN_BYTES:
-        raise FieldError(f"a token has {UPDATE_TOKEN_BYTES} bytes, not {len(token)}")
-    return UpdateToken(token)
 
 
 def _leadership_of(field_value: Packed) -> PartitionLeadership:
