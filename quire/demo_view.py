@@ -5,7 +5,7 @@ Leaves the content, and when to show it, to `quire.demo`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from quire.cli.output import Output
 
@@ -39,20 +39,7 @@ class DemoStatus:
     """Pairs (id, state)."""
 
 
-class DemoView(Protocol):
-    """Display of the demo."""
-
-    def say(self, text: str) -> None:
-        """Show one step."""
-
-    def show(self, status: DemoStatus) -> None:
-        """Show the state of the append; called several times per second."""
-
-    def rest(self) -> None:
-        """Stop showing the append."""
-
-
-def view_for(output: Output) -> DemoView:
+def view_for(output: Output) -> "DemoView":
     """Return the view for the kind of output."""
     if output.remarks_to_person:
         try:
@@ -110,6 +97,9 @@ class LiveView:
         if self._live is not None:
             self._live.stop()
             self._live = None
+
+
+DemoView = PlainView | LiveView
 
 
 def describe_status(status: DemoStatus) -> str:

@@ -4,6 +4,7 @@ Leaves reading and writing entries to `ledger_client`. The package can be import
 what needs PySpark reports that when it is used.
 
 - `common_options`: options that all data sources share.
+- `columns`: comparison of the columns of a DataFrame with those of a data source.
 - `worker_client`: one ledger client per process and cluster.
 - `launching`: starts Spark where only Python packages are installed.
 - `errors`: failures of Spark jobs.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from spark_io.columns import require_columns
 from spark_io.errors import SchemaError
 from spark_io.ledgers.options import ReadOptions, WriteOptions
 
@@ -67,12 +68,7 @@ class LedgerDataSource(DataSource):
         return LedgerStreamWriter(options, overwrite=overwrite)
 
     def _read_options(self, schema: "StructType") -> ReadOptions:
-        wanted, found = self.schema(), _describe(schema)
-        if found != wanted:
-            raise SchemaError(
-                f"the columns of ledgers are {wanted!r}; the given schema is {found!r}: leave it "
-                "out, and select or cast afterwards"
-            )
+        require_columns("ledgers", self.schema(), schema)
         return ReadOptions.of(self.options)
 
     def _write_options(self, schema: "StructType") -> WriteOptions:
@@ -84,7 +80,3 @@ class LedgerDataSource(DataSource):
                 f"{found!r}: for example df.select(F.to_json(F.struct('*')).alias('data'))"
             )
         return WriteOptions.of(self.options)
-
-
-def _describe(schema: "StructType") -> str:
-    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)

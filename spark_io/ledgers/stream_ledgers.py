@@ -12,7 +12,7 @@ Source: Spark design, "Reading".
 import json
 import logging
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from ledger_client import ChainInfo, LedgerError, LedgerNotFoundError
 from ledger_client.sync import LedgerClient, LedgerReader
@@ -42,28 +42,7 @@ Offset = dict[str, int]
 _log = logging.getLogger(__name__)
 
 
-class FollowedSource(Protocol):
-    """Source of a stream: named ledgers, or a chain."""
-
-    def earliest(self) -> Offset:
-        """Return the first position."""
-
-    def latest(self) -> Offset:
-        """Return the position behind all entries that can be read now."""
-
-    def checked(self, stored: Mapping[str, object]) -> Offset:
-        """Return a checked stored position. Raises OffsetError, OptionError if it is of another
-        source.
-        """
-
-    def advance(self, start: Mapping[str, object], end: Offset, allowance: Allowance) -> Offset:
-        """Return the end of a micro-batch from `start`, at most `end`."""
-
-    def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[EntryRange]:
-        """Return the ranges between two positions. Raises ChainTrimmedError."""
-
-
-def follow(client: LedgerClient, options: ReadOptions) -> FollowedSource:
+def follow(client: LedgerClient, options: ReadOptions) -> "FollowedSource":
     """Begin to follow the ledgers or the chain of the options. Raises OptionError, LedgerError."""
     if options.selection.match:
         text = "a stream reads named ledgers or a chain: name them, or publish them in a chain"
@@ -274,6 +253,10 @@ class FollowedLinks:
     def _drop_below(self, index: int) -> None:
         for old in [each for each in self._links if each < index]:
             del self._links[old]
+
+
+FollowedSource = FollowedLedgers | FollowedLinks
+"""Source of a stream: named ledgers, or a chain."""
 
 
 def starting_offset(source: FollowedSource, text: str) -> Offset:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from spark_io.columns import describe_columns, require_columns
 from spark_io.errors import SchemaError
 from spark_io.topics.topic_options import TopicReadOptions, TopicWriteOptions
 
@@ -72,12 +73,7 @@ class TopicDataSource(DataSource):
         return TopicStreamWriter(options, columns, prepare(options))
 
     def _read_options(self, schema: "StructType") -> TopicReadOptions:
-        wanted, found = self.schema(), _describe(schema)
-        if found != wanted:
-            raise SchemaError(
-                f"the columns of topics are {wanted!r}; the given schema is {found!r}: leave it "
-                "out, and select or cast afterwards"
-            )
+        require_columns("topics", self.schema(), schema)
         return TopicReadOptions.of(self.options)
 
     def _write_options(
@@ -93,13 +89,9 @@ class TopicDataSource(DataSource):
         if wrong or "value" not in kinds:
             raise SchemaError(
                 f"a topic takes the columns {WRITABLE}, of which value is required, but the "
-                f"DataFrame has {_describe(schema)!r}"
+                f"DataFrame has {describe_columns(schema)!r}"
             )
         if not options.topic and "topic" not in kinds:
             raise SchemaError("name the topic: with the option topic, or in a column topic")
         names = ("key", "topic", "partition", "headers")
         return options, Columns(*(name in kinds for name in names))
-
-
-def _describe(schema: "StructType") -> str:
-    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
