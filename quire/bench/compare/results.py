@@ -13,9 +13,10 @@ Invariant: reading a written result gives an equal value.
 Source: openmessaging/benchmark, TestResult.java.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from types import NoneType
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from quire.bench.compare.durability import LedgerSafety
 from quire.bench.compare.histogram import Histogram
@@ -165,36 +166,26 @@ def failure_to_json(run: FailedRun) -> dict[str, Any]:
 def of_json(whole: Fields) -> RunResult | FailedRun:
     """Read what `to_json` or `failure_to_json` returned."""
     own: Fields = whole["quire"]
-    cell = Cell(**own["cell"])
     if "failed" in own:
-        return FailedRun(cell, own["failed"])
-    zones, takeover = own["zones"], own["takeover"]
-    return RunResult(
-        cell=cell,
-        seconds=own["seconds"],
-        entry_bytes=own["entry_bytes"],
-        latency=Histogram.of_json(own["latency"]),
-        per_second=PerSecond(tuple(own["per_second"]["acked"]), _slices(own["per_second"]["due"])),
-        slices=_slices(own["slices"]),
-        unacknowledged_count=own["unacknowledged_count"],
-        failed_appends=own["failed_appends"],
-        refused_count=own["refused_count"],
-        late_ms_max=own["late_ms_max"],
-        silence=Silence(**own["silence"]),
-        marks=tuple(InjectionMark(**each) for each in own["marks"]),
-        changes=tuple(
-            MemberChange(**{**each, "replaced": tuple(each["replaced"])}) for each in own["changes"]
-        ),
-        at_ack_quorum=AtAckQuorum(**own["at_ack_quorum"]),
-        zones=Zones(**{**zones, "short": _pairs(zones["short"])}) if zones else None,
-        written_bytes_per_entry=own["written_bytes_per_entry"],
-        sent_bytes_per_entry=own["sent_bytes_per_entry"],
-        safety=tuple(
-            LedgerSafety(**{**each, "copies": _pairs(each["copies"])}) for each in own["safety"]
-        ),
-        takeover=Takeover(**takeover) if takeover else None,
-        events=own["events"],
-    )
+        return FailedRun(Cell(**own["cell"]), own["failed"])
+    made: RunResult = _built(RunResult, own)
+    return made
+
+
+def _built(kind: Any, value: Any) -> Any:
+    """Return a value of a type from its form in JSON. Further keys of an object are left out."""
+    if kind is Histogram:
+        return Histogram.of_json(value)
+    if isinstance(kind, type) and is_dataclass(kind):
+        types = get_type_hints(kind)
+        return kind(
+            **{each.name: _built(types[each.name], value[each.name]) for each in fields(kind)}
+        )
+    arguments = get_args(kind)
+    if get_origin(kind) is tuple:
+        kinds = [arguments[0]] * len(value) if arguments[-1] is ... else arguments
+        return tuple(_built(*pair) for pair in zip(kinds, value, strict=True))
+    return value if value is None or NoneType not in arguments else _built(arguments[0], value)
 
 
 def _plain(run: RunResult) -> dict[str, Any]:
@@ -202,11 +193,3 @@ def _plain(run: RunResult) -> dict[str, Any]:
         return {name: value for name, value in items if not isinstance(value, Histogram)}
 
     return asdict(run, dict_factory=skip_histogram)
-
-
-def _slices(values: Sequence[Fields]) -> tuple[Slice, ...]:
-    return tuple(Slice(**each) for each in values)
-
-
-def _pairs(values: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
-    return tuple((first, second) for first, second in values)
