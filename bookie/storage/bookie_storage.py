@@ -55,16 +55,21 @@ class BookieStorage:
         self._segments = segments = opened.segments
         self._recent = RecentEntries(config.recent_bytes_max)
         self._reader = Reader(index, segments, self._recent, config.read_bytes_max)
-        self._commits = Commits(ledgers, index, segments, self._recent)
-        end_lsn, on_group = opened.outcome.end_lsn, self._commits.on_group
-        self._log = self.log = self._commits.log = Log(disk, config, segments, end_lsn, on_group)
+        self._commits = Commits(
+            ledgers,
+            index,
+            segments,
+            self._recent,
+            partial(Log, disk, config, segments, opened.outcome.end_lsn),
+            self._note_disk_full,
+        )
+        self._log = self.log = self._commits.log
         self._cold = ColdLedgers(ledgers, index, self._wake)
         parts = UpkeepParts(
             ledgers, self._cold, index, segments, self._log, self._reader, self._recent
         )
         loss = opened.outcome.describe_loss()
         self._upkeep = Upkeep(disk, config, parts, self._wake, rng, loss)
-        self._commits.on_disk_full = self._upkeep.note_disk_full
         self._commits.callbacks += (self._upkeep.note_changes, self._wake)
         self._overlapping = OverlappingAdds(
             self._log, index, self._reader, self._recent, self._wake
@@ -168,6 +173,9 @@ class BookieStorage:
                 lambda gaps: self._commits.accept(state, batch, gaps, master_key, done),
             )
         )
+
+    def _note_disk_full(self) -> None:
+        self._upkeep.note_disk_full()
 
     def set_standing_reader(self, reader: StandingReader) -> None:
         """Set the reader of metadata for unknown ledgers at or below the horizon (rule 10.3)."""

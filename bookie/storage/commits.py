@@ -20,7 +20,7 @@ from bookie.index import replica_state
 from bookie.index.index import Index
 from bookie.index.replica_state import ReplicaState
 from bookie.log import records
-from bookie.log.log import Log, LogItem
+from bookie.log.log import GroupHandler, Log, LogItem
 from bookie.log.records import ADDS, RECORD_HEADER_BYTES, RecordKind
 from bookie.log.segments import Segments
 from bookie.storage.ledgers import Ledgers
@@ -43,13 +43,18 @@ class Counts:
 
 
 class Commits:
-    """Records from acceptance to durability. `log` is set after construction, because the log and
-    this object refer to each other.
-    """
+    """Records from acceptance to durability."""
 
     def __init__(
-        self, ledgers: Ledgers, index: Index, segments: Segments, recent: RecentEntries
+        self,
+        ledgers: Ledgers,
+        index: Index,
+        segments: Segments,
+        recent: RecentEntries,
+        make_log: Callable[[GroupHandler], Log],
+        on_disk_full: Callable[[], None],
     ) -> None:
+        """`make_log` returns the log, which calls the given function for each group."""
         self.counts = Counts()
         self.is_answering = False
         """True while a group is being answered: `callbacks` are called after it, in the same
@@ -57,8 +62,8 @@ class Commits:
         """
         self.callbacks: list[Callable[[], None]] = []
         """Called after the answers of each group, in the same iteration of the event loop."""
-        self.on_disk_full: Callable[[], None] = _do_nothing
-        self.log: Log
+        self.log = make_log(self.on_group)
+        self._on_disk_full = on_disk_full
         self._ledgers = ledgers
         self._index = index
         self._segments = segments
@@ -153,7 +158,7 @@ class Commits:
             segment = records.segment_of(group[0].lsn)
             self._segments.by_number[segment].live_bytes += size
         if isinstance(error, DiskFullError):
-            self.on_disk_full()
+            self._on_disk_full()
         status = Status.OK if error is None else status_of(error)
         self.is_answering = True
         try:
@@ -208,7 +213,3 @@ def status_of(error: BookieError) -> Status:
     if isinstance(error, DiskFullError):
         return Status.READ_ONLY
     return Status.CLOSING if isinstance(error, StorageClosedError) else Status.UNKNOWN
-
-
-def _do_nothing() -> None:
-    """Do nothing: the default for `on_disk_full`."""

@@ -133,8 +133,10 @@ class _Parts:
         self._lac_of_batch = int(NO_ENTRY)
         ledgers = self._ledgers = Ledgers()
         parts = cast("Any", self)
-        self.commits = _Commits(ledgers, parts, cast("Any", self.segments), parts)
-        self.commits.log = cast("Any", self.log)
+        log = cast("Any", self.log)
+        self.commits = _Commits(
+            ledgers, parts, cast("Any", self.segments), parts, lambda _: log, lambda: None
+        )
         storage: Any = BookieStorage.__new__(BookieStorage)
         storage._ledgers, storage._log, storage._commits = ledgers, self.log, self.commits
         storage._reader = self
