@@ -77,7 +77,7 @@ class BrokerEnvironment:
 
 
 class ClusterParts:
-    """The parts that follow the state of the cluster."""
+    """The parts that follow the state of the cluster and change its topics."""
 
     def __init__(self, environment: BrokerEnvironment) -> None:
         options, store, rng = environment.options, environment.store, environment.rng
@@ -90,6 +90,17 @@ class ClusterParts:
         self.bookies = LiveBookies(self._bookies, self.replica_numbers)
         sources = ViewSources(store, self.topics, self.directory, self.election, self.reports)
         self.view = ClusterView(sources, rng, session_timeout_s=options.session_timeout_s)
+        self.config = control_config(options)
+        self.changes = TopicChanges(
+            TopicChangeParts(
+                self.view,
+                self.topics,
+                self.config,
+                environment.wall_clock_ms,
+                self.bookies.count,
+                rng,
+            )
+        )
 
     async def start(self) -> None:
         """Start following the cluster. Raises MetadataError."""
@@ -116,13 +127,13 @@ class CoordinatorParts:
     def __init__(
         self,
         environment: BrokerEnvironment,
-        view: ClusterView,
+        cluster: ClusterParts,
         log_of: Callable[[str, int], TopicLog],
         peer_listener: str,
     ) -> None:
-        options, rng = environment.options, environment.rng
+        options, rng, view = environment.options, environment.rng, cluster.view
         config = TransactionConfig(timeout_ms_max=options.transaction_timeout_max_ms)
-        group_partitions = partial(view.partition_count, CONSUMER_OFFSETS)
+        group_partitions = partial(cluster.changes.ensured_partition_count, CONSUMER_OFFSETS)
         transaction_partitions = partial(view.partition_count, TRANSACTION_STATE)
         self.groups = GroupCoordinator(groups_config(options), view, rng, environment.wall_clock_ms)
         guards = VerificationGuards()
@@ -184,7 +195,7 @@ class LeadingParts:
         coordinators: Mapping[str, CoordinatorPartitions],
     ) -> None:
         options, store, rng = environment.options, environment.store, environment.rng
-        config = self.config = control_config(options)
+        config = cluster.config
         partitions = PartitionStore(store, rng)
         services = LogServices(
             environment.client,
@@ -204,15 +215,6 @@ class LeadingParts:
         self._replica_reports = ReplicaReports(
             self.manager, self._reporter, cluster.replica_numbers, config
         )
-        changes = TopicChangeParts(
-            cluster.view,
-            cluster.topics,
-            config,
-            environment.wall_clock_ms,
-            cluster.bookies.count,
-            rng,
-        )
-        self._changes = TopicChanges(changes)
         self._cluster = cluster
         self._view_peers = Peers(f"broker-{options.broker_id}-views", rng)
         self._spreading = TopicSpreading(
@@ -227,10 +229,10 @@ class LeadingParts:
                 cluster.view,
                 cluster.topics,
                 self.manager,
-                self._changes,
+                cluster.changes,
                 cluster.replica_numbers,
                 cluster.bookies,
-                self.config,
+                cluster.config,
                 cluster_id,
                 self._spreading,
             )

@@ -77,7 +77,7 @@ class BrokerProcess:
         self._peer_listener = listener_for_brokers(options)
         self._cluster = ClusterParts(environment)
         self._coordinators = CoordinatorParts(
-            environment, self._cluster.view, self._log_of, self._peer_listener
+            environment, self._cluster, self._log_of, self._peer_listener
         )
         self._leading = LeadingParts(environment, self._cluster, self._coordinators.by_topic())
         self._registrar: BrokerRegistrar | None = None

@@ -13,7 +13,7 @@ from typing import Final
 
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.partition_manager import PartitionManager
-from broker_layer.control.topic_changes import TopicChanges
+from broker_layer.control.topic_changes import CREATION_TIMEOUT_S, TopicChanges
 from broker_layer.coordinator_partitions import (
     CONSUMER_OFFSETS,
     TRANSACTION_STATE,
@@ -36,7 +36,6 @@ from metadata.errors import MetadataError
 
 BATCH_VERSION: Final = 4
 """First version of FindCoordinator that can request several keys."""
-CREATION_TIMEOUT_S: Final = 5.0
 LOG_DIRECTORY: Final = "/ledgers"
 """Name of the single log directory of a broker. The partitions are in ledgers on bookies."""
 ENDPOINT_BROKERS: Final = 1

@@ -19,7 +19,7 @@ from uuid import UUID
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.shown_replicas import ReplicaView
-from broker_layer.control.topic_changes import TopicChanges
+from broker_layer.control.topic_changes import CREATION_TIMEOUT_S, TopicChanges
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
@@ -33,7 +33,6 @@ from metadata.topics.topic import NO_LEADER, TopicRecord
 
 CACHE_S: Final = 1.0
 CACHED_MAX: Final = 32
-CREATION_TIMEOUT_S: Final = 5.0
 NULLABLE_NAMES_VERSION: Final = 12
 """First version in which the name is null for a topic that is known by its id only."""
 

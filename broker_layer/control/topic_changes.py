@@ -48,6 +48,8 @@ from metadata.topics.topic_store import TopicStore
 LOOK_UP_PAUSE_S: Final = 0.5
 """Minimum time between two look-ups of an unknown name, in seconds."""
 MISSED_MAX: Final = 10_000
+CREATION_TIMEOUT_S: Final = 5.0
+"""How long a request waits for a topic that it creates implicitly, in seconds."""
 INTERNAL_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
 
 
@@ -156,6 +158,10 @@ class TopicChanges:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
         return await self._read(name)
+
+    async def ensured_partition_count(self, name: str) -> int:
+        """Return the number of partitions of a topic; create it as `ensure` does."""
+        return len((await self.ensure(name, CREATION_TIMEOUT_S)).partitions)
 
     async def find(self, name: str) -> TopicRecord | None:
         """Look up a topic that the view does not show: another broker may have just created it.

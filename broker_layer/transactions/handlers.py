@@ -77,9 +77,12 @@ def handlers(
     coordinator: TransactionCoordinator,
     leaders: PartitionLeaders,
     markers: MarkerHandler,
-    group_partition_count: Callable[[], int],
+    group_partition_count: Callable[[], Awaitable[int]],
 ) -> dict[int, Handler]:
-    """Return the handler of each transaction API by its key."""
+    """Return the handler of each transaction API by its key. `group_partition_count` returns the
+    number of partitions of `__consumer_offsets`, and creates the topic if it does not exist: a
+    producer adds offsets before any client asks for the coordinator of their group.
+    """
     producers = ProducerHandlers(coordinator, leaders, group_partition_count)
     administrators = AdminHandlers(coordinator)
     return {
@@ -99,7 +102,7 @@ class ProducerHandlers:
 
     _coordinator: TransactionCoordinator
     _leaders: PartitionLeaders
-    _group_partition_count: Callable[[], int]
+    _group_partition_count: Callable[[], Awaitable[int]]
 
     async def init_producer_id(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer InitProducerId."""
@@ -148,8 +151,9 @@ class ProducerHandlers:
         """Answer AddOffsetsToTxn: add the partition of the group's offsets to the transaction."""
         assert isinstance(request, AddOffsetsToTxnRequest), "the dispatcher selects by API"
         claim = Claim(request.transactional_id, request.producer_id, request.producer_epoch)
-        count = self._group_partition_count()
-        if count == 0:
+        try:
+            count = await self._group_partition_count()
+        except TopicError:
             return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         partition = TopicPartition(CONSUMER_OFFSETS, partition_of_key(request.group_id, count))
         code = await _code_of(self._coordinator.add_partitions(claim, [partition]))

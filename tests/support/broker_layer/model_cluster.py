@@ -67,6 +67,7 @@ class Cluster:
         self.states = [StoredState(rng, delay_max_s) for _ in range(STATE_PARTITIONS)]
         self.state_leaders = [-1] * STATE_PARTITIONS
         self.deleted: dict[TopicPartition, None] = {}
+        self.offsets_refusal: TopicError | None = None
         self.brokers = [Broker(self, number) for number in range(broker_count)]
 
     def add_partition(self, topic: str, number: int) -> TopicPartition:
@@ -186,7 +187,7 @@ class Broker:
             self.coordinator,
             cluster,
             MarkerHandler(self.local, CONFIG.marker_store_wait_s),
-            lambda: 1,
+            self.group_partition_count,
         )
 
     def log_of(self, topic: str, number: int) -> ModelLog:
@@ -194,6 +195,15 @@ class Broker:
         if partition.leader != self.number:
             raise TopicError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads")
         return partition.log
+
+    async def group_partition_count(self) -> int:
+        """Create the topic of offsets, as `TopicChanges.ensured_partition_count` does."""
+        cluster = self._cluster
+        if cluster.offsets_refusal is not None:
+            raise cluster.offsets_refusal
+        if TopicPartition(CONSUMER_OFFSETS, 0) not in cluster.partitions:
+            cluster.add_partition(CONSUMER_OFFSETS, 0)
+        return 1
 
     async def write_markers(
         self,

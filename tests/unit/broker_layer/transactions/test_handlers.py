@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, TRANSACTION_STATE
+from broker_layer.errors import TopicError
 from broker_layer.java_hash import partition_of_key
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
@@ -185,6 +186,13 @@ async def test_offsets_of_a_group_join_the_transaction(cluster: Cluster, version
     (described,) = (await describe(cluster, "t")).transaction_states
     topics = [(topic.topic, topic.partitions) for topic in described.topics]
     assert topics == [(CONSUMER_OFFSETS, [0])]
+
+
+async def test_offsets_are_refused_while_their_topic_cannot_be_created(cluster: Cluster) -> None:
+    await init(cluster)
+    cluster.offsets_refusal = TopicError(ErrorCode.REQUEST_TIMED_OUT, "no metadata service")
+    code = await add_offsets(cluster, 3, (1000, 0))
+    assert code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def test_brokers_verify_and_add_for_many_transactions_at_once(cluster: Cluster) -> None:

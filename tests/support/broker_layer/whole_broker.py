@@ -1,0 +1,50 @@
+"""A whole broker on loopback, with a metadata store and bookies in memory."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+from broker_layer.broker_parts import BrokerEnvironment, client_config
+from broker_layer.broker_process import BrokerProcess
+from broker_layer.options import BrokerOptions
+from metadata.store.memory import MemoryMetadataStore
+from tests.support.broker_layer.served_broker import Client
+from tests.support.ledger_client.cluster import TestCluster
+
+OPTIONS = BrokerOptions(
+    listeners="PLAINTEXT://127.0.0.1:0",
+    offsets_topic_partitions=2,
+    transaction_topic_partitions=2,
+    default_replication_factor=1,
+    group_initial_rebalance_delay_ms=0,
+    drain_timeout_s=1.0,
+)
+
+
+@asynccontextmanager
+async def whole_broker(options: BrokerOptions = OPTIONS) -> AsyncIterator[Client]:
+    """Run one broker and one bookie; yield a connection to the broker."""
+    loop = asyncio.get_running_loop()
+    bookies = TestCluster()
+    await bookies.add_bookie()
+    store = MemoryMetadataStore(bookies.server, session_timeout_s=options.session_timeout_s)
+    client = bookies.client(append_deadline_s=client_config(options).append_deadline_s)
+    environment = BrokerEnvironment(
+        options, store, client, Random(7), lambda: int(time.time() * 1000), loop.time, "test"
+    )
+    process = BrokerProcess(environment)
+    writer = None
+    try:
+        serving = await process.start()
+        host, port = serving.address.split(":")
+        reader, writer = await asyncio.open_connection(host, int(port), limit=2**26)
+        yield Client(reader, writer)
+    finally:
+        if writer is not None:
+            writer.close()
+        await process.stop()
+        await client.aclose()
+        await store.aclose()
+        await bookies.aclose()
