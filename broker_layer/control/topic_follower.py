@@ -4,7 +4,8 @@ Leaves the use of the records to `cluster_view.py`, and storing them to
 `metadata.topics.topic_store`.
 
 Invariants: a record is never replaced by an older one; a topic is dropped only when a successful
-read says that it is gone; each pass reads at most READS_AT_ONCE_MAX records at a time.
+read that began after it was learned says that it is gone; each pass reads at most READS_AT_ONCE_MAX
+records at a time.
 """
 
 import asyncio
@@ -127,12 +128,13 @@ class TopicFollower:
     async def _read_what_is_due(self) -> None:
         if self._names_due:
             self._names_due = False
+            stamps = dict(self._stamps)
             try:
                 names = await self._topics.names()
             except MetadataError:
                 self._names_due = True
                 raise
-            self._follow_names(names)
+            self._follow_names(names, stamps)
         while self._due:
             batch = list(self._due)[:READS_AT_ONCE_MAX]
             results = await asyncio.gather(*map(self._read, batch), return_exceptions=True)
@@ -140,9 +142,14 @@ class TopicFollower:
                 if isinstance(result, BaseException):
                     raise result
 
-    def _follow_names(self, names: list[str]) -> None:
+    def _follow_names(self, names: list[str], stamps: Mapping[str, int]) -> None:
+        """Follow the listed topics. `stamps` are the stamps from before the listing was read: a
+        topic that `learn` added since then may be missing from it.
+        """
         present = dict.fromkeys(names)
         for name in [known for known in self._watches if known not in present]:
+            if self._stamps.get(name, 0) != stamps.get(name, 0):
+                continue
             self._watches.pop(name)()
             self._due.pop(name, None)
             self._put(name, None)
@@ -162,20 +169,21 @@ class TopicFollower:
     async def _read(self, name: str) -> None:
         self._due.pop(name, None)
         stamp = self._stamps.get(name, 0)
+        record: TopicRecord | None
         try:
             record, _ = await self._topics.get(name)
         except TopicNotFoundError:
-            self._put(name, None)
+            record = None
         except MetadataFormatError as error:
             _log.warning("a topic was ignored, its record is invalid: %s", error)
+            return
         except MetadataError:
             self._due[name] = None
             raise
+        if self._stamps.get(name, 0) == stamp:
+            self._put(name, record)
         else:
-            if self._stamps.get(name, 0) == stamp:
-                self._put(name, record)
-            else:
-                self._mark(name)  # `learn` added a newer record during the read
+            self._mark(name)  # `learn` added a newer record during the read
 
     def _put(self, name: str, record: TopicRecord | None) -> None:
         known = self._records.get(name)
