@@ -12,6 +12,14 @@ from collections.abc import Callable
 from typing import Final
 
 GRAIN_S: Final = 0.01
+NO_TIMEOUT_S: Final = 30.0
+"""Timeout of a request whose client gives none (0 or less), in seconds. Such a client wants the
+result of the change, and Kafka's leader alone has it at once; here it takes a write to others."""
+
+
+def timeout_of(timeout_ms: int, max_s: float) -> float:
+    """Return the timeout of a request in seconds."""
+    return min(timeout_ms / 1000 if timeout_ms > 0 else NO_TIMEOUT_S, max_s)
 
 
 class Deadlines:

@@ -32,6 +32,7 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.request_context import RequestContext
+from broker_layer.server.deadlines import timeout_of
 from broker_layer.server.leader_epochs import check_leader_epoch
 from broker_layer.server.ports import PartitionLogs, ServedLog
 from broker_layer.server.unreadable_records import UnreadableRecords
@@ -116,7 +117,7 @@ class OffsetService:
     async def delete_records(self, request: ApiMessage, _: RequestContext) -> ApiMessage:
         """Answer DeleteRecords."""
         assert isinstance(request, DeleteRecordsRequest)
-        timeout_s = min(max(request.timeout_ms, 1) / 1000, DELETE_TIMEOUT_S_MAX)
+        timeout_s = timeout_of(request.timeout_ms, DELETE_TIMEOUT_S_MAX)
         deadline_s = asyncio.get_running_loop().time() + timeout_s
         await self._wait_for_logs(
             (

@@ -29,6 +29,7 @@ from broker_layer.kafka.produce_codec import (
     encode_produce_response,
 )
 from broker_layer.kafka.versions import PRODUCE_VERSION_MIN
+from broker_layer.server.deadlines import timeout_of
 from broker_layer.server.exchange import Exchange
 from broker_layer.server.ports import PartitionLogs
 from broker_layer.server.produce.pending_produce import PartitionOutcome, PendingProduce
@@ -43,7 +44,6 @@ ALL_ACKS: Final = (-1, 0, 1)
 NO_VERIFICATION: Final = Verified()
 """For requests that need no confirmation by a coordinator; it stays empty."""
 TIMEOUT_S_MAX: Final = 600.0
-TIMEOUT_S_MIN: Final = 0.001
 OPENING_WAIT_S_MAX: Final = 5.0
 """Maximum time that a Produce waits for a log that is being taken over, in seconds."""
 
@@ -161,7 +161,7 @@ class ProduceService:
                 break
             await asyncio.sleep(NEWS_PAUSE_S)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(request.timeout_ms / 1000, OPENING_WAIT_S_MAX)):
+            async with asyncio.timeout(timeout_of(request.timeout_ms, OPENING_WAIT_S_MAX)):
                 for event in self._openings(request):
                     await event.wait()
         verified = await self._verification.verify(request, exchange.api_version)
@@ -215,7 +215,7 @@ class ProduceService:
     def _wait(self, exchange: Exchange, pending: PendingProduce, timeout_ms: int) -> None:
         self._wait_id += 1
         wait_id = self._wait_id
-        delay_s = min(max(timeout_ms / 1000, TIMEOUT_S_MIN), TIMEOUT_S_MAX)
+        delay_s = timeout_of(timeout_ms, TIMEOUT_S_MAX)
         tick = self._deadlines.add(wait_id, delay_s, pending.time_out)
         pending.on_end = lambda: self._deadlines.remove(wait_id, tick)
         exchange.on_gone = pending.abandon

@@ -148,6 +148,24 @@ async def test_deletion_has_one_deadline() -> None:
     assert logs["orders", count - 1].log_start_offset == 0
 
 
+class SlowLog(MemoryLog):
+    """Log whose deletions take a moment, as each is a change in the metadata service."""
+
+    @override
+    async def delete_records(self, before_offset: int) -> int:
+        await asyncio.sleep(0.05)
+        return await super().delete_records(before_offset)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+async def test_deletion_without_a_timeout_is_done(timeout_ms: int) -> None:
+    logs: dict[tuple[str, int], MemoryLog] = {
+        ("orders", each): SlowLog(log_end_offset=5, high_watermark=5) for each in range(2)
+    }
+    rows = await rows_of_deletion(logs, timeout_ms)
+    assert rows == [(0, ErrorCode.NONE, 2), (1, ErrorCode.NONE, 2)]
+
+
 async def test_delete_records_waits_for_takeover() -> None:
     kind = DeleteRecordsRequest.DeleteRecordsTopic
     wanted = kind.DeleteRecordsPartition(partition_index=0, offset=2)

@@ -158,6 +158,21 @@ async def test_uncommitted_batch_times_out() -> None:
         assert (await client.produced()).responses[0].partition_responses[0].base_offset == 1
 
 
+@pytest.mark.parametrize(("timeout_ms", "acks"), [(0, -1), (0, 1), (-1, -1)])
+async def test_produce_without_a_timeout_waits_for_the_commit(timeout_ms: int, acks: int) -> None:
+    topics = topics_of("orders")
+    log = topics.logs["orders", 0]
+    log.commits_itself = False
+    async with serving(topics) as broker:
+        client = await broker.connect()
+        client.send_produce({"orders": {0: batch(b"one")}}, timeout_ms=timeout_ms, acks=acks)
+        await until(lambda: bool(log.pending))
+        await asyncio.sleep(0.05)
+        log.commit()
+        row = (await client.produced()).responses[0].partition_responses[0]
+        assert (row.error_code, row.base_offset) == (ErrorCode.NONE, 0)
+
+
 async def test_failed_append_returns_code() -> None:
     topics = topics_of("orders")
     log = topics.logs["orders", 0]
