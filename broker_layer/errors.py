@@ -3,7 +3,10 @@
 Leaves the codes themselves to `kafka.error_codes`.
 """
 
+from collections.abc import Sequence
+
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.errors import RecordError
 
 
 class TopicError(Exception):
@@ -13,6 +16,14 @@ class TopicError(Exception):
         super().__init__(text)
         self.code = code
         self.text = text
+
+
+class RecordsRefusedError(TopicError):
+    """A batch was refused because of some of its records; `records` names those that are known."""
+
+    def __init__(self, code: ErrorCode, text: str, records: Sequence[RecordError]) -> None:
+        super().__init__(code, text)
+        self.records = records
 
 
 def unknown_topic(name: str) -> TopicError:

@@ -3,7 +3,16 @@
 Leaves error codes to `kafka.error_codes`, and failures of topics to `broker_layer.errors`.
 """
 
+from typing import NamedTuple
+
 from broker_layer.kafka.error_codes import ErrorCode
+
+
+class RecordError(NamedTuple):
+    """Reason why one record of a batch is refused; `position` is that in the batch."""
+
+    position: int
+    text: str | None
 
 
 class KafkaFrameError(Exception):

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import KafkaFrameError
+from broker_layer.kafka.errors import KafkaFrameError, RecordError
 from broker_layer.kafka.leaders import (
     NODE_ENDPOINTS_TAG,
     CurrentLeader,
@@ -97,6 +97,7 @@ class ProducePartitionResult(NamedTuple):
     log_start_offset: int = NO_OFFSET
     error_message: str | None = None
     current_leader: CurrentLeader | None = None
+    record_errors: Sequence[RecordError] = ()
 
 
 class ProduceTopicResult(NamedTuple):
@@ -250,7 +251,8 @@ _RESULT = struct.Struct(">ihq")
 _RESULT_WITH_TIME = struct.Struct(">ihqq")
 _RESULT_WITH_START = struct.Struct(">ihqqq")
 _PLAIN_END: Final = b"\x01\x00\x00"
-"""In flexible versions: no record errors, no message, no tagged fields."""
+"""In flexible versions: no record errors, no message, no tagged fields. A result with record errors
+has a message."""
 
 
 def _encode_partition(version: int, result: ProducePartitionResult) -> bytes:
@@ -264,12 +266,23 @@ def _encode_partition(version: int, result: ProducePartitionResult) -> bytes:
     if version < _ERROR_MESSAGES_FROM:
         return start
     if version < _FLEXIBLE_FROM:
-        return start + INT32.pack(0) + string(result.error_message, is_flexible=False)
-    message = b"\x01" + string(result.error_message, is_flexible=True)
+        errors = _encode_record_errors(result.record_errors, is_flexible=False)
+        return start + errors + string(result.error_message, is_flexible=False)
+    errors = _encode_record_errors(result.record_errors, is_flexible=True)
+    message = errors + string(result.error_message, is_flexible=True)
     if result.current_leader is None or version < _LEADERS_FROM:
         return start + message + NO_TAGS
     leader = tag(CURRENT_LEADER_TAG, result.current_leader.encode())
     return start + message + varint(1) + leader
+
+
+def _encode_record_errors(errors: Sequence[RecordError], *, is_flexible: bool) -> bytes:
+    parts = [count_of(len(errors), is_flexible=is_flexible)]
+    for index, text in errors:
+        parts += [INT32.pack(index), string(text, is_flexible=is_flexible)]
+        if is_flexible:
+            parts.append(NO_TAGS)
+    return b"".join(parts)
 
 
 _ONLY_RESULT_END: Final = _PLAIN_END + NO_TAGS + INT32.pack(0) + NO_TAGS

@@ -10,8 +10,8 @@
 from broker_layer.kafka.errors import DecompressionTooLargeError, RecordBatchError
 from broker_layer.kafka.record_batch.checks import (
     check_batch,
-    check_keys,
     check_whole,
+    keyless_records,
     only_batch,
 )
 from broker_layer.kafka.record_batch.control import (
@@ -60,8 +60,8 @@ __all__ = [
     "build_batch",
     "build_control_batch",
     "check_batch",
-    "check_keys",
     "check_whole",
+    "keyless_records",
     "only_batch",
     "parse_records",
     "place",

@@ -121,14 +121,14 @@ def check_whole(data: bytes | bytearray | memoryview, header: RecordBatchHeader)
         raise _refused(f"the batch has {header.record_count} records; the limit is {RECORDS_MAX}")
 
 
-def check_keys(
+def keyless_records(
     data: bytes | bytearray | memoryview,
     header: RecordBatchHeader,
     *,
     records_max: int,
     bytes_max: int,
-) -> None:
-    """Check that every record of the complete batch of `header` has a key.
+) -> list[int]:
+    """Return the positions of the records without a key in the complete batch of `header`.
 
     Raises RecordBatchError. The code is MESSAGE_TOO_LARGE, after which clients send smaller
     batches, if there are more than `records_max` records or more than `bytes_max` decompressed
@@ -137,9 +137,8 @@ def check_keys(
     if header.record_count > records_max:
         text = f"the batch has {header.record_count} records; the limit of a compacted topic is"
         raise RecordBatchError(ErrorCode.MESSAGE_TOO_LARGE, f"{text} {records_max}")
-    for number, record in enumerate(parse_records(data, bytes_max=bytes_max)):
-        if record.key is None:
-            raise _refused(f"record {number} of the batch has no key, but the topic is compacted")
+    records = parse_records(data, bytes_max=bytes_max)
+    return [number for number, record in enumerate(records) if record.key is None]
 
 
 def _count_mismatch(header: RecordBatchHeader) -> str:

@@ -1,7 +1,7 @@
 """Appends to one partition's log: admission and commit of batches.
 
-Leaves the choice of the ledger to `rolling/`, except its age, and the rules for producers and
-transactions to `partition_state`.
+Leaves the choice of the ledger to `rolling/`, except its age, the limits of a topic to
+`batch_limits`, and the rules for producers and transactions to `partition_state`.
 
 One record batch is one entry. A batch gets its offsets when it is admitted. It is visible once it
 is committed: its ledger is listed and has confirmed it.
@@ -22,13 +22,8 @@ from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import RecordBatchError
-from broker_layer.kafka.record_batch import (
-    NO_TIMESTAMP,
-    RecordBatchHeader,
-    check_keys,
-    read_control,
-)
+from broker_layer.kafka.record_batch import NO_TIMESTAMP, RecordBatchHeader, read_control
+from broker_layer.log.appending.batch_limits import check_limits
 from broker_layer.log.appending.batch_stamping import placed
 from broker_layer.log.appending.pending_batches import (
     Appended,
@@ -50,12 +45,6 @@ Batch = bytes | bytearray | memoryview
 
 ROLL_EARLY_SHARE: Final = 0.9
 """Share of a ledger's size at which the next one is created."""
-KEYED_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Maximum number of decompressed bytes in one batch of a compacted topic, where each record is
-checked for a key."""
-KEYED_RECORDS_MAX: Final = 50_000
-"""Maximum number of records in such a batch. The check blocks the event loop; this many records
-take about 0.1 s."""
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +118,7 @@ class LogAppender:
         ledger = self.roller.ledger
         size = len(data)
         if coordinator_epoch is None:
-            self._check_limits(header, data)
+            check_limits(self.config, header, data, self._wall_clock_ms())
         if self._deferred or ledger is None or not ledger.writer.window.is_free(size):
             deferred = DeferredBatch(header, data, coordinator_epoch, waits_for_one=waits_for_one)
             self._deferred.append(deferred)
@@ -137,30 +126,6 @@ class LogAppender:
             return deferred.answer
         committed = self._admit(ledger, header, data, coordinator_epoch)
         return self._early(ledger, committed) if waits_for_one else committed
-
-    def _check_limits(self, header: RecordBatchHeader, data: Batch) -> None:
-        config = self.config
-        size = len(data)
-        if size > config.max_message_bytes:
-            text = f"the batch has {size} B; max.message.bytes is {config.max_message_bytes}"
-            raise TopicError(ErrorCode.MESSAGE_TOO_LARGE, text)
-        if config.is_compacted:
-            try:
-                check_keys(data, header, records_max=KEYED_RECORDS_MAX, bytes_max=KEYED_BYTES_MAX)
-            except RecordBatchError as error:
-                raise TopicError(error.code, error.text) from error
-        if config.uses_append_time:
-            return
-        now_ms = self._wall_clock_ms()
-        after_ms, before_ms = config.timestamp_after_max_ms, config.timestamp_before_max_ms
-        if after_ms is not None and header.max_timestamp_ms > now_ms + after_ms:
-            what = f"a record's time, {header.max_timestamp_ms}, is"
-            text = f"{what} more than {after_ms} ms ahead of the broker's clock"
-            raise TopicError(ErrorCode.INVALID_TIMESTAMP, text)
-        if before_ms is not None and 0 <= header.first_timestamp_ms < now_ms - before_ms:
-            what = f"a record's time, {header.first_timestamp_ms}, is"
-            text = f"{what} more than {before_ms} ms behind the broker's clock"
-            raise TopicError(ErrorCode.INVALID_TIMESTAMP, text)
 
     def _admit(
         self,

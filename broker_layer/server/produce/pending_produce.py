@@ -8,13 +8,14 @@ which the append may still be committed; the request is answered when every part
 Source: Kafka's meaning of `acks`; KIP-467 (messages of errors).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.errors import RecordError
 from broker_layer.kafka.produce_codec import ProduceRequest
 from broker_layer.log.appending.pending_batches import Appended
 from broker_layer.server.exchange import Exchange
@@ -36,6 +37,8 @@ class PartitionOutcome:
     partition: int
     error: ErrorCode = ErrorCode.NONE
     text: str | None = None
+    records: Sequence[RecordError] = ()
+    """The records because of which the batch was refused."""
     appended: Appended = NOT_APPENDED
     is_known: bool = False
 

@@ -16,7 +16,7 @@ import contextlib
 from collections import deque
 from typing import Final
 
-from broker_layer.errors import TopicError
+from broker_layer.errors import RecordsRefusedError, TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import RecordBatchError
 from broker_layer.kafka.leaders import NodeEndpoint
@@ -203,6 +203,8 @@ class ProduceService:
             future = log.append(header, batch, waits_for_one=request.acks == 1)
         except (TopicError, RecordBatchError) as error:
             outcome.refuse(error.code, error.text)
+            if isinstance(error, RecordsRefusedError):
+                outcome.records = error.records
             return
         counters = self._counters
         counters.produce_batches += 1
@@ -266,7 +268,11 @@ class ProduceService:
                 topics.append(ProduceTopicResult(name, rows))
             error, partition = each.error, each.partition
             leader = self._hints.leader_of(name, partition, error) if error else None
-            rows.append(ProducePartitionResult(partition, error, *each.appended, each.text, leader))
+            rows.append(
+                ProducePartitionResult(
+                    partition, error, *each.appended, each.text, leader, each.records
+                )
+            )
         return topics
 
     def _endpoints(

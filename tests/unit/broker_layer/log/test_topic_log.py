@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from bookie.wire.messages import Status
-from broker_layer.errors import TopicError
+from broker_layer.errors import RecordsRefusedError, TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import (
     ControlKind,
@@ -287,11 +287,30 @@ async def test_batches_out_of_limits_are_refused(setting: LogSetting) -> None:
     assert log.log_end_offset == 1
 
 
+async def test_records_with_wrong_times_are_named(setting: LogSetting) -> None:
+    bounds = small(timestamp_before_max_ms=1_000, timestamp_after_max_ms=500)
+    log = await setting.take_over(1, bounds)
+    now = setting.now_ms
+    for times, wrong in (([now, now + 501, now + 9_000], [1, 2]), ([now - 1_001, now], [0])):
+        records = [Record(at, time_ms, None, b"") for at, time_ms in enumerate(times)]
+        with pytest.raises(RecordsRefusedError) as refusal:
+            append(log, build_batch(records))
+        assert refusal.value.code is ErrorCode.INVALID_TIMESTAMP
+        assert [each.position for each in refusal.value.records] == wrong
+    damaged = build_batch([Record(0, now + 501, None, b"")])
+    damaged[-1] = 99
+    with pytest.raises(RecordsRefusedError) as refusal:
+        append(log, damaged)
+    assert not refusal.value.records
+
+
 async def test_compacted_topic_requires_keys(setting: LogSetting) -> None:
     log = await setting.take_over(1, small(is_compacted=True))
-    with pytest.raises(TopicError) as refusal:
-        append(log, batch(b"without a key"))
+    keys = [None, b"key", None]
+    with pytest.raises(RecordsRefusedError) as refusal:
+        append(log, build_batch([Record(at, 1_000, key, b"") for at, key in enumerate(keys)]))
     assert refusal.value.code is ErrorCode.INVALID_RECORD
+    assert [each.position for each in refusal.value.records] == [0, 2]
     keyed = build_batch([Record(0, 1_000, b"key", b"value")])
     assert (await append(log, keyed)).base_offset == 0
 

@@ -1,0 +1,20 @@
+"""Answers to batches that were refused because of single records."""
+
+from broker_layer.errors import RecordsRefusedError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.errors import RecordError
+from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
+from tests.support.broker_layer.served_broker import batch, serving
+
+
+async def test_the_answer_names_the_refused_records() -> None:
+    refusal = RecordsRefusedError(ErrorCode.INVALID_RECORD, "some", [RecordError(1, "no key")])
+    topics = MemoryTopics({("orders", 0): MemoryLog(refusal=refusal), ("orders", 1): MemoryLog()})
+    async with serving(topics) as broker:
+        client = await broker.connect()
+        client.send_produce({"orders": {0: batch(b"one", b"two"), 1: batch(b"three")}})
+        refused, accepted = (await client.produced()).responses[0].partition_responses
+    assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_RECORD, "some")
+    (error,) = refused.record_errors
+    assert (error.batch_index, error.batch_index_error_message) == (1, "no key")
+    assert (accepted.error_code, accepted.record_errors) == (ErrorCode.NONE, [])
