@@ -20,6 +20,7 @@ from broker_layer.coordinator_partitions import (
 )
 from broker_layer.errors import TopicError
 from broker_layer.java_hash import partition_of_key
+from broker_layer.kafka.authorized_operations import CLUSTER_OPERATIONS
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -89,12 +90,15 @@ class ClusterAnswers:
                         rack=registration.rack or None,
                     )
                 )
-        return DescribeClusterResponse(
+        response = DescribeClusterResponse(
             error_code=ErrorCode.NONE,
             cluster_id=self._cluster_id,
             controller_id=self._view.controller_id,
             brokers=brokers,
         )
+        if request.include_cluster_authorized_operations:
+            response.authorized_operations = set(CLUSTER_OPERATIONS)
+        return response
 
     # -- coordinators ----------------------------------------------------------------------------
 

@@ -4,10 +4,10 @@ Leaves the state of the cluster to `cluster_view.py`, replicas to `shown_replica
 requested topics to `topic_changes.py`.
 
 Invariants: the leader epoch of a partition never decreases between two answers of one broker. An
-answer about all topics is encoded once for each version, listener and change of the view; its
-replicas are at most CACHE_S seconds old.
+answer about all topics is encoded once for each form of the request, listener and change of the
+view; its replicas are at most CACHE_S seconds old.
 
-Source: KIP-4, KIP-392 (offline replicas), KIP-516 (topic ids).
+Source: KIP-4, KIP-392 (offline replicas), KIP-430 (authorized operations), KIP-516 (topic ids).
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.shown_replicas import ReplicaView
 from broker_layer.control.topic_changes import CREATION_TIMEOUT_S, TopicChanges
 from broker_layer.errors import TopicError
+from broker_layer.kafka.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -42,6 +43,10 @@ _Partition = _Topic.MetadataResponsePartition
 _AskedTopic = MetadataRequest.MetadataRequestTopic
 
 
+_CacheKey = tuple[int, str, bool, bool]
+"""Version, listener, and whether the operations on topics and on the cluster are shown."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Cached:
     view_epoch: int
@@ -58,20 +63,25 @@ class MetadataAnswers:
     _changes: TopicChanges
     _config: ControlConfig
     _cluster_id: str
-    _cached: dict[tuple[int, str], _Cached] = field(default_factory=dict, init=False)
+    _cached: dict[_CacheKey, _Cached] = field(default_factory=dict, init=False)
 
     async def answer(self, request: ApiMessage, context: RequestContext) -> ApiMessage | bytes:
         """Answer Metadata."""
         assert isinstance(request, MetadataRequest), "the dispatcher selects by API"
         asked = request.topics
         if asked is None or (context.api_version == 0 and not asked):
-            return self._all(context)
+            return self._all(request, context)
         once = {(each.name, each.topic_id): each for each in asked}
         topics = [await self._asked(each, request, context) for each in once.values()]
-        return self._response(topics, context)
+        return self._with_operations(self._response(topics, context), request)
 
-    def _all(self, context: RequestContext) -> bytes:
-        key = context.api_version, context.listener
+    def _all(self, request: MetadataRequest, context: RequestContext) -> bytes:
+        key = (
+            context.api_version,
+            context.listener,
+            bool(request.include_topic_authorized_operations),
+            bool(request.include_cluster_authorized_operations),
+        )
         now_s = asyncio.get_running_loop().time()
         cached = self._cached.get(key)
         if (
@@ -83,6 +93,7 @@ class MetadataAnswers:
             response = self._response(
                 [self._described(record, context) for record in records], context
             )
+            response = self._with_operations(response, request)
             body = bytes(encode_response(response, context.api_version))
             cached = _Cached(self._view.epoch, now_s, body)
             if len(self._cached) >= CACHED_MAX:
@@ -137,6 +148,17 @@ class MetadataAnswers:
             controller_id=self._view.controller_id,
             topics=list(topics),
         )
+
+    @staticmethod
+    def _with_operations(response: MetadataResponse, request: MetadataRequest) -> MetadataResponse:
+        """Add the authorized operations that the request asks for."""
+        if request.include_cluster_authorized_operations:
+            response.authorized_operations = set(CLUSTER_OPERATIONS)
+        if request.include_topic_authorized_operations:
+            for topic in response.topics:
+                if topic.error_code == ErrorCode.NONE:
+                    topic.authorized_operations = set(TOPIC_OPERATIONS)
+        return response
 
     def _described(self, record: TopicRecord, context: RequestContext) -> _Topic:
         return _Topic(

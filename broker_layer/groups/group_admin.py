@@ -13,6 +13,7 @@ from broker_layer.groups.classic.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.group_host import GroupHost
 from broker_layer.groups.values import GroupState
+from broker_layer.kafka.authorized_operations import GROUP_OPERATIONS
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -28,10 +29,6 @@ from broker_layer.request_context import RequestContext
 _NOT_FOUND_VERSION: Final = 6
 CLASSIC_TYPE: Final = "classic"
 CONSUMER_TYPE: Final = "consumer"
-AUTHORIZED_OPERATIONS: Final = (3, 6, 8)
-"""READ, DELETE and DESCRIBE, by the numbers of KIP-430. All are allowed: there is no access control
-here."""
-AUTHORIZED_OPERATIONS_BITS: Final = sum(1 << each for each in AUTHORIZED_OPERATIONS)
 
 
 class GroupAdminHandlers:
@@ -53,7 +50,7 @@ class GroupAdminHandlers:
             except TopicError as error:
                 described = _undescribed(group_id, error.code, error.text)
             if request.include_authorized_operations:
-                described.authorized_operations = set(AUTHORIZED_OPERATIONS)
+                described.authorized_operations = set(GROUP_OPERATIONS)
             groups.append(described)
         return DescribeGroupsResponse(groups=groups)
 

@@ -9,6 +9,7 @@
 - `fetch_codec`: Fetch by hand, without copying batches.
 - `primitives`: basic types for codecs by hand.
 - `leaders`: the leader, as refusals of Produce and Fetch name it.
+- `authorized_operations`: what a client may do with topics, groups and the cluster.
 - `error_codes`: error codes by Kafka's names.
 - `errors`: what can be wrong with bytes.
 - `record_batch/`: record batches of magic 2.

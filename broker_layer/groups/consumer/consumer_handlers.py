@@ -21,7 +21,7 @@ from broker_layer.groups.consumer.consumer_values import (
     sorted_partitions,
 )
 from broker_layer.groups.coordinator import GroupCoordinator
-from broker_layer.groups.group_admin import AUTHORIZED_OPERATIONS_BITS
+from broker_layer.kafka.authorized_operations import GROUP_OPERATIONS, bits_of
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -101,7 +101,7 @@ class ConsumerGroupHandlers:
                     members=[],
                 )
             if request.include_authorized_operations:
-                described.authorized_operations = AUTHORIZED_OPERATIONS_BITS
+                described.authorized_operations = bits_of(GROUP_OPERATIONS)
             groups.append(described)
         return ConsumerGroupDescribeResponse(groups=groups)
 

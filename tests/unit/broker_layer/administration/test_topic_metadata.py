@@ -144,6 +144,49 @@ async def test_the_cluster_is_described(admin: Admin, version: int) -> None:
     assert [each.broker_id for each in answer.brokers] == [1]
 
 
+NOT_ASKED = None
+"""The library reads the bit field -2**31 as None."""
+OF_TOPIC = {3, 4, 5, 6, 7, 8, 10, 11}
+OF_CLUSTER = {5, 7, 8, 9, 10, 11, 12}
+
+
+@pytest.mark.parametrize("version", [8, 10, 11, 12])
+async def test_metadata_shows_the_allowed_operations_if_asked(admin: Admin, version: int) -> None:
+    await admin.create(topic("a"))
+    for asked in (None, [AskedTopic(name="a", topic_id=UUID(int=0))]):
+        for of_topics, of_cluster in ((False, False), (True, False), (False, version < 11)):
+            request = MetadataRequest(
+                topics=asked,
+                include_topic_authorized_operations=of_topics,
+                include_cluster_authorized_operations=of_cluster,
+            )
+            answer = await admin.ask(ApiKey.METADATA, request, MetadataResponse, version)
+            (shown,) = answer.topics
+            expected = OF_TOPIC if of_topics else NOT_ASKED
+            assert shown.authorized_operations == expected
+            if version <= 10:
+                expected = OF_CLUSTER if of_cluster else NOT_ASKED
+                assert answer.authorized_operations == expected
+
+
+async def test_the_operations_of_an_unknown_topic_are_not_shown(admin: Admin) -> None:
+    asked = [AskedTopic(name="none", topic_id=UUID(int=0))]
+    request = MetadataRequest(
+        topics=asked, allow_auto_topic_creation=False, include_topic_authorized_operations=True
+    )
+    answer = await admin.ask(ApiKey.METADATA, request, MetadataResponse)
+    assert answer.topics[0].authorized_operations == NOT_ASKED
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+async def test_the_cluster_shows_the_allowed_operations_if_asked(
+    admin: Admin, is_asked: bool
+) -> None:
+    request = DescribeClusterRequest(include_cluster_authorized_operations=is_asked)
+    answer = await admin.ask(ApiKey.DESCRIBE_CLUSTER, request, DescribeClusterResponse)
+    assert answer.authorized_operations == (OF_CLUSTER if is_asked else NOT_ASKED)
+
+
 @pytest.mark.parametrize("version", range(6))
 @pytest.mark.parametrize("kind", [0, 1])
 async def test_coordinators_are_found_and_their_topics_created(
