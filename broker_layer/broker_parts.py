@@ -301,4 +301,5 @@ def groups_config(options: BrokerOptions) -> GroupsConfig:
         session_timeout_max_ms=options.group_session_timeout_max_ms,
         initial_rebalance_delay_ms=options.group_initial_rebalance_delay_ms,
         offsets_retention_ms=options.offsets_retention_ms,
+        offsets_retention_check_interval_ms=options.offsets_retention_check_interval_ms,
     )

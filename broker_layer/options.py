@@ -94,6 +94,9 @@ class BrokerOptions:
         low=1,
         high=3_650 * _DAY_MS,
     )
+    offsets_retention_check_interval_ms: int = option(
+        600_000, "time between two searches for expired offsets", low=1, high=_DAY_MS
+    )
     transaction_timeout_max_ms: int = option(
         900_000, "maximum timeout that a transactional producer may request", low=1, high=_DAY_MS
     )

@@ -44,8 +44,8 @@ class LocalCluster:
     them.
 
     `bookies` is the minimum number of bookies: all those found in `data_dir` are started. `broker`
-    is the number of brokers. `bookie_options` are further options of `quire bookie run`. Without
-    `data_dir` the data is temporary.
+    is the number of brokers. `bookie_options` and `broker_options` are further options of
+    `quire bookie run` and `quire broker run`. Without `data_dir` the data is temporary.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class LocalCluster:
         *,
         zookeeper_port: int = 0,
         bookie_options: Mapping[str, str] | None = None,
+        broker_options: Mapping[str, str] | None = None,
     ) -> None:
         if not 0 <= broker <= BROKERS_MAX:
             raise LocalClusterError(f"the number of brokers must be 0 to {BROKERS_MAX}")
@@ -66,6 +67,7 @@ class LocalCluster:
         self._wanted = bookies
         self._zookeeper_port = zookeeper_port
         self._bookie_options = dict(bookie_options or {})
+        self._broker_options = dict(broker_options or {})
         self._data_dir: Path | None = None
         self._zookeeper: EmbeddedZooKeeper | None = None
         self._lock: IO[bytes] | None = None
@@ -183,7 +185,8 @@ class LocalCluster:
         port = _port_for(port_path)
         port_path.write_text(f"{port}\n")
         log_path = self.data_dir / "logs" / f"{name}.log"
-        return LocalBroker(number, log_path, self.metadata_uri, port, len(self.bookies))
+        count, options = len(self.bookies), self._broker_options
+        return LocalBroker(number, log_path, self.metadata_uri, port, count, options)
 
 
 def _port_for(path: Path) -> int:

@@ -100,12 +100,12 @@ def merge_options(
     options, values = table.options, dict[str, Value]()
     for title, content in given.items():
         for name, value in content.items():
-            known = _known(name, list(options), f"option in {title}")
+            known = known_name(name, list(options), f"option in {title}")
             values[known] = _typed(options[known], value, f"{title} {name}")
     for name, text in _own_variables(table, variables).items():
         values[name] = _parsed(options[name], text, f"{table.variable_prefix}{name.upper()}")
     for name, value in flags.items():
-        known = _known(name, list(options), "option")
+        known = known_name(name, list(options), "option")
         values[known] = _typed(options[known], value, f"--{name.replace('_', '-')}")
     return values
 
@@ -119,7 +119,7 @@ def parse_file(text: str | None) -> Mapping[str, object]:
     except tomllib.TOMLDecodeError as error:
         raise OptionError(f"the configuration file is not TOML: {error}") from None
     for name in document:
-        _known(name, TABLES, "table in the configuration file")
+        known_name(name, TABLES, "table in the configuration file")
     return document
 
 
@@ -139,12 +139,13 @@ def _own_variables(table: OptionTable, variables: Mapping[str, str]) -> dict[str
     known = [table.variable_prefix + name.upper() for name in table.options]
     for variable, text in variables.items():
         if variable.startswith(table.variable_prefix):
-            _known(variable, known, "environment variable")
+            known_name(variable, known, "environment variable")
             own[variable.removeprefix(table.variable_prefix).lower()] = text
     return own
 
 
-def _known(name: str, names: Sequence[str], what: str) -> str:
+def known_name(name: str, names: Sequence[str], what: str) -> str:
+    """Return a name that is in `names`. Raises OptionError, which names the nearest one."""
     if name in names:
         return name
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)

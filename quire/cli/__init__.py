@@ -8,6 +8,7 @@
 - `standard_input`: standard input, cut into entries.
 - `server_options`: one flag for each option of a server.
 - `up`: `quire up`.
+- `up_options`: options of servers that `quire up` passes on.
 - `demo`: `quire demo`.
 - `broker`: `quire broker`: arguments.
 - `broker_server`: `quire broker run`.

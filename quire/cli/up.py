@@ -10,6 +10,7 @@ Format of the one line with -o json: `{"metadata": "zk://...", "bookies": [{"id"
 import argparse
 import asyncio
 import json
+import os
 import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -50,12 +51,25 @@ def parser() -> argparse.ArgumentParser:
         metavar="BYTES",
         help="maximum use of the disk by each bookie; default: all of it",
     )
+    for server in ("bookie", "broker"):
+        command.add_argument(
+            f"--{server}-option",
+            metavar="NAME=VALUE",
+            action="append",
+            help=f"an option of each {server}, as of `quire {server} run`; several times for more; "
+            f"also as QUIRE_{server.upper()}_<OPTION>",
+        )
     return command
 
 
 async def _run(arguments: argparse.Namespace, output: Output) -> int:
+    from quire.cli.up_options import bookie_options, broker_options
     from quire.local_cluster import LocalCluster
 
+    of_bookies = bookie_options(arguments.bookie_option or (), os.environ)
+    if arguments.capacity:
+        of_bookies["capacity_bytes"] = str(arguments.capacity)
+    of_brokers = broker_options(arguments.broker_option or (), os.environ)
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -64,7 +78,8 @@ async def _run(arguments: argparse.Namespace, output: Output) -> int:
         bookies=arguments.bookies,
         data_dir=arguments.data,
         broker=arguments.brokers,
-        bookie_options={"capacity-bytes": str(arguments.capacity)} if arguments.capacity else None,
+        bookie_options=of_bookies,
+        broker_options=of_brokers,
     )
     ended: dict[str, None] = {}
     starting = asyncio.create_task(cluster.start())

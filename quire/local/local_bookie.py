@@ -35,19 +35,21 @@ class LocalBookie(LocalServer):
         cluster.
         """
         self.data_dir = data_dir
-        options = {
+        flags = {
             "data-dir": str(data_dir),
             "metadata": metadata_uri,
-            "reserve-bytes-min": str(RESERVE_BYTES),
-            "reserve-share": "0",
-            "segment-bytes-max": str(SEGMENT_BYTES),
-            "disk-high-mark": "1.0",
-            "disk-low-mark": "0.99",
-            "location": f"/local/{name}/{name}",
             "format-if-empty": name,
-            **other_options,
         }
-        super().__init__("bookie", name, options, log_path, ready_timeout_s=READY_TIMEOUT_S)
+        options = {
+            "reserve_bytes_min": str(RESERVE_BYTES),
+            "reserve_share": "0",
+            "segment_bytes_max": str(SEGMENT_BYTES),
+            "disk_high_mark": "1.0",
+            "disk_low_mark": "0.99",
+            "location": f"/local/{name}/{name}",
+            **{key.replace("-", "_"): value for key, value in other_options.items()},
+        }
+        super().__init__("bookie", name, flags, options, log_path, ready_timeout_s=READY_TIMEOUT_S)
 
     @property
     def id(self) -> str:

@@ -5,6 +5,7 @@ Leaves hurting it to `quire.local.local_server`, and the broker to `quire broker
 Invariant: a restarted broker has its old id and its old port, so that clients find it again.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -25,20 +26,32 @@ class LocalBroker(LocalServer):
     """A broker and its id; its address is for `bootstrap.servers`."""
 
     def __init__(
-        self, broker_id: int, log_path: Path, metadata_uri: str, port: int, bookie_count: int
+        self,
+        broker_id: int,
+        log_path: Path,
+        metadata_uri: str,
+        port: int,
+        bookie_count: int,
+        other_options: Mapping[str, str],
     ) -> None:
+        """`other_options` are options of `quire broker run`, which override those of a local
+        cluster.
+        """
         self.id = broker_id
         name = f"broker-{broker_id}"
         factor = max(1, min(DEFAULT_REPLICATION_FACTOR_MAX, bookie_count))
-        options = {
+        flags = {
             "broker-id": str(broker_id),
             "metadata": metadata_uri,
             "listeners": f"{LISTENER}://{HOST}:{port}",
-            "rack": name,
-            "session-timeout-s": str(SESSION_TIMEOUT_S),
-            "offsets-topic-partitions": str(STATE_PARTITIONS),
-            "transaction-topic-partitions": str(STATE_PARTITIONS),
-            "default-replication-factor": str(factor),
-            "group-initial-rebalance-delay-ms": "0",
         }
-        super().__init__("broker", name, options, log_path, ready_timeout_s=READY_TIMEOUT_S)
+        options = {
+            "rack": name,
+            "session_timeout_s": str(SESSION_TIMEOUT_S),
+            "offsets_topic_partitions": str(STATE_PARTITIONS),
+            "transaction_topic_partitions": str(STATE_PARTITIONS),
+            "default_replication_factor": str(factor),
+            "group_initial_rebalance_delay_ms": "0",
+            **{key.replace("-", "_"): value for key, value in other_options.items()},
+        }
+        super().__init__("broker", name, flags, options, log_path, ready_timeout_s=READY_TIMEOUT_S)

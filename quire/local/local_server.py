@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from quire.local.child_process import ChildProcess, child_variables
+from quire.local.child_process import OWN_VARIABLES, ChildProcess, child_variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +29,23 @@ class LocalServer:
         self,
         noun: str,
         name: str,
+        flags: Mapping[str, str],
         options: Mapping[str, str],
         log_path: Path,
         *,
         ready_timeout_s: float,
     ) -> None:
-        """`noun` is the noun of the command, as in `quire bookie run`."""
+        """`noun` is the noun of the command, as in `quire bookie run`. `flags` are given as flags,
+        `options` as variables, so that options of each type have one form.
+        """
         self.name = name
-        flags = [word for key, value in options.items() for word in (f"--{key}", value)]
-        command = [sys.executable, "-m", "quire.cli.main", noun, "run", *flags]
+        words = [word for key, value in flags.items() for word in (f"--{key}", value)]
+        command = [sys.executable, "-m", "quire.cli.main", noun, "run", *words]
         self._process = ChildProcess(name, [*command, "--die-with-parent"], log_path)
+        self._variables = {
+            f"{OWN_VARIABLES}{noun}_{key}".replace("-", "_").upper(): value
+            for key, value in options.items()
+        }
         self._ready_timeout_s = ready_timeout_s
         self._ready: _Ready | None = None
 
@@ -64,7 +71,7 @@ class LocalServer:
 
     async def start(self) -> None:
         """Start the server; return once it serves and is registered. Raises LocalClusterError."""
-        await self._process.start(child_variables())
+        await self._process.start(child_variables() | self._variables)
         line = await self._process.first_line(self._ready_timeout_s)
         try:
             fields = json.loads(line)

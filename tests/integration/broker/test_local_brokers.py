@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from quire.local.local_broker import LocalBroker
 from quire.local_cluster import LocalCluster
@@ -115,6 +116,21 @@ async def test_a_broker_reports_the_partitions_it_leads(cluster: LocalCluster) -
         assert 'quire_broker_requests_total{api="produce"}' in text
         assert "quire_broker_partitions_not_served 0.0" in text
     assert sorted(led) == [(TOPIC, partition) for partition in range(PARTITIONS)]
+
+
+async def test_options_of_brokers_are_passed_on() -> None:
+    options = {"default-partitions": "3", "auto_create_topics": "false"}
+    async with LocalCluster(bookies=1, broker=1, broker_options=options) as cluster:
+        admin = AIOKafkaAdminClient(bootstrap_servers=servers(cluster))
+        await admin.start()
+        try:
+            asked = ConfigResource(ConfigResourceType.BROKER, str(cluster.brokers[0].id))
+            (answer,) = await admin.describe_configs([asked])
+        finally:
+            await admin.close()
+    shown = {name: value for name, value, *_ in answer.resources[0][4]}  # type: ignore[attr-defined]  # made at run time
+    assert shown["num.partitions"] == "3"
+    assert shown["auto.create.topics.enable"] == "false"
 
 
 @pytest.mark.long

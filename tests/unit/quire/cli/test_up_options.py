@@ -1,0 +1,53 @@
+"""Options of servers that `quire up` passes on."""
+
+import pytest
+
+from quire.cli.up import parser
+from quire.cli.up_options import bookie_options, broker_options
+from quire.errors import UsageError
+
+
+def test_variables_and_words_are_passed_on_and_words_override() -> None:
+    variables = {
+        "QUIRE_BROKER_OFFSETS_RETENTION_MS": "5000",
+        "QUIRE_BROKER_DEFAULT_PARTITIONS": "7",
+        "QUIRE_BOOKIE_CLEAN_INTERVAL_S": "2.5",
+        "QUIRE_METADATA": "zk://elsewhere",
+        "OTHER": "1",
+    }
+    words = parser().parse_args(
+        [
+            "--broker-option",
+            "offsets-retention-ms=9000",
+            "--broker-option=topic_defaults=retention.ms=1 segment.ms=100",
+        ]
+    )
+    assert broker_options(words.broker_option, variables) == {
+        "offsets_retention_ms": "9000",
+        "default_partitions": "7",
+        "topic_defaults": "retention.ms=1 segment.ms=100",
+    }
+    assert bookie_options((), variables) == {"clean_interval_s": "2.5"}
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        (
+            "offsets_retention=1",
+            "unknown option: offsets_retention; did you mean offsets_retention_ms",
+        ),
+        ("offsets_retention_ms", "is not NAME=VALUE"),
+        ("offsets_retention_ms=never", "must be a whole number"),
+        ("listeners=PLAINTEXT://:9", "quire up chooses it"),
+        ("frame-bytes-max=1073741824", "request_bytes_max must be at least"),
+    ],
+)
+def test_wrong_options_are_refused_before_the_start(word: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        broker_options([word], {})
+
+
+def test_a_variable_for_what_quire_up_chooses_is_refused() -> None:
+    with pytest.raises(UsageError, match="data_dir cannot be given"):
+        bookie_options((), {"QUIRE_BOOKIE_DATA_DIR": "/data"})
