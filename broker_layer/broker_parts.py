@@ -287,6 +287,7 @@ def control_config(options: BrokerOptions) -> ControlConfig:
             partitions=options.default_partitions,
             replication_factor=options.default_replication_factor,
             configs=topic_default_configs(options),
+            is_strict=options.strict_settings,
         ),
         creates_topics=options.auto_create_topics,
         offsets_partitions=options.offsets_topic_partitions,

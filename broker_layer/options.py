@@ -76,6 +76,10 @@ class BrokerOptions:
     topic_defaults: str = option(
         "", "default topic settings: NAME=VALUE; several are separated by spaces"
     )
+    strict_settings: bool = option(
+        False,  # noqa: FBT003
+        "refuse topic settings of Kafka that have no effect here, unless they have the default",
+    )
     group_initial_rebalance_delay_ms: int = option(
         3_000,
         "time for which a group's first rebalance waits for more members",
@@ -157,7 +161,7 @@ def topic_default_configs(options: BrokerOptions) -> dict[str, str]:
             raise OptionError(f"topic_defaults: write NAME=VALUE, not {word}")
         configs[name] = value
     try:
-        check_configs(configs)
+        check_configs(configs, is_strict=options.strict_settings)
     except TopicError as error:
         raise OptionError(f"topic_defaults: {error}") from None
     return configs

@@ -76,6 +76,7 @@ class ConfigAdmin:
         self._view = view
         self._changes = changes
         self._config = config
+        self._is_strict = config.topic_defaults.is_strict
 
     # -- showing ---------------------------------------------------------------------------------
 
@@ -125,7 +126,7 @@ class ConfigAdmin:
         answers = []
         for resource in request.resources:
             given = {each.name: each.value for each in resource.configs if each.value is not None}
-            change, is_dry = _replacing(given), request.validate_only
+            change, is_dry = _replacing(given, is_strict=self._is_strict), request.validate_only
             answers.append(await self._answer(_Altered, resource, change, is_dry=is_dry))
         return AlterConfigsResponse(throttle_time_ms=0, responses=answers)
 
@@ -135,7 +136,8 @@ class ConfigAdmin:
         del context
         answers = []
         for resource in request.resources:
-            change, is_dry = _stepping(list(resource.configs)), request.validate_only
+            change = _stepping(list(resource.configs), is_strict=self._is_strict)
+            is_dry = request.validate_only
             answers.append(
                 await self._answer(_AlteredIncrementally, resource, change, is_dry=is_dry)
             )
@@ -177,20 +179,21 @@ class ConfigAdmin:
         return ErrorCode.NONE, None
 
 
-def _replacing(given: Mapping[str, str]) -> ConfigChange:
+def _replacing(given: Mapping[str, str], *, is_strict: bool) -> ConfigChange:
     def change(stored: Mapping[str, str]) -> Mapping[str, str]:
-        check_configs(given)
+        check_configs(given, is_strict=is_strict)
         return {**given, **kept_configs(stored)}
 
     return change
 
 
-def _stepping(steps: Sequence[_Step]) -> ConfigChange:
+def _stepping(steps: Sequence[_Step], *, is_strict: bool) -> ConfigChange:
     def change(stored: Mapping[str, str]) -> Mapping[str, str]:
         names = [step.name for step in steps]
         if len(dict.fromkeys(names)) != len(names):
             raise TopicError(ErrorCode.INVALID_REQUEST, "a setting is named more than once")
-        return changed_configs(stored, {step.name: _stepped(step, stored) for step in steps})
+        changes = {step.name: _stepped(step, stored) for step in steps}
+        return changed_configs(stored, changes, is_strict=is_strict)
 
     return change
 

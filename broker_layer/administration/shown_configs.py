@@ -18,7 +18,7 @@ from broker_layer.log.settings.topic_config_table import (
     ConfigDefinition,
     ConfigType,
 )
-from broker_layer.log.settings.topic_configs import TopicDefaults
+from broker_layer.log.settings.topic_configs import TopicDefaults, is_settable
 
 
 class ConfigSource(IntEnum):
@@ -67,11 +67,23 @@ def topic_rows(stored: Mapping[str, str], defaults: TopicDefaults) -> list[Confi
     derived = {"write.quorum": config.quorum.write, "ack.quorum": config.quorum.ack}
     rows = []
     for name, definition in DEFINITIONS.items():
+        if definition.is_old and name not in stored:
+            continue
         synonyms = tuple(_synonyms(definition, stored, defaults))
         value, source = synonyms[0]
         if value is None:
             value = str(derived[name])
-        rows.append(_row(name, definition, value, source, synonyms))
+        rows.append(
+            ConfigRow(
+                name,
+                value,
+                source,
+                definition.kind,
+                definition.meaning,
+                not is_settable(definition, is_strict=defaults.is_strict),
+                synonyms,
+            )
+        )
     rows.append(_replication_row(stored, defaults))
     return sorted(rows, key=lambda row: row.name)
 
@@ -120,24 +132,6 @@ def _synonyms(
     if definition.name in defaults.configs:
         yield defaults.configs[definition.name], ConfigSource.STATIC_BROKER
     yield definition.default, ConfigSource.DEFAULT
-
-
-def _row(
-    name: str,
-    definition: ConfigDefinition,
-    value: str,
-    source: ConfigSource,
-    synonyms: tuple[tuple[str | None, ConfigSource], ...],
-) -> ConfigRow:
-    return ConfigRow(
-        name,
-        value,
-        source,
-        definition.kind,
-        definition.meaning,
-        definition.is_fixed,
-        synonyms,
-    )
 
 
 def _replication_row(stored: Mapping[str, str], defaults: TopicDefaults) -> ConfigRow:

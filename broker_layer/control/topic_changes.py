@@ -10,6 +10,7 @@ Source: Kafka's CreateTopics, CreatePartitions, DeleteTopics (KIP-4, KIP-195, KI
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -23,7 +24,7 @@ from broker_layer.errors import TopicError, unknown_topic
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.settings.log_config import checked_log_config, log_config
 from broker_layer.log.settings.topic_config_table import REPLICATION_FACTOR, REPLICATION_FACTOR_MAX
-from broker_layer.log.settings.topic_configs import own_configs
+from broker_layer.log.settings.topic_configs import own_configs, without_effect
 from metadata.backoff import Pauses
 from metadata.errors import (
     InvalidTopicNameError,
@@ -50,6 +51,8 @@ LOOK_UP_PAUSE_S: Final = 0.5
 MISSED_MAX: Final = 10_000
 CREATION_TIMEOUT_S: Final = 5.0
 """How long a request waits for a topic that it creates implicitly, in seconds."""
+_log = logging.getLogger(__name__)
+
 INTERNAL_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
 
 
@@ -136,6 +139,7 @@ class TopicChanges:
             except MetadataError as error:
                 raise translated(error) from error
             else:
+                _note_ineffective(created.name, created.configs)
                 self._view.learn(created)
                 return created
 
@@ -228,7 +232,9 @@ class TopicChanges:
             configs = self._checked(change, record)
             return None if configs == dict(record.configs) else record.with_configs(configs)
 
-        return await self._change(name, altered)
+        changed = await self._change(name, altered)
+        _note_ineffective(name, changed.configs)
+        return changed
 
     async def delete(self, name: str) -> TopicRecord:
         """Mark a topic as deleted; the controller then erases it."""
@@ -351,6 +357,12 @@ def translated(error: MetadataError) -> TopicError:
             return TopicError(ErrorCode.INVALID_CONFIG, str(error))
         case _:
             return TopicError(ErrorCode.REQUEST_TIMED_OUT, str(error))
+
+
+def _note_ineffective(name: str, configs: Mapping[str, str]) -> None:
+    """Log the settings of a topic that have no effect."""
+    if names := without_effect(configs):
+        _log.info("settings have no effect here topic=%s settings=%s", name, ",".join(names))
 
 
 def _missing(record: TopicRecord, count: int) -> int:

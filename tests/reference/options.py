@@ -85,6 +85,8 @@ def _topics() -> str:
         elif each.kind.name in ("INT", "LONG", "SHORT"):
             maximum = "no bound" if each.maximum == INT64_MAX else f"{each.maximum:,}"
             allowed = f"{each.minimum:,} to {maximum}"
+        elif each.kind.name == "DOUBLE":
+            allowed = f"{each.minimum} to {each.maximum}"
         default = "follows from others" if each.default is None else code(each.default)
         rows.append([code(each.name), default, allowed, prose(each.meaning)])
     head = (

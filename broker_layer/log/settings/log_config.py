@@ -87,7 +87,7 @@ def checked_log_config(stored: Mapping[str, str], defaults: TopicDefaults) -> Lo
 
     Raises TopicError INVALID_CONFIG.
     """
-    check_configs(own_configs(stored))
+    check_configs(own_configs(stored), is_strict=defaults.is_strict)
     return log_config(stored, defaults)
 
 

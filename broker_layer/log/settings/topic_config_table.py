@@ -2,10 +2,12 @@
 
 Leaves checking values to `topic_configs`, and their effect to `log_config`.
 
-Invariant: a setting either has an effect, or `is_fixed` is true: then it is shown, and only its
-default is accepted.
+Invariant: a setting that has no effect says so: `has_effect` is false, and `meaning` begins with
+NO_EFFECT. Each value that Kafka accepts for it is accepted and stored, because tools and libraries
+refuse to work without such settings. `is_fixed` is true for a setting whose other values promise
+something that Quire lacks: only its default is accepted.
 
-Source: Kafka's topic-level configs, as of 4.0; KIP-226 for their types.
+Source: Kafka's topic-level configs, as of 4.1, and those that 4.0 removed; KIP-226 for their types.
 """
 
 from dataclasses import dataclass
@@ -25,6 +27,10 @@ LAG_MS_MIN: Final = 100
 LAG_MS_MAX: Final = 300_000
 """Less than the append deadline of a broker's ledger client: a lagging replica must leave the
 in-sync set before an append fails."""
+
+
+NO_EFFECT: Final = "No effect here: "
+"""Beginning of the meaning of a setting without effect, for people and for `quire topic`."""
 
 
 class ConfigType(IntEnum):
@@ -50,7 +56,12 @@ class ConfigDefinition:
     minimum: int = 0
     maximum: int = INT64_MAX
     values: tuple[str, ...] = ()
+    """The accepted words; empty: any."""
     is_fixed: bool = False
+    has_effect: bool = True
+    is_old: bool = False
+    """Whether only older versions of Kafka have the setting: then it is shown only where it is set.
+    """
 
 
 def _number(
@@ -69,8 +80,28 @@ def _choice(name: str, default: str, meaning: str, *values: str) -> ConfigDefini
     return ConfigDefinition(name, ConfigType.STRING, default, meaning, values=values)
 
 
-def _fixed(name: str, kind: ConfigType, value: str, meaning: str) -> ConfigDefinition:
-    return ConfigDefinition(name, kind, value, meaning, is_fixed=True)
+def _inert(
+    name: str,
+    kind: ConfigType,
+    default: str,
+    why: str,
+    *values: str,
+    minimum: int = 0,
+    maximum: int = INT64_MAX,
+    is_old: bool = False,
+) -> ConfigDefinition:
+    """Return a setting that is stored and has no effect."""
+    return ConfigDefinition(
+        name,
+        kind,
+        default,
+        f"{NO_EFFECT}{why}",
+        minimum,
+        maximum,
+        values,
+        has_effect=False,
+        is_old=is_old,
+    )
 
 
 _HONOURED: Final = (
@@ -81,9 +112,6 @@ _HONOURED: Final = (
         "delete: retention deletes old segments. compact: everything is kept, because compaction "
         "is not implemented. compact,delete: the same as delete.",
         values=("delete", "compact"),
-    ),
-    _choice(
-        "compression.type", "producer", "Batches are stored as producers compress them.", "producer"
     ),
     _number(
         "max.message.bytes",
@@ -165,31 +193,79 @@ _HONOURED: Final = (
     ),
 )
 
-_FIXED: Final = (
-    _fixed("delete.retention.ms", ConfigType.LONG, "86400000", "Compaction is not implemented."),
-    _fixed(
-        "file.delete.delay.ms",
+_NOT_COMPACTED: Final = "compaction is not implemented, and everything is kept."
+_SYNCED: Final = "bookies sync every record before it is acknowledged."
+_NOT_TIERED: Final = "storage has only one tier."
+_NOT_COMPRESSED: Final = "batches stay as producers compress them."
+_NO_FILES: Final = "a broker has no files; ledgers are on bookies."
+_NOT_THROTTLED: Final = "brokers replicate nothing, so nothing is throttled."
+_ONE_FORMAT: Final = "record batches have one format, that of Kafka 0.11 and later."
+
+_INERT: Final = (
+    _inert("delete.retention.ms", ConfigType.LONG, str(DAY_MS), _NOT_COMPACTED),
+    _inert("max.compaction.lag.ms", ConfigType.LONG, str(INT64_MAX), _NOT_COMPACTED, minimum=1),
+    _inert("min.cleanable.dirty.ratio", ConfigType.DOUBLE, "0.5", _NOT_COMPACTED, maximum=1),
+    _inert("min.compaction.lag.ms", ConfigType.LONG, "0", _NOT_COMPACTED),
+    _inert(
+        "compression.type",
+        ConfigType.STRING,
+        "producer",
+        _NOT_COMPRESSED,
+        *("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+    ),
+    _inert("compression.gzip.level", ConfigType.INT, "-1", _NOT_COMPRESSED, minimum=-1, maximum=9),
+    _inert("compression.lz4.level", ConfigType.INT, "9", _NOT_COMPRESSED, minimum=1, maximum=17),
+    _inert(
+        "compression.zstd.level",
+        ConfigType.INT,
+        "3",
+        _NOT_COMPRESSED,
+        minimum=-(2**17),
+        maximum=22,
+    ),
+    _inert("flush.messages", ConfigType.LONG, str(INT64_MAX), _SYNCED, minimum=1),
+    _inert("flush.ms", ConfigType.LONG, str(INT64_MAX), _SYNCED),
+    _inert("file.delete.delay.ms", ConfigType.LONG, "60000", _NO_FILES),
+    _inert("index.interval.bytes", ConfigType.INT, "4096", _NO_FILES, maximum=INT32_MAX),
+    _inert("preallocate", ConfigType.BOOLEAN, "false", _NO_FILES),
+    _inert(
+        "segment.index.bytes",
+        ConfigType.INT,
+        "10485760",
+        _NO_FILES,
+        minimum=4,
+        maximum=INT32_MAX,
+    ),
+    _inert("leader.replication.throttled.replicas", ConfigType.LIST, "", _NOT_THROTTLED),
+    _inert("follower.replication.throttled.replicas", ConfigType.LIST, "", _NOT_THROTTLED),
+    _inert("local.retention.bytes", ConfigType.LONG, "-2", _NOT_TIERED, minimum=-2),
+    _inert("local.retention.ms", ConfigType.LONG, "-2", _NOT_TIERED, minimum=-2),
+    _inert("remote.log.copy.disable", ConfigType.BOOLEAN, "false", _NOT_TIERED),
+    _inert("remote.log.delete.on.disable", ConfigType.BOOLEAN, "false", _NOT_TIERED),
+    _inert("message.format.version", ConfigType.STRING, "3.0-IV1", _ONE_FORMAT, is_old=True),
+    _inert("message.downconversion.enable", ConfigType.BOOLEAN, "true", _ONE_FORMAT, is_old=True),
+    _inert(
+        "message.timestamp.difference.max.ms",
         ConfigType.LONG,
-        "60000",
-        "Bookies delete a ledger without metadata.",
+        str(INT64_MAX),
+        "message.timestamp.before.max.ms and message.timestamp.after.max.ms replace it.",
+        is_old=True,
     ),
-    _fixed("flush.messages", ConfigType.LONG, str(INT64_MAX), "Every record is synced."),
-    _fixed("flush.ms", ConfigType.LONG, str(INT64_MAX), "Every record is synced."),
-    _fixed("index.interval.bytes", ConfigType.INT, "4096", "The index is kept in the ledger."),
-    _fixed("leader.replication.throttled.replicas", ConfigType.LIST, "", "Not throttled."),
-    _fixed("follower.replication.throttled.replicas", ConfigType.LIST, "", "Not throttled."),
-    _fixed(
-        "max.compaction.lag.ms", ConfigType.LONG, str(INT64_MAX), "Compaction is not implemented."
+)
+_FIXED: Final = (
+    ConfigDefinition(
+        "remote.storage.enable",
+        ConfigType.BOOLEAN,
+        "false",
+        "Storage has only one tier.",
+        is_fixed=True,
     ),
-    _fixed("min.cleanable.dirty.ratio", ConfigType.DOUBLE, "0.5", "Compaction is not implemented."),
-    _fixed("min.compaction.lag.ms", ConfigType.LONG, "0", "Compaction is not implemented."),
-    _fixed("preallocate", ConfigType.BOOLEAN, "false", "Bookies keep one log for all ledgers."),
-    _fixed("remote.storage.enable", ConfigType.BOOLEAN, "false", "Storage has only one tier."),
-    _fixed("segment.index.bytes", ConfigType.INT, "10485760", "The index is in the ledger."),
 )
 
 REPLICATION_FACTOR: Final = "replication.factor"
 """Number of replicas that a topic was created with. It is stored and shown with the topic's
 settings, and cannot be altered there."""
 
-DEFINITIONS: Final = {each.name: each for each in sorted(_HONOURED + _FIXED, key=lambda e: e.name)}
+DEFINITIONS: Final = {
+    each.name: each for each in sorted(_HONOURED + _INERT + _FIXED, key=lambda e: e.name)
+}

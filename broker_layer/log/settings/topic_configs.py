@@ -2,7 +2,8 @@
 
 Leaves the settings themselves to `topic_config_table`, and their combined meaning to `log_config`.
 
-Invariant: a setting without effect is refused; none is accepted and ignored.
+Invariant: an unknown setting is refused. A setting without effect is stored and shown as such; the
+strict form of a check accepts only its default.
 
 Source: KIP-226 and KIP-339, as Kafka's tools use them.
 """
@@ -32,27 +33,40 @@ class TopicDefaults:
     partitions: int = 1
     replication_factor: int = 3
     configs: Mapping[str, str] = field(default_factory=dict)
+    is_strict: bool = False
+    """Whether settings without effect are refused."""
 
     def value(self, name: str) -> str | None:
         """Return the default of a setting: the brokers' default, else the built-in one."""
         return self.configs.get(name, DEFINITIONS[name].default)
 
 
-def check_configs(configs: Mapping[str, str]) -> None:
-    """Refuse settings that are unknown, malformed, out of range or without effect.
+def check_configs(configs: Mapping[str, str], *, is_strict: bool = False) -> None:
+    """Refuse settings that are unknown, malformed or out of range; with `is_strict` also those
+    without effect.
 
     Raises TopicError with INVALID_CONFIG.
     """
     for name, value in configs.items():
-        check_config(name, value)
+        check_config(name, value, is_strict=is_strict)
 
 
-def check_config(name: str, value: str) -> None:
+def is_settable(definition: ConfigDefinition, *, is_strict: bool) -> bool:
+    """Return whether a setting can have another value than its default."""
+    return not definition.is_fixed and (definition.has_effect or not is_strict)
+
+
+def without_effect(configs: Mapping[str, str]) -> list[str]:
+    """Return the names of settings that have no effect here."""
+    return [name for name in configs if name in DEFINITIONS and not DEFINITIONS[name].has_effect]
+
+
+def check_config(name: str, value: str, *, is_strict: bool = False) -> None:
     """Refuse one setting, as `check_configs` does."""
     definition = DEFINITIONS.get(name)
     if definition is None:
         raise refused_config(_unknown(name))
-    if definition.is_fixed:
+    if not is_settable(definition, is_strict=is_strict):
         if value.strip() != definition.default:
             raise refused_config(
                 f"{name} cannot be {value!r}: it is always {definition.default!r}. "
@@ -70,7 +84,7 @@ def check_config(name: str, value: str) -> None:
         case ConfigType.STRING:
             _check_values(definition, [value], value)
         case ConfigType.DOUBLE:
-            raise AssertionError("no setting that can be altered is of this type")
+            _check_share(definition, value)
 
 
 def list_of(value: str) -> list[str]:
@@ -84,12 +98,12 @@ def is_true(value: str) -> bool:
 
 
 def changed_configs(
-    current: Mapping[str, str], changes: Mapping[str, str | None]
+    current: Mapping[str, str], changes: Mapping[str, str | None], *, is_strict: bool = False
 ) -> dict[str, str]:
     """Return a topic's settings with `changes` applied; None resets a setting to its default."""
     kept = {name: value for name, value in current.items() if name not in changes}
     new = {name: value for name, value in changes.items() if value is not None}
-    check_configs(new)
+    check_configs(new, is_strict=is_strict)
     return dict(sorted((kept | new).items()))
 
 
@@ -118,7 +132,20 @@ def _check_number(definition: ConfigDefinition, value: str) -> None:
         )
 
 
+def _check_share(definition: ConfigDefinition, value: str) -> None:
+    try:
+        number = float(value.strip())
+    except ValueError:
+        raise refused_config(f"{definition.name} must be a number, not {value!r}") from None
+    if not definition.minimum <= number <= definition.maximum:  # NaN fails too
+        raise refused_config(
+            f"{definition.name} must be {definition.minimum} to {definition.maximum}, not {value}"
+        )
+
+
 def _check_values(definition: ConfigDefinition, given: list[str], value: str) -> None:
+    if not definition.values:
+        return
     if not given or not all(each in definition.values for each in given):
         offered = " or ".join(definition.values)
         raise refused_config(f"{definition.name} must be {offered}, not {value!r}")

@@ -5,7 +5,7 @@ the brokers.
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from broker_layer.kafka.error_codes import ErrorCode
@@ -21,6 +21,7 @@ from broker_layer.kafka.messages import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from broker_layer.log.settings.topic_config_table import NO_EFFECT
 from quire.cli.command_line import require_consent
 from quire.cli.output import Json, Output
 from quire.cli.topic.topic_access import BrokerAccess, open_brokers, require
@@ -91,7 +92,7 @@ async def show_topic(arguments: argparse.Namespace, output: Output) -> int:
     """Print one topic; ends with FINDINGS when a partition is not served or lacks replicas."""
     async with open_brokers(arguments) as brokers:
         topic = await topic_named(brokers, arguments.topic)
-        settings = await _settings(brokers, arguments.topic, is_all=False)
+        settings, ineffective = await _settings(brokers, arguments.topic, is_all=False)
         rows = await partition_rows(topic, brokers)
     head: dict[str, Json] = {
         "topic": topic.name,
@@ -99,6 +100,7 @@ async def show_topic(arguments: argparse.Namespace, output: Output) -> int:
         "internal": topic.is_internal,
         "replication": _replication(topic),
         "settings": settings,
+        "settings_without_effect": ineffective,
     }
     if output.as_json:
         output.record(head | {"partitions": rows})
@@ -141,7 +143,7 @@ async def config_topic(arguments: argparse.Namespace, output: Output) -> int:
     ]
     async with open_brokers(arguments) as brokers:
         if arguments.unset:
-            known = await _settings(brokers, arguments.topic, is_all=True)
+            known, _ = await _settings(brokers, arguments.topic, is_all=True)
             for name in arguments.unset:
                 if name not in known:  # Kafka's protocol accepts it without effect
                     text = f"there is no topic setting {name!r}"
@@ -157,13 +159,15 @@ async def config_topic(arguments: argparse.Namespace, output: Output) -> int:
             (altered,) = answer.responses
             try_next = _next(altered.error_code, arguments.topic)
             require(altered.error_code, altered.error_message, try_next=try_next)
-        settings = await _settings(brokers, arguments.topic, is_all=arguments.all)
+        settings, ineffective = await _settings(brokers, arguments.topic, is_all=arguments.all)
     if output.as_json:
-        output.record({"topic": arguments.topic, "settings": settings})
+        shown: dict[str, Json] = {"topic": arguments.topic, "settings": settings}
+        output.record(shown | {"settings_without_effect": ineffective})
         return ExitCode.DONE
-    with output.listing("setting", "value") as listing:
+    with output.listing("setting", "value", "effect") as listing:
         for name, value in settings.items():
-            listing.add({"setting": name, "value": value})
+            effect = "none" if name in ineffective else ""
+            listing.add({"setting": name, "value": value, "effect": effect})
     return ExitCode.DONE
 
 
@@ -232,21 +236,24 @@ def _next(error_code: int, topic: str) -> str:
             return ""
 
 
-async def _settings(brokers: BrokerAccess, name: str, *, is_all: bool) -> Mapping[str, str | None]:
+async def _settings(
+    brokers: BrokerAccess, name: str, *, is_all: bool
+) -> tuple[dict[str, Json], list[Json]]:
+    """Return a topic's own settings or all, and the names of those that have no effect."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None
     )
     answer = await brokers.ask(
-        DescribeConfigsRequest(resources=[resource]),
+        DescribeConfigsRequest(resources=[resource], include_documentation=True),
         DescribeConfigsResponse,
     )
     (result,) = answer.results
     require(result.error_code, result.error_message, try_next=SEE_LIST)
-    return {
-        each.name: each.value
-        for each in result.configs
-        if is_all or each.config_source == TOPIC_SOURCE
-    }
+    shown = [each for each in result.configs if is_all or each.config_source == TOPIC_SOURCE]
+    settings: dict[str, Json] = {each.name: each.value for each in shown}
+    return settings, [
+        each.name for each in shown if (each.documentation or "").startswith(NO_EFFECT)
+    ]
 
 
 def _replication(topic: ShownTopic) -> int:

@@ -59,6 +59,10 @@ def test_settings_are_altered_and_wrong_ones_named(cluster: RunningCluster) -> N
     assert cluster.json(*words, "--set", "retention.ms=5")["settings"] == {"retention.ms": "5"}
     assert cluster.json(*words, "--unset", "retention.ms")["settings"] == {}
     assert "segment.bytes" in cluster.json(*words, "--all")["settings"]
+    changed = cluster.json(*words, "--set", "flush.ms=5", "--set", "retention.ms=5")
+    assert changed["settings_without_effect"] == ["flush.ms"]
+    shown = cluster.json("topic", "show", "settings")
+    assert shown["settings_without_effect"] == ["flush.ms"]
     refused = cluster.run(*words, "--set", "retenton.ms=5")
     assert refused.returncode == ExitCode.REFUSED
     assert b"did you mean retention.ms?" in refused.stderr

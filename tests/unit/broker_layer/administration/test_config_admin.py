@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker_layer.control.control_config import ControlConfig
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     AlterConfigsRequest,
@@ -10,6 +11,8 @@ from broker_layer.kafka.messages import (
     DescribeConfigsResponse,
 )
 from broker_layer.kafka.versions import ApiKey
+from broker_layer.log.settings.topic_config_table import NO_EFFECT
+from broker_layer.log.settings.topic_configs import TopicDefaults
 from tests.support.broker_layer.asking import Admin, topic
 
 
@@ -20,12 +23,47 @@ async def test_settings_are_shown_with_their_sources(admin: Admin) -> None:
 
     assert shown["retention.ms"] == ("5000", False, 1)
     assert shown["segment.bytes"] == (str(1024**3), False, 5)
-    assert shown["preallocate"] == ("false", True, 5)
+    assert shown["preallocate"] == ("false", False, 5)
+    assert shown["remote.storage.enable"] == ("false", True, 5)
+    assert "message.format.version" not in shown
     assert shown["replication.factor"] == ("1", True, 5)
     assert "quire.unclean" not in shown
     broker = await admin.configs("1", kind=4)
     assert broker["num.partitions"][0] == "1"
     assert broker["log.retention.ms"][0] == str(7 * 24 * 3600 * 1000)
+
+
+async def test_settings_without_effect_are_stored_and_shown_as_such(
+    admin: Admin, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "broker_layer.control.topic_changes")
+    configs = {"min.compaction.lag.ms": "90000000", "message.format.version": "2.8"}
+    assert (await admin.create(topic("a", configs=configs)))[0].error_code == 0
+    assert await admin.step("a", "flush.ms", "10") == 0
+    assert "topic=a settings=flush.ms,message.format.version,min.compaction.lag.ms" in caplog.text
+
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=2, resource_name="a", configuration_keys=[*configs, "retention.ms"]
+    )
+    request = DescribeConfigsRequest(resources=[resource], include_documentation=True)
+    answer = await admin.ask(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse)
+    shown = {
+        each.name: (each.value, each.config_source, str(each.documentation).startswith(NO_EFFECT))
+        for each in answer.results[0].configs
+    }
+    assert shown == {
+        "min.compaction.lag.ms": ("90000000", 1, True),
+        "message.format.version": ("2.8", 1, True),
+        "retention.ms": (str(7 * 24 * 3600 * 1000), 5, False),
+    }
+
+
+async def test_a_strict_broker_refuses_settings_without_effect(admin: Admin) -> None:
+    await admin.create(topic("a"))
+    defaults = TopicDefaults(replication_factor=1, is_strict=True)
+    strict = Admin(admin.broker, ControlConfig(topic_defaults=defaults))
+    assert await strict.step("a", "flush.ms", "10") == ErrorCode.INVALID_CONFIG
+    assert (await strict.configs("a"))["flush.ms"][1]
 
 
 async def test_named_settings_are_shown_and_no_names_mean_all(admin: Admin) -> None:

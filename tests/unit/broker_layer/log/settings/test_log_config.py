@@ -5,8 +5,13 @@ import pytest
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.settings.log_config import checked_log_config, log_config
-from broker_layer.log.settings.topic_config_table import DEFINITIONS
-from broker_layer.log.settings.topic_configs import TopicDefaults, changed_configs, check_config
+from broker_layer.log.settings.topic_config_table import DEFINITIONS, NO_EFFECT
+from broker_layer.log.settings.topic_configs import (
+    TopicDefaults,
+    changed_configs,
+    check_config,
+    without_effect,
+)
 from metadata.ledgers.ledger_metadata import QuorumMode
 
 DEFAULTS = TopicDefaults()
@@ -100,9 +105,14 @@ def test_unknown_setting_is_refused_with_suggestion() -> None:
         ("segment.bytes", "1"),
         ("cleanup.policy", "vanish"),
         ("cleanup.policy", ""),
-        ("compression.type", "zstd"),
+        ("compression.type", "zip"),
         ("unclean.leader.election.enable", "maybe"),
-        ("preallocate", "true"),
+        ("preallocate", "maybe"),
+        ("remote.storage.enable", "true"),
+        ("min.cleanable.dirty.ratio", "1.5"),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("max.compaction.lag.ms", "0"),
+        ("flush.messages", "0"),
         ("max.message.bytes", str(100 * 1024**2)),
         ("replication.factor", "2"),
     ],
@@ -112,9 +122,37 @@ def test_unsupported_values_are_refused(name: str, value: str) -> None:
         check_config(name, value)
 
 
+WITHOUT_EFFECT = {
+    "min.compaction.lag.ms": "86400000",
+    "max.compaction.lag.ms": "1",
+    "delete.retention.ms": "5",
+    "min.cleanable.dirty.ratio": "0.01",
+    "compression.type": "zstd",
+    "flush.ms": "1000",
+    "flush.messages": "1",
+    "segment.index.bytes": "1024",
+    "leader.replication.throttled.replicas": "0:1,1:2",
+    "message.format.version": "2.8-IV1",
+    "message.downconversion.enable": "false",
+    "message.timestamp.difference.max.ms": "1000",
+}
+
+
+def test_settings_without_effect_are_accepted_unless_strict() -> None:
+    checked_log_config(WITHOUT_EFFECT, DEFAULTS)
+    assert without_effect({**WITHOUT_EFFECT, "retention.ms": "1"}) == list(WITHOUT_EFFECT)
+    for name, value in WITHOUT_EFFECT.items():
+        assert DEFINITIONS[name].meaning.startswith(NO_EFFECT)
+        with pytest.raises(TopicError, match="it is always") as caught:
+            checked_log_config({name: value}, TopicDefaults(is_strict=True))
+        assert caught.value.code is ErrorCode.INVALID_CONFIG
+        with pytest.raises(TopicError):
+            changed_configs({}, {name: value}, is_strict=True)
+        check_config(name, str(DEFINITIONS[name].default), is_strict=True)
+
+
 def test_fixed_settings_accept_their_value() -> None:
-    check_config("preallocate", "false")
-    check_config("file.delete.delay.ms", "60000")
+    check_config("remote.storage.enable", "false")
 
 
 def test_changes_replace_add_and_remove() -> None:
