@@ -4,8 +4,10 @@
 - `topic_metadata_answers`: Metadata.
 - `cluster_answers`: DescribeCluster, FindCoordinator and DescribeLogDirs.
 - `topic_admin`: CreateTopics, DeleteTopics and CreatePartitions.
-- `config_admin`: DescribeConfigs, AlterConfigs and IncrementalAlterConfigs.
+- `topic_partition_answers`: DescribeTopicPartitions.
+- `config_admin`: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources.
 - `shown_configs`: settings as Kafka's tools expect them.
+- `absent_features`: empty answers for reassignments, quotas and users.
 - `leader_elections`: ElectLeaders, preferred and unclean.
 - `spreading`: wait until every live broker shows a change.
 """

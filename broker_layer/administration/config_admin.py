@@ -1,11 +1,11 @@
-"""Handlers of DescribeConfigs, AlterConfigs and IncrementalAlterConfigs.
+"""Handlers of DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources.
 
 Leaves storing changes to `topic_changes.py`, and the rows of an answer to `shown_configs.py`.
 
 Invariants: only settings of topics are altered here; those of brokers are altered in their
 configuration. Each resource has its own answer. Its settings are altered together or not at all.
 
-Source: KIP-133, KIP-226, KIP-339, KIP-569.
+Source: KIP-133, KIP-226, KIP-339, KIP-569, KIP-1142.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,6 +26,8 @@ from broker_layer.kafka.messages import (
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
 from broker_layer.log.settings.topic_config_table import DEFINITIONS, ConfigType
 from broker_layer.log.settings.topic_configs import (
@@ -55,6 +57,8 @@ class ResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 class StepKind(IntEnum):
@@ -116,6 +120,29 @@ class ConfigAdmin:
                 raise TopicError(ErrorCode.INVALID_REQUEST, text)
             return broker_rows(self._broker_id, self._config) if name else ()
         raise TopicError(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no settings")
+
+    async def list_resources(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+        """Answer ListConfigResources: topics and brokers. Version 0 lists client metrics only, and
+        no other kind of resource has settings here.
+        """
+        assert isinstance(request, ListConfigResourcesRequest), "the dispatcher selects by API"
+        kinds: Sequence[int] = [ResourceType.CLIENT_METRICS]
+        if context.api_version > 0:
+            kinds = list(dict.fromkeys(request.resource_types)) or list(ResourceType)
+        if any(kind not in tuple(ResourceType) for kind in kinds):
+            return ListConfigResourcesResponse(
+                error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[]
+            )
+        names = {
+            ResourceType.TOPIC: sorted(self._view.topics),
+            ResourceType.BROKER: [str(broker_id) for broker_id in sorted(self._view.brokers)],
+        }
+        resources = [
+            ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
+            for kind in kinds
+            for name in names.get(ResourceType(kind), ())
+        ]
+        return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=resources)
 
     # -- altering --------------------------------------------------------------------------------
 

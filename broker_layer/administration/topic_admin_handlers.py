@@ -5,12 +5,18 @@ Leaves the answers to the modules that it imports, and calling them to `dispatch
 
 from dataclasses import dataclass
 
+from broker_layer.administration.absent_features import (
+    describe_client_quotas,
+    describe_user_scram_credentials,
+    list_partition_reassignments,
+)
 from broker_layer.administration.cluster_answers import ClusterAnswers
 from broker_layer.administration.config_admin import ConfigAdmin
 from broker_layer.administration.leader_elections import LeaderElections
 from broker_layer.administration.spreading import TopicSpreading
 from broker_layer.administration.topic_admin import TopicAdmin
 from broker_layer.administration.topic_metadata_answers import MetadataAnswers
+from broker_layer.administration.topic_partition_answers import TopicPartitionAnswers
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.live_bookies import LiveBookies
@@ -61,4 +67,9 @@ def handlers(parts: AdminParts) -> dict[int, Handler]:
         ApiKey.ALTER_CONFIGS: configs.alter,
         ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.alter_incrementally,
         ApiKey.ELECT_LEADERS: elections.elect,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
+        ApiKey.LIST_CONFIG_RESOURCES: configs.list_resources,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: TopicPartitionAnswers(view, changes, metadata).answer,
     }

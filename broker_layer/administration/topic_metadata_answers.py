@@ -117,7 +117,7 @@ class MetadataAnswers:
         if record is None:
             may_create = context.api_version < 4 or request.allow_auto_topic_creation  # noqa: PLR2004
             if not (may_create and self._config.creates_topics):
-                return _refused(name, self._why_unknown(name))
+                return _refused(name, self.why_unknown(name))
             try:
                 record = await self._changes.ensure(name, CREATION_TIMEOUT_S)
             except TopicError as error:
@@ -126,7 +126,8 @@ class MetadataAnswers:
                 return _refused(name, code)
         return self._described(record, context)
 
-    def _why_unknown(self, name: str) -> ErrorCode:
+    def why_unknown(self, name: str) -> ErrorCode:
+        """Return the error for a topic that does not exist."""
         try:
             self._changes.check_name_form(name)
         except TopicError as error:
@@ -167,14 +168,15 @@ class MetadataAnswers:
             topic_id=UUID(bytes=bytes(record.topic_id)),
             is_internal=record.is_internal,
             partitions=[
-                self._partition(record, partition, context)
+                self.partition(record, partition, context)
                 for partition in range(len(record.partitions))
             ],
         )
 
-    def _partition(
+    def partition(
         self, record: TopicRecord, partition: int, context: RequestContext
-    ) -> _Partition:
+    ) -> MetadataResponse.MetadataResponseTopic.MetadataResponsePartition:
+        """Return what clients see of a partition."""
         leadership = record.partitions[partition]
         shown = self._replicas.of(record, partition)
         leader = leadership.leader

@@ -4,8 +4,8 @@ Leaves messages to `kafka.messages`, and the codecs of Produce and Fetch to thei
 
 Invariants: the codecs of this package read and answer every version listed here. Produce is
 advertised from version 0 because older librdkafka compresses only then (KAFKA-18659); requests in
-versions below `PRODUCE_VERSION_MIN` are answered with an error. Not served: SASL, telemetry, share
-groups, and DescribeTopicPartitions, without which clients request Metadata.
+versions below `PRODUCE_VERSION_MIN` are answered with an error. Not served: SASL, telemetry and
+share groups.
 
 Source: KIP-35, KIP-482, KIP-511, KIP-896.
 """
@@ -53,13 +53,18 @@ class ApiKey(IntEnum):
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
 
 
 class VersionRange(NamedTuple):
@@ -114,13 +119,18 @@ SERVED: Final[dict[ApiKey, VersionRange]] = {
     ApiKey.DELETE_GROUPS: VersionRange(0, 2, 2),
     ApiKey.ELECT_LEADERS: VersionRange(0, 2, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1, 1),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: VersionRange(0, 0, 0),
     ApiKey.OFFSET_DELETE: VersionRange(0, 0, NEVER),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: VersionRange(0, 1, 1),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: VersionRange(0, 0, 0),
     ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 1, 0),
     ApiKey.DESCRIBE_PRODUCERS: VersionRange(0, 0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: VersionRange(0, 0, 0),
     ApiKey.LIST_TRANSACTIONS: VersionRange(0, 1, 0),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 1, 0),
     ApiKey.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 1, 0),
+    ApiKey.LIST_CONFIG_RESOURCES: VersionRange(0, 1, 0),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: VersionRange(0, 0, 0),
 }
 """The versions that a broker reads and answers."""
 
