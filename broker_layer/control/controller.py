@@ -74,6 +74,11 @@ class Controller:
         self._config = config
         self._wake = asyncio.Event()
         self._erase_wake = asyncio.Event()
+        self._dead: dict[TopicId, None] = {}
+        """Topics without a record, whose ledgers are to be deleted."""
+        self._dead_wake = asyncio.Event()
+        self._is_search_due = False
+        """Whether earlier controllers may have left ledgers of dead topics."""
         self._since_s: float | None = None
         self._up_since_s: dict[int, float] = {}
         self._incarnations: dict[int, bytes] = {}
@@ -87,7 +92,7 @@ class Controller:
         """Begin to act whenever this broker is the controller."""
         assert not self._cancels, "started once"
         self._cancels = [self._parts.view.on_event(self._on_event)]
-        for work in (self._run(), self._erase(), self._sweep()):
+        for work in (self._run(), self._erase(), self._delete_dead(), self._sweep()):
             self._tasks.start(work)
         self._act()
 
@@ -170,6 +175,7 @@ class Controller:
 
     def _begin(self, now: float) -> None:
         self._since_s = now
+        self._search_dead()
         brokers = self._parts.view.brokers
         self._up_since_s = dict.fromkeys(brokers, now)
         self._incarnations = {i: each.incarnation for i, each in brokers.items()}
@@ -245,7 +251,7 @@ class Controller:
     # -- deleted topics --------------------------------------------------------------------------
 
     async def _erase(self) -> None:
-        """Erase deleted topics in sequence, small ones first: clients wait to reuse the names."""
+        """Free the names of deleted topics in sequence, small ones first."""
         pauses = Pauses(self._parts.rng, max_s=ERASE_PAUSE_MAX_S)
         erased: dict[str, TopicId] = {}  # until the view shows it too
         while True:
@@ -255,8 +261,10 @@ class Controller:
             while self.is_active and (record := self._next_to_erase(passed)) is not None:
                 passed[record.name] = record.topic_id
                 try:
-                    await self._parts.eraser.erase(record)
+                    await self._parts.eraser.release_name(record)
                     erased[record.name] = record.topic_id
+                    self._dead[record.topic_id] = None
+                    self._dead_wake.set()
                     pauses.count = 0
                 except Exception as error:  # noqa: BLE001 - any failure is retried later
                     _log.warning("topic %s is not erased yet, retrying: %s", record.name, error)
@@ -264,6 +272,31 @@ class Controller:
                     await asyncio.sleep(pauses.next_s())
             deleting = self._parts.view.deleting
             erased = {name: each for name, each in erased.items() if name in deleting}
+
+    def _search_dead(self) -> None:
+        self._is_search_due = True
+        self._dead_wake.set()
+
+    async def _delete_dead(self) -> None:
+        """Delete the ledgers of topics whose names are free already."""
+        pauses = Pauses(self._parts.rng, max_s=ERASE_PAUSE_MAX_S)
+        eraser = self._parts.eraser
+        while True:
+            await self._dead_wake.wait()
+            self._dead_wake.clear()
+            try:
+                if self._is_search_due and self.is_active:
+                    self._dead.update(dict.fromkeys(await eraser.dead_topics()))
+                    self._is_search_due = False
+                while self._dead and self.is_active:
+                    topic_id = next(iter(self._dead))
+                    await eraser.delete_ledgers(topic_id)
+                    del self._dead[topic_id]
+                pauses.count = 0
+            except Exception as error:  # noqa: BLE001 - any failure is retried later
+                _log.warning("ledgers of deleted topics are left, retrying: %s", error)
+                self._dead_wake.set()
+                await asyncio.sleep(pauses.next_s())
 
     def _next_to_erase(self, passed: Mapping[str, TopicId]) -> TopicRecord | None:
         """Return the smallest deleted topic that is not in `passed`; None if there is none."""
@@ -277,6 +310,7 @@ class Controller:
             await asyncio.sleep(self._config.sweep_interval_s)
             if not self.is_active:
                 continue
+            self._search_dead()
             try:
                 count = await self._parts.sweeper.sweep()
             except (LedgerError, MetadataError) as error:

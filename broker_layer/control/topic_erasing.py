@@ -1,10 +1,14 @@
-"""Erasing of a deleted topic: first its ledgers, then its partitions' lists, then its record.
+"""Erasing of a deleted topic: first its record, so that its name is free, then its ledgers.
 
 Leaves marking a topic as deleted to `topic_changes.py`, and the time of erasing to `controller.py`.
 
-Invariants: a list is claimed before its ledgers are deleted, so that no leader can add to it. A
-list is deleted only after its ledgers, and the record only after all lists; so a repeated attempt
-finds everything that is left. At most `ledgers_per_s` ledgers are deleted.
+Lists and ledgers belong to a topic's id, which no other topic ever gets. So a topic of the same
+name need not wait until they are gone.
+
+Invariants: all lists are claimed before the record goes, and each list before its ledgers are
+deleted, so that no leader can add to it. A list is deleted only after its ledgers. So what is left
+after a crash has a list, and its topic's id is in no record: `dead_topics` finds it. At most
+`ledgers_per_s` ledgers are deleted.
 
 Source: topics design, "The mapping"; protocol rule 10.1.
 """
@@ -17,10 +21,11 @@ from ledger_client import LedgerClient, LedgerNotFoundError
 from metadata.errors import NodeNotFoundError, VersionConflictError
 from metadata.topics.partition import PartitionRecord
 from metadata.topics.partition_store import PartitionKey, PartitionStore
-from metadata.topics.topic import TopicRecord
+from metadata.topics.topic import NO_EPOCH, TopicId, TopicRecord
 from metadata.topics.topic_store import TopicStore
 
 CLAIM_ATTEMPTS_MAX: Final = 10
+CLAIMS_AT_ONCE_MAX: Final = 256
 
 _log = logging.getLogger("quire.broker.controller")
 
@@ -41,19 +46,45 @@ class TopicEraser:
         self._client = client
         self._pause_s = 1.0 / ledgers_per_s
 
-    async def erase(self, record: TopicRecord) -> None:
-        """Erase one topic. Raises MetadataError or LedgerError; call it again then."""
+    async def release_name(self, record: TopicRecord) -> None:
+        """Claim all lists of a topic, then free its name. Raises MetadataError; call it again then.
+        Call `delete_ledgers` next.
+        """
         assert record.is_deleted, record.name
-        count = 0
-        for partition, leadership in enumerate(record.partitions):
-            key = PartitionKey(record.topic_id, partition)
-            count += await self._erase_partition(key, leadership.leader_epoch)
+        for start in range(0, len(record.partitions), CLAIMS_AT_ONCE_MAX):
+            some = record.partitions[start : start + CLAIMS_AT_ONCE_MAX]
+            claims = [
+                self._claimed(PartitionKey(record.topic_id, partition), leadership.leader_epoch)
+                for partition, leadership in enumerate(some, start)
+            ]
+            for result in await asyncio.gather(*claims, return_exceptions=True):
+                if isinstance(result, BaseException) and not isinstance(result, NodeNotFoundError):
+                    raise result
         await self._topics.finish_deletion(record.name, record.topic_id)
-        _log.info("topic %s is erased with %d ledgers", record.name, count)
+        _log.info("the name of topic %s is free", record.name)
 
-    async def _erase_partition(self, key: PartitionKey, leader_epoch: int) -> int:
+    async def dead_topics(self) -> list[TopicId]:
+        """Return the ids of topics that have lists but no record. Raises MetadataError.
+
+        A leader creates a list only after the topic's record was stored. The lists are read first,
+        so a topic that is created meanwhile is not among them.
+        """
+        listed = await self._partitions.topic_ids()
+        known = await self._topics.topic_ids() if listed else set()
+        return [each for each in listed if each not in known]
+
+    async def delete_ledgers(self, topic_id: TopicId) -> None:
+        """Delete the ledgers and lists of a topic without a record. Raises MetadataError or
+        LedgerError; call it again then.
+        """
+        count = 0
+        for partition in await self._partitions.partitions_of(topic_id):
+            count += await self._erase_partition(PartitionKey(topic_id, partition))
+        _log.info("%d ledgers of topic id %s are deleted", count, topic_id.hex())
+
+    async def _erase_partition(self, key: PartitionKey) -> int:
         try:
-            record = await self._claimed(key, leader_epoch)
+            record = await self._claimed(key, NO_EPOCH)
         except NodeNotFoundError:
             return 0
         segments = await self._partitions.segments(key, record)

@@ -24,7 +24,7 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import UPDATE_TOKEN_BYTES, UpdateToken, Version
-from metadata.paths import partition_chunk_path, partition_path, topic_partitions_path
+from metadata.paths import PARTITIONS, partition_chunk_path, partition_path, topic_partitions_path
 from metadata.store.batching import BatchingStore
 from metadata.store.interface import CompareAndSet, Create, MetadataStore, Operation, find
 from metadata.store.tree_deletion import drop, drop_tree
@@ -37,6 +37,7 @@ from metadata.topics.partition import (
     unpack_chunk,
     unpack_partition,
 )
+from metadata.topics.topic import TopicId
 
 __all__ = ["PartitionKey", "PartitionStore"]
 
@@ -73,6 +74,16 @@ class PartitionStore:
         path = partition_path(key)
         stored = await self._store.get(path, fresh=True)
         return unpack_partition(path, stored.value), stored.version
+
+    async def topic_ids(self) -> list[TopicId]:
+        """Return the ids of all topics whose partitions have lists."""
+        prefixes = await self._children(PARTITIONS)
+        found = [await self._children(f"{PARTITIONS}/{prefix}") for prefix in prefixes]
+        return [TopicId(bytes.fromhex(digits)) for some in found for digits in some]
+
+    async def partitions_of(self, topic_id: TopicId) -> list[int]:
+        """Return the numbers of the partitions of a topic that have lists, sorted."""
+        return sorted(map(int, await self._children(topic_partitions_path(topic_id))))
 
     async def compare_and_set(
         self,
@@ -178,6 +189,12 @@ class PartitionStore:
             if await find(self._store, path, fresh=False) is None:
                 with contextlib.suppress(NodeExistsError):
                     await self._store.create(path, b"")
+
+    async def _children(self, path: str) -> list[str]:
+        try:
+            return await self._store.children(path, fresh=True)
+        except NodeNotFoundError:
+            return []
 
     def _operations(
         self, key: PartitionKey, record: PartitionRecord, expected: Version

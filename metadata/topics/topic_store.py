@@ -191,6 +191,18 @@ class TopicStore:
         """Return the names of all topics, sorted, including deleted topics and tombstones."""
         return await self._store.children(TOPICS, fresh=fresh)
 
+    async def topic_ids(self) -> set[TopicId]:
+        """Return the ids of all topics, including deleted ones, with fresh reads. Raises
+        MetadataError, also if one record cannot be read.
+        """
+        found: set[TopicId] = set()
+        names = await self.names()
+        for start in range(0, len(names), CHANGES_AT_ONCE_MAX):
+            some = names[start : start + CHANGES_AT_ONCE_MAX]
+            records = await asyncio.gather(*[self._read(name, fresh=True) for name in some])
+            found.update(record.topic_id for record, _ in records if not record.is_tombstone)
+        return found
+
     def watch_names(self, callback: WatchCallback) -> Cancel:
         """Call back after each new name; as `MetadataStore.watch_children`."""
         return self._store.watch_children(TOPICS, callback)

@@ -1,5 +1,6 @@
 """The control parts of brokers, with a metadata store and bookies in memory."""
 
+import asyncio
 from dataclasses import dataclass, field
 from random import Random
 
@@ -208,3 +209,10 @@ class Setting:
         for broker in self.brokers:
             await broker.stop()
         await self.cluster.aclose()
+
+
+async def until_lists_are_gone(broker: Broker, record: TopicRecord) -> None:
+    """Wait until the ledgers of a dead topic, and then its lists, are deleted."""
+    async with asyncio.timeout(WAIT_S):
+        while await broker.partitions.partitions_of(record.topic_id):  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.02)

@@ -12,7 +12,13 @@ from metadata.errors import NodeNotFoundError, TopicNotFoundError
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.topic_store import TopicStore
-from tests.support.broker_layer.control_setting import CONFIG, WAIT_S, Setting, registration
+from tests.support.broker_layer.control_setting import (
+    CONFIG,
+    WAIT_S,
+    Setting,
+    registration,
+    until_lists_are_gone,
+)
 from tests.support.broker_layer.log_setting import append, batch, values
 from tests.until import until
 
@@ -220,6 +226,7 @@ async def test_a_deleted_topic_leaves_no_ledger_and_its_name_restarts_with_highe
     assert "orders" not in one.view.topics
     again = await one.create("orders")
     assert again.partitions[0].leader_epoch > record.partitions[0].leader_epoch
+    await until_lists_are_gone(one, record)
     with pytest.raises(NodeNotFoundError):
         await one.partitions.get(key)
     assert ledger_id not in [info.id async for info in one.client.list_ledgers()]
@@ -229,7 +236,7 @@ async def test_a_deleted_topic_leaves_no_ledger_and_its_name_restarts_with_highe
 
 async def test_another_controller_continues_erasing(setting: Setting) -> None:
     one = await setting.broker(1)
-    await one.create("orders", 3)
+    record = await one.create("orders", 3)
     for partition in range(3):
         await append(await one.log("orders", partition), batch(b"one"))
     await setting.kill(one)
@@ -241,6 +248,7 @@ async def test_another_controller_continues_erasing(setting: Setting) -> None:
     await until(lambda: not two.view.deleting)
     with pytest.raises(TopicNotFoundError):
         await two.topics.get("orders")
+    await until_lists_are_gone(two, record)
     assert [info.id async for info in two.client.list_ledgers()] == []
 
 

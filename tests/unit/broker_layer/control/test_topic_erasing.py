@@ -1,31 +1,39 @@
 """Tests of the order in which topics are erased, and of conflicts during that."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from broker_layer.log.ledger_list import PARTITION_METADATA
 from metadata.errors import VersionConflictError
 from metadata.ids import Version
 from metadata.topics.partition import PartitionRecord
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.topic import TopicRecord
-from tests.support.broker_layer.control_setting import Setting
+from tests.support.broker_layer.control_setting import (
+    CONFIG,
+    Broker,
+    Setting,
+    until_lists_are_gone,
+)
+from tests.support.broker_layer.log_setting import append, batch, values
 from tests.until import until
 
 
-async def test_small_topics_are_erased_first_and_conflicts_are_retried(
+async def test_names_of_small_topics_are_freed_first_and_conflicts_are_retried(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = await setting.broker(1)
     eraser = one.controller._parts.eraser
-    erase, erased, may_continue = eraser.erase, list[str](), asyncio.Event()
+    erase, erased, may_continue = eraser.release_name, list[str](), asyncio.Event()
 
     async def noted(record: TopicRecord) -> None:
         erased.append(record.name)
         await may_continue.wait()
         await erase(record)
 
-    monkeypatch.setattr(eraser, "erase", noted)
+    monkeypatch.setattr(eraser, "release_name", noted)
     for name, count in (("first", 1), ("a-large", 9), ("small", 1)):
         await one.create(name, count)
         await one.log(name)  # the partition has its list of ledgers from here on
@@ -50,3 +58,70 @@ async def test_small_topics_are_erased_first_and_conflicts_are_retried(
     assert erased == ["first", "small", "a-large"]
     await until(lambda: not one.view.deleting)
     assert conflicts == 2
+
+
+SLOW = replace(CONFIG, erased_ledgers_per_s=0.01)
+"""After one ledger the deletion pauses for longer than a test takes."""
+
+
+async def lists_of(broker: Broker, record: TopicRecord) -> list[int]:
+    return await broker.partitions.partitions_of(record.topic_id)
+
+
+async def deleted_topic(broker: Broker, partitions: int) -> TopicRecord:
+    """Create a topic whose partitions have ledgers, and mark it as deleted."""
+    record = await broker.create("orders", partitions)
+    for partition in range(partitions):
+        await append(await broker.log("orders", partition), batch(b"old"))
+    await broker.changes.delete("orders")
+    return record
+
+
+async def test_a_name_is_free_before_the_ledgers_are_deleted(setting: Setting) -> None:
+    one = await setting.broker(1, SLOW)
+    old = await deleted_topic(one, 3)
+    new = await one.create("orders")
+    assert new.topic_id != old.topic_id
+    assert len(await lists_of(one, old)) >= 2
+
+    log = await one.log("orders")
+    await append(log, batch(b"new"))
+    assert await values(log) == [(0, b"new")]
+    assert log.leader_epoch > max(each.leader_epoch for each in old.partitions)
+
+
+async def test_the_next_controller_deletes_what_is_left(setting: Setting) -> None:
+    one = await setting.broker(1, SLOW)
+    old = await deleted_topic(one, 3)
+    new = await one.create("orders")
+    await one.log("orders")
+    await setting.kill(one)
+
+    two = await setting.broker(2)
+    await until_lists_are_gone(two, old)
+    assert await lists_of(two, new) == [0]
+    infos = [each async for each in two.client.list_ledgers()]
+    names = [str(each.metadata.get(PARTITION_METADATA)) for each in infos]
+    assert not [name for name in names if name.startswith(old.topic_id.hex())]
+
+
+async def test_a_deleted_topic_is_dead_only_without_its_record(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await setting.broker(1)
+    eraser = one.controller._parts.eraser
+    release, may_continue = eraser.release_name, asyncio.Event()
+
+    async def released(record: TopicRecord) -> None:
+        await may_continue.wait()
+        await release(record)
+
+    monkeypatch.setattr(eraser, "release_name", released)
+    await one.create("orders")
+    await one.log("orders")
+    assert await eraser.dead_topics() == []
+    deleted = await one.changes.delete("orders")
+    assert await lists_of(one, deleted) == [0]
+    assert await eraser.dead_topics() == []
+    may_continue.set()
+    await until_lists_are_gone(one, deleted)
