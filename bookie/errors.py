@@ -7,8 +7,10 @@ Leaves refusals that are sent to a client to `bookie.wire.messages.Status`.
 
 from typing import ClassVar
 
+from metadata.errors import CopyableError
 
-class BookieError(Exception):
+
+class BookieError(CopyableError):
     """Base class of all errors of a bookie."""
 
     retriable: ClassVar[bool] = False

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import RecordError
+from metadata.errors import CopyableError
 
 
-class TopicError(Exception):
+class TopicError(CopyableError):
     """A request to a topic, group or transaction was refused or failed; `code` is Kafka's code."""
 
     def __init__(self, code: ErrorCode, text: str) -> None:

@@ -10,12 +10,13 @@ Source: api design, "Errors".
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
+from metadata.errors import CopyableError, remade
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 
 Outcome = Literal["not_written", "unknown"]
 
 
-class LedgerError(Exception):
+class LedgerError(CopyableError):
     """Root of all errors of the client.
 
     `ledger_id` is None if no single ledger is concerned. `entry_id` is the id of a failed append,
@@ -45,9 +46,8 @@ class LedgerError(Exception):
 
     def for_entry(self, entry_id: EntryId, outcome: Outcome) -> "LedgerError":
         """Return this error for one entry: a new object with the same class and text."""
-        copy = self.__class__.__new__(self.__class__)
+        copy = remade(self.__class__, self.args)
         copy.__dict__.update(self.__dict__)
-        copy.args = self.args
         copy.entry_id = entry_id
         copy.outcome = outcome
         copy.__cause__ = self.__cause__

@@ -9,6 +9,8 @@ Quire; 130 interrupted; 141 the reader of the output closed it.
 
 from enum import IntEnum
 
+from metadata.errors import CopyableError
+
 
 class ExitCode(IntEnum):
     """Exit status of a command; docs/operating.md explains each value."""
@@ -25,7 +27,7 @@ class ExitCode(IntEnum):
     OUTPUT_CLOSED = 141
 
 
-class CommandError(Exception):
+class CommandError(CopyableError):
     """A command failed: what, why, and the next step."""
 
     code = ExitCode.REFUSED

@@ -3,7 +3,9 @@
 Leaves errors of one kind of server to `bookie.errors`.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from serving.overriding import override
 
 
 class OptionError(Exception):
@@ -21,5 +23,12 @@ class CannotListenError(Exception):
         super().__init__(
             f"{what} cannot listen on {host}:{port} ({why}); choose another address or port"
         )
+        self.what = what
         self.host = host
         self.port = port
+        self.why = why
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to make the error again: `pickle` would pass only the text to `__init__`."""
+        return type(self), (self.what, self.host, self.port, self.why), self.__dict__

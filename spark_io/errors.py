@@ -7,8 +7,10 @@ step.
 
 from collections.abc import Sequence
 
+from metadata.errors import CopyableError
 
-class SparkIoError(Exception):
+
+class SparkIoError(CopyableError):
     """Root of all errors of this package."""
 
 

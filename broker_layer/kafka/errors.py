@@ -6,6 +6,7 @@ Leaves error codes to `kafka.error_codes`, and failures of topics to `broker_lay
 from typing import NamedTuple
 
 from broker_layer.kafka.error_codes import ErrorCode
+from metadata.errors import CopyableError
 
 
 class RecordError(NamedTuple):
@@ -15,7 +16,7 @@ class RecordError(NamedTuple):
     text: str | None
 
 
-class KafkaFrameError(Exception):
+class KafkaFrameError(CopyableError):
     """A frame is malformed; its connection must be closed."""
 
 
@@ -29,7 +30,7 @@ class UnsupportedVersionError(KafkaFrameError):
         self.correlation_id = correlation_id
 
 
-class RecordBatchError(Exception):
+class RecordBatchError(CopyableError):
     """A record batch is refused; `code` is Kafka's error code."""
 
     def __init__(self, code: ErrorCode, text: str) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from bookie.wire.batch import Buffer
 from bookie.wire.messages import Status
+from metadata.errors import CopyableError
 from metadata.ids import BookieId, EntryId, LedgerId
 
 
@@ -30,7 +31,7 @@ class CallFailure(StrEnum):
     """The limit of bytes or requests that wait for this bookie is reached (rule 4.6)."""
 
 
-class BookieCallError(Exception):
+class BookieCallError(CopyableError):
     """A request to one bookie failed: without an answer (`failure`), or by refusal (`status`)."""
 
     def __init__(
