@@ -22,6 +22,7 @@ from ledger_client.errors import ChainExistsError, LedgerNotFoundError, Metadata
 from ledger_client.info import LedgerInfo
 from ledger_client.ledger_calls import LedgerCalls
 from ledger_client.metadata_failures import metadata_call
+from ledger_client.observability import Observer
 from metadata.ids import LedgerId
 from metadata.ledgers.chain import (
     LEDGERS_PER_LINK_MAX,
@@ -205,7 +206,7 @@ class Chain:
                 for deleted in await self._delete(services, [info.id], timeout):
                     count += 1
                     if on_deleted is not None:
-                        on_deleted(deleted)
+                        _call(on_deleted, deleted, services.observer)
         async with self._call(services, timeout):
             await services.chains.drop_trimmed(self.name, head.first_index)
         return count
@@ -272,6 +273,13 @@ class Chain:
         return metadata_call(
             f"a call of chain {self.name!r}", services.store.address, limit, outcome="unknown"
         )
+
+
+def _call(on_deleted: Callable[[LedgerId], None], ledger_id: LedgerId, observer: Observer) -> None:
+    try:
+        on_deleted(ledger_id)
+    except Exception as error:  # noqa: BLE001 - it is reported, and the collection continues
+        observer.note_callback_failed("on_deleted", error)
 
 
 def _linked(info: LedgerInfo | LinkedLedger) -> LinkedLedger:

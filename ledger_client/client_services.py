@@ -121,7 +121,8 @@ class ClientServices:
             client_name=self.registration.client_id,
             observer=self.observer,
         )
-        self.placement = Placement(self.directory, self.quarantine, rng, settings.policy)
+        on_failed = self.observer.note_callback_failed
+        self.placement = Placement(self.directory, self.quarantine, rng, settings.policy, on_failed)
         self.watchdog = Watchdog(self.pool, config, self.observer)
         self.for_writers = WriterServices(
             pool=self.pool,

@@ -316,7 +316,7 @@ def not_enough_bookies(short: Shortage, ledger_id: LedgerId) -> NotEnoughBookies
     text = (
         f"{short.needed} writable bookies are needed and {short.seen} can be used"
         + (f" ({reasons})" if reasons else "")
-        + (f", which cannot satisfy: {short.rule}" if short.rule else "")
+        + short.why
         + ": start more bookies, or use a smaller ensemble; `quire cluster health` shows why a "
         "bookie is read-only"
     )

@@ -2,8 +2,8 @@
 
 Leaves the meaning of each event to the module that reports it, and exporting to the application.
 
-Invariants: a callback of the application that raises is reported to the loop and has no other
-effect.
+Invariants: a callback of the application that raises is reported as an event, and to the loop once
+for each class of exception; it has no other effect.
 """
 
 import asyncio
@@ -133,12 +133,23 @@ class ReplicaDamaged:
     entry_id: EntryId
 
 
+@dataclass(frozen=True, slots=True)
+class CallbackFailed:
+    """A callback of the application raised an exception: `policy`, `on_event` or `on_deleted`. The
+    client continues; a policy that raises counts as a shortage of bookies.
+    """
+
+    callback: str
+    reason: str
+
+
 ClientEvent = (
     BookieConnected
     | BookieUnreachable
     | BookieDeparted
     | BookieSuspected
     | BookieQuarantined
+    | CallbackFailed
     | EnsembleChanged
     | LedgerFenced
     | LedgerRecovered
@@ -188,6 +199,7 @@ class Observer:
         self._on_event = on_event
         self._counts: dict[type[ClientEvent], int] = {}
         self._connected: dict[BookieId, int] = {}
+        self._logged: dict[tuple[str, type[Exception]], None] = {}
 
     def emit(self, event: ClientEvent) -> None:
         """Count an event and pass it to the application."""
@@ -197,9 +209,18 @@ class Observer:
             return
         try:
             self._on_event(event)
-        except Exception as error:  # noqa: BLE001 - the loop reports it
-            context = {"message": "on_event raised", "exception": error}
+        except Exception as error:  # noqa: BLE001 - it is reported
+            if kind is not CallbackFailed:
+                self.note_callback_failed("on_event", error)
+
+    def note_callback_failed(self, callback: str, error: Exception) -> None:
+        """Report an exception of a callback of the application: log it once, emit each."""
+        key = callback, type(error)
+        if key not in self._logged:
+            self._logged[key] = None
+            context = {"message": f"{callback} raised", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
+        self.emit(CallbackFailed(callback, f"{type(error).__name__}: {error}"))
 
     def count(self, kind: type[ClientEvent]) -> int:
         """Return the number of events of a kind."""

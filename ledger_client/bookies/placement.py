@@ -2,15 +2,17 @@
 
 Leaves the choice itself to `ledger_client.bookies.placement_policy`.
 
-Invariants: a bookie in quarantine is chosen only if there would be a shortage otherwise.
+Invariants: a bookie in quarantine is chosen only if there would be a shortage otherwise; a policy
+that raises, or whose choice cannot be used, causes a shortage and has no other effect: no other
+policy decides in its place, which could break a rule on where data may be stored.
 
 Source: protocol rules 5.1 and 5.7.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from random import Random
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from ledger_client.bookies.placement_policy import PlacementPolicy, Shortage, SpreadPolicy
 from ledger_client.bookies.quarantine import Quarantine
@@ -23,6 +25,9 @@ __all__ = ["BookiesUp", "Placement", "PlacementPolicy", "Shortage", "SpreadPolic
 
 LOOK_AGAIN_S: Final = 1.0
 NONE_EXCLUDED: Mapping[BookieId, str] = {}
+
+ChosenT = TypeVar("ChosenT", tuple[BookieId, ...], Mapping[int, BookieId])
+Failed = Callable[[str, Exception], None]
 
 
 class BookiesUp(Protocol):
@@ -45,11 +50,14 @@ class Placement:
         quarantine: Quarantine,
         rng: Random,
         policy: PlacementPolicy | None = None,
+        on_failed: Failed = lambda _what, _error: None,
     ) -> None:
+        """Create the placement. `on_failed` is called with each exception of the policy."""
         self._directory = directory
         self._quarantine = quarantine
         self._policy: PlacementPolicy = policy or SpreadPolicy()
         self._rng = rng
+        self._on_failed = on_failed
 
     async def refresh(self) -> None:
         """Read the registrations again, for a limited time. A bookie that has just joined becomes
@@ -65,12 +73,15 @@ class Placement:
         self, quorum: QuorumSpec, excluded: Mapping[BookieId, str] = NONE_EXCLUDED
     ) -> tuple[BookieId, ...] | Shortage:
         """Return the bookies of a new ensemble, in order."""
-        bookies = self._directory.bookies
-        avoided = self._avoided(excluded)
-        chosen = self._policy.new_ensemble(quorum, bookies, avoided, self._rng)
-        if isinstance(chosen, Shortage) and len(avoided) > len(excluded):
-            chosen = self._policy.new_ensemble(quorum, bookies, excluded, self._rng)
-        return chosen
+        bookies, size = self._directory.bookies, quorum.ensemble_size
+
+        def choose(avoided: Mapping[BookieId, str]) -> tuple[BookieId, ...] | Shortage:
+            chosen = self._policy.new_ensemble(quorum, bookies, avoided, self._rng)
+            if not isinstance(chosen, Shortage):
+                _check(chosen, size, bookies)
+            return chosen
+
+        return self._choose(choose, size, excluded)
 
     def replacements(
         self,
@@ -81,14 +92,18 @@ class Placement:
     ) -> Mapping[int, BookieId] | Shortage:
         """Return another bookie for each of the failed positions of an ensemble."""
         quorum = quorum.with_members(len(ensemble)) if quorum.is_in_sync else quorum
-        bookies = self._directory.bookies
-        avoided = self._avoided(excluded)
-        chosen = self._policy.replacements(quorum, ensemble, positions, bookies, avoided, self._rng)
-        if isinstance(chosen, Shortage) and len(avoided) > len(excluded):
-            chosen = self._policy.replacements(
-                quorum, ensemble, positions, bookies, excluded, self._rng
-            )
-        return chosen
+        bookies, policy = self._directory.bookies, self._policy
+
+        def choose(avoided: Mapping[BookieId, str]) -> Mapping[int, BookieId] | Shortage:
+            args = quorum, ensemble, positions, bookies, avoided, self._rng
+            chosen = policy.replacements(*args)
+            if not isinstance(chosen, Shortage):
+                if chosen.keys() != positions:
+                    raise ValueError(f"it chose {dict(chosen)} for positions {sorted(positions)}")
+                _check(chosen.values(), len(positions), bookies, ensemble)
+            return chosen
+
+        return self._choose(choose, len(positions), excluded)
 
     def most_replacements(
         self,
@@ -99,7 +114,7 @@ class Placement:
     ) -> Mapping[int, BookieId] | Shortage:
         """Replace all failed positions, or as many as there are bookies for."""
         chosen = self.replacements(quorum, ensemble, frozenset(positions), excluded)
-        while isinstance(chosen, Shortage) and len(positions) > 1:
+        while isinstance(chosen, Shortage) and not chosen.failure and len(positions) > 1:
             positions = positions[:-1]
             fewer = self.replacements(quorum, ensemble, frozenset(positions), excluded)
             chosen = chosen if isinstance(fewer, Shortage) else fewer
@@ -117,6 +132,24 @@ class Placement:
             for bookie_id, each in self._directory.bookies.items()
         )
 
+    def _choose(
+        self,
+        choose: Callable[[Mapping[BookieId, str]], ChosenT | Shortage],
+        needed: int,
+        excluded: Mapping[BookieId, str],
+    ) -> ChosenT | Shortage:
+        """Choose without the avoided bookies, and with them if there are too few others."""
+        avoided = self._avoided(excluded)
+        try:
+            chosen = choose(avoided)
+            if isinstance(chosen, Shortage) and len(avoided) > len(excluded):
+                chosen = choose(excluded)
+        except Exception as error:  # noqa: BLE001 - the caller gets it as a shortage
+            self._on_failed("policy", error)
+            why = f"the policy {type(self._policy).__name__} raised {type(error).__name__}: {error}"
+            return Shortage(needed, len(self._directory.bookies), excluded, failure=why)
+        return chosen
+
     def _avoided(self, excluded: Mapping[BookieId, str]) -> dict[BookieId, str]:
         now = asyncio.get_running_loop().time()
         avoided = dict(excluded)
@@ -125,3 +158,16 @@ class Placement:
             if why is not None:
                 avoided.setdefault(bookie_id, why)
         return avoided
+
+
+def _check(
+    chosen: Collection[BookieId],
+    needed: int,
+    bookies: Mapping[BookieId, BookieRegistration],
+    members: tuple[BookieId, ...] = (),
+) -> None:
+    """Raise ValueError for a choice that cannot be stored."""
+    is_new = all(each in bookies and each not in members for each in chosen)
+    if not is_new or len(chosen) != needed or len(frozenset(chosen)) != needed:
+        text = f"it chose {list(chosen)} instead of {needed} distinct candidates"
+        raise ValueError(text + (f" that are not in {list(members)}" if members else ""))

@@ -47,6 +47,15 @@ class Shortage:
     """Bookies that could not be chosen, each with its reason."""
     rule: str = ""
     """The rule that the seen bookies cannot satisfy; empty if there are just too few."""
+    failure: str = ""
+    """The exception of the policy, if it raised one."""
+
+    @property
+    def why(self) -> str:
+        """Text that follows the numbers of bookies in an error's text; empty if they say it all."""
+        if self.failure:
+            return f"; {self.failure}"
+        return f", which cannot satisfy: {self.rule}" if self.rule else ""
 
 
 class PlacementPolicy(Protocol):

@@ -83,9 +83,9 @@ def no_replacement(
     excluded = ", ".join(f"{each}: {why}" for each, why in event.excluded.items())
     text = (
         f"no replacement for {', '.join(gone)}: {event.needed} more needed, {event.seen} bookies "
-        f"can be used ({excluded}): `quire cluster health` shows why a bookie is read-only; free "
-        "its disk or start bookies, then write a new ledger (this one is closed at its last "
-        "confirmed entry)"
+        f"can be used ({excluded}){event.why}: `quire cluster health` shows why a bookie is "
+        "read-only; free its disk or start bookies, then write a new ledger (this one is closed at "
+        "its last confirmed entry)"
     )
     return NotEnoughBookiesError(
         text,

@@ -142,6 +142,8 @@ class ReplacementsMissing:
     needed: int
     seen: int
     excluded: Mapping[BookieId, str]
+    why: str = ""
+    """What the numbers do not say; for the error's text."""
 
 
 RecoveryEvent = (
@@ -281,6 +283,8 @@ class NoReplacement:
     needed: int
     seen: int
     excluded: Mapping[BookieId, str]
+    why: str = ""
+    """What the numbers do not say; for the error's text."""
 
 
 @dataclass(frozen=True, slots=True)

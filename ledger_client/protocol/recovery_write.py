@@ -146,7 +146,7 @@ class WriteBackPhase:
     def without_replacement(self, event: ReplacementsMissing) -> list[WriteAction]:
         """Continue with the remaining bookies; a later failure requests replacements again."""
         self._failures.is_choosing = False
-        self._failures.shortage = NoReplacement(event.needed, event.seen, event.excluded)
+        self._failures.shortage = NoReplacement(event.needed, event.seen, event.excluded, event.why)
         remaining = tuple(b for b in self._ensemble if b not in self._failures.reasons)
         if self._ledger_quorum.is_in_sync and remaining and self._pending:
             self._switch_to(remaining)

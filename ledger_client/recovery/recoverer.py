@@ -264,8 +264,8 @@ class Recoverer:
             self._quorum, action.ensemble, action.positions, action.failed
         )
         if isinstance(chosen, Shortage):
-            missing = e.ReplacementsMissing(chosen.needed, chosen.seen, chosen.excluded)
-            self._dispatch(missing)
+            needed, seen = chosen.needed, chosen.seen
+            self._dispatch(e.ReplacementsMissing(needed, seen, chosen.excluded, chosen.why))
         else:
             self._dispatch(e.ReplacementsChosen(chosen))
 

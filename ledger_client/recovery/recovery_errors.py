@@ -44,12 +44,12 @@ def recovery_error(ledger_id: LedgerId, failure: e.RecoveryFailure) -> LedgerErr
                 ledger_id=ledger_id,
                 entry_id=entry_id,
             )
-        case e.NoReplacement(needed, seen, excluded):
-            why = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in excluded.items())
+        case e.NoReplacement(needed, seen, excluded, why):
+            reasons = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in excluded.items())
             return NotEnoughBookiesError(
                 f"recovered entries cannot reach their ack quorum: {needed} more bookies are "
-                f"needed and {seen} can be used ({why or 'none excluded'}); start bookies and "
-                "recover it again",
+                f"needed and {seen} can be used ({reasons or 'none excluded'}){why}; start "
+                "bookies and recover it again",
                 needed=needed,
                 seen=seen,
                 excluded={str(b): reason for b, reason in excluded.items()},

@@ -205,7 +205,8 @@ class AppendShell:
         await self._services.placement.refresh()
         chosen = self._replacements(action)
         if isinstance(chosen, Shortage):
-            self.dispatch(e.ReplacementsMissing(chosen.needed, chosen.seen, chosen.excluded))
+            needed, seen = chosen.needed, chosen.seen
+            self.dispatch(e.ReplacementsMissing(needed, seen, chosen.excluded, chosen.why))
         else:
             self.dispatch(e.ReplacementsChosen(chosen, self._services.token()))
 

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -32,7 +33,8 @@ class ChildValues:
 
     `on_value` receives the name and the value of a node that is new, has changed or may have
     changed. It may raise MetadataFormatError, which is logged. `on_gone` receives the name of a
-    reported node that no longer exists.
+    reported node that no longer exists. Any other exception of them is reported to the loop, and
+    the values are followed further.
     """
 
     def __init__(
@@ -132,7 +134,7 @@ class ChildValues:
         for name in [known for known in self._watches if known not in present]:
             self._watches.pop(name)()
             self._due_s.pop(name, None)
-            self._on_gone(name)
+            self._tell(partial(self._on_gone, name))
         now = asyncio.get_running_loop().time()
         for name in present:
             if name not in self._watches:
@@ -163,7 +165,13 @@ class ChildValues:
             raise
         if name not in self._watches:
             return  # it was removed during the read
+        self._tell(partial(self._on_value, name, stored.value))
+
+    def _tell(self, callback: Callable[[], None]) -> None:
         try:
-            self._on_value(name, stored.value)
+            callback()
         except MetadataFormatError as error:
             _log.warning("ignoring a value below %s: %s", self._parent, error)
+        except Exception as error:  # noqa: BLE001 - it is reported; the others are still followed
+            what = {"message": f"a change below {self._parent}", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(what)

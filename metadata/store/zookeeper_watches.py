@@ -137,7 +137,11 @@ class WatchTable:
 
     def _call_back(self, entry: WatchEntry) -> None:
         for callback in list(entry.callbacks.values()):
-            callback()
+            try:
+                callback()
+            except Exception as error:  # noqa: BLE001 - the others run, and the watch stays
+                what = {"message": f"a change of {entry.path}", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(what)
 
     async def _arm_queued(self) -> None:
         allowance = float(ARMS_BURST)

@@ -57,6 +57,30 @@ async def test_a_directory_shows_the_live_ones(
     await second.aclose()
 
 
+async def test_a_callback_that_raises_does_not_end_the_directory(
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    reports: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: reports.append(what))
+    directory, _ = await directory_on(other_store, rng)
+
+    def fail(event: DirectoryEvent) -> None:
+        raise LookupError(event)
+
+    directory.on_event(fail)
+    registrar = BookieRegistrar(store, REGISTRATION, rng)
+    await registrar.start()
+    await until(lambda: A in directory.bookies)
+    await registrar.aclose()
+    await until(lambda: A not in directory.bookies)
+    second = BookieRegistrar(store, OTHER, rng)
+    await second.start()
+    await until(lambda: B in directory.bookies)
+    assert len(reports) == 3
+    await directory.aclose()
+    await second.aclose()
+
+
 async def test_a_change_is_reported(
     store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:

@@ -153,3 +153,24 @@ async def test_arming_is_limited(server: Server, table: WatchTable) -> None:
     assert server.arm_count <= ARMS_BURST + ARMS_PER_S + 1
     await asyncio.sleep(3)
     assert len(server.armed) == 3 * ARMS_PER_S
+
+
+async def test_a_callback_that_raises_keeps_neither_the_others_nor_the_watch_from_working(
+    server: Server, table: WatchTable
+) -> None:
+    reports: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: reports.append(what))
+
+    def fail() -> None:
+        raise LookupError("a")
+
+    calls = Calls()
+    table.add("/a", WatchKind.VALUE, fail)
+    table.add("/a", WatchKind.VALUE, calls)
+    await asyncio.sleep(1)
+    for _ in range(3):
+        before = calls.count
+        server.change("/a")
+        assert calls.count == before + 1
+        await asyncio.sleep(1)
+    assert len(reports) >= 3
