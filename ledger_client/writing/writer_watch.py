@@ -18,7 +18,11 @@ from ledger_client.writing.watchdog import Watchdog
 from metadata.ids import BookieId, EntryId
 
 LOOK_SHARE: Final = 0.25
-"""Interval, as a fraction of `lac_delay_s`, between checks of a writer without parked members."""
+"""Interval between checks of a writer without parked members, as a fraction of the shortest time
+that is checked.
+"""
+LOOK_MAX_S: Final = 0.25
+"""Maximum interval between checks."""
 
 
 class WriterWatch:
@@ -41,6 +45,9 @@ class WriterWatch:
         self._lac_told = EntryId(-1)
         self._last_sent_at = 0.0
         self.check_due_at = 0.0
+        lag_max_s = shell.protocol.metadata.quorum.replica_lag_time_max_ms / 1000
+        shortest_s = min(config.lac_delay_s, config.append_deadline_s, lag_max_s)
+        self._look_s: Final = min(LOOK_MAX_S, LOOK_SHARE * shortest_s)
         self._parked = ParkedMembers(
             services.pool,
             config.add_timeout_s,
@@ -65,7 +72,7 @@ class WriterWatch:
         shell, config = self._shell, self._services.config
         protocol = shell.protocol
         parked = protocol.parked
-        self.check_due_at = 0.0 if parked else now + config.lac_delay_s * LOOK_SHARE
+        self.check_due_at = 0.0 if parked else now + self._look_s
         if self._is_closed or protocol.has_ended or shell.closed.done():
             return False
         oldest = shell.outbox.oldest_appended_at

@@ -294,11 +294,17 @@ async def test_unclean_recovery_gives_up_nothing_that_a_live_member_holds(
     await writer.abort()
 
 
+@pytest.mark.parametrize("lac_delay_s", [0.05, 100.0])
 async def test_only_a_member_without_the_oldest_entry_lags(
-    cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: TestCluster, monkeypatch: pytest.MonkeyPatch, lac_delay_s: float
 ) -> None:
     """No bookie is suspected here, so that lag alone can make the silent one leave."""
-    client = cluster.client(suspect_after_min_s=60.0, suspect_after_max_s=60.0, add_timeout_s=60.0)
+    client = cluster.client(
+        suspect_after_min_s=60.0,
+        suspect_after_max_s=60.0,
+        add_timeout_s=60.0,
+        lac_delay_s=lac_delay_s,
+    )
     quorum = Quorum.in_sync(3, 2, replica_lag_time_max=1.0)  # far above a busy loop
     writer = await client.create_ledger(quorum)
     silent = members(writer)[1]

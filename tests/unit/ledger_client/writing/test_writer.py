@@ -177,20 +177,6 @@ async def test_closing_a_ledger_that_was_closed_elsewhere_at_the_same_end_succee
     assert info.last_entry_id == writer.last_confirmed == 9
 
 
-async def test_the_deadline_fails_the_writer_and_closes_the_ledger(cluster: TestCluster) -> None:
-    writer = await opened(cluster, append_deadline_s=0.2, add_timeout_s=5.0)
-    await writer.append(b"confirmed")
-    for bookie in cluster.bookies:
-        bookie.is_silent = True
-    with pytest.raises(QuorumTimeoutError) as caught:
-        await writer.append(b"never answered")
-    assert (caught.value.outcome, caught.value.entry_id) == ("unknown", 1)
-    with pytest.raises(QuorumTimeoutError):
-        await writer.aclose()
-    info = await cluster.clients[0].ledger_info(writer.id)
-    assert (info.state, info.last_entry_id) == ("closed", 0)
-
-
 async def test_without_a_spare_the_writer_fails_and_names_what_is_missing(
     cluster: TestCluster,
 ) -> None:
