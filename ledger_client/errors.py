@@ -146,6 +146,12 @@ class MetadataUnavailableError(LedgerError):
     retriable = True
 
 
+class MetadataRefusedError(LedgerError):
+    """The metadata service refused the request: its access rights, quotas or configuration do not
+    allow it.
+    """
+
+
 class MetadataTooLargeError(LedgerError):
     """The ledger's metadata would not fit into one stored value."""
 

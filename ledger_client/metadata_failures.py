@@ -16,6 +16,7 @@ from ledger_client.errors import (
     LedgerNotFoundError,
     LedgersCollectedError,
     MetadataConflictError,
+    MetadataRefusedError,
     MetadataTooLargeError,
     MetadataUnavailableError,
     Outcome,
@@ -29,6 +30,7 @@ from metadata.errors import (
     NodeNotFoundError,
     OutcomeUnknownError,
     StoreClosedError,
+    StoreRefusedError,
     ValueTooLargeError,
     VersionConflictError,
 )
@@ -56,6 +58,8 @@ def translate(error: MetadataError, ledger_id: LedgerId | None) -> LedgerError:
             return LedgersCollectedError(str(error))
         case VersionConflictError() | InvalidTransitionError() | MetadataFormatError():
             return MetadataConflictError(str(error), ledger_id=ledger_id)
+        case StoreRefusedError():
+            return MetadataRefusedError(str(error), ledger_id=ledger_id)
         case StoreClosedError():
             return ClientClosedError("the client is closed: create a new one", ledger_id=ledger_id)
         case _:

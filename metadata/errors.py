@@ -96,6 +96,19 @@ class StoreUnavailableError(MetadataError):
         self.why = why
 
 
+class StoreRefusedError(MetadataError):
+    """The metadata service refused the request: it was not applied, and would be refused again."""
+
+    def __init__(self, path: str, address: str, why: str) -> None:
+        super().__init__(
+            f"the metadata service at {address} refused a request for {path} ({why}): check its "
+            "access rights, quotas and configuration"
+        )
+        self.path = path
+        self.address = address
+        self.why = why
+
+
 class SessionExpiredError(MetadataError):
     """The session that held the ephemeral nodes has ended; the nodes are gone or soon will be."""
 

@@ -21,7 +21,8 @@ from ledger_client.bookies.placement import Placement, Shortage
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
-from ledger_client.errors import LedgerError, LedgerNotFoundError, MetadataTooLargeError
+from ledger_client.errors import LedgerError, LedgerNotFoundError
+from ledger_client.metadata_failures import translate
 from ledger_client.next_tick import TurnCalls
 from ledger_client.observability import ClientEvent
 from ledger_client.protocol import append_events as e
@@ -36,10 +37,17 @@ from ledger_client.writing.window import AppendWindow
 from metadata.errors import (
     MetadataError,
     NodeNotFoundError,
-    ValueTooLargeError,
     VersionConflictError,
 )
-from metadata.ids import NO_ENTRY, UPDATE_TOKEN_BYTES, BookieId, EntryId, UpdateToken, Version
+from metadata.ids import (
+    NO_ENTRY,
+    UPDATE_TOKEN_BYTES,
+    BookieId,
+    EntryId,
+    LedgerId,
+    UpdateToken,
+    Version,
+)
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore
 
@@ -242,35 +250,43 @@ class AppendShell:
         """Store until the outcome is certain; the ledger store decides unknown outcomes
         (rule 1.3).
         """
-        ledgers, ledger_id = self._services.ledgers, metadata.ledger_id
+        ended: e.MetadataStored | e.MetadataConflicted | e.MetadataRefused
         try:
-            version = await ledgers.compare_and_set(metadata, expected)
-        except VersionConflictError:
-            self.dispatch(await self._read_back())
-        except NodeNotFoundError as error:
-            deleted = LedgerNotFoundError(
-                "it was deleted while being written", ledger_id=ledger_id, outcome="unknown"
-            )
-            deleted.__cause__ = error
-            self.dispatch(e.MetadataRefused(deleted))
-        except ValueTooLargeError as error:
-            too_large = MetadataTooLargeError(str(error), ledger_id=ledger_id, outcome="unknown")
-            too_large.__cause__ = error
-            self.dispatch(e.MetadataRefused(too_large))
-        else:
-            self.dispatch(e.MetadataStored(metadata, version))
+            ended = await self._update(metadata, expected)
+        except Exception as error:  # noqa: BLE001 - the protocol waits for the outcome
+            ended = e.MetadataRefused(_refusal(error, metadata.ledger_id))
+        self.dispatch(ended)
 
-    async def _read_back(self) -> e.MetadataConflicted | e.MetadataRefused:
+    async def _update(
+        self, metadata: LedgerMetadata, expected: Version
+    ) -> e.MetadataStored | e.MetadataConflicted:
+        try:
+            version = await self._services.ledgers.compare_and_set(metadata, expected)
+        except VersionConflictError:
+            return await self._read_back()
+        return e.MetadataStored(metadata, version)
+
+    async def _read_back(self) -> e.MetadataConflicted:
         ledgers, ledger_id = self._services.ledgers, self.protocol.metadata.ledger_id
         while True:
             try:
                 return e.MetadataConflicted(*await ledgers.get(ledger_id, fresh=True))
-            except NodeNotFoundError:
-                text = "it was deleted while being written"
-                return e.MetadataRefused(
-                    LedgerNotFoundError(text, ledger_id=ledger_id, outcome="unknown")
-                )
             except MetadataError as error:
                 if not error.retriable:
                     raise
                 await asyncio.sleep(READ_BACK_PAUSE_S)
+
+
+def _refusal(error: Exception, ledger_id: LedgerId) -> LedgerError:
+    refusal: LedgerError
+    match error:
+        case NodeNotFoundError():
+            text = "it was deleted while being written"
+            refusal = LedgerNotFoundError(text, ledger_id=ledger_id)
+        case MetadataError():
+            refusal = translate(error, ledger_id)
+        case _:
+            text = f"its metadata could not be stored ({type(error).__name__}: {error})"
+            refusal = LedgerError(text, ledger_id=ledger_id)
+    refusal.outcome, refusal.__cause__ = "unknown", error
+    return refusal

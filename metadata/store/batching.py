@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from metadata.errors import (
-    MetadataError,
     NodeNotFoundError,
+    StoreRefusedError,
     StoreUnavailableError,
     VersionConflictError,
 )
@@ -116,9 +116,9 @@ class BatchingStore:
         """
         try:
             versions = await self._store.multi([waiting.operation for waiting in batch])
-        except (VersionConflictError, NodeNotFoundError):
-            return False
-        except MetadataError as error:
+        except (VersionConflictError, NodeNotFoundError, StoreRefusedError):
+            return False  # one of them failed, and the others must not fail with it
+        except Exception as error:  # noqa: BLE001 - each caller gets it
             for waiting in batch:
                 if not waiting.reply.done():
                     waiting.reply.set_exception(error)
@@ -134,7 +134,7 @@ class BatchingStore:
             version = await self._store.compare_and_set(
                 operation.path, operation.value, operation.expected
             )
-        except MetadataError as error:
+        except Exception as error:  # noqa: BLE001 - the caller gets it
             if not waiting.reply.done():
                 waiting.reply.set_exception(error)
         else:

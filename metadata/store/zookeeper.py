@@ -24,6 +24,7 @@ from metadata.errors import (
     NodeNotFoundError,
     OutcomeUnknownError,
     StoreClosedError,
+    StoreRefusedError,
     StoreUnavailableError,
 )
 from metadata.ids import Version
@@ -184,7 +185,8 @@ class ZooKeeperMetadataStore:
             if isinstance(result, Exception) and not is_bystander(result):
                 raise self._error_of(result, operation) from result
         if len(results) != len(operations) or any(isinstance(x, Exception) for x in results):
-            raise MetadataError(f"a multi at {operations[0].path} was refused: {results}")
+            why = f"the answers of a multi were {results}"
+            raise StoreRefusedError(operations[0].path, self._address, why)
         return [version_of(*pair) for pair in zip(operations, results, strict=True)]
 
     def watch_value(self, path: str, callback: WatchCallback) -> Cancel:
@@ -269,7 +271,10 @@ class ZooKeeperMetadataStore:
         except TimeoutError:
             raise self._unavailable() from None
         except CallError as error:
-            raise self._error_of(error, Check(path, Version(0))) from error
+            meant = self._error_of(error, Check(path, Version(0)))
+            if isinstance(meant, OutcomeUnknownError):  # a read changes nothing
+                meant = StoreUnavailableError(self._address, meant.why)
+            raise meant from error
 
     async def _write(self, operation: Operation, call: Callable[[], Awaitable[Any]]) -> Any:
         """Send a write once. Its outcome is known or unknown; it is never repeated here."""

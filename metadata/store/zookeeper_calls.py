@@ -15,6 +15,8 @@ from metadata.errors import (
     NodeNotEmptyError,
     NodeNotFoundError,
     OutcomeUnknownError,
+    StoreRefusedError,
+    StoreUnavailableError,
     VersionConflictError,
 )
 from metadata.ids import Version
@@ -26,10 +28,36 @@ NoNode: Final = kazoo_errors.NoNodeError
 CONNECTION_ERRORS: Final = (
     kazoo_errors.ConnectionLoss,
     kazoo_errors.ConnectionClosedError,
+    kazoo_errors.ConnectionDropped,
     kazoo_errors.SessionExpiredError,
     kazoo_errors.SessionMovedError,
     kazoo_errors.OperationTimeoutError,
+    kazoo_errors.RequestTimeoutError,
 )
+"""A read is repeated, and the outcome of a write is unknown, as after any error not listed here."""
+BUSY_ERRORS: Final = (kazoo_errors.NotReadOnlyCallError, kazoo_errors.ThrottledOpError)
+"""The request was not applied, and may be repeated."""
+REFUSALS: Final = (
+    kazoo_errors.APIError,
+    kazoo_errors.AuthFailedError,
+    kazoo_errors.BadArgumentsError,
+    kazoo_errors.ConfigurationError,
+    kazoo_errors.EphemeralOnLocalSessionError,
+    kazoo_errors.InvalidACLError,
+    kazoo_errors.InvalidCallbackError,
+    kazoo_errors.MarshallingError,
+    kazoo_errors.NewConfigNoQuorumError,
+    kazoo_errors.NoAuthError,
+    kazoo_errors.NoChildrenForEphemeralsError,
+    kazoo_errors.NoWatcherError,
+    kazoo_errors.QuotaExceededError,
+    kazoo_errors.ReconfigDisabledError,
+    kazoo_errors.ReconfigInProcessError,
+    kazoo_errors.SASLException,
+    kazoo_errors.SessionClosedRequireSaslError,
+    kazoo_errors.UnimplementedError,
+)
+"""The request was not applied, and would be refused again."""
 
 
 def transaction_call(operation: Operation) -> tuple[Any, ...]:
@@ -63,7 +91,7 @@ def version_of(operation: Operation, result: Any) -> Version:
 
 def translated(error: Exception, operation: Operation, address: str) -> MetadataError:
     """Return the meaning of a failed call; a lost connection leaves a write's outcome unknown."""
-    path = operation.path
+    path, why = operation.path, " ".join((type(error).__name__, *map(str, error.args)))
     match error:
         case kazoo_errors.NoNodeError():
             above = path.rpartition("/")[0] or "/"
@@ -77,5 +105,9 @@ def translated(error: Exception, operation: Operation, address: str) -> Metadata
             return VersionConflictError(path, expected)
         case _ if isinstance(error, CONNECTION_ERRORS):
             return OutcomeUnknownError(path, f"connection to {address} lost")
+        case _ if isinstance(error, BUSY_ERRORS):
+            return StoreUnavailableError(address, why)
+        case _ if isinstance(error, REFUSALS):
+            return StoreRefusedError(path, address, why)
         case _:
-            return MetadataError(f"{path} at {address}: {type(error).__name__} {error}")
+            return OutcomeUnknownError(path, why)

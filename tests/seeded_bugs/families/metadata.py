@@ -46,11 +46,12 @@ BUGS = (
         (
             Edit(
                 SHELL,
-                "        except VersionConflictError:\n            self.dispatch(await"
-                " self._read_back())\n",
+                "        except VersionConflictError:\n            return await"
+                " self._read_back()\n",
                 "        except VersionConflictError:\n"
-                "            _, found = await ledgers.get(ledger_id, fresh=True)\n"
-                "            await self._store(metadata, found)\n",
+                "            ledgers = self._services.ledgers\n"
+                "            _, found = await ledgers.get(metadata.ledger_id, fresh=True)\n"
+                "            return await self._update(metadata, found)\n",
             ),
             FENCE_FORGIVEN,
         ),
@@ -146,14 +147,14 @@ BUGS = (
         (
             Edit(
                 SHELL,
-                "            version = await ledgers.compare_and_set(metadata, expected)\n",
-                "            change = ledgers.compare_and_set(metadata, expected)\n"
+                "            version = await self._services.ledgers.compare_and_set(metadata,"
+                " expected)\n",
+                "            change = self._services.ledgers.compare_and_set(metadata, expected)\n"
                 "            if metadata.last_entry_id is None:\n"
                 "                change = asyncio.wait_for(change, 0.5)\n"
                 "            version = await change\n"
                 "        except TimeoutError:\n"
-                "            self.dispatch(e.MetadataConflicted(self.protocol.metadata,"
-                " expected))\n",
+                "            return e.MetadataConflicted(self.protocol.metadata, expected)\n",
             ),
             GO_ON_AS_BEFORE,
         ),

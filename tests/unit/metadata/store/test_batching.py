@@ -3,21 +3,24 @@ outcome.
 """
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.errors import OutcomeUnknownError, VersionConflictError
+from metadata.errors import OutcomeUnknownError, StoreRefusedError, VersionConflictError
 from metadata.ids import Version
 from metadata.store.batching import BATCHES_IN_FLIGHT_MAX, BatchingStore, plan_batch
 from metadata.store.interface import (
     MULTI_BYTES_MAX,
     MULTI_OPERATIONS_MAX,
     CompareAndSet,
+    Operation,
     multi_size,
 )
-from metadata.store.memory import MemoryMetadataStore
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
+from serving.overriding import override
 from tests.unit.metadata.conftest import ScriptedFaults
 
 operations = st.lists(
@@ -93,6 +96,59 @@ async def test_a_failed_batch_is_repeated_one_by_one(
     assert [i for i, result in enumerate(results) if result != 1] == [10, 12]
     assert isinstance(results[10], VersionConflictError)
     assert "multi" in faults.writes
+
+
+class RaisingStore(MemoryMetadataStore):
+    """Store that raises for writes of one path, alone or in a batch."""
+
+    error: Exception
+    path = ""
+
+    @override
+    async def compare_and_set(self, path: str, value: bytes, expected: Version) -> Version:
+        if path == self.path:
+            raise self.error
+        return await super().compare_and_set(path, value, expected)
+
+    @override
+    async def multi(self, operations: Sequence[Operation]) -> list[Version]:
+        if any(each.path == self.path for each in operations):
+            raise self.error
+        return await super().multi(operations)
+
+
+async def test_a_refused_write_does_not_fail_the_others_of_its_batch(
+    store: MemoryMetadataStore, server: MemoryMetadataServer
+) -> None:
+    paths = await prepared(store, 20)
+    raising = RaisingStore(server)
+    raising.error, raising.path = StoreRefusedError(paths[10], "zk", "NoAuthError"), paths[10]
+    batching = BatchingStore(raising)
+    results = await asyncio.gather(
+        *[batching.compare_and_set(path, b"1", Version(0)) for path in paths],
+        return_exceptions=True,
+    )
+    assert [i for i, result in enumerate(results) if result != 1] == [10]
+    assert isinstance(results[10], StoreRefusedError)
+    await raising.aclose()
+
+
+@pytest.mark.parametrize("count", [1, 5, 20])
+async def test_an_unexpected_error_reaches_every_caller(
+    store: MemoryMetadataStore, server: MemoryMetadataServer, count: int
+) -> None:
+    """A cancelled reply would look like a cancelled caller, which reports nothing."""
+    paths = await prepared(store, count)
+    raising = RaisingStore(server)
+    raising.error, raising.path = LookupError("a defect"), paths[-1]
+    batching = BatchingStore(raising)
+    results = await asyncio.gather(
+        *[batching.compare_and_set(path, b"1", Version(0)) for path in paths],
+        return_exceptions=True,
+    )
+    assert isinstance(results[-1], LookupError)
+    assert all(result == 1 or isinstance(result, LookupError) for result in results)
+    await raising.aclose()
 
 
 async def test_an_unknown_outcome_applies_to_each_request_of_the_batch(
