@@ -18,7 +18,7 @@ The names in `__all__` are the public interface; `ledger_client.sync` offers the
 - `metadata_failures`: failures of the metadata service, translated.
 - `observability`: events and counters.
 - `digest`: keys and digests of a ledger.
-- `fork_guard`: refusal of handles in a forked process.
+- `own_loop`: refusal of handles in another event loop, thread or process.
 - `next_tick`: calls in the next iteration of the event loop.
 - `tasks`: background tasks, ended together.
 - `cluster_access`: metadata and registrations, for commands.

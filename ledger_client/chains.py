@@ -11,7 +11,7 @@ Source: Spark design, "Writing: exactly once".
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final
@@ -23,6 +23,7 @@ from ledger_client.info import LedgerInfo
 from ledger_client.ledger_calls import LedgerCalls
 from ledger_client.metadata_failures import metadata_call
 from ledger_client.observability import Observer
+from ledger_client.own_loop import OwnLoop, in_own_loop
 from metadata.ids import LedgerId
 from metadata.ledgers.chain import (
     LEDGERS_PER_LINK_MAX,
@@ -70,6 +71,10 @@ class Chain:
         self._session = session
 
     @property
+    def _own_loop(self) -> OwnLoop:
+        return self._session.own_loop
+
+    @property
     def custom_metadata(self) -> dict[str, str]:
         """Custom metadata for a ledger to be published in this chain: the ledger is collected if it
         is never published.
@@ -93,9 +98,10 @@ class Chain:
             head, _ = await services.chains.head(self.name)
         return ChainInfo.of(self.name, head)
 
+    @in_own_loop
     async def links(
         self, first_index: int, end_index: int, *, timeout: float | None = None
-    ) -> AsyncIterator[tuple[int, ChainLink | None]]:
+    ) -> AsyncGenerator[tuple[int, ChainLink | None], None]:
         """Stream the links `first_index`..`end_index` - 1 with their indices; None for a link that
         was collected. `timeout` limits each step.
         """

@@ -10,7 +10,7 @@ Source: api design, "Client".
 """
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from random import Random
 from ssl import SSLContext
@@ -29,6 +29,7 @@ from ledger_client.observability import (
     ClientStats,
     EventCallback,
 )
+from ledger_client.own_loop import OwnLoop, in_own_loop
 from ledger_client.reading.reader import LedgerReader
 from ledger_client.replication import Quorum
 from ledger_client.writing.writer import LedgerWriter
@@ -183,9 +184,10 @@ class LedgerClient:
         metadata, _, _ = await LedgerCalls(services).find(_checked(ledger_id), b"", limit)
         return LedgerInfo.of(metadata)
 
+    @in_own_loop
     async def ledger_infos(
         self, ledger_ids: Iterable[int], *, timeout: float | None = None
-    ) -> AsyncIterator[LedgerInfo | None]:
+    ) -> AsyncGenerator[LedgerInfo | None, None]:
         """Stream many ledgers as currently stored, in the given order; many are read at a time.
         None for a ledger that does not exist. `timeout` limits each step.
         """
@@ -194,9 +196,10 @@ class LedgerClient:
         async for info in LedgerCalls(services).infos(wanted, self._session.limit(timeout)):
             yield info
 
+    @in_own_loop
     async def list_ledgers(
         self, *, start: int = 0, timeout: float | None = None
-    ) -> AsyncIterator[LedgerInfo]:
+    ) -> AsyncGenerator[LedgerInfo, None]:
         """Stream every ledger from id `start` on, in order of ids. The stream may or may not
         include ledgers that are created or deleted at the same time. `timeout` limits each step.
         """
@@ -227,6 +230,10 @@ class LedgerClient:
             return await services.chains.names()
 
     # -- the client itself -----------------------------------------------------------------------
+
+    @property
+    def _own_loop(self) -> OwnLoop:
+        return self._session.own_loop
 
     def stats(self) -> ClientStats:
         """Return a snapshot of the client's counters."""

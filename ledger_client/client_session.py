@@ -11,7 +11,6 @@ Source: api design, "Client".
 
 import asyncio
 import logging
-import os
 from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
@@ -21,6 +20,7 @@ from ledger_client.errors import ClientClosedError, LedgerError, LedgerFencedErr
 from ledger_client.ledger_calls import LedgerCalls, NewLedger
 from ledger_client.metadata_failures import metadata_call
 from ledger_client.observability import ClientStats, EnsembleChanged, LedgerFenced, Observer
+from ledger_client.own_loop import OwnLoop
 from ledger_client.protocol import append_events as e
 from ledger_client.reading.reader import LedgerReader
 from ledger_client.writing.writer import LedgerWriter
@@ -41,8 +41,7 @@ class ClientSession:
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
-        self._process_id = os.getpid()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.own_loop: Final = OwnLoop("client", None, None)
         self._services: ClientServices | None = None
         self._starting: asyncio.Task[ClientServices] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -134,8 +133,10 @@ class ClientSession:
 
     async def aclose(self) -> None:
         """Close every open handle, writers at their LAC, and then the shared objects."""
-        if self._process_id != os.getpid():
+        if self.own_loop.is_forked:
             return  # in a forked child, the connections belong to the parent
+        if self._closing is None or not self._closing.done():
+            self.own_loop.require()
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._close())
         await asyncio.shield(self._closing)
@@ -143,18 +144,10 @@ class ClientSession:
     # Internals
 
     def _require_usable(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._process_id != os.getpid():
-            raise ClientClosedError(
-                "the client was created before a fork: create one in this process"
-            )
+        self.own_loop.require_process()
         if self._closing is not None:
             raise ClientClosedError("the client is closed: create a new one")
-        if self._loop is not None and self._loop is not loop:
-            raise ClientClosedError(
-                "the client belongs to another event loop: create one in this loop"
-            )
-        self._loop = loop
+        self.own_loop.require()
 
     async def _start(self) -> ClientServices:
         settings = self._settings

@@ -7,13 +7,13 @@ of waiting for a thread that does not exist there.
 """
 
 import asyncio
-import os
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from ledger_client.errors import ClientClosedError, LedgerError
+from ledger_client.own_loop import OwnProcess
 
 JOIN_TIMEOUT_S: Final = 5.0
 
@@ -24,7 +24,7 @@ class BackgroundLoop:
     """One event loop in one daemon thread."""
 
     def __init__(self) -> None:
-        self._process_id = os.getpid()
+        self._own_process = OwnProcess("client")
         self._lock = threading.Lock()
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -46,7 +46,7 @@ class BackgroundLoop:
     def stop(self) -> None:
         """End the loop and its thread."""
         with self._lock:
-            if self._process_id != os.getpid():
+            if self._own_process.is_forked:
                 return
             self._is_closed = True
             loop, thread = self._loop, self._thread
@@ -56,10 +56,7 @@ class BackgroundLoop:
             thread.join(JOIN_TIMEOUT_S)
 
     def _running(self) -> asyncio.AbstractEventLoop:
-        if self._process_id != os.getpid():
-            raise ClientClosedError(
-                "the client was created before a fork: create one in this process"
-            )
+        self._own_process.require_process()
         with self._lock:
             if self._is_closed:
                 raise ClientClosedError("the client is closed: create a new one")

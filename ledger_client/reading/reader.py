@@ -26,9 +26,9 @@ from ledger_client.errors import (
     MetadataUnavailableError,
     QuorumTimeoutError,
 )
-from ledger_client.fork_guard import OwnProcess
 from ledger_client.info import LedgerInfo
 from ledger_client.observability import EventCallback
+from ledger_client.own_loop import OwnLoop, in_own_loop
 from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.lac_reading import read_lac
 from ledger_client.reading.range_reader import RangeReader
@@ -64,7 +64,7 @@ class LedgerReader:
         self._rng = rng
         self._ranges = RangeReader(self._ledger, keys, pool, config, rng, report=report)
         self._pollers: dict[int, TailPoller] = {}
-        self._own_process = OwnProcess("reader", metadata.ledger_id)
+        self._own_loop: Final = OwnLoop("reader", metadata.ledger_id, asyncio.get_running_loop())
         self._is_started = False
         self._is_closed = False
 
@@ -122,6 +122,7 @@ class LedgerReader:
             ) from None
         return self._ledger.last_confirmed
 
+    @in_own_loop
     async def read(
         self, first: int = 0, last: int | None = None, *, timeout: float | None = None
     ) -> AsyncGenerator[EntryBatch, None]:
@@ -138,6 +139,7 @@ class LedgerReader:
             async for batch in batches:
                 yield batch
 
+    @in_own_loop
     async def read_unconfirmed(
         self,
         first: int,
@@ -165,6 +167,7 @@ class LedgerReader:
                 return batch[0]
         raise AssertionError("a read yields the requested entries, or raises")
 
+    @in_own_loop
     async def tail(
         self, start: int = 0, *, timeout: float | None = None
     ) -> AsyncGenerator[EntryBatch, None]:
@@ -204,6 +207,7 @@ class LedgerReader:
 
         Raises LedgerNotFoundError once the ledger is deleted, UnauthorizedError.
         """
+        self._own_loop.require()
         config = replace(self._config, read_bytes_max=0)
         poller = TailPoller(self._ledger, self._keys, self._pool, config, self._rng)
         self._pollers[id(poller)] = poller
@@ -227,6 +231,7 @@ class LedgerReader:
         """Stop following the ledger. Iterators still in use end with LedgerClosedError."""
         if self._is_closed:
             return
+        self._own_loop.require()
         self._is_closed = True
         for poller in list(self._pollers.values()):
             poller.wake()
@@ -291,7 +296,7 @@ class LedgerReader:
             return  # the bookies know the LAC too
 
     def _check_open(self) -> None:
-        self._own_process.require()
+        self._own_loop.require()
         if self._is_closed:
             raise LedgerClosedError("this reader is closed: open another one", ledger_id=self.id)
 

@@ -26,6 +26,7 @@ class Confirmations:
 
     def __init__(self, turn_calls: TurnCalls) -> None:
         self._turn_calls = turn_calls
+        self._loop = asyncio.get_running_loop()
         self._follower: Follower | None = None
         self._will_tell = False
         self._waiting: deque[tuple[EntryId, asyncio.Future[int]]] = deque()
@@ -44,7 +45,7 @@ class Confirmations:
         if the entry is confirmed or everything has failed.
         """
         assert not self._waiting or self._waiting[-1][0] <= entry_id, "expected in order"
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[int] = self._loop.create_future()
         if entry_id <= self._lac:
             future.set_result(entry_id)
         elif self._failure is not None:

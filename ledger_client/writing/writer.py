@@ -20,8 +20,8 @@ from ledger_client.errors import (
     QuorumTimeoutError,
     append_timed_out,
 )
-from ledger_client.fork_guard import OwnProcess
 from ledger_client.info import LedgerInfo
+from ledger_client.own_loop import OwnLoop
 from ledger_client.protocol import append_events as e
 from ledger_client.protocol.append_errors import not_enough_in_sync
 from ledger_client.writing.append_range import AppendedRange, EntryLike, append_range
@@ -59,7 +59,7 @@ class LedgerWriter:
         self._shell = AppendShell(metadata, version, keys, services, observe)
         entries_max, bytes_max = config.batch_entries_max, config.batch_bytes_max
         self._limits = BatchLimits(entries_max, bytes_max, config.entry_bytes_max)
-        self._own_process = OwnProcess("writer", metadata.ledger_id)
+        self._own_loop: Final = OwnLoop("writer", self.ledger_id, asyncio.get_running_loop())
         self._gathered: list[bytes] = []
         is_in_sync = metadata.quorum.is_in_sync and not config.fixed_membership
         members = InSyncMembers(self._shell, services, keys) if is_in_sync else None
@@ -114,6 +114,7 @@ class LedgerWriter:
         LedgerFencedError, NotEnoughBookiesError, QuorumTimeoutError (outcome "unknown" once an id
         was assigned: `entry_id`).
         """
+        self._own_loop.require()
         owned = own_entry(data, self._limits, self.ledger_id)
         size = len(owned)
         window = self._shell.window
@@ -140,6 +141,7 @@ class LedgerWriter:
 
     def append_followed(self, data: EntryLike) -> EntryId:
         """Append one entry as `append_nowait`, and return its id; the follower gets the outcome."""
+        self._own_loop.require()
         owned = own_entry(data, self._limits, self.ledger_id)
         size = len(owned)
         if not self._shell.window.is_free(size):
@@ -168,6 +170,7 @@ class LedgerWriter:
         The ids form one range: other appends wait until its last entry is admitted. Raises the
         errors of `append`, with `first_entry_id`, `admitted_count` and `confirmed_count`.
         """
+        self._own_loop.require()
         self._require_open()
         done = AppendedRange()
         try:
@@ -188,12 +191,14 @@ class LedgerWriter:
         """Return a future that is resolved once one bookie has stored an entry durably; call it
         right after the append. The entry may still prove not to be in the ledger.
         """
+        self._own_loop.require()
         return self._shell.first_stores.expect(entry_id)
 
     async def wait_fully_replicated(self, entry_id: int, *, timeout: float | None = None) -> None:
         """Return once an entry is on its complete write quorum. Raises QuorumTimeoutError, also if
         only a repair can bring it there; EntryNotFoundError for an id that is not assigned yet.
         """
+        self._own_loop.require()
         if not 0 <= entry_id <= self.last_pushed:
             text = f"entry {entry_id} has not been appended: the last one is {self.last_pushed}"
             raise EntryNotFoundError(text, ledger_id=self.ledger_id, entry_id=EntryId(entry_id))
@@ -222,7 +227,7 @@ class LedgerWriter:
 
     async def abort(self, *, timeout: float | None = None) -> None:
         """Close the ledger at its LAC without waiting: pending appends fail, outcome "unknown"."""
-        self._own_process.require()
+        self._own_loop.require()
         self._give_up_pending()
         await self._close(timeout, wait_pending=False)
 
@@ -318,7 +323,6 @@ class LedgerWriter:
         return first
 
     def _require_open(self) -> None:
-        self._own_process.require()
         failure = self._shell.failure
         if failure is not None:
             raise failure.for_entry(EntryId(-1), "not_written")
@@ -340,7 +344,7 @@ class LedgerWriter:
     # -- closing ---------------------------------------------------------------------------------
 
     async def _close(self, timeout: float | None, *, wait_pending: bool) -> None:
-        self._own_process.require()
+        self._own_loop.require()
         if self._closing is None:
             work = self._run_close(timeout, wait_pending=wait_pending)
             self._closing = asyncio.get_running_loop().create_task(work)
