@@ -9,7 +9,7 @@ Source: protocol rules 5.6 and 9.2; metadata design, "Clients".
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 from ssl import SSLContext
@@ -94,11 +94,15 @@ class DirectoryAddresses:
 
 class ClientServices:
     """Shared objects of one client, from `start` to `aclose`. `on_spare` is called for bookies that
-    could replace others.
+    could replace others; `members` returns the bookies of the open writers.
     """
 
     def __init__(
-        self, settings: ClientSettings, store: MetadataStore, on_spare: Callable[[], None]
+        self,
+        settings: ClientSettings,
+        store: MetadataStore,
+        on_spare: Callable[[], None],
+        members: Callable[[], Iterable[BookieId]] = tuple,
     ) -> None:
         config, rng = settings.config, settings.rng
         self.config = config
@@ -136,6 +140,7 @@ class ClientServices:
         )
         self._on_event = settings.on_event
         self._on_spare = on_spare
+        self._members = members
         self._cancels = [
             self.directory.on_event(self._follow_directory),
             self.pool.on_unavailable(self._count_failure),
@@ -177,10 +182,11 @@ class ClientServices:
                 self.quarantine.release(registration.bookie_id)
                 if registration.writable:
                     self._on_spare()
+        self.pool.drop_idle(self.directory.bookies)
 
     def _remind_of_departed(self) -> None:
         """Report departed bookies once more: there may have been no spare at first (rule 5.6)."""
-        for bookie_id in self.pool.bookie_ids:
+        for bookie_id in self._members():
             if bookie_id not in self.directory.bookies:
                 self.pool.note_departed(bookie_id)
 

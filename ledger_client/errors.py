@@ -44,13 +44,21 @@ class LedgerError(CopyableError):
         self.admitted_count = 0
         self.confirmed_count = 0
 
-    def for_entry(self, entry_id: EntryId, outcome: Outcome) -> "LedgerError":
-        """Return this error for one entry: a new object with the same class and text."""
+    def fresh(self) -> "LedgerError":
+        """Return this error as a new object: an object that is raised again and again keeps the
+        frames of all its callers, with their entries.
+        """
         copy = remade(self.__class__, self.args)
         copy.__dict__.update(self.__dict__)
+        copy.__dict__.pop("__notes__", None)
+        copy.__cause__ = self.__cause__
+        return copy
+
+    def for_entry(self, entry_id: EntryId, outcome: Outcome) -> "LedgerError":
+        """Return this error for one entry: a new object with the same class and text."""
+        copy = self.fresh()
         copy.entry_id = entry_id
         copy.outcome = outcome
-        copy.__cause__ = self.__cause__
         return copy
 
 

@@ -27,7 +27,7 @@ from ledger_client.digest import LedgerKeys
 from ledger_client.ledger_calls import LedgerCalls, NewLedger
 from ledger_client.metadata_failures import metadata_call
 from metadata.errors import VersionConflictError
-from metadata.ids import UPDATE_TOKEN_BYTES, LedgerId, UpdateToken, Version
+from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.store.zookeeper import open_store
 
@@ -123,6 +123,9 @@ async def _services(address: str, writers: list[LedgerWriter]) -> AsyncIterator[
         for writer in writers:
             writer.spare_joined()
 
+    def members() -> list[BookieId]:
+        return [each for writer in writers for each in writer.members]
+
     rng, config = Random(os.urandom(16)), ClientConfig()
     settings = ClientSettings(
         open_store=partial(open_store, address, rng=rng),
@@ -132,7 +135,7 @@ async def _services(address: str, writers: list[LedgerWriter]) -> AsyncIterator[
         wall_clock_ms=wall_clock_ms,
     )
     async with metadata_call("connecting", address, config.metadata_timeout_s):
-        services = ClientServices(settings, await settings.open_store(), notify_spare)
+        services = ClientServices(settings, await settings.open_store(), notify_spare, members)
         await services.start()
     try:
         yield services

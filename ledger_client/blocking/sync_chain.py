@@ -130,7 +130,7 @@ class FollowedChain:
         MetadataUnavailableError once the metadata service has not answered for `UNSEEN_MAX_S`.
         """
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.fresh()
         return self._info
 
     def close(self) -> None:

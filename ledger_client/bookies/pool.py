@@ -11,7 +11,7 @@ Source: protocol rules 2.1, 2.3, 4.6; storage design, "The batch".
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from random import Random
 from ssl import SSLContext
 from typing import Final, TypeVar
@@ -201,7 +201,7 @@ class BookiePool:
 
     @property
     def bookie_ids(self) -> tuple[BookieId, ...]:
-        """Bookies that received a request."""
+        """Bookies that received a request, and are registered or in use."""
         return tuple(self._links)
 
     def on_unavailable(self, callback: UnavailableCallback) -> Cancel:
@@ -211,6 +211,12 @@ class BookiePool:
     def note_departed(self, bookie_id: BookieId) -> None:
         """Record that a bookie's registration is gone (rule 5.6)."""
         self._callbacks.notify(bookie_id, CallFailure.NOT_REGISTERED, "its registration is gone")
+
+    def drop_idle(self, registered: Container[BookieId]) -> None:
+        """Remove the links that are not used, to bookies that are not registered."""
+        for bookie_id, link in list(self._links.items()):
+            if bookie_id not in registered and link.is_idle:
+                del self._links[bookie_id]
 
     async def aclose(self) -> None:
         """End every connection; everything under way fails as CLOSED."""

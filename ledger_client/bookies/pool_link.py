@@ -165,6 +165,12 @@ class BookieLink:
             return self._attempt_began_at
         return self._connection.oldest_add_sent_at if self._connection is not None else None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the link has no connection, no attempt and no pause between attempts."""
+        is_unused = self._connection is None and self._attempt is None and not self._queued
+        return is_unused and not self._is_backing_off()
+
     async def aclose(self) -> None:
         """End the connection; everything under way fails as CLOSED."""
         self._is_closed = True

@@ -111,9 +111,9 @@ class OrderedWaiters:
             if wanted <= entry_id and not future.done():
                 future.set_result(None)
 
-    def fail(self, error: BaseException) -> None:
+    def fail(self, error: LedgerError) -> None:
         """Fail every future that still waits."""
         for future in list(self._waiting):
             if not future.done():
-                future.set_exception(error)
+                future.set_exception(error.fresh())
                 future.exception()

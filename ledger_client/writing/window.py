@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
 
+from ledger_client.errors import LedgerError
+
 ENTRY_COST_BYTES: Final = 64
 """Cost of one pending entry in addition to its payload."""
 
@@ -24,7 +26,7 @@ class AppendWindow:
         self._entries_max = entries_max
         self._bytes = 0
         self._entries = 0
-        self._failure: BaseException | None = None
+        self._failure: LedgerError | None = None
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._is_turn_taken = False
         self._line: deque[asyncio.Future[None]] = deque()
@@ -65,20 +67,20 @@ class AppendWindow:
         assert self._bytes >= 0, "released more than was taken"
         self._wake()
 
-    def fail(self, error: BaseException) -> None:
+    def fail(self, error: LedgerError) -> None:
         """Make every caller that waits for room or in line, now or later, raise `error`."""
         self._failure = error
         self._wake()
         for turn in self._line:
             if not turn.done():
-                turn.set_exception(error)
+                turn.set_exception(error.fresh())
                 turn.exception()  # its waiter may have been cancelled in this loop iteration
 
     async def wait_for_room(self, payload_bytes: int, count: int) -> None:
         """Return once this much may be admitted; the caller holds the turn."""
         while True:
             if self._failure is not None:
-                raise self._failure
+                raise self._failure.fresh()
             if self.has_room(payload_bytes, count):
                 return
             waiter = asyncio.get_running_loop().create_future()
@@ -104,7 +106,7 @@ class AppendWindow:
 
     async def _take_turn(self) -> None:
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.fresh()
         if not self._is_turn_taken:
             self._is_turn_taken = True
             return

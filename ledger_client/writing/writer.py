@@ -223,7 +223,7 @@ class LedgerWriter:
         """
         await self._close(timeout, wait_pending=True)
         if self._shell.failure is not None:
-            raise self._shell.failure
+            raise self._shell.failure.fresh() from self._shell.failure.__cause__
 
     async def abort(self, *, timeout: float | None = None) -> None:
         """Close the ledger at its LAC without waiting: pending appends fail, outcome "unknown"."""

@@ -107,7 +107,7 @@ class ZooKeeperMetadataStore:
         self._session_clock = SessionClock(session_timeout_s, asyncio.get_running_loop().time())
         self._is_up = asyncio.Event()
         self._session = ZooKeeperSession(uri, session_timeout_s, rng, self._on_link_news)
-        self._watches = WatchTable(self._arm)
+        self._watches = WatchTable(self._arm, self._drop)
         self._heart: asyncio.Task[None] | None = None
 
     async def connect(self) -> None:
@@ -355,7 +355,7 @@ class ZooKeeperMetadataStore:
 
     async def _arm(self, entry: WatchEntry) -> int:
         """Set a server watch. Raises OSError when the connection is lost first."""
-        watch = self._session.watcher(entry.fire)
+        entry.watcher = watch = self._session.watcher(entry.fire)
         try:
             if entry.kind is WatchKind.VALUE:
                 stat = await self._session.submit("exists", entry.path, watch=watch)
@@ -363,6 +363,9 @@ class ZooKeeperMetadataStore:
             return await self._arm_children(entry, watch)
         except CallError as error:
             raise ConnectionError(f"cannot watch {entry.path}: {error}") from error
+
+    def _drop(self, entry: WatchEntry, is_quiet: bool) -> None:  # noqa: FBT001
+        self._session.drop_watcher(entry.path, entry.watcher, may_prune=is_quiet)
 
     async def _arm_children(self, entry: WatchEntry, watch: Callable[[Any], None]) -> int:
         while True:

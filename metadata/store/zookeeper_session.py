@@ -15,6 +15,7 @@ import contextlib
 import logging
 import os
 import socket
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -34,6 +35,10 @@ RECONNECT_DELAY_MAX_S: Final = 0.2
 STOP_POLITE_S: Final = 1.0
 STOP_MAX_S: Final = 5.0
 TRY_TIMEOUT_MIN_S: Final = 0.1
+WATCHER_TABLES: Final = ("_data_watchers", "_child_watchers")
+"""Kazoo's tables of path -> functions."""
+PRUNE_AFTER: Final = 1_000
+"""Number of removed watchers after which the paths without any are removed from the tables."""
 
 _log = logging.getLogger(__name__)
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
@@ -101,6 +106,7 @@ class ZooKeeperSession:
         self._pid = os.getpid()
         self._rng = Random(rng.getrandbits(64))  # used by kazoo's thread
         self._last_tried: object = None
+        self._dropped = 0
         self._try_timeout_s = try_timeout_s(session_timeout_s, len(uri.hosts))
         self._negotiated_s = session_timeout_s
         self._contacted_s = self._loop.time()
@@ -213,6 +219,21 @@ class ZooKeeperSession:
                 self._to_loop(callback)
 
         return fired
+
+    def drop_watcher(self, path: str, watcher: object, *, may_prune: bool) -> None:
+        """Remove a function given as `watch=`, which kazoo would keep until the node changes.
+        `may_prune`: no call with `watch=` is under way, so that kazoo's thread adds no path.
+        """
+        for name in WATCHER_TABLES:
+            watchers = getattr(self._client, name).get(self._full(path))
+            if watchers is not None:
+                watchers.discard(watcher)
+        self._dropped += 1
+        if may_prune and self._dropped >= PRUNE_AFTER:
+            self._dropped = 0
+            for name in WATCHER_TABLES:  # kazoo's thread may be iterating over the old table
+                left = [each for each in list(getattr(self._client, name).items()) if each[1]]
+                setattr(self._client, name, defaultdict(set, left))
 
     def _state_changed(self, state: str) -> None:
         """Pass a state change to the loop; runs on kazoo's socket thread."""

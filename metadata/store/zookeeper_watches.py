@@ -46,10 +46,13 @@ class WatchEntry:
     callbacks: dict[int, WatchCallback] = field(default_factory=dict)
     reported: int | None = None
     is_queued: bool = False
+    watcher: object = None
+    """The function that was given to the server's client; `arm` sets it."""
 
 
 Key = tuple[WatchKind, str]
 Arm = Callable[[WatchEntry], Awaitable[int]]
+Drop = Callable[[WatchEntry, bool], None]
 
 
 class WatchTable:
@@ -57,11 +60,14 @@ class WatchTable:
 
     `arm` sets a server watch that calls `entry.fire`, and returns a number for the state that it
     found. It raises OSError if it cannot; it is then called again after the next `rearm_all` or
-    after RETRY_DELAY_S.
+    after RETRY_DELAY_S. `drop` removes `entry.watcher` where `arm` left it; its second argument
+    says that nothing is being armed.
     """
 
-    def __init__(self, arm: Arm) -> None:
+    def __init__(self, arm: Arm, drop: Drop = lambda _entry, _is_quiet: None) -> None:
         self._arm = arm
+        self._drop = drop
+        self._arming = 0
         self._entries: dict[Key, WatchEntry] = {}
         self._queue: deque[WatchEntry] = deque()
         self._wake = asyncio.Event()
@@ -109,6 +115,7 @@ class WatchTable:
             del entry.callbacks[number]
             if not entry.callbacks:
                 del self._entries[key]
+                self._drop(entry, not self._arming)
 
     def _enqueue(self, entry: WatchEntry) -> None:
         if not entry.is_queued:
@@ -166,11 +173,16 @@ class WatchTable:
         entry.is_queued = False
         if not self._is_live(entry):
             return
+        self._arming += 1
         try:
             found = await self._arm(entry)
         except OSError:
             asyncio.get_running_loop().call_later(RETRY_DELAY_S, self._rearm, entry)
             return
+        finally:
+            self._arming -= 1
+            if not self._is_live(entry):
+                self._drop(entry, not self._arming)
         if self._is_live(entry) and entry.reported != found:
             entry.reported = found
             self._call_back(entry)

@@ -4,9 +4,12 @@ once.
 
 import asyncio
 from collections.abc import AsyncIterator
+from random import Random
 
 import pytest
 
+from metadata.store.uri import parse_metadata_uri
+from metadata.store.zookeeper_session import PRUNE_AFTER, ZooKeeperSession
 from metadata.store.zookeeper_watches import (
     ARMS_BURST,
     ARMS_PER_S,
@@ -174,3 +177,39 @@ async def test_a_callback_that_raises_keeps_neither_the_others_nor_the_watch_fro
         assert calls.count == before + 1
         await asyncio.sleep(1)
     assert len(reports) >= 3
+
+
+async def test_a_cancelled_watch_is_dropped_at_the_client(server: Server) -> None:
+    dropped: list[tuple[str, bool]] = []
+    table = WatchTable(server.arm, lambda entry, is_quiet: dropped.append((entry.path, is_quiet)))
+    table.rearm_all()
+    cancel = table.add("/a", WatchKind.VALUE, lambda: None)
+    other = table.add("/a", WatchKind.VALUE, lambda: None)
+    await asyncio.sleep(1)
+    cancel()
+    assert dropped == [], "another callback needs it"
+    other()
+    other()
+    assert dropped == [("/a", True)]
+    table.add("/b", WatchKind.VALUE, lambda: None)()  # cancelled before it is armed
+    cancel = table.add("/c", WatchKind.CHILDREN, lambda: None)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    cancel()
+    await asyncio.sleep(1)
+    assert dropped[-1] == ("/c", True), "also if it was armed after it was cancelled"
+    await table.aclose()
+
+
+async def test_kazoo_keeps_neither_the_function_nor_the_path() -> None:
+    uri = parse_metadata_uri("zk://127.0.0.1:1/quire")
+    session = ZooKeeperSession(uri, 10.0, Random(1), lambda _: None)
+    tables = session._client
+    kept = session.watcher(lambda: None)
+    tables._data_watchers["/quire/kept"].add(kept)
+    for number in range(PRUNE_AFTER):
+        watcher = session.watcher(lambda: None)
+        tables._data_watchers[f"/quire/{number}"].add(watcher)
+        session.drop_watcher(f"/{number}", watcher, may_prune=True)
+    assert dict(tables._data_watchers) == {"/quire/kept": {kept}}
+    assert not tables._child_watchers
