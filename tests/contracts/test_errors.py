@@ -87,6 +87,8 @@ def sample(wanted: Any) -> object:
         return [sample(arguments[0])]
     if issubclass(wanted, Enum):
         return list(wanted)[-1]
+    if issubclass(wanted, tuple):
+        return wanted(*(sample(each) for each in typing.get_type_hints(wanted).values()))
     if issubclass(wanted, Exception):
         return wanted("what a library reported")
     return SAMPLES[wanted]
