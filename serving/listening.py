@@ -1,67 +1,88 @@
-"""Tuning of a server port's connections, and their draining before they are closed.
+"""Listening server: opens its addresses, checks its clients' deadlines, and closes without losing
+an answer.
 
-Leaves opening ports, and the protocol of a connection, to `bookie.server.server` and
+Leaves each connection to `serving.connection`, and what is served to `bookie.server.server` and
 `broker_layer.server.connections.server`.
 """
 
 import asyncio
-import socket
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
+
+from serving.connection import ServerConnection
+from serving.connection_context import ConnectionContext
+from serving.errors import CannotListenError
 
 LISTEN_BACKLOG: Final = 1_024
 DRAIN_POLL_S: Final = 0.005
-KEEPALIVE_IDLE_S: Final = 30
-KEEPALIVE_INTERVAL_S: Final = 10
-KEEPALIVE_PROBES: Final = 3
 
 
-class Drained(Protocol):
-    """A connection that can be drained."""
+class ListeningServer:
+    """Addresses of one server. Open them, then call `serve` and `close`, once each."""
+
+    def __init__(self, context: ConnectionContext) -> None:
+        self._context = context
+        self._listening: list[asyncio.Server] = []
+        self._sweep_timer: asyncio.TimerHandle | None = None
 
     @property
-    def is_idle(self) -> bool:
-        """Whether every request was answered."""
+    def connections(self) -> list[ServerConnection]:
+        """Open connections."""
+        return list(self._context.connections)
 
-    def close(self) -> None:
-        """Close after everything written was sent."""
+    async def serve(self) -> None:
+        """Start accepting connections."""
+        for each in self._listening:
+            await each.start_serving()
+        self._schedule_sweep()
 
-    def abort(self) -> None:
-        """Close at once."""
+    async def close(self) -> None:
+        """Accept no more connections, finish running requests within `drain_timeout_s`, and close
+        all connections.
+        """
+        context = self._context
+        context.is_closing = True
+        for each in self._listening:
+            each.close()
+        for connection in self.connections:
+            connection.note_closing()
+        deadline_s = context.now() + context.limits.drain_timeout_s
+        await self._poll_until(lambda: all(each.is_idle for each in self.connections), deadline_s)
+        for connection in self.connections:
+            connection.close()
+        await self._poll_until(lambda: not context.connections, deadline_s)
+        context.abort_connections()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
 
+    async def _open(
+        self, what: str, host: str, port: int, make: Callable[[], ServerConnection]
+    ) -> tuple[str, int]:
+        """Bind an address and return it; clients cannot connect before `serve`.
 
-async def drain(
-    connections: Callable[[], Sequence[Drained]], now: Callable[[], float], deadline_s: float
-) -> None:
-    """Wait until all connections are idle, then close them; abort them at the deadline."""
-    await _poll_until(lambda: all(each.is_idle for each in connections()), now, deadline_s)
-    for connection in connections():
-        connection.close()
-    await _poll_until(lambda: not connections(), now, deadline_s)
-    for connection in connections():
-        connection.abort()
+        Raises CannotListenError.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(
+                make, host, port, backlog=LISTEN_BACKLOG, start_serving=False
+            )
+        except OSError as error:
+            raise CannotListenError(what, host, port, str(error)) from error
+        self._listening.append(server)
+        name = server.sockets[0].getsockname()
+        return str(name[0]), int(name[1])
 
+    async def _poll_until(self, is_done: Callable[[], bool], deadline_s: float) -> None:
+        while self._context.now() < deadline_s and not is_done():  # noqa: ASYNC110 - only at the end
+            await asyncio.sleep(DRAIN_POLL_S)
 
-def tune_connection(transport: asyncio.BaseTransport) -> None:
-    """Set a connection's options so that answers are sent at once and a lost peer is detected."""
-    sock = transport.get_extra_info("socket")
-    if sock is None:
-        return
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (
-        ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
-        ("TCP_KEEPALIVE", KEEPALIVE_IDLE_S),  # the same, as macOS calls it
-        ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
-        ("TCP_KEEPCNT", KEEPALIVE_PROBES),
-    ):
-        option = getattr(socket, name, None)
-        if option is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    def _schedule_sweep(self) -> None:
+        interval_s = self._context.limits.sweep_interval_s
+        self._sweep_timer = asyncio.get_running_loop().call_later(interval_s, self._sweep)
 
-
-async def _poll_until(
-    is_done: Callable[[], bool], now: Callable[[], float], deadline_s: float
-) -> None:
-    while now() < deadline_s and not is_done():  # noqa: ASYNC110 - only at the end
-        await asyncio.sleep(DRAIN_POLL_S)
+    def _sweep(self) -> None:
+        now_s = self._context.now()
+        for connection in self.connections:
+            connection.check_deadlines(now_s)
+        self._schedule_sweep()

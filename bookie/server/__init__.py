@@ -1,6 +1,6 @@
 """Network side of a bookie: connections, requests, long polls, metrics and the admin port.
 
-- `server`: listens, checks that clients do their part, closes without losing an answer.
+- `server`: listens, and limits the answers that clients have not read.
 - `connection`: one client: frames, adds and answers.
 - `incoming_batch`: check of a batch before anything is done with it.
 - `request_runner`: requests of one connection that wait, a limited number and size at a time.
@@ -13,7 +13,6 @@
 - `server_counters`: counters.
 - `metrics`: Prometheus metrics.
 - `metric_help`: kind and help text of every metric.
-- `pause`: reasons why nothing is read from a peer.
 - `registration`: current registration of this bookie.
 - `collector`: removal of deleted and released ledgers (rule 10.1).
 - `admin`: HTTP: what the bookie holds, and a few switches.

@@ -1,7 +1,7 @@
 """Connection of one client: decodes frames, passes adds to the storage, and sends answers.
 
 Leaves waiting requests to `bookie.server.request_runner`, long polls to `bookie.server.long_polls`,
-listening and shared limits to `bookie.server.server`.
+pauses and the end of a connection to `serving.connection`, listening to `bookie.server.server`.
 
 Invariants: no request is executed before the client's hello is accepted; a complete request is
 answered once, unless the connection is lost; reading pauses while the storage has no room, while
@@ -10,14 +10,12 @@ too many requests wait, and while the client does not read its answers.
 Source: protocol rules 2.3, 4.3; storage design, "Limits and refusals".
 """
 
-import asyncio
 from functools import partial
-from typing import Final, assert_never, cast
+from typing import Final, assert_never
 
 from bookie.server.incoming_batch import checked_batch
 from bookie.server.ledger_requests import LedgerRequest, LedgerRequests, operation_of
 from bookie.server.long_polls import LongPolls
-from bookie.server.pause import Pause
 from bookie.server.request_runner import RequestRunner
 from bookie.server.server_access import LedgerOperation, Principal, authorize
 from bookie.server.server_answers import acks_frame, refusal_frame, reply_frame
@@ -42,7 +40,9 @@ from bookie.wire.messages import (
     WriteLac,
 )
 from metadata.ids import LedgerId
+from serving.connection import ServerConnection
 from serving.overriding import override
+from serving.pause import Pause
 from serving.transport_writing import write_all
 
 # Looked up once, because a look-up in an enumeration is slow.
@@ -51,13 +51,14 @@ _MAY_ADD: Final = LedgerOperation.ADD
 _MAY_RECOVER: Final = LedgerOperation.RECOVERY_ADD
 
 
-class ClientConnection(asyncio.BufferedProtocol):
+class ClientConnection(ServerConnection):
     """Connection of one client, from accept to loss."""
 
+    _context: ServerContext
+
     def __init__(self, context: ServerContext) -> None:
-        self._context = context
+        super().__init__(context)
         self._assembler = FrameAssembler(bodies=context.bodies)
-        self._transport: asyncio.Transport | None = None
         self._principal: Principal | None = None
         self._may_use_ledgers = False
         self._master_keys: dict[LedgerId, bytes] = {}
@@ -65,11 +66,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._acks_asked: dict[float, int] = {}  # their number by arrival time
         self._adds_pending = 0
         self._received_at_s = 0.0
-        self._pause = Pause.NONE
-        self._waiting_since_s = 0.0
-        """Start of the wait for the client: for its hello, the rest of a frame, or reading
-        answers.
-        """
         limits, counters = context.limits, context.counters
         self._runner = RequestRunner(limits, context.log, counters, self._send_answer)
         self._requests = LedgerRequests(context.storage, limits, counters, context.now)
@@ -80,21 +76,11 @@ class ClientConnection(asyncio.BufferedProtocol):
     # -- called by the transport
 
     @override
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `asyncio.BufferedProtocol`."""
-        # Event loops other than asyncio's own bring transports that do not inherit from Transport.
-        self._transport = cast("asyncio.Transport", transport)
-        self._waiting_since_s = self._context.now()
-        self._transport.set_write_buffer_limits(self._context.limits.write_buffer_bytes_max)
-        self._context.connection_made(self, self._transport)
-
-    @override
     def connection_lost(self, error: Exception | None) -> None:
         """See `asyncio.BufferedProtocol`."""
-        self._transport = None
+        super().connection_lost(error)
         self._runner.cancel()
         self._polls.cancel()
-        self._context.connection_lost(self)
 
     @override
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -110,7 +96,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         try:
             frames = self._assembler.buffer_updated(nbytes)
         except FrameError as error:
-            self._drop("bad frame", str(error))
+            self._drop_bad_frame(str(error))
             return
         if self._assembler.is_mid_frame and (frames or not was_mid_frame):
             self._waiting_since_s = context.now()
@@ -123,55 +109,41 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._adds_pending:
             self._read_on_if_room()
         if self._runner.is_full:
-            self._set_pause(Pause.REQUESTS_WAIT, on=True)
+            self.set_pause(Pause.REQUESTS_WAIT, on=True)
 
     @override
     def pause_writing(self) -> None:
         """See `asyncio.BufferedProtocol`."""
-        self._waiting_since_s = self._context.now()
+        super().pause_writing()
         self._runner.hold(held=True)
-        self._set_pause(Pause.ANSWERS_UNREAD, on=True)
 
     @override
     def resume_writing(self) -> None:
         """See `asyncio.BufferedProtocol`."""
-        self._set_pause(Pause.ANSWERS_UNREAD, on=False)
+        super().resume_writing()
         self._runner.hold(held=False)
 
     # -- called by the server
 
     @property
+    @override
     def is_idle(self) -> bool:
         """Whether no request of the client is running, except long polls."""
         return not self._adds_pending and not self._acks and self._runner.is_idle
 
-    @property
-    def unread_bytes(self) -> int:
-        """Number of sent bytes that the client's socket has not accepted yet."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+    @override
+    def note_closing(self) -> None:
+        """Refuse the waiting long polls, because the bookie is closing."""
+        self._polls.refuse_all()
 
-    def overdue(self, now_s: float) -> str | None:
-        """Return what the client should have done before a deadline that has passed, or None."""
-        waited_s, limits = now_s - self._waiting_since_s, self._context.limits
-        if self._pause & Pause.ANSWERS_UNREAD:
-            return "answers are not read" if waited_s > limits.write_stall_s else None
+    @override
+    def _overdue_request(self, waited_s: float) -> str | None:
+        limits = self._context.limits
         if self._principal is None:
             return "no hello" if waited_s > limits.hello_deadline_s else None
         if self._assembler.is_mid_frame and not self._pause:
             return "a frame stays unfinished" if waited_s > limits.frame_deadline_s else None
         return None
-
-    def drop_overdue(self, why: str) -> None:
-        """Disconnect a client that missed a deadline."""
-        self._drop("peer overdue", why)
-
-    def pause_for_room(self, *, paused: bool) -> None:
-        """Pause or resume reading, depending on the storage's room."""
-        self._set_pause(Pause.STORAGE_FULL, on=paused)
-
-    def refuse_polls(self) -> None:
-        """Refuse the waiting long polls, because the bookie is closing."""
-        self._polls.refuse_all()
 
     def flush_acks(self) -> None:
         """Send the collected answers to adds as one frame."""
@@ -184,16 +156,6 @@ class ClientConnection(asyncio.BufferedProtocol):
             counters.ack_frames += 1
             self._send_answer([acks_frame(acks)])
 
-    def close(self) -> None:
-        """Close the connection after everything written was sent."""
-        if self._transport is not None:
-            self._transport.close()
-
-    def abort(self) -> None:
-        """Close the connection at once."""
-        if self._transport is not None:
-            self._transport.abort()
-
     # -- one frame
 
     def _serve(self, frame: Frame) -> None:
@@ -203,9 +165,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             elif frame.kind is FrameKind.REQUEST:
                 self._serve_request(frame.request_id, frame.body)
             elif self._principal is None:
-                self._drop("bad frame", f"a frame of kind {frame.kind.name} before the hello")
+                self._drop_bad_frame(f"a frame of kind {frame.kind.name} before the hello")
             else:
-                self._drop("bad frame", f"a frame of kind {frame.kind.name} is not for a bookie")
+                self._drop_bad_frame(f"a frame of kind {frame.kind.name} is not for a bookie")
         except Exception as error:  # noqa: BLE001 - affects only this connection
             self._context.counters.requests_failed += 1
             self._context.log.failure("request failed", error, kind=frame.kind.name)
@@ -216,29 +178,29 @@ class ClientConnection(asyncio.BufferedProtocol):
             request = decode_request(body)
         except MessageError as error:
             if self._principal is None:
-                self._drop("bad frame", str(error))
+                self._drop_bad_frame(str(error))
                 return
             self._context.counters.bad_requests += 1
-            self._context.log.warning("bad request", peer=self._peer(), reason=str(error))
+            self._context.log.warning("bad request", **self._origin(), reason=str(error))
             self._refuse(request_id, Status.BAD_REQUEST, str(error))
             return
         if isinstance(request, Hello):
             self._greet(request_id, request)
         elif self._principal is None:
-            self._drop("bad frame", f"{type(request).__name__} before the hello")
+            self._drop_bad_frame(f"{type(request).__name__} before the hello")
         else:
             self._serve_message(request_id, request)
 
     def _greet(self, request_id: int, hello: Hello) -> None:
         if self._principal is not None:
-            self._drop("bad frame", "a second hello")
+            self._drop_bad_frame("a second hello")
             return
         reply, principal = self._context.answer_hello(hello)
         self._send_answer([reply_frame(request_id, reply)])
         if principal is None:
             self._context.counters.hellos_refused += 1
             self._context.log.warning(
-                "hello refused", peer=self._peer(), client=hello.client_name, reason=reply.reason
+                "hello refused", **self._origin(), client=hello.client_name, reason=reply.reason
             )
             self.close()
             return
@@ -329,7 +291,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             batch = checked_batch(frame.body, context.limits.entry_bytes_max)
         except BatchError as error:
             context.counters.bad_requests += 1
-            context.log.warning("bad batch", peer=self._peer(), reason=str(error))
+            context.log.warning("bad batch", **self._origin(), reason=str(error))
             done(Status.BAD_REQUEST)
             return
         recovery = bool(frame.flags & ADD_RECOVERY)
@@ -365,35 +327,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         elif buffers:
             write_all(transport, buffers, self._context.limits.write_buffer_bytes_max)
         if self._pause is not Pause.NONE and not self._runner.is_full:
-            self._set_pause(Pause.REQUESTS_WAIT, on=False)
+            self.set_pause(Pause.REQUESTS_WAIT, on=False)
 
     def _refuse(self, request_id: int, status: Status, reason: str) -> None:
         self._send_answer([refusal_frame(request_id, status, reason)])
-
-    def _set_pause(self, reason: Pause, *, on: bool) -> None:
-        before = self._pause
-        self._pause = before | reason if on else before & ~reason
-        transport = self._transport
-        if transport is None or transport.is_closing() or bool(before) == bool(self._pause):
-            return
-        if self._pause:
-            self._context.counters.reading_paused += 1
-            transport.pause_reading()
-        else:
-            self._waiting_since_s = self._context.now()
-            transport.resume_reading()
-
-    def _drop(self, event: str, why: str) -> None:
-        self._context.counters.bad_frames += event == "bad frame"
-        self._context.counters.peers_dropped += 1
-        self._context.log.warning(event, peer=self._peer(), reason=why)
-        self.abort()
-
-    def _peer(self) -> str:
-        if self._transport is None:
-            return "gone"
-        name = self._transport.get_extra_info("peername")
-        return str(name)
 
 
 def _ignore(_status: Status) -> None:

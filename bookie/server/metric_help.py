@@ -17,14 +17,15 @@ SERVER: Final = {
     "connections_now": gauge("Client connections that are open."),
     "connections_accepted": counter("Client connections accepted."),
     "connections_refused": counter("Client connections refused, at the limit or while closing."),
-    "hellos_refused": counter("Hellos refused: wrong bookie, version or credentials."),
     "peers_dropped": counter(
         "Connections closed because the client was too slow or sent bad frames."
     ),
     "bytes_received": counter("Bytes received from clients."),
-    "requests": counter("Requests received, adds included."),
     "requests_failed": counter("Requests that failed unexpectedly; the log has a traceback."),
     "bad_frames": counter("Frames that could not be read; each closed its connection."),
+    "reading_paused": counter("Number of times that reading from a connection was paused."),
+    "hellos_refused": counter("Hellos refused: wrong bookie, version or credentials."),
+    "requests": counter("Requests received, adds included."),
     "bad_requests": counter("Requests refused because they are not valid."),
     "ack_frames": counter("Frames of answers to adds; one frame carries many answers."),
     "reads_from_memory": counter("Reads answered from the recent entries in memory."),
@@ -32,7 +33,6 @@ SERVER: Final = {
     "long_polls_now": gauge("Long polls that are waiting."),
     "long_polls_woken": counter("Long polls answered because the LAC advanced."),
     "long_polls_expired": counter("Long polls answered because their time ended."),
-    "reading_paused": counter("Number of times that reading from a connection was paused."),
 }
 """`quire_bookie_<name>`."""
 

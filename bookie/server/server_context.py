@@ -1,7 +1,7 @@
-"""State shared by all connections to one bookie: its storage, its limits, and waiting connections.
+"""State shared by all connections to one bookie: its storage, and waiting connections.
 
-Leaves listening, sweeping and closing to `bookie.server.server`, and each connection's frames to
-`bookie.server.connection`.
+Leaves the open connections to `serving.connection_context`, listening, sweeping and closing to
+`bookie.server.server`, and each connection's frames to `bookie.server.connection`.
 
 Invariants: the acks of one group commit are sent in one write per connection; while a ledger is
 held, no add for it reaches the storage, and its waiting adds follow in order.
@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from bookie.server.server_access import Principal, authenticate
 from bookie.server.server_counters import ServerCounters
@@ -23,7 +23,14 @@ from bookie.wire.batch import BatchView
 from bookie.wire.bodies import BodyPool
 from bookie.wire.messages import WIRE_VERSION, WIRE_VERSION_MIN, Hello, HelloReply, Status
 from metadata.ids import BookieId, LedgerId
+from serving.connection import ServerConnection
+from serving.connection_context import ConnectionContext
+from serving.overriding import override
+from serving.pause import Pause
 from serving.server_log import ServerLog
+
+if TYPE_CHECKING:
+    from bookie.server.connection import ClientConnection
 
 FEATURES: Final = 0
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -32,21 +39,11 @@ UNKNOWN.
 """
 
 
-class Connection(Protocol):
-    """Methods of a connection that the shared state calls."""
-
-    def flush_acks(self) -> None:
-        """Send the collected acks."""
-
-    def pause_for_room(self, *, paused: bool) -> None:
-        """Pause or resume reading."""
-
-    def abort(self) -> None:
-        """Close at once."""
-
-
-class ServerContext:
+class ServerContext(ConnectionContext):
     """State shared by connections, for one event loop."""
+
+    limits: ServerLimits
+    counters: ServerCounters
 
     def __init__(
         self,
@@ -57,17 +54,12 @@ class ServerContext:
         log: ServerLog,
         now: Callable[[], float],
     ) -> None:
+        super().__init__(limits, counters, log, now)
         self.bookie_id = bookie_id
         self.storage = storage
-        self.limits = limits
-        self.counters = counters
-        self.log = log
-        self.now = now
-        self.is_closing = False
         self.bodies = BodyPool(limits.bodies_bytes_max)
-        self.connections: dict[Connection, asyncio.Transport] = {}
-        self._with_acks: list[Connection] = []
-        self._paused: dict[Connection, None] = {}
+        self._with_acks: list[ClientConnection] = []
+        self._paused: dict[ServerConnection, None] = {}
         self._waiting_for_room: asyncio.Task[None] | None = None
         self._held: dict[LedgerId, list[Callable[[], None]]] = {}
         self._held_bytes = 0
@@ -75,28 +67,11 @@ class ServerContext:
 
     # -- connections
 
-    def connection_made(self, connection: Connection, transport: asyncio.Transport) -> None:
-        """Add a new connection, or refuse it."""
-        if self.is_closing or len(self.connections) >= self.limits.connections_max:
-            self.counters.connections_refused += 1
-            self.log.warning("connection refused", connections=len(self.connections))
-            transport.abort()
-            return
-        self.counters.connections_accepted += 1
-        self.connections[connection] = transport
-        self.counters.connections_now = len(self.connections)
-
-    def abort_connections(self) -> None:
-        """Close every connection at once and accept no more, so that no answer is sent."""
-        self.is_closing = True
-        for connection in list(self.connections):
-            connection.abort()
-
-    def connection_lost(self, connection: Connection) -> None:
+    @override
+    def connection_lost(self, connection: ServerConnection) -> None:
         """Remove a connection."""
-        self.connections.pop(connection, None)
+        super().connection_lost(connection)
         self._paused.pop(connection, None)
-        self.counters.connections_now = len(self.connections)
 
     def answer_hello(self, hello: Hello) -> tuple[HelloReply, Principal | None]:
         """Return the reply to a hello (rule 2.3), and the principal; None if the hello is
@@ -169,7 +144,7 @@ class ServerContext:
             if not self._held:
                 self._held_bytes = 0
 
-    def note_acks(self, connection: Connection) -> None:
+    def note_acks(self, connection: "ClientConnection") -> None:
         """Schedule the sending of a connection's acks: after the group, at the latest in the next
         iteration.
         """
@@ -179,16 +154,16 @@ class ServerContext:
 
     def flush_acks(self) -> None:
         """Send the collected acks, in one write per connection."""
-        connections, self._with_acks = self._with_acks, []
-        for connection in connections:
+        with_acks, self._with_acks = self._with_acks, []
+        for connection in with_acks:
             connection.flush_acks()
 
     # -- back-pressure
 
-    def pause_until_room(self, connection: Connection) -> None:
+    def pause_until_room(self, connection: ServerConnection) -> None:
         """Pause reading from a connection until the storage's queue is below its limit."""
         self._paused[connection] = None
-        connection.pause_for_room(paused=True)
+        connection.set_pause(Pause.HANDLER_FULL, on=True)
         if self._waiting_for_room is None:
             self._waiting_for_room = asyncio.get_running_loop().create_task(self._resume_at_room())
 
@@ -197,7 +172,7 @@ class ServerContext:
         self._waiting_for_room = None
         paused, self._paused = self._paused, {}
         for connection in paused:
-            connection.pause_for_room(paused=False)
+            connection.set_pause(Pause.HANDLER_FULL, on=False)
 
     def stop_waiting(self) -> None:
         """Stop waiting for room, because the server has closed."""

@@ -1,27 +1,22 @@
 """Counters of a server, as plain integers that are cheap to update.
 
-Leaves the names of metrics to `bookie.server.metrics`.
+Leaves those that every server has to `serving.connection_context`, and the names of metrics to
+`bookie.server.metrics`.
 """
 
 from dataclasses import dataclass, field
 
 from bookie.wire.messages import Status
+from serving.connection_context import ConnectionCounters
 from serving.latency import BOUNDS_S, LatencyCounts
 
 
 @dataclass(slots=True)
-class ServerCounters:
+class ServerCounters(ConnectionCounters):
     """Counters since the start of the process; `*_now` are gauges."""
 
-    connections_now: int = 0
-    connections_accepted: int = 0
-    connections_refused: int = 0
     hellos_refused: int = 0
-    peers_dropped: int = 0
-    bytes_received: int = 0
     requests: int = 0
-    requests_failed: int = 0
-    bad_frames: int = 0
     bad_requests: int = 0
     ack_frames: int = 0
     reads_from_memory: int = 0
@@ -29,7 +24,6 @@ class ServerCounters:
     long_polls_now: int = 0
     long_polls_woken: int = 0
     long_polls_expired: int = 0
-    reading_paused: int = 0
     adds_by_status: list[int] = field(default_factory=lambda: [0] * (max(Status) + 1))
     add_latency: LatencyCounts = field(default_factory=lambda: LatencyCounts(BOUNDS_S))
     read_latency: LatencyCounts = field(default_factory=lambda: LatencyCounts(BOUNDS_S))

@@ -1,33 +1,25 @@
 """Limits of a bookie's server.
 
-Leaves the limits of the storage to `bookie.config`.
+Leaves those that every server has to `serving.connection_context`, and the limits of the storage to
+`bookie.config`.
 """
 
 from dataclasses import dataclass
 
 from bookie.wire.frames import FRAME_BYTES_MAX
+from serving.connection_context import ConnectionLimits
 
 
-@dataclass(frozen=True, slots=True)
-class ServerLimits:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits(ConnectionLimits):
     """Limits of one server and of one connection to it."""
 
-    connections_max: int = 1_000
     frame_bytes_max: int = FRAME_BYTES_MAX
     entry_bytes_max: int = 8 * 1024 * 1024
     read_bytes_max: int = 8 * 1024 * 1024
     """Maximum bytes of one answer; it has at least one complete batch."""
 
     hello_deadline_s: float = 10.0
-    frame_deadline_s: float = 30.0
-    """Maximum time from the first byte of a frame to its end."""
-
-    write_stall_s: float = 30.0
-    """A client that does not read its answers for this long is disconnected."""
-
-    write_buffer_bytes_max: int = 4 * 1024 * 1024
-    """Unsent bytes above which no requests are read from the client and no reads are started."""
-
     unread_bytes_max: int = 128 * 1024 * 1024
     """Maximum of unsent bytes of all connections, checked in each sweep. Above it, the connections
     with the most unsent bytes are closed.
@@ -38,7 +30,6 @@ class ServerLimits:
     queue of adds and the recent entries keep.
     """
 
-    sweep_interval_s: float = 1.0
     attached_ledgers_max: int = 100_000
     """Per connection."""
 
@@ -52,4 +43,3 @@ class ServerLimits:
     long_polls_per_connection_max: int = 20_000
     long_polls_max: int = 100_000
     ranges_per_answer_max: int = 10_000
-    drain_timeout_s: float = 10.0

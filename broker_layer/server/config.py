@@ -1,17 +1,20 @@
 """Limits of a broker's server.
 
-Leaves reading them from a file to `options`, and the limits of a topic to `log.settings`.
+Leaves those that every server has to `serving.connection_context`, reading them from a file to
+`options`, and the limits of a topic to `log.settings`.
 """
 
 from dataclasses import dataclass
 from typing import Final
+
+from serving.connection_context import ConnectionLimits
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerLimits:
+class BrokerLimits(ConnectionLimits):
     """Limits of one broker, and of one connection to it."""
 
     connections_max: int = 10_000
@@ -35,26 +38,13 @@ class BrokerLimits:
     bodies_bytes_max: int = 64 * MIB
     """Maximum number of bytes of large frames' buffers that are kept for reuse."""
 
-    write_buffer_bytes_max: int = 4 * MIB
-    """Maximum number of bytes of answers that a peer has not read; above it no request is read from
-    the peer, and no Fetch of it begins.
-    """
-
     write_stall_s: float = 60.0
-    """A peer that does not read its answers for this time, in seconds, is disconnected."""
-
-    frame_deadline_s: float = 30.0
-    """Time within which a frame that has begun must be complete, in seconds; large frames get more.
-    """
-
     frame_bytes_per_s_min: int = 256 * KIB
-    """A frame gets additional time for its size at this rate."""
+    """A frame gets time for its size, at this rate, in addition to `frame_deadline_s`."""
 
     idle_s_max: float = 600.0
     """Kafka's `connections.max.idle.ms`."""
 
-    sweep_interval_s: float = 1.0
-    drain_timeout_s: float = 10.0
     fetch_bytes_max: int = 55 * MIB
     """Maximum size of one answer, whatever the client requests; one batch is always returned
     complete.

@@ -1,11 +1,13 @@
 """Counters of a broker's server.
 
-Leaves their kind and help text to `metric_help`.
+Leaves those that every server has to `serving.connection_context`, and their kind and help text to
+`metric_help`.
 """
 
 from dataclasses import dataclass, field
 from typing import Final
 
+from serving.connection_context import ConnectionCounters
 from serving.latency import LatencyCounts
 
 LATENCY_BOUNDS_S: Final = (
@@ -18,19 +20,11 @@ def _no_latencies() -> LatencyCounts:
 
 
 @dataclass(slots=True)
-class BrokerCounters:
+class BrokerCounters(ConnectionCounters):
     """Counts since the start of the process. Names that end in `_now` are present numbers."""
 
-    connections_now: int = 0
-    connections_accepted: int = 0
-    connections_refused: int = 0
     connections_idle_closed: int = 0
-    peers_dropped: int = 0
-    bad_frames: int = 0
-    requests_failed: int = 0
-    reading_paused: int = 0
     throttled: int = 0
-    bytes_received: int = 0
     bytes_sent: int = 0
     produce_bytes: int = 0
     produce_batches: int = 0

@@ -81,7 +81,7 @@ class Wire(asyncio.Transport):
 
     @override
     def get_extra_info(self, name: str, default: object = None) -> object:
-        return self._name
+        return self._name if name == "peername" else default
 
     def _send(self, label: str, kind: FrameKind, body: bytes, flags: int = 0) -> None:
         if self._is_closing:

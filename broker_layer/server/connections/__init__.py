@@ -1,6 +1,6 @@
 """Sockets of a broker: listeners, frames and the limits of their memory.
 
-- `server`: listens, checks that clients do their part, closes without losing an answer.
+- `server`: opens the listeners.
 - `connection`: one client: frames in, answers out in request order.
 - `frame_assembler`: byte stream into frames.
 - `listeners`: names, bind addresses and advertised addresses.

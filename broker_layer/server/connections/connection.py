@@ -1,7 +1,7 @@
 """One client's connection: receives requests, and sends the answers in request order.
 
-Leaves the meaning of requests to `dispatch`, listening to `server`, and the limits shared by all
-connections to `server_context`.
+Leaves the meaning of requests to `dispatch`, pauses and the end of a connection to
+`serving.connection`, listening to `server`, and what all connections share to `server_context`.
 
 Invariants: answers are sent strictly in the order of the requests; a complete frame is answered
 once, or the connection is closed; nothing is read while too many requests or bytes wait, while the
@@ -15,8 +15,7 @@ Source: Kafka's protocol guide, section "Network" (order of answers); KIP-219 fo
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from enum import Flag, auto
-from typing import Final, cast
+from typing import Final
 
 from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
 from broker_layer.kafka.frames import RequestHeader, read_request_header
@@ -24,7 +23,9 @@ from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.connections.frame_assembler import BODY_BYTES_AT_FIRST, FrameAssembler
 from broker_layer.server.connections.server_context import ServerContext
 from broker_layer.server.exchange import Buffer, Exchange
+from serving.connection import ServerConnection
 from serving.overriding import override
+from serving.pause import Pause
 from serving.transport_writing import write_all
 
 JOINED_BYTES_MAX: Final = 16 * 1024
@@ -34,24 +35,13 @@ SLOW_START_S: Final = 2.0
 arrive at the minimum rate."""
 
 
-class Pause(Flag):
-    """The reasons why nothing is read from a peer."""
-
-    NONE = 0
-    REQUESTS_WAIT = auto()
-    MEMORY_FULL = auto()
-    FRAME_WAITS = auto()
-    ANSWERS_UNREAD = auto()
-    HANDLER_FULL = auto()
-    THROTTLED = auto()
-    CLOSING = auto()
-
-
-class BrokerConnection(asyncio.BufferedProtocol):
+class BrokerConnection(ServerConnection):
     """One client's connection, from accept to close."""
 
+    _context: ServerContext
+
     def __init__(self, context: ServerContext, listener: str) -> None:
-        self._context = context
+        super().__init__(context)
         self.listener = listener
         self.connection_id = context.next_connection_id()
         self.client_host = ""
@@ -59,37 +49,27 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._assembler = FrameAssembler(
             context.receive_buffer, limits.frame_bytes_max, context.bodies
         )
-        self._transport: asyncio.Transport | None = None
         self._exchanges: deque[Exchange] = deque()
         self._bytes = 0
         """Bytes of unanswered requests; all of them are counted in the budget."""
         self._announced_bytes = 0
         """Bytes of the unfinished frame that are counted in the budget of announced frames."""
-        self._pause = Pause.NONE
         self._holds = 0
         self._will_flush = False
-        self._waiting_since_s = 0.0
-        """Time since which the broker waits for the peer: to finish a frame, to read answers, or to
-        send a request."""
 
     # -- called by the transport
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.BufferedProtocol`."""
-        # Transports of other event loops do not inherit from asyncio.Transport.
-        self._transport = cast("asyncio.Transport", transport)
-        self._waiting_since_s = self._context.now()
-        self._transport.set_write_buffer_limits(self._context.limits.write_buffer_bytes_max)
-        name = self._transport.get_extra_info("peername")
+        name = transport.get_extra_info("peername")
         self.client_host = str(name[0]) if name else "unknown"
-        self._context.connection_made(self, self._transport)
+        super().connection_made(transport)
 
     @override
     def connection_lost(self, error: Exception | None) -> None:
         """See `asyncio.BufferedProtocol`."""
-        self._transport = None
-        self._context.connection_lost(self)
+        super().connection_lost(error)
         self._context.budget.cancel_wait(self.connection_id)
         self._context.announced.cancel_wait(self.connection_id)
         exchanges, self._exchanges = self._exchanges, deque()
@@ -117,23 +97,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if frames:
                 self._release_announced()
         except KafkaFrameError as error:
-            context.counters.bad_frames += 1
-            self.drop("bad frame", str(error))
+            self._drop_bad_frame(str(error))
             return
         if frames or not was_mid_frame:
             self._waiting_since_s = now_s
         self._bound_memory()
 
     @override
-    def pause_writing(self) -> None:
-        """See `asyncio.BufferedProtocol`."""
-        self._waiting_since_s = self._context.now()
-        self._set_pause(Pause.ANSWERS_UNREAD, on=True)
-
-    @override
     def resume_writing(self) -> None:
         """See `asyncio.BufferedProtocol`."""
-        self._set_pause(Pause.ANSWERS_UNREAD, on=False)
+        super().resume_writing()
         self._flush_soon()
 
     # -- called by handlers
@@ -155,65 +128,55 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """See `Requester`."""
         self._holds += 1 if held else -1
         assert self._holds >= 0, "each hold is released once"
-        self._set_pause(Pause.HANDLER_FULL, on=self._holds > 0)
+        self.set_pause(Pause.HANDLER_FULL, on=self._holds > 0)
 
     def throttle(self, delay_s: float) -> None:
         """See `Requester`."""
         if delay_s > 0 and not self._pause & Pause.THROTTLED:
             self._context.counters.throttled += 1
-            self._set_pause(Pause.THROTTLED, on=True)
+            self.set_pause(Pause.THROTTLED, on=True)
             loop = asyncio.get_running_loop()
-            loop.call_later(delay_s, lambda: self._set_pause(Pause.THROTTLED, on=False))
-
-    def drop(self, event: str, why: str) -> None:
-        """See `Requester`."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._context.counters.peers_dropped += 1
-            self._context.log.warning(
-                event, peer=self.client_host, listener=self.listener, reason=why
-            )
-            self._transport.abort()
+            loop.call_later(delay_s, lambda: self.set_pause(Pause.THROTTLED, on=False))
 
     # -- called by the server
 
     @property
+    @override
     def is_idle(self) -> bool:
-        """See `server_context.Connection`."""
+        """Whether every request was answered."""
         return not self._exchanges
 
-    def overdue(self, now_s: float) -> str | None:
-        """See `server_context.Connection`."""
-        waited_s, limits = now_s - self._waiting_since_s, self._context.limits
-        if self._pause & Pause.ANSWERS_UNREAD:
-            return "it does not read its answers" if waited_s > limits.write_stall_s else None
-        if self._assembler.is_mid_frame and not self._pause:
-            size = self._assembler.announced_bytes
-            allowed_s = limits.frame_deadline_s + size / limits.frame_bytes_per_s_min
-            if self._announced_bytes and self._context.announced.waiting_count:
-                arrived = self._assembler.arrived_bytes
-                allowed_s = SLOW_START_S + arrived / limits.frame_bytes_per_s_min
-            return "it does not finish a frame" if waited_s > allowed_s else None
-        return None
+    @override
+    def note_closing(self) -> None:
+        """Read no more requests, because the broker is closing."""
+        self.set_pause(Pause.CLOSING, on=True)
 
-    def is_unused(self, now_s: float) -> bool:
-        """See `server_context.Connection`."""
+    @override
+    def check_deadlines(self, now_s: float) -> None:
+        """Disconnect a client that missed a deadline, or was idle for longer than the limit."""
+        super().check_deadlines(now_s)
         if self._exchanges or self._pause or self._assembler.is_mid_frame:
-            return False
-        return now_s - self._waiting_since_s > self._context.limits.idle_s_max
+            return
+        if now_s - self._waiting_since_s > self._context.limits.idle_s_max:
+            self._context.counters.connections_idle_closed += 1
+            self.close()
 
-    def stop_reading(self) -> None:
-        """See `server_context.Connection`."""
-        self._set_pause(Pause.CLOSING, on=True)
+    @override
+    def _overdue_request(self, waited_s: float) -> str | None:
+        if self._pause or not self._assembler.is_mid_frame:
+            return None
+        limits = self._context.limits
+        allowed_s = (
+            limits.frame_deadline_s + self._assembler.announced_bytes / limits.frame_bytes_per_s_min
+        )
+        if self._announced_bytes and self._context.announced.waiting_count:
+            arrived = self._assembler.arrived_bytes
+            allowed_s = SLOW_START_S + arrived / limits.frame_bytes_per_s_min
+        return "a frame stays unfinished" if waited_s > allowed_s else None
 
-    def close(self) -> None:
-        """See `server_context.Connection`."""
-        if self._transport is not None:
-            self._transport.close()
-
-    def abort(self) -> None:
-        """See `server_context.Connection`."""
-        if self._transport is not None:
-            self._transport.abort()
+    @override
+    def _origin(self) -> dict[str, object]:
+        return {"peer": self.client_host, "listener": self.listener}
 
     # -- one frame
 
@@ -253,30 +216,30 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Stop reading at a limit; count a large frame before more of it is received."""
         context = self._context
         if self._is_full:
-            self._set_pause(Pause.REQUESTS_WAIT, on=True)
+            self.set_pause(Pause.REQUESTS_WAIT, on=True)
         if self._transport is None:
             return
         if context.budget.is_full:
-            self._set_pause(Pause.MEMORY_FULL, on=True)
+            self.set_pause(Pause.MEMORY_FULL, on=True)
             context.budget.wait(self.connection_id, self._go_on)
         is_large = self._assembler.announced_bytes > BODY_BYTES_AT_FIRST
         if not is_large or self._announced_bytes:
             return
         if context.announced.is_full:
-            self._set_pause(Pause.FRAME_WAITS, on=True)
+            self.set_pause(Pause.FRAME_WAITS, on=True)
             context.announced.wait(self.connection_id, self._let_frame_in)
         else:
             self._count_announced()
 
     def _go_on(self) -> None:
-        self._set_pause(Pause.MEMORY_FULL, on=False)
+        self.set_pause(Pause.MEMORY_FULL, on=False)
 
     def _let_frame_in(self) -> None:
         self._count_announced()
         if self._context.budget.is_full:
-            self._set_pause(Pause.MEMORY_FULL, on=True)
+            self.set_pause(Pause.MEMORY_FULL, on=True)
             self._context.budget.wait(self.connection_id, self._go_on)
-        self._set_pause(Pause.FRAME_WAITS, on=False)
+        self.set_pause(Pause.FRAME_WAITS, on=False)
 
     def _count_announced(self) -> None:
         self._announced_bytes = self._assembler.announced_bytes
@@ -320,7 +283,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if start is not None:
                 start()
         if self._pause & Pause.REQUESTS_WAIT and not self._is_full:
-            self._set_pause(Pause.REQUESTS_WAIT, on=False)
+            self.set_pause(Pause.REQUESTS_WAIT, on=False)
 
     def _free(self, count: int) -> None:
         self._bytes -= count
@@ -336,16 +299,3 @@ class BrokerConnection(asyncio.BufferedProtocol):
             transport.write(b"".join(buffers))
         else:
             write_all(transport, buffers, self._context.limits.write_buffer_bytes_max)
-
-    def _set_pause(self, reason: Pause, *, on: bool) -> None:
-        before = self._pause
-        self._pause = before | reason if on else before & ~reason
-        transport = self._transport
-        if transport is None or transport.is_closing() or bool(before) == bool(self._pause):
-            return
-        if self._pause:
-            self._context.counters.reading_paused += 1
-            transport.pause_reading()
-        else:
-            self._waiting_since_s = self._context.now()
-            transport.resume_reading()

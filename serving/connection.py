@@ -1,0 +1,162 @@
+"""Server's end of one client's connection: pauses of reading, deadlines of the client, and the end.
+
+Leaves frames and answers to `bookie.server.connection` and
+`broker_layer.server.connections.connection`, and the other connections to
+`serving.connection_context`. This code runs when a connection begins, pauses, resumes, is checked
+or ends, never for each frame.
+
+Invariant: nothing is read while there is a reason to pause, at least while the client does not read
+its answers.
+"""
+
+import asyncio
+import socket
+from abc import ABC, abstractmethod
+from typing import Final, cast
+
+from serving.connection_context import ConnectionContext
+from serving.overriding import override
+from serving.pause import Pause
+
+KEEPALIVE_IDLE_S: Final = 30
+KEEPALIVE_INTERVAL_S: Final = 10
+KEEPALIVE_PROBES: Final = 3
+
+
+class ServerConnection(asyncio.BufferedProtocol, ABC):
+    """Server's end of one connection, from accept to loss."""
+
+    def __init__(self, context: ConnectionContext) -> None:
+        self._context = context
+        self._transport: asyncio.Transport | None = None
+        self._pause = Pause.NONE
+        self._waiting_since_s = 0.0
+        """Start of the wait for the client: to send a request, to finish a frame, or to read
+        answers.
+        """
+
+    # -- called by the transport
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.BufferedProtocol`."""
+        _tune(transport)
+        # Event loops other than asyncio's own bring transports that do not inherit from Transport.
+        self._transport = cast("asyncio.Transport", transport)
+        self._waiting_since_s = self._context.now()
+        self._transport.set_write_buffer_limits(self._context.limits.write_buffer_bytes_max)
+        self._context.connection_made(self)
+
+    @override
+    def connection_lost(self, error: Exception | None) -> None:
+        """See `asyncio.BufferedProtocol`."""
+        self._transport = None
+        self._context.connection_lost(self)
+
+    @override
+    def pause_writing(self) -> None:
+        """See `asyncio.BufferedProtocol`."""
+        self._waiting_since_s = self._context.now()
+        self.set_pause(Pause.ANSWERS_UNREAD, on=True)
+
+    @override
+    def resume_writing(self) -> None:
+        """See `asyncio.BufferedProtocol`."""
+        self.set_pause(Pause.ANSWERS_UNREAD, on=False)
+
+    # -- called by the server
+
+    @property
+    @abstractmethod
+    def is_idle(self) -> bool:
+        """Whether the server owes no answer that it can give now."""
+
+    @abstractmethod
+    def note_closing(self) -> None:
+        """Prepare for the end: the server is closing, and waits until the connection is idle."""
+
+    @abstractmethod
+    def _overdue_request(self, waited_s: float) -> str | None:
+        """Return what part of a request should have come within `waited_s`, or None."""
+
+    @property
+    def unread_bytes(self) -> int:
+        """Number of sent bytes that the client's socket has not accepted yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def overdue(self, now_s: float) -> str | None:
+        """Return what the client should have done before a deadline that has passed, or None."""
+        waited_s = now_s - self._waiting_since_s
+        if self._pause & Pause.ANSWERS_UNREAD:
+            is_late = waited_s > self._context.limits.write_stall_s
+            return "answers are not read" if is_late else None
+        return self._overdue_request(waited_s)
+
+    def check_deadlines(self, now_s: float) -> None:
+        """Disconnect a client that missed a deadline."""
+        why = self.overdue(now_s)
+        if why is not None:
+            self.drop("peer overdue", why)
+
+    def drop(self, event: str, why: str) -> None:
+        """Disconnect, with a line in the log unless the connection is closing already."""
+        transport = self._transport
+        if transport is None:
+            return
+        if not transport.is_closing():
+            self._context.counters.peers_dropped += 1
+            self._context.log.warning(event, **self._origin(), reason=why)
+        transport.abort()
+
+    def close(self) -> None:
+        """Close the connection after everything written was sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def set_pause(self, reason: Pause, *, on: bool) -> None:
+        """Set or remove a reason to pause; pause reading at the first, resume it after the last."""
+        before = self._pause
+        self._pause = before | reason if on else before & ~reason
+        transport = self._transport
+        if transport is None or transport.is_closing() or bool(before) == bool(self._pause):
+            return
+        if self._pause:
+            self._context.counters.reading_paused += 1
+            transport.pause_reading()
+        else:
+            self._waiting_since_s = self._context.now()
+            transport.resume_reading()
+
+    def _drop_bad_frame(self, why: str) -> None:
+        self._context.counters.bad_frames += 1
+        self.drop("bad frame", why)
+
+    def _origin(self) -> dict[str, object]:
+        """Return the fields that name the client in the log."""
+        peer = "gone" if self._transport is None else self._transport.get_extra_info("peername")
+        return {"peer": str(peer)}
+
+
+def _tune(transport: asyncio.BaseTransport) -> None:
+    """Set a TCP connection's options so that answers are sent at once and a lost client is
+    detected.
+    """
+    sock = transport.get_extra_info("socket")
+    if sock is None:
+        return
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
+        ("TCP_KEEPALIVE", KEEPALIVE_IDLE_S),  # the same, as macOS calls it
+        ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
+        ("TCP_KEEPCNT", KEEPALIVE_PROBES),
+    ):
+        option = getattr(socket, name, None)
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)

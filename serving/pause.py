@@ -1,0 +1,19 @@
+"""Reasons to pause reading from a client.
+
+Leaves pausing and resuming to `serving.connection`.
+"""
+
+from enum import Flag, auto
+
+
+class Pause(Flag):
+    """Reasons why no request is read from a client. A bookie has the first three."""
+
+    NONE = 0
+    REQUESTS_WAIT = auto()
+    ANSWERS_UNREAD = auto()
+    HANDLER_FULL = auto()
+    MEMORY_FULL = auto()
+    FRAME_WAITS = auto()
+    THROTTLED = auto()
+    CLOSING = auto()
