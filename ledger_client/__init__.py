@@ -63,6 +63,7 @@ from ledger_client.errors import (
     RecoveryUndecidedError,
     TooManyFragmentsError,
     UnauthorizedError,
+    WriterAliveError,
 )
 from ledger_client.info import LedgerInfo
 from ledger_client.observability import (
@@ -149,4 +150,5 @@ __all__ = [
     "SpreadPolicy",
     "TooManyFragmentsError",
     "UnauthorizedError",
+    "WriterAliveError",
 ]

@@ -9,6 +9,7 @@ error of the metadata service is translated into a `LedgerError`.
 Source: api design, "Client".
 """
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
@@ -161,12 +162,15 @@ class LedgerClient:
         password: bytes = b"",
         timeout: float | None = None,
         gives_up_all: bool = False,
+        even_if_writer_lives: bool = False,
     ) -> LedgerInfo:
         """Recover a ledger in in-sync mode of which no member can answer, with loss of acknowledged
         entries: it is closed at the end of the last fragment that some replica can still return.
 
         A clean recovery is tried first; if it succeeds, nothing is lost. Otherwise `given_up` of
-        the result permanently records the lost fragments with their bookies. Raises
+        the result permanently records the lost fragments with their bookies, and those that did not
+        answer are fenced in the background (`wait_for_fences`). Raises WriterAliveError when the
+        ledger is open and the client that writes it is registered, unless `even_if_writer_lives`;
         RecoveryUndecidedError when no earlier fragment can be read either, unless `gives_up_all`:
         then the ledger is closed without entries. Also raises LedgerNotFoundError,
         UnauthorizedError, MetadataUnavailableError, and LedgerError for a ledger in quorum mode.
@@ -174,8 +178,23 @@ class LedgerClient:
         services = await self._session.services()
         limit = self._session.limit(timeout)
         return await LedgerCalls(services).recover_unclean(
-            _checked(ledger_id), password, limit, gives_up_all=gives_up_all
+            _checked(ledger_id),
+            password,
+            limit,
+            gives_up_all=gives_up_all,
+            even_if_writer_lives=even_if_writer_lives,
         )
+
+    async def wait_for_fences(
+        self, ledger_id: int, *, timeout: float | None = None
+    ) -> tuple[str, ...]:
+        """Wait until every member has fenced a ledger that this client recovered uncleanly, at most
+        60 seconds after its close; return the members that have not. A writer that reaches those
+        members, but not the metadata service, may continue. Raises TimeoutError.
+        """
+        services = await self._session.services()
+        async with asyncio.timeout(timeout):
+            return await services.late_fences.wait(_checked(ledger_id))
 
     async def ledger_info(self, ledger_id: int, *, timeout: float | None = None) -> LedgerInfo:
         """Return a ledger as currently stored. Raises LedgerNotFoundError."""

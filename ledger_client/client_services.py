@@ -31,7 +31,9 @@ from ledger_client.observability import (
     MetadataSessionChanged,
     Observer,
 )
+from ledger_client.recovery.late_fences import LateFences
 from ledger_client.writing.append_shell import WriterServices
+from ledger_client.writing.metadata_reads import MetadataReads
 from ledger_client.writing.watchdog import Watchdog
 from metadata.ids import BookieId
 from metadata.ledgers.chain_store import ChainStore
@@ -137,7 +139,9 @@ class ClientServices:
             on_refused=self._note_refused,
             report=self.observer.emit,
             turn_calls=TurnCalls(),
+            metadata_reads=MetadataReads(rng),
         )
+        self.late_fences = LateFences(self.pool, rng, config.read_timeout_s)
         self._on_event = settings.on_event
         self._on_spare = on_spare
         self._members = members
@@ -161,6 +165,8 @@ class ClientServices:
         for cancel in self._cancels:
             cancel()
         self.watchdog.close()
+        await self.for_writers.metadata_reads.aclose()
+        await self.late_fences.aclose()
         await self.pool.aclose()
         await self.directory.aclose()
         await self.registration.aclose()

@@ -140,6 +140,12 @@ class RecoveryUndecidedError(LedgerError):
         self.missing = dict(missing)
 
 
+class WriterAliveError(LedgerError):
+    """The writer of a ledger to recover uncleanly is alive: nothing was done (protocol rule
+    11.6).
+    """
+
+
 class DigestMismatchError(LedgerError):
     """Every replica that answered returned bytes that fail their digest or MAC."""
 

@@ -27,6 +27,7 @@ from ledger_client.errors import (
     Outcome,
     RecoveryUndecidedError,
     UnauthorizedError,
+    WriterAliveError,
 )
 from ledger_client.info import LedgerInfo
 from ledger_client.metadata_failures import metadata_call, translate
@@ -43,7 +44,7 @@ from metadata.ledgers.ledger_metadata import (
     LedgerState,
     QuorumSpec,
 )
-from metadata.paths import chosen_id_path
+from metadata.paths import chosen_id_path, client_path
 
 LIST_READS_AT_ONCE: Final = 32
 INFO_READS_AT_ONCE: Final = 256
@@ -196,8 +197,11 @@ class LedgerCalls:
         timeout_s: float,
         *,
         gives_up_all: bool = False,
+        even_if_writer_lives: bool = False,
     ) -> LedgerInfo:
-        """Recover a ledger; if that fails, give up what no replica can return (rule 11.6)."""
+        """Recover a ledger; if that fails, give up what no replica can return (rule 11.6). The
+        members that did not answer are fenced in the background.
+        """
         services = self._services
         metadata, _, keys = await self.find(ledger_id, password, timeout_s)
         if not metadata.quorum.is_in_sync:
@@ -205,6 +209,8 @@ class LedgerCalls:
                 "only a ledger in in-sync mode can be recovered uncleanly: use recover_ledger()",
                 ledger_id=ledger_id,
             )
+        if not even_if_writer_lives:
+            await self._require_no_writer(metadata, timeout_s)
         try:
             return await self.recover(ledger_id, password, timeout_s)
         except RecoveryUndecidedError as error:
@@ -221,9 +227,30 @@ class LedgerCalls:
             )
         async with self._metadata("recover_ledger_unclean", timeout_s, ledger_id, unknown=True):
             closed = await recovery.close()
+        if closed.given_up:
+            services.late_fences.start(keys, closed.given_up[-1].ensemble)
         assert closed.last_entry_id is not None, "it ends in a closed ledger"
         services.observer.emit(LedgerRecovered(ledger_id, closed.last_entry_id))
         return LedgerInfo.of(closed)
+
+    async def _require_no_writer(self, metadata: LedgerMetadata, timeout_s: float) -> None:
+        """Raise WriterAliveError for an open ledger whose writer is registered. The writer of a
+        ledger in recovery has ended, or ends once it sees that (rule 11.7).
+        """
+        ledger_id, writer = metadata.ledger_id, metadata.writer
+        if metadata.state is not LedgerState.OPEN:
+            return
+        async with self._metadata("checking the writer's registration", timeout_s, ledger_id):
+            try:
+                await self._services.store.get(client_path(writer), fresh=True)
+            except NodeNotFoundError:
+                return
+        raise WriterAliveError(
+            f"its writer, {writer}, is alive, and may reach members that do not answer here: its "
+            "acknowledged entries would be lost. Stop the writer, or allow this with "
+            "even_if_writer_lives (`--even-if-writer-lives`)",
+            ledger_id=ledger_id,
+        )
 
     async def list_infos(self, start: LedgerId, timeout_s: float) -> AsyncIterator[LedgerInfo]:
         """Stream every ledger from `start` on, in order of ids; `timeout_s` limits each step."""

@@ -114,11 +114,25 @@ class LedgerClient:
         return self._background.run(work)
 
     def recover_ledger_unclean(
-        self, ledger_id: int, *, password: bytes = b"", timeout: float | None = None
+        self,
+        ledger_id: int,
+        *,
+        password: bytes = b"",
+        timeout: float | None = None,
+        even_if_writer_lives: bool = False,
     ) -> LedgerInfo:
         """Recover a ledger in in-sync mode, giving up what no replica can return (rule 11.6)."""
-        work = self._client.recover_ledger_unclean(ledger_id, password=password, timeout=timeout)
+        work = self._client.recover_ledger_unclean(
+            ledger_id,
+            password=password,
+            timeout=timeout,
+            even_if_writer_lives=even_if_writer_lives,
+        )
         return self._background.run(work)
+
+    def wait_for_fences(self, ledger_id: int, *, timeout: float | None = None) -> tuple[str, ...]:
+        """Wait until every member has fenced a ledger that this client recovered uncleanly."""
+        return self._background.run(self._client.wait_for_fences(ledger_id, timeout=timeout))
 
     def ledger_info(self, ledger_id: int, *, timeout: float | None = None) -> LedgerInfo:
         """Return a ledger as currently stored."""

@@ -32,6 +32,7 @@ from ledger_client.tasks import BackgroundTasks
 from ledger_client.writing.confirmations import Confirmations
 from ledger_client.writing.first_replica_waiters import FirstStores
 from ledger_client.writing.full_replication import FullReplication
+from ledger_client.writing.metadata_reads import MetadataReads
 from ledger_client.writing.outbox import Outbox
 from ledger_client.writing.window import AppendWindow
 from metadata.errors import (
@@ -76,6 +77,7 @@ class WriterServices:
     report: Callable[[ClientEvent], None]
     """Reports events to the application."""
     turn_calls: TurnCalls
+    metadata_reads: MetadataReads
 
     def token(self) -> UpdateToken:
         """Return a new token for one metadata update."""

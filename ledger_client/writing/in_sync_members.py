@@ -22,7 +22,7 @@ from typing import Final
 from ledger_client.bookies.connection_calls import BookieCallError
 from ledger_client.bookies.placement import Shortage
 from ledger_client.digest import LedgerKeys
-from ledger_client.errors import LedgerError, LedgerNotFoundError
+from ledger_client.errors import LedgerError
 from ledger_client.in_sync.away_members import AwayMembers
 from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress
 from ledger_client.in_sync.copying import FragmentCopier
@@ -32,7 +32,6 @@ from ledger_client.protocol import append_events as e
 from ledger_client.protocol.copy import Mark, stray_marks
 from ledger_client.tasks import BackgroundTasks
 from ledger_client.writing.append_shell import AppendShell, WriterServices
-from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
 
@@ -69,7 +68,6 @@ class InSyncMembers:
         self._steady: LedgerMetadata | None = None
         """The metadata of the last check if all members were in sync then."""
         self._is_copying = False
-        self._is_looking = False
         self._is_closed = False
         self._tasks = BackgroundTasks()
         self._copier = FragmentCopier(
@@ -95,9 +93,6 @@ class InSyncMembers:
         if now - self._looked_at >= LOOK_PERIOD_S:
             self._looked_at = now
             self._contact_absent(now)
-            if self._shell.protocol.lacks_in_sync and not self._is_looking:
-                self._is_looking = True
-                self._tasks.start(self._check_stored())
             if not self._is_copying and self._has_copying_to_do(now):
                 self._is_copying = True
                 self._tasks.start(self._catch_up())
@@ -197,25 +192,6 @@ class InSyncMembers:
         chosen = self._services.placement.replacements(quorum, wanted, frozenset((position,)), away)
         if not isinstance(chosen, Shortage):
             self._shell.dispatch(e.MemberReady(chosen[position], self._services.token()))
-
-    # -- refusing --------------------------------------------------------------------------------
-
-    async def _check_stored(self) -> None:
-        """Check whether another client ended the ledger while appends are refused here: then no add
-        reaches a bookie that could report its fence (rule 1.4).
-        """
-        ledger_id = self._shell.protocol.metadata.ledger_id
-        try:
-            stored = await self._services.ledgers.get(ledger_id, fresh=True)
-        except NodeNotFoundError:
-            text = "it was deleted while its appends were refused"
-            self._shell.dispatch(e.WriterFailed(LedgerNotFoundError(text, ledger_id=ledger_id)))
-        except MetadataError:
-            return  # it is checked again
-        else:
-            self._shell.dispatch(e.MetadataSeen(*stored))
-        finally:
-            self._is_looking = False
 
     # -- catching up -----------------------------------------------------------------------------
 

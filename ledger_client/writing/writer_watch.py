@@ -3,7 +3,7 @@ the LAC.
 
 Leaves the timer to `watchdog.Watchdog`, and every decision to the append protocol.
 
-Source: protocol rules 4.6, 5.6, 5.7, 8.4 and 11.3.
+Source: protocol rules 4.6, 5.6, 5.7, 8.4, 11.3 and 11.7.
 """
 
 from typing import Final
@@ -14,6 +14,7 @@ from ledger_client.in_sync.parked_members import ParkedMembers
 from ledger_client.protocol import append_events as e
 from ledger_client.writing.append_shell import AppendShell, WriterServices
 from ledger_client.writing.in_sync_members import InSyncMembers
+from ledger_client.writing.stored_watch import StoredWatch
 from ledger_client.writing.watchdog import Watchdog
 from metadata.ids import BookieId, EntryId
 
@@ -54,6 +55,8 @@ class WriterWatch:
             lambda bookie_id: shell.dispatch(e.BookieReturned(bookie_id)),
         )
         self._unsubscribe = services.pool.on_unavailable(self._on_unavailable)
+        is_in_sync = shell.protocol.metadata.quorum.is_in_sync
+        self._stored = StoredWatch(shell, services) if is_in_sync else None
 
     def wake(self) -> None:
         """Start regular checks, soon, until nothing is left to watch."""
@@ -121,6 +124,8 @@ class WriterWatch:
         """Stop checking, and cancel what is under way."""
         self._is_closed = True
         self._unsubscribe()
+        if self._stored is not None:
+            self._stored.close()
         await self._parked.aclose()
         if self._in_sync is not None:
             await self._in_sync.aclose()

@@ -152,8 +152,13 @@ async def recover(
 ) -> None:
     """Recover one ledger, and compare the result with the stored metadata."""
     password = cluster.plan.workload.password
-    call = client.recover_ledger_unclean if is_unclean else client.recover_ledger
-    info = await call(ledger.ledger_id, password=password, timeout=timeout_s)
+    ledger_id = ledger.ledger_id
+    if is_unclean:
+        info = await client.recover_ledger_unclean(
+            ledger_id, password=password, timeout=timeout_s, even_if_writer_lives=True
+        )
+    else:
+        info = await client.recover_ledger(ledger_id, password=password, timeout=timeout_s)
     if not info.is_closed or info.last_entry_id != ledger.closed_at:
         cluster.model.report(
             "closing",

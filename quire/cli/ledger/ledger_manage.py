@@ -8,6 +8,7 @@ import argparse
 from ledger_client import LedgerClient, LedgerInfo, QuorumTimeoutError
 from ledger_client.cluster_access import open_cluster, read_ledger
 from ledger_client.ledger_calls import NewLedger
+from ledger_client.recovery.late_fences import FENCE_FOR_S
 from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerState
 from metadata.paths import client_path
@@ -98,18 +99,40 @@ async def recover(arguments: argparse.Namespace, output: Output) -> int:
             try_next=f"quire ledger recover {ledger_id} --yes",
         )
     async with LedgerClient(address) as client:
-        call = client.recover_ledger_unclean if arguments.unclean else client.recover_ledger
-        info = await call(ledger_id, password=password_of(arguments))
-    row = info_as_json(info, short=not output.as_json)
-    if info.given_up:
-        first = info.given_up[0].first_entry_id
-        held = dict.fromkeys(each for part in info.given_up for each in part.ensemble)
-        output.remark(
-            f"lost: every entry from {first} on, which {', '.join(held)} held; "
-            f"`quire ledger show {ledger_id}` continues to show this"
-        )
-    output.record(row)
+        password = password_of(arguments)
+        if arguments.unclean:
+            info = await client.recover_ledger_unclean(
+                ledger_id,
+                password=password,
+                even_if_writer_lives=arguments.even_if_writer_lives,
+            )
+        else:
+            info = await client.recover_ledger(ledger_id, password=password)
+        output.record(info_as_json(info, short=not output.as_json))
+        if info.given_up:
+            await _report_given_up(client, info, output)
     return ExitCode.DONE
+
+
+async def _report_given_up(client: LedgerClient, info: LedgerInfo, output: Output) -> None:
+    """Print what an unclean recovery lost, and wait until the lost members are fenced."""
+    output.results.flush()  # the command continues
+    first = info.given_up[0].first_entry_id
+    held = dict.fromkeys(each for part in info.given_up for each in part.ensemble)
+    output.remark(
+        f"lost: every entry from {first} on, which {', '.join(held)} held; "
+        f"`quire ledger show {info.id}` continues to show this"
+    )
+    output.remark(
+        f"fencing {', '.join(info.given_up[-1].ensemble)} for at most {FENCE_FOR_S:.0f} s, so that "
+        "a writer that reaches them ends; interrupt to stop"
+    )
+    not_fenced = await client.wait_for_fences(info.id)
+    if not_fenced:
+        output.remark(
+            f"not fenced: {', '.join(not_fenced)}; a writer that reaches them, but not the "
+            "metadata service, may continue: stop it"
+        )
 
 
 async def _unclean_plan(address: str, ledger_id: LedgerId) -> str:

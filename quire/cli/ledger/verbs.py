@@ -39,6 +39,11 @@ def _add_managing_verbs(noun: Noun) -> None:
         action="store_true",
         help="in-sync mode: if no member responds, lose entries that earlier replicas do not hold",
     )
+    recover.add_argument(
+        "--even-if-writer-lives",
+        action="store_true",
+        help="with --unclean: continue although the client that writes the ledger is registered",
+    )
     add_consent_option(recover)
     delete = noun.verb("delete", ledger_manage.delete, "delete a ledger for ever")
     _add_ledger(delete, password=False)

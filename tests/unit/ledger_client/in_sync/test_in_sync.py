@@ -252,7 +252,7 @@ async def test_unclean_recovery_gives_up_nothing_if_a_member_answers(
     client = cluster.client()
     writer = await client.create_ledger(THREE_MIN_TWO)
     await writer.append(b"kept")
-    info = await cluster.client().recover_ledger_unclean(writer.id)
+    info = await cluster.client().recover_ledger_unclean(writer.id, even_if_writer_lives=True)
     assert (info.last_entry_id, info.given_up) == (0, ())
     quorum = await client.create_ledger(Quorum.all(3))
     with pytest.raises(LedgerError, match="in-sync mode"):
@@ -289,7 +289,7 @@ async def test_unclean_recovery_gives_up_nothing_that_a_live_member_holds(
     cluster.bookie(second).damage(writer.id, 20)
     client = cluster.client(read_timeout_s=0.3)
     with pytest.raises(RecoveryUndecidedError, match="entry 20"):
-        await client.recover_ledger_unclean(writer.id)
+        await client.recover_ledger_unclean(writer.id, even_if_writer_lives=True)
     assert (await client.ledger_info(writer.id)).state == "in_recovery"
     await writer.abort()
 
@@ -325,7 +325,7 @@ async def test_unclean_recovery_gives_up_a_complete_ledger_only_on_request(
         await lose(cluster, bookie_id)
     client = cluster.client(read_timeout_s=0.3)
     with pytest.raises(RecoveryUndecidedError, match="no replica of any"):
-        await client.recover_ledger_unclean(writer.id)
+        await client.recover_ledger_unclean(writer.id, even_if_writer_lives=True)
 
     info = await client.recover_ledger_unclean(writer.id, gives_up_all=True)
 
