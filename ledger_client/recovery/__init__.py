@@ -4,4 +4,5 @@
 - `recovered_entries`: entries until they are written back, and their batches.
 - `recovery_errors`: reasons of a failed recovery, as errors.
 - `unclean_recovery`: closes an in-sync ledger whose last members are all lost (rule 11.6).
+- `late_fences`: fences of the members that it did not reach.
 """

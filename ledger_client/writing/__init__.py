@@ -12,4 +12,6 @@
 - `watchdog`: one timer for all writers of a client.
 - `writer_watch`: one writer between its appends.
 - `in_sync_members`: members that lag, leave, return or join.
+- `stored_watch`: an in-sync ledger that another client ends.
+- `metadata_reads`: limited reads of one client's ledgers.
 """

@@ -29,6 +29,12 @@ CALLS = "ledger_client/ledger_calls.py"
 WRITER = "ledger_client/writing/writer.py"
 METADATA = "metadata/ledgers/ledger_metadata.py"
 
+WATCH = "ledger_client/writing/stored_watch.py"
+
+CLOSES = units(
+    "tests/unit/ledger_client/in_sync/test_unclean_recovery.py",
+    "tests/unit/simulation/test_unclean_close.py",
+)
 IN_SYNC_TESTS = "tests/unit/ledger_client/in_sync/test_in_sync.py"
 MEMBERSHIP_TESTS = "tests/unit/ledger_client/protocol/test_membership.py"
 RECOVERY_TESTS = "tests/unit/ledger_client/protocol/test_recovery_protocol.py"

@@ -8,6 +8,7 @@ Source: protocol rules 9.1, 11.2, 11.5, 11.6.
 from tests.seeded_bugs.families.in_sync import (
     BEYOND_THE_BUDGET,
     CALLS,
+    CLOSES,
     END_TO_END,
     FENCE,
     IN_CLUSTERS,
@@ -16,6 +17,7 @@ from tests.seeded_bugs.families.in_sync import (
     READ,
     RECOVERING,
     SAFE_ALL_THE_SAME,
+    WATCH,
     WRITE,
 )
 from tests.seeded_bugs.seeded_bug import (
@@ -241,6 +243,48 @@ BUGS = (
             ),
         ),
         (END_TO_END,),
+        (SHELL_ONLY, BEYOND_THE_BUDGET),
+    ),
+    SeededBug(
+        "writer_ignores_a_close_elsewhere",
+        "A writer whose members were not reached by an unclean close continues without end.",
+        ("11.7",),
+        (
+            Edit(
+                WATCH,
+                "            self._shell.dispatch(e.MetadataSeen(*stored))\n",
+                "            assert stored\n",
+            ),
+        ),
+        (CLOSES,),
+        (SHELL_ONLY, BEYOND_THE_BUDGET),
+    ),
+    SeededBug(
+        "unreached_members_never_fenced",
+        "After an unclean close, the members that did not answer are not requested to fence.",
+        ("11.6",),
+        (
+            Edit(
+                CALLS,
+                "            services.late_fences.start(keys, closed.given_up[-1].ensemble)\n",
+                "            services.late_fences.start(keys, ())\n",
+            ),
+        ),
+        (CLOSES,),
+        (SHELL_ONLY, BEYOND_THE_BUDGET),
+    ),
+    SeededBug(
+        "unclean_under_a_live_writer",
+        "An unclean recovery does not check whether the writer of the ledger lives.",
+        ("9.2", "11.6"),
+        (
+            Edit(
+                CALLS,
+                "        if not even_if_writer_lives:\n",
+                "        if not even_if_writer_lives and not metadata:\n",
+            ),
+        ),
+        (CLOSES,),
         (SHELL_ONLY, BEYOND_THE_BUDGET),
     ),
 )

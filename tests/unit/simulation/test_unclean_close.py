@@ -69,17 +69,19 @@ class Setting:
         assert await self.cluster.wait_until(is_so, 2 * FENCE_FOR_S)
 
 
+PLAN = replace(
+    make_plan(7),
+    bookie_count=2,
+    bookies_per_host=1,
+    fault_every_s={},
+    network=NetworkOdds(),
+    store=StoreOdds(),
+    config=ClientConfig(spare_after_s=1000.0),
+)
+
+
 def play(story: Callable[[Setting, str], Awaitable[None]]) -> Setting:
     """Write until only B is a member; then run the story, in which the ledger is closed."""
-    plan = replace(
-        make_plan(7),
-        bookie_count=2,
-        bookies_per_host=1,
-        fault_every_s={},
-        network=NetworkOdds(),
-        store=StoreOdds(),
-        config=ClientConfig(spare_after_s=1000.0),
-    )
     loop = SimulationLoop(1)
     settings: list[Setting] = []
 
@@ -108,7 +110,7 @@ def play(story: Callable[[Setting, str], Awaitable[None]]) -> Setting:
         await asyncio.Event().wait()
 
     async def main() -> None:
-        cluster = Cluster(loop, plan, Model(loop))
+        cluster = Cluster(loop, PLAN, Model(loop))
         writer, operator = ClientNode(cluster, "w", write), ClientNode(cluster, "o", recover)
         setting = Setting(cluster, writer, operator)
         settings.append(setting)

@@ -1,0 +1,192 @@
+"""Metadata operations of a client whose in-sync ledgers all refuse appends (rule 11.7)."""
+
+import asyncio
+from collections import Counter
+from itertools import pairwise
+from random import Random
+
+from ledger_client import ClientConfig, LedgerClient, Quorum
+from ledger_client.digest import LedgerKeys
+from ledger_client.protocol import append_events as e
+from ledger_client.writing.metadata_reads import (
+    METADATA_READS_AT_ONCE,
+    METADATA_READS_PER_S,
+    READ_DELAY_MAX_S,
+    MetadataReads,
+)
+from ledger_client.writing.writer import LedgerWriter
+from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
+from metadata.ledgers.ledger_metadata import DigestType, Fragment, LedgerMetadata, LedgerState
+from metadata.store.memory import MemoryMetadataStore
+from metadata.store.memory_faults import NoFaults, StoreCall
+from metadata.store.memory_server import MemoryMetadataServer
+from serving.overriding import override
+from tests.simulation.loop import run_simulation
+
+COUNT = 10_000
+WRITER_COUNT = 1_000
+"""A client with COUNT writers takes a minute to simulate."""
+MEMBERS = (BookieId("bookie-0"), BookieId("bookie-1"))
+SECONDS = 3
+OTHER_OPERATIONS = 2
+"""Per second: the client looks for the addresses of members that are away."""
+ALL_READ_S = COUNT / METADATA_READS_PER_S + 1
+
+
+class CountingFaults(NoFaults):
+    """Counts the operations of the metadata service, and how many run at a time."""
+
+    def __init__(self) -> None:
+        self.by_second: Counter[int] = Counter()
+        self.running = 0
+        self.running_max = 0
+
+    @override
+    async def before(self, call: StoreCall) -> None:
+        self.by_second[int(asyncio.get_running_loop().time())] += 1
+        self.running += 1
+        self.running_max = max(self.running_max, self.running)
+        await super().before(call)
+        self.running -= 1
+
+
+class Idle:
+    """Watchdog that checks nothing: the test does."""
+
+    def activate(self, writer: object) -> None:
+        """Do nothing."""
+
+
+def open_ledger(ledger_id: int) -> LedgerMetadata:
+    return LedgerMetadata(
+        ledger_id=LedgerId(ledger_id),
+        state=LedgerState.OPEN,
+        quorum=Quorum.in_sync(2, 2).spec,
+        fragments=(Fragment(EntryId(0), MEMBERS),),
+        digest=DigestType.CRC32C,
+        created_ms=0,
+        creation_token=UpdateToken(bytes(16)),
+        update_token=UpdateToken(bytes(16)),
+        writer=ClientId("writer"),
+    )
+
+
+async def refused_writers(client: LedgerClient) -> list[LedgerWriter]:
+    """Open ledgers without enough members that are up."""
+    services = await client._session.services()
+    opened = [open_ledger(number) for number in range(WRITER_COUNT)]
+    versions = [await services.ledgers.create(each) for each in opened]
+    writers = []
+    for metadata, version in zip(opened, versions, strict=True):
+        writer = LedgerWriter(
+            metadata=metadata,
+            version=version,
+            keys=LedgerKeys.of(metadata, b""),
+            services=services.for_writers,
+            watchdog=Idle(),  # type: ignore[arg-type]
+            observe=lambda _: None,
+            on_closed=lambda _: None,
+        )
+        failed = e.BookieFailed(MEMBERS[0], e.FailureKind.SUSPECTED, "silent")
+        writer._shell.dispatch(failed)
+        assert not writer.is_usable
+        writers.append(writer)
+    return writers
+
+
+def test_metadata_reads_of_refused_ledgers_are_few_and_spread() -> None:
+    faults = CountingFaults()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        store = MemoryMetadataStore(MemoryMetadataServer(faults))
+        config = ClientConfig(spare_after_s=1000.0)
+        client = LedgerClient.from_parts(
+            store, rng=Random(1), wall_clock_ms=lambda: 0, config=config
+        )
+        writers = await refused_writers(client)
+
+        async def look() -> None:
+            """Check every writer in each second, all at the same time."""
+            for _ in range(SECONDS):
+                for writer in writers:
+                    writer._watch.check(loop.time())
+                await asyncio.sleep(1)
+
+        faults.by_second.clear()
+        await look()
+        assert max(faults.by_second.values()) <= METADATA_READS_PER_S + OTHER_OPERATIONS
+        assert faults.running_max <= METADATA_READS_AT_ONCE + OTHER_OPERATIONS
+        await asyncio.sleep(WRITER_COUNT / METADATA_READS_PER_S)
+        read_count = faults.by_second.total()
+        assert WRITER_COUNT <= read_count <= WRITER_COUNT + OTHER_OPERATIONS * SECONDS
+
+        faults.by_second.clear()
+        await look()
+        assert faults.by_second.total() <= OTHER_OPERATIONS * SECONDS  # the watches are sufficient
+
+    run_simulation(main, 1)
+
+
+def test_reads_that_are_wanted_at_the_same_time_are_spread() -> None:
+    async def main() -> list[float]:
+        loop = asyncio.get_running_loop()
+        reads, started_at_s = MetadataReads(Random(1)), list[float]()
+        running = [0, 0]
+
+        async def read() -> None:
+            started_at_s.append(loop.time())
+            running[0] += 1
+            running[1] = max(running)
+            await asyncio.sleep(0.05)
+            running[0] -= 1
+
+        for _ in range(2):  # two calls of one watch for one change
+            for number in range(COUNT):
+                reads.want(LedgerId(number), read)
+        reads.forget(LedgerId(0))
+        await asyncio.sleep(ALL_READ_S)
+        assert running[1] <= METADATA_READS_AT_ONCE
+        await reads.aclose()
+        return started_at_s
+
+    started_at_s = run_simulation(main, 1)
+
+    assert len(started_at_s) == COUNT - 1
+    gaps = [after - before for before, after in pairwise(started_at_s)]
+    assert min(gaps) > 0.99 / METADATA_READS_PER_S
+    assert started_at_s[0] > 0
+
+
+def test_few_reads_start_soon_and_at_random_times() -> None:
+    async def main() -> list[float]:
+        loop = asyncio.get_running_loop()
+        reads, started_at_s = MetadataReads(Random(1)), list[float]()
+
+        async def read() -> None:
+            started_at_s.append(loop.time())
+
+        for number in range(10):
+            reads.want(LedgerId(number), read)
+        await asyncio.sleep(READ_DELAY_MAX_S + 0.1)
+        return started_at_s
+
+    started_at_s = run_simulation(main, 1)
+
+    assert len(started_at_s) == 10
+    assert started_at_s[0] >= READ_DELAY_MAX_S / 2
+    assert started_at_s[-1] - started_at_s[0] > READ_DELAY_MAX_S / 4
+
+
+def test_no_read_starts_after_the_end() -> None:
+    async def main() -> None:
+        reads = MetadataReads(Random(1))
+
+        async def read() -> None:
+            raise AssertionError("it started")
+
+        reads.want(LedgerId(1), read)
+        await reads.aclose()
+        await asyncio.sleep(2 * READ_DELAY_MAX_S)
+
+    run_simulation(main, 1)
