@@ -45,6 +45,7 @@ from metadata.ledgers.ledger_metadata import (
     QuorumSpec,
 )
 from metadata.paths import chosen_id_path, client_path
+from metadata.store.interface import find
 
 LIST_READS_AT_ONCE: Final = 32
 INFO_READS_AT_ONCE: Final = 256
@@ -241,9 +242,7 @@ class LedgerCalls:
         if metadata.state is not LedgerState.OPEN:
             return
         async with self._metadata("checking the writer's registration", timeout_s, ledger_id):
-            try:
-                await self._services.store.get(client_path(writer), fresh=True)
-            except NodeNotFoundError:
+            if await find(self._services.store, client_path(writer)) is None:
                 return
         raise WriterAliveError(
             f"its writer, {writer}, is alive, and may reach members that do not answer here: its "
