@@ -15,27 +15,13 @@ from typing import assert_never
 
 from bookie.wire.messages import Status
 from ledger_client.errors import LedgerError
+from ledger_client.protocol import append_errors as errors
 from ledger_client.protocol import append_events as e
+from ledger_client.protocol import membership as m
 from ledger_client.protocol.acks import UnsettledBatches
-from ledger_client.protocol.append_errors import (
-    RefusedBatches,
-    fenced,
-    final_refusal,
-    no_replacement,
-    refused_by_many,
-    too_many_fragments,
-)
 from ledger_client.protocol.append_events import AppendAction, AppendEvent, FailureKind
 from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.protocol.ensemble import EnsembleHealth, bookies_at, positions_mask
-from ledger_client.protocol.membership import (
-    Decision,
-    ParkFailed,
-    Replace,
-    Shrink,
-    members_with,
-    membership_of,
-)
 from metadata.ids import BookieId, EntryId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import FRAGMENTS_MAX, LedgerMetadata, LedgerState
 
@@ -59,12 +45,12 @@ class AppendProtocol:
         self._options = options
         self._pending = UnsettledBatches(metadata.quorum_of(metadata.last_fragment))
         self._health = EnsembleHealth(metadata.quorum)
-        self._membership = membership_of(metadata.quorum, options)
+        self._membership = m.membership_of(metadata.quorum, options)
         self._phase = _OPEN
         self._close_token: UpdateToken | None = None  # set from the request to close at the LAC on
         self._base: LedgerMetadata | None = None  # set while a compare-and-set on it is under way
         self._choosing = False
-        self._refused_batches = RefusedBatches()
+        self._refused_batches = errors.RefusedBatches()
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -85,6 +71,11 @@ class AppendProtocol:
     def parked(self) -> Sequence[BookieId]:
         """Failed members without a replacement: no spare, or a delayed change (5.4)."""
         return self._health.out if self._is_steady else self._health.parked
+
+    @property
+    def false_fences(self) -> Sequence[BookieId]:
+        """Bookies that fence the ledger without a recovery; they never become members again."""
+        return self._health.false_fences
 
     @property
     def in_sync(self) -> tuple[BookieId, ...]:
@@ -171,12 +162,13 @@ class AppendProtocol:
         """Handle a refusal: some end the writer (4.7), the others fail the bookie."""
         if self._position(bookie_id) is None:
             return []
-        error = final_refusal(self._metadata, bookie_id, first, status)
+        error = errors.final_refusal(self._metadata, bookie_id, first, status)
         if error is not None:
             return self._end(error)
         if status is Status.BAD_REQUEST and self._refused_batches.count(first, bookie_id):
-            return self._fail(refused_by_many(self._metadata, first))
-        return self._failed(bookie_id, FailureKind.GONE, f"answered {status.name}")
+            return self._fail(errors.refused_by_many(self._metadata, first))
+        kind = FailureKind.FENCED if status is Status.FENCED else FailureKind.GONE
+        return self._failed(bookie_id, kind, f"answered {status.name}")
 
     def _advance(self) -> list[AppendAction]:
         """Confirm what is acknowledged, unless a change or the close forbids it (5.2, 6.1)."""
@@ -208,7 +200,7 @@ class AppendProtocol:
         if isinstance(event, e.MemberReady):
             return self._add_member(event.bookie_id, event.token)
         position = self._position(event.bookie_id)
-        if self._phase is not _OPEN or position is None:
+        if self._phase is not _OPEN or position is None or self._health.fences(event.bookie_id):
             return []
         if self._health.is_lagging(event.bookie_id) or not self._health.forgive(event.bookie_id):
             return []
@@ -219,20 +211,23 @@ class AppendProtocol:
         """Act on failures, unless a change is under way: then they wait (5.3)."""
         if not self._is_steady or not self._health.has_failed:
             return []
+        if self._health.begin_check():
+            self._base = self._metadata  # nothing is confirmed until the answer (4.7)
+            return [e.ReadMetadata()]
         match self._decide():
-            case Replace(positions):
+            case m.Replace(positions):
                 self._choosing = True
                 return [e.ChooseReplacements(self._ensemble, positions, self._health.reasons())]
-            case Shrink(remaining):
+            case m.Shrink(remaining):
                 self._choosing = True
                 return [e.ProposeMembers(remaining)]
-            case ParkFailed():
+            case m.ParkFailed():
                 self._health.park_all()
                 return [*self._send_missing(), *self._advance()]
             case None:
                 return []  # rule 5.4
 
-    def _decide(self) -> Decision:
+    def _decide(self) -> m.Decision:
         return self._membership.decide(self._ensemble, self.in_sync, self._health)
 
     def _members_chosen(
@@ -243,6 +238,8 @@ class AppendProtocol:
         self._choosing = False
         if self._close_token is not None:
             return self._store_close()
+        if self._health.has_unchecked:
+            return self._decide_again()  # a bookie answered FENCED since: this comes first
         match event:
             case e.ReplacementsMissing():
                 return self._continue_without(event)
@@ -251,14 +248,14 @@ class AppendProtocol:
                 return self._store_ensemble(changed, token)
             case e.MembersProposed(token):
                 decision = self._decide() if self._health.has_failed else None
-                if isinstance(decision, Shrink):  # other members may have failed since: rule 11.4
+                if isinstance(decision, m.Shrink):  # other members may have failed since: rule 11.4
                     return self._store_ensemble(decision.ensemble, token)
                 return self._decide_again()
 
     def _add_member(self, bookie_id: BookieId, token: UpdateToken) -> list[AppendAction]:
         """Add a bookie as a member that catches up (rule 11.3), unless a change is due."""
-        members = members_with(bookie_id, self._metadata, self._health.parked, self.in_sync)
-        if not self._is_steady or members is None:
+        members = m.members_with(bookie_id, self._metadata, self._health.parked, self.in_sync)
+        if not self._is_steady or members is None or self._health.fences(bookie_id):
             return []
         return self._store_ensemble(members, token)
 
@@ -270,13 +267,13 @@ class AppendProtocol:
         first = EntryId(self._pending.lac + 1)
         is_new = first != metadata.last_fragment.first_entry_id
         if is_new and len(metadata.fragments) >= FRAGMENTS_MAX:
-            return self._fail(too_many_fragments(metadata))
+            return self._fail(errors.too_many_fragments(metadata))
         return self._store(metadata.with_ensemble_change(first, ensemble, token))
 
     def _continue_without(self, event: e.ReplacementsMissing) -> list[AppendAction]:
         gone = self._health.gone()
         if gone and not (self._options.run_degraded and self._health.can_park(self._ensemble)):
-            return self._fail(no_replacement(self._metadata, gone, event))
+            return self._fail(errors.no_replacement(self._metadata, gone, event))
         self._health.park(self._ensemble)
         return [*self._send_missing(), *self._advance()]
 
@@ -289,20 +286,26 @@ class AppendProtocol:
     def _update_ended(
         self, event: e.MetadataStored | e.MetadataConflicted | e.MetadataRefused
     ) -> list[AppendAction]:
-        base = self._base
+        base, self._base = self._base, None
         assert base is not None, "a decision without a request"
-        self._base = None
         if isinstance(event, e.MetadataRefused):
             return self._end(event.error)
         stored, version = event.metadata, event.version
         if self._seen_during_update is not None and self._seen_during_update[1] > version:
             stored, version = self._seen_during_update
+        if stored.creation_token != base.creation_token or version < self._version:
+            return self._end(errors.replaced(base))
         self._take_metadata(stored, version)
         if stored.state is not LedgerState.OPEN:
             return self._found_not_open(stored)
         if isinstance(event, e.MetadataConflicted) and stored.last_fragment == base.last_fragment:
-            # Rule 1.4: a repair changed an older fragment; decide again on top of it.
-            return self._store_close() if self._close_token is not None else self._decide_again()
+            # Rule 1.4: a repair changed an older fragment. Or a read checked a fence (4.7).
+            self._health.end_check()
+            if self._close_token is not None:
+                return self._store_close()
+            if self._health.has_many_false_fences:
+                return self._fail(errors.fenced_by_many(stored, self.false_fences))
+            return self._decide_again()
         return self._adopt(base, stored)
 
     def _metadata_seen(self, metadata: LedgerMetadata, version: Version) -> list[AppendAction]:
@@ -378,19 +381,16 @@ class AppendProtocol:
         if self._close_token is not None and stored.state is LedgerState.CLOSED and ours:
             self._phase = _ENDED
             return [e.Closed(stored)]  # rule 6.2
-        return self._end(fenced(stored))
+        return self._end(errors.fenced(stored))
 
     def _end(self, error: LedgerError) -> list[AppendAction]:
-        actions = self._give_up_unsettled()
         self._phase = _ENDED
-        return [*actions, e.FailWriter(error)]
+        return [*self._give_up_unsettled(), e.FailWriter(error)]
 
     def _give_up_unsettled(self) -> list[AppendAction]:
         """Leave to repair what is short of its write quorum (6.3)."""
         _, short = self._pending.settle(given_up=-1)
         return [e.RecordStretch(first, last) for first, last in short]
-
-    # -- positions -------------------------------------------------------------------------------
 
     @property
     def _out_mask(self) -> int:

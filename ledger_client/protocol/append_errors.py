@@ -5,6 +5,7 @@ Leaves the decision to end to `append.AppendProtocol`.
 Source: protocol rules 4.7, 5.5, 6.2 and 11.4.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from bookie.wire.messages import Status
@@ -36,6 +37,25 @@ def fenced(metadata: LedgerMetadata) -> LedgerFencedError:
     return LedgerFencedError(text, ledger_id=metadata.ledger_id)
 
 
+def replaced(metadata: LedgerMetadata) -> LedgerNotFoundError:
+    """Return the error of a writer whose metadata are gone although the ledger has some."""
+    text = (
+        "its metadata are not those that this writer stored: the metadata service was restored "
+        "from a backup; recover the ledger and continue in a new one"
+    )
+    return LedgerNotFoundError(text, ledger_id=metadata.ledger_id, outcome="unknown")
+
+
+def fenced_by_many(metadata: LedgerMetadata, bookie_ids: Sequence[BookieId]) -> LedgerError:
+    """Return the error of a writer that met too many bookies that fence its ledger by mistake."""
+    text = (
+        f"{len(bookie_ids)} bookies fence it although no client recovers it, because they lost "
+        f"data ({', '.join(bookie_ids)}): replace them, then write a new ledger (this one is "
+        "closed at its last confirmed entry)"
+    )
+    return LedgerError(text, ledger_id=metadata.ledger_id, outcome="unknown")
+
+
 def final_refusal(
     metadata: LedgerMetadata, bookie_id: BookieId, first: EntryId, status: Status
 ) -> LedgerError | None:
@@ -44,8 +64,6 @@ def final_refusal(
     """
     ledger_id = metadata.ledger_id
     match status:
-        case Status.FENCED:
-            return fenced(metadata)
         case Status.DELETED:
             text = "it was deleted while being written"
             return LedgerNotFoundError(text, ledger_id=ledger_id, outcome="unknown")

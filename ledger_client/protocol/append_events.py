@@ -32,6 +32,8 @@ class FailureKind(StrEnum):
     """
     LAGGING = "lagging"
     """It answers too late (rule 11.3). Cleared once it has stored what it owed."""
+    FENCED = "fenced"
+    """It answered FENCED: a read of the metadata shows whether a recovery caused it (rule 4.7)."""
 
 
 @dataclass(slots=True)
@@ -135,8 +137,8 @@ class MetadataStored:
 
 @dataclass(frozen=True, slots=True)
 class MetadataConflicted:
-    """The requested compare-and-set was certainly not applied; this is the stored metadata (rule
-    1.4).
+    """Metadata that a fresh read found: after a compare-and-set that was certainly not applied
+    (rule 1.4), or for ReadMetadata.
     """
 
     metadata: LedgerMetadata
@@ -145,7 +147,9 @@ class MetadataConflicted:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRefused:
-    """The metadata can never be stored: the ledger was deleted, or the value would be too large."""
+    """The metadata can never be stored, or read: the ledger was deleted, or the value would be too
+    large.
+    """
 
     error: LedgerError
 
@@ -246,6 +250,13 @@ class StoreMetadata:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadMetadata:
+    """Read the metadata, by a fresh read that begins now; repeat it until it succeeds. The answer
+    is MetadataConflicted or MetadataRefused (rule 4.7).
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class MembersChanged:
     """A fragment is stored and has replaced the ensemble before it."""
 
@@ -285,6 +296,7 @@ AppendAction = (
     | ChooseReplacements
     | ProposeMembers
     | StoreMetadata
+    | ReadMetadata
     | MembersChanged
     | FailWriter
     | Closed

@@ -3,17 +3,24 @@
 Leaves the choice of replacements to the placement, and the change itself to `append`.
 
 Invariants: a member is *failed* (a replacement is wanted), *parked* (it failed, no spare exists,
-and entries reach their ack quorum without it), or neither; never both.
+and entries reach their ack quorum without it), or neither; never both. A FENCED answer is
+*unchecked* until a read of the metadata that began after it has ended.
 
-Source: protocol rules 4.6, 5.3-5.5, 5.7.
+Source: protocol rules 4.6, 4.7, 5.3-5.5, 5.7.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Final
 
 from ledger_client.protocol.append_events import FailureKind
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import QuorumSpec
+
+FALSE_FENCES_MAX: Final = 4
+"""Number of bookies with a false fence that one writer replaces; one more ends it (rule 4.7)."""
+FALSE_FENCE: Final = "it fences the ledger although no client recovers it: it lost data"
+_SEVERITY: Final = {FailureKind.GONE: 1, FailureKind.FENCED: 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,10 @@ class EnsembleHealth:
         self._quorum = quorum
         self.failed: dict[BookieId, Failure] = {}
         self._parked: dict[BookieId, Failure] = {}
+        self.false_fences: list[BookieId] = []
+        """Bookies, members or not, that fence the ledger without a recovery."""
+        self._in_check: list[BookieId] = []
+        """Bookies that answered FENCED before the read under way began."""
 
     @property
     def has_failed(self) -> bool:
@@ -58,10 +69,47 @@ class EnsembleHealth:
 
     def fail(self, bookie_id: BookieId, kind: FailureKind, reason: str) -> None:
         """Record a failure; the more severe kind is kept."""
+        if kind is FailureKind.FENCED and bookie_id in self.false_fences:
+            kind, reason = FailureKind.GONE, FALSE_FENCE
         known = self.failed.get(bookie_id) or self._parked.get(bookie_id)
-        if known is None or (kind is FailureKind.GONE and known.kind is not FailureKind.GONE):
+        if known is None or _SEVERITY.get(kind, 0) > _SEVERITY.get(known.kind, 0):
             self._parked.pop(bookie_id, None)
             self.failed[bookie_id] = Failure(kind, reason)
+
+    # -- fences (rule 4.7) -------------------------------------------------------------------------
+
+    @property
+    def has_unchecked(self) -> bool:
+        """Whether a member answered FENCED and the metadata were not read since."""
+        return any(failure.kind is FailureKind.FENCED for failure in self.failed.values())
+
+    @property
+    def has_many_false_fences(self) -> bool:
+        """Whether there are more false fences than one writer goes on with."""
+        return len(self.false_fences) > FALSE_FENCES_MAX
+
+    def begin_check(self) -> bool:
+        """Note which FENCED answers a read that begins now decides; return whether there are
+        any.
+        """
+        self._in_check = [b for b, f in self.failed.items() if f.kind is FailureKind.FENCED]
+        return bool(self._in_check)
+
+    def end_check(self) -> None:
+        """Record that the read has found the ledger open: the fences in check are false."""
+        for bookie_id in self._in_check:
+            if bookie_id in self.failed:
+                self.failed[bookie_id] = Failure(FailureKind.GONE, FALSE_FENCE)
+                self.false_fences.append(bookie_id)
+        self._in_check = []
+
+    def fences(self, bookie_id: BookieId) -> bool:
+        """Return whether a bookie refuses adds of the ledger, as a fence lasts for ever."""
+        failure = self.failed.get(bookie_id)
+        is_unchecked = failure is not None and failure.kind is FailureKind.FENCED
+        return is_unchecked or bookie_id in self.false_fences
+
+    # -- members that are out ----------------------------------------------------------------------
 
     def forgive(self, bookie_id: BookieId) -> bool:
         """Clear a member's failure; return whether it was out."""
@@ -105,8 +153,12 @@ class EnsembleHealth:
         return [b for b, f in self.failed.items() if f.kind is FailureKind.GONE]
 
     def reasons(self) -> dict[BookieId, str]:
-        """Return why each failed or parked member must not be chosen again."""
-        return {b: f"{f.kind}: {f.reason}" for b, f in {**self.failed, **self._parked}.items()}
+        """Return why each failed or parked member, and each bookie with a false fence, must not be
+        chosen again.
+        """
+        out = {**self.failed, **self._parked}
+        reasons = {b: f"{f.kind}: {f.reason}" for b, f in out.items()}
+        return {**dict.fromkeys(self.false_fences, FALSE_FENCE), **reasons}
 
     def can_park(self, ensemble: tuple[BookieId, ...]) -> bool:
         """Return whether every entry still reaches AQ without the members that are out; suspected

@@ -181,8 +181,8 @@ class AppendShell:
                 self._choose(action)
             case e.ProposeMembers():
                 self.dispatch(e.MembersProposed(self._services.token()))
-            case e.StoreMetadata(metadata, expected):
-                self._tasks.start(self._store(metadata, expected))
+            case e.StoreMetadata() | e.ReadMetadata():
+                self._tasks.start(self._access_metadata(action))
             case e.MembersChanged():
                 self._observe(action)
             case e.FailWriter(error):
@@ -247,6 +247,12 @@ class AppendShell:
         self.window.fail(error.for_entry(NO_ENTRY, "not_written"))
         self.window.release(*self.outbox.clear())
         self.replication.fail(error)
+
+    async def _access_metadata(self, action: e.StoreMetadata | e.ReadMetadata) -> None:
+        if isinstance(action, e.StoreMetadata):
+            await self._store(action.metadata, action.expected)
+        else:  # rule 4.7: this read begins after the FENCED answer
+            self.dispatch(await self._read_back())
 
     async def _store(self, metadata: LedgerMetadata, expected: Version) -> None:
         """Store until the outcome is certain; the ledger store decides unknown outcomes

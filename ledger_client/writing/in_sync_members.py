@@ -186,6 +186,7 @@ class InSyncMembers:
         quorum = self._shell.protocol.metadata.quorum
         members = self._shell.protocol.metadata.last_fragment.ensemble
         away = dict.fromkeys(self._away.bookie_ids, "it is away")
+        away |= dict.fromkeys(self._shell.protocol.false_fences, "it fences the ledger")
         absent = self._away.bookie_ids[0]
         position = members.index(absent) if absent in members else len(members)
         wanted = members if absent in members else (*members, absent)

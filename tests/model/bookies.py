@@ -336,6 +336,13 @@ class Bookies:
         lost = [queued[0] for queued in before.queue if queued is not None]
         return self._number(parts.state()), (*lost, *before.waiting)
 
+    def damage(self, number: int) -> int:
+        """Return the state after a restart with damage in the log; what is damaged here is other
+        data.
+        """
+        before = self.states[number]
+        return self._number(before._replace(is_known=True, fenced=True, is_fence_durable=True))
+
     def _parts(self, number: int) -> _Parts:
         return _Parts(self.states[number], keeps_lacs=self._keeps_lacs)
 

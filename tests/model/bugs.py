@@ -76,6 +76,9 @@ BUGS: Final = (
     Bug(append.the_recoverer_stores_metadata_blind, (scopes.TWO_RECOVERIES,)),
     Bug(append.a_fence_does_not_end_the_writer, (PAIR,)),
     Bug(append.a_fence_does_not_end_a_writer_that_stores_blind, (PAIR,)),
+    Bug(append.a_fence_by_mistake_ends_the_writer, (scopes.DAMAGED_PAIR,)),
+    Bug(append.a_stale_read_is_trusted, (PAIR,)),
+    Bug(append.a_read_decides_fences_that_came_later, (scopes.DAMAGED_PAIR,)),
     Bug(append.a_conflict_is_taken_for_success, (PAIR,)),
     Bug(append.the_state_is_not_looked_at_in_a_conflict, (PAIR,)),
     Bug(append.a_conflict_is_adopted_without_resending, (scopes.REPAIRED_CHANGE,)),
@@ -129,7 +132,8 @@ BUGS: Final = (
 
 OUT_OF_SIGHT: Final = (
     "deletion, tombstones and collection: a world has one ledger that is never deleted",
-    "digests, damage, limbo, the index: what a bookie holds it returns, what it lost it never held",
+    "digests, limbo, the index: what a bookie holds it returns, what it lost it never held; damage"
+    " only fences",
     "readers (8), unclean recovery (11.6), fencing by password: not in a world",
     "the shell of in-sync mode: whom it asks when, how it copies and verifies (11.2, 11.3)",
     "suspicion's limits and learned delays (5.7): a suspicion is drawn, never counted or timed",

@@ -9,6 +9,8 @@ from typing import Any
 from ledger_client.protocol import append_events as a
 from ledger_client.protocol.acks import UnsettledBatches
 from ledger_client.protocol.append import AppendProtocol
+from ledger_client.protocol.append_errors import fenced
+from ledger_client.protocol.ensemble import EnsembleHealth
 from metadata.errors import OutcomeUnknownError, VersionConflictError
 from metadata.ids import EntryId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
@@ -128,6 +130,41 @@ def a_fence_does_not_end_the_writer(patches: Patches) -> None:
 def a_fence_does_not_end_a_writer_that_stores_blind(patches: Patches) -> None:
     the_writer_stores_metadata_blind(patches)
     a_fence_does_not_end_the_writer(patches)
+
+
+def a_fence_by_mistake_ends_the_writer(patches: Patches) -> None:
+    """End the writer without a read, as protocol rule 4.7 was before."""
+    original = AppendProtocol._failed
+
+    def failed(self: Any, bookie_id: Any, kind: Any, reason: str) -> list[a.AppendAction]:
+        if kind is a.FailureKind.FENCED:
+            ended: list[a.AppendAction] = self._end(fenced(self._metadata))
+            return ended
+        return original(self, bookie_id, kind, reason)
+
+    patches.set(AppendProtocol, "_failed", failed)
+
+
+def a_stale_read_is_trusted(patches: Patches) -> None:
+    """Take the metadata that the writer knew for those read after a FENCED answer."""
+    original = AppendProtocol._update_ended
+
+    def decided(self: Any, event: Any) -> list[a.AppendAction]:
+        if self._health._in_check:
+            event = a.MetadataConflicted(self._base, self._version)
+        return original(self, event)
+
+    patches.set(AppendProtocol, "_update_ended", decided)
+
+
+def a_read_decides_fences_that_came_later(patches: Patches) -> None:
+    original = EnsembleHealth.end_check
+
+    def end_check(self: Any) -> None:
+        self.begin_check()
+        original(self)
+
+    patches.set(EnsembleHealth, "end_check", end_check)
 
 
 def a_conflict_is_taken_for_success(patches: Patches) -> None:

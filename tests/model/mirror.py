@@ -125,13 +125,14 @@ class Mirror:
             metadata, expected, history, reply = operation
             if metadata >= 0:
                 metadata = self._stored(metadata)
-            swapped = tuple(
-                (VALUE, self._stored(each[1]), each[2]) if each[0] == VALUE else each
-                for each in history
-            )
+            swapped = tuple(map(self._reply, history))
+            reply = None if reply is None else self._reply(reply)
             found = pool.number(Operation(metadata, expected, swapped, reply))
             self._operations[number] = found
         return found
+
+    def _reply(self, reply: tuple[int, ...]) -> tuple[int, ...]:
+        return (VALUE, self._stored(reply[1]), reply[2]) if reply[0] == VALUE else reply
 
     # -- actors ------------------------------------------------------------------------------------
 

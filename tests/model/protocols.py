@@ -205,6 +205,8 @@ class Writers(Protocols[AppendProtocol]):
                 events.append(a.MembersProposed(token_of(WRITER, 2, version)))
             case a.StoreMetadata(metadata, expected):
                 effects.append(Effect("store", (self._pool.number(metadata), expected)))
+            case a.ReadMetadata():
+                effects.append(Effect("read"))
             case a.FailWriter(error):
                 effects.append(Effect("failed", note=type(error).__name__))
                 if not protocol.has_ended:

@@ -7,9 +7,10 @@ Covered: E=WQ=3 with AQ 1, 2 and 3, and E=WQ=AQ=2, with a spare or two; E=3, WQ=
 alone, whose recovery would open a read per entry. One to three entries of a batch each, a writer,
 up to two recoverers; changes of the ensemble at any moment, false failures, spares that join late,
 closes at any moment, a repair, unknown outcomes of every update, abandoned requests, a bookie that
-dies, or restarts without its unsynced data. `small` takes seconds, `ci` a minute and `full` about
-twenty, of processor time. A configuration that is too large for its `states_max` is explored
-breadth first up to that number, and then along `walks`; its line says "bounded".
+dies, restarts without its unsynced data, or fences by mistake after damage. `small` takes seconds,
+`ci` a minute and `full` about twenty, of processor time. A configuration that is too large for its
+`states_max` is explored breadth first up to that number, and then along `walks`; its line says
+"bounded".
 
 `WANTED` has all faults at once: a trio and a spare, two entries, a writer that may suspect any
 bookie, two recoverers, an abandoned request, an update of unknown outcome, a bookie that dies. It
@@ -98,6 +99,34 @@ RESTARTED_PAIR: Final = replace(
     waits=False,
     closes=False,
 )
+DAMAGED_PAIR: Final = Scope(
+    "pair, damage, recovery",
+    PAIR,
+    entries=1,
+    recoverers=1,
+    damages=1,
+    closes=False,
+    waits=False,
+)
+DAMAGED_DEGRADED: Final = replace(
+    DAMAGED_PAIR,
+    name="trio, degraded, damage, recovery",
+    quorum=E3,
+    spares=0,
+    returns=1,
+    options=AppendOptions(run_degraded=True),
+)
+DAMAGED_CHANGE: Final = replace(
+    DAMAGED_PAIR,
+    name="pair, two damaged, a change, unknown",
+    spares=2,
+    recoverers=0,
+    failures=1,
+    damages=2,
+    mortals=(0, 1, 2),
+    unknowns=1,
+    closes=True,
+)
 LACS_PAIR: Final = Scope(
     "pair, 2 entries, recovery, LACs",
     PAIR,
@@ -175,7 +204,14 @@ WANTED: Final = Scope(
     walks=5_000,
 )
 
-SMALL: Final = (UNKNOWN_CHANGE, PAIR_QUICK, ONE_ACK, RESTARTED_PAIR, *scopes_in_sync.SMALL)
+SMALL: Final = (
+    UNKNOWN_CHANGE,
+    PAIR_QUICK,
+    ONE_ACK,
+    RESTARTED_PAIR,
+    DAMAGED_PAIR,
+    *scopes_in_sync.SMALL,
+)
 CI: Final = (
     *SMALL,
     PAIR_RECOVERY,
@@ -188,6 +224,7 @@ CI: Final = (
     SILENT_PAIR,
     LACS_PAIR,
     PAIR_DEAD,
+    DAMAGED_CHANGE,
     SUSPECTED_CHANGE,
     TWO_RECOVERIES,
     CHANGED_PAIR,
@@ -197,6 +234,7 @@ CI: Final = (
 FULL: Final = (
     *CI,
     PAIR_CHANGE,
+    DAMAGED_DEGRADED,
     DELAYED,
     CHANGE_OF_THREE,
     SILENT_PAIR_OF_TWO,

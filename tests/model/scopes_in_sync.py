@@ -148,6 +148,9 @@ THREE_WANTED: Final = replace(
     states_max=600_000,
     walks=2_000,
 )
+LONE_DAMAGED: Final = replace(
+    LONE_LEAVES, name="in sync 2/1, damage, recovery", silences=0, failures=0, damages=1
+)
 ALL_OF_THREE: Final = replace(
     DIES, name="in sync 3/3, one dies, a spare", quorum=in_sync(3, 3), entries=2, failures=0
 )
@@ -166,6 +169,7 @@ CI: Final = (
     LONE_LEAVES,
     LONE_TWICE,
     LONE_UNKNOWN,
+    LONE_DAMAGED,
     THREE_CUT,
     THREE_LEAVE,
 )

@@ -31,8 +31,9 @@ from tests.model.words import (
     entry,
     token_of,
 )
-from tests.model.world import Draft, Pools, World
+from tests.model.world import FAULTS, Draft, Pools, World
 
+DAMAGE: Final = FAULTS.index("damage")
 WHO: Final = ("the writer", "recoverer 1", "recoverer 2", "recoverer 3")
 
 
@@ -60,6 +61,8 @@ class Steps:
             if self._members is not None:
                 yield from self._members.after(world)
         yield from self._of_recoverers(world)
+        if world.budget[DAMAGE]:
+            yield from self._damage(world)
         if world.budget[4] and len(self._pools.metadata.values[world.metadata].fragments) > 1:
             yield from self._repair(world)
 
@@ -177,6 +180,16 @@ class Steps:
                     draft.post(Failure(request))
             yield self.label, draft.freeze()
 
+    def _damage(self, world: World) -> Iterator[tuple[Label, World]]:
+        """Restart a bookie with damage in its log: it fences every ledger (2.4)."""
+        for bookie in self._scope.mortals:
+            if (world.lost | world.damaged) >> bookie & 1:
+                continue
+            draft = self.begin(world, "{} restarts damaged", NAMES[bookie], fault="damage")
+            draft.bookies[bookie] = self._pools.bookies.damage(world.bookies[bookie])
+            draft.damaged |= 1 << bookie
+            yield self.label, draft.freeze()
+
     def _repair(self, world: World) -> Iterator[tuple[Label, World]]:
         """Copy the first fragment's entries to a bookie outside it, and swap it in (9.1)."""
         pools = self._pools
@@ -210,9 +223,7 @@ class Steps:
         assert operation is not None
         who = WHO[actor]
         if operation.metadata < 0:
-            draft = self.begin(world, "{} reads the metadata", who)
-            draft.operations[actor] = 0
-            draft.told_stored(actor)
+            draft = self._read(world, actor, operation)
             yield self.label, draft.freeze()
             return
         metadata, expected, history, reply = operation
@@ -240,6 +251,23 @@ class Steps:
                 draft.post(Update(metadata, expected))
             self._go_on(draft, actor, Operation(metadata, expected, (*history, (UNKNOWN,))))
             yield self.label, draft.freeze()
+
+    def _read(self, world: World, actor: int, operation: Operation) -> Draft:
+        """Read the metadata; the answer to the writer travels in a separate step."""
+        reply = operation.reply
+        if reply is not None:
+            draft = self.begin(world, "{} learns what it read", WHO[actor])
+            draft.operations[actor] = 0
+            draft.tell(actor, Told("conflicted", reply[1:]))
+            return draft
+        draft = self.begin(world, "{} reads the metadata", WHO[actor])
+        if actor == WRITER:
+            read = operation._replace(reply=(VALUE, world.metadata, world.version))
+            draft.operations[actor] = self._pools.operations.number(read)
+        else:
+            draft.operations[actor] = 0
+            draft.told_stored(actor)
+        return draft
 
     def _go_on(self, draft: Draft, actor: int, operation: Operation) -> None:
         """Pass an answer to the call."""

@@ -103,8 +103,11 @@ class Scope:
     """Number of compare-and-sets whose outcome the store does not report."""
     crashes: int = 0
     """Number of bookies that die for good; a `slow` bookie 0 restarts from its synced data."""
+    damages: int = 0
+    """Number of bookies that restart with damage in the log: they fence without a recovery (2.4).
+    """
     mortals: tuple[int, ...] = (0,)
-    """Bookies that may die."""
+    """Bookies that may die, or be damaged."""
     is_slow: bool = False
     """Whether bookie 0 syncs in a separate step."""
     repairs: int = 0

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.recovery import RecoveryProtocol
 from metadata.ids import NO_ENTRY
-from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from tests.model.bookies import NOT_HELD, Bookies, BookieState
 from tests.model.freezing import MetadataPool, Pool
 from tests.model.in_sync_rules import check_confirmed, check_members
 from tests.model.protocols import DONE, FIRST, Effect, Event, Recoverers, Told, Writers
 from tests.model.store_calls import StoreCalls
 from tests.model.words import (
+    NAMES,
     WRITER,
     Answer,
     Failure,
@@ -58,9 +59,11 @@ class World(NamedTuple):
     is_closing: bool
     copy: int = 0
     """Copy in progress to a member that catches up; 0 for none."""
+    damaged: int = 0
+    """Bookies that fence without a recovery, as a mask."""
 
 
-FAULTS: Final = ("failure", "silence", "unknown", "crash", "repair", "join", "return")
+FAULTS: Final = ("failure", "silence", "unknown", "crash", "repair", "join", "return", "damage")
 JOIN: Final = FAULTS.index("join")
 
 
@@ -95,6 +98,7 @@ class Pools:
             scope.repairs,
             scope.joins,
             scope.returns,
+            scope.damages,
         )
         actors = 1 + scope.recoverers
         self._waiting: list[int] = []
@@ -140,6 +144,7 @@ class Draft:
         "budget",
         "confirmed",
         "copy",
+        "damaged",
         "is_closing",
         "lost",
         "messages",
@@ -164,6 +169,7 @@ class Draft:
             self.lost,
             self.is_closing,
             self.copy,
+            self.damaged,
         ) = world
         self.actors = list(actors)
         self.bookies = list(bookies)
@@ -186,6 +192,7 @@ class Draft:
             self.lost,
             self.is_closing,
             self.copy,
+            self.damaged,
         )
 
     def spend(self, fault: str) -> None:
@@ -214,6 +221,7 @@ class Draft:
         seen = pools.scope.bookies - self.budget[JOIN]
         if actor == WRITER:
             state, effects = pools.writers.handle(WRITER, state, event, seen)
+            self._check_false_fences(state)
         else:
             state, effects = pools.recoverers.handle(actor, state, event, seen)
         self.actors[actor] = state
@@ -249,9 +257,18 @@ class Draft:
             case "failed":
                 if effect.note in ("FragmentsChanged", "OtherBytesStored", "EntryConflictError"):
                     raise ViolationError(f"it ends with {effect.note}")
+                if effect.note == "LedgerFencedError" and self.stored.state is LedgerState.OPEN:
+                    raise ViolationError("the writer says that the open ledger is fenced")
                 self.is_closing = self.is_closing or actor == WRITER
             case _:
                 raise AssertionError(effect)
+
+    def _check_false_fences(self, state: int) -> None:
+        """Check that the writer does not take a fence of a recovery for a mistake (4.7)."""
+        writer = self._pools.writers.states[state]
+        for name in () if writer is None else writer.false_fences:
+            if not self.damaged >> NAMES.index(name) & 1:
+                raise ViolationError(f"the fence of a recovery at {name} counts as a mistake")
 
     def _ask_store(self, actor: int, operation: Operation) -> None:
         if self.operations[actor]:
@@ -303,9 +320,8 @@ class Draft:
         check_members(before, changed)
 
     def told_stored(self, actor: int) -> None:
-        """Let an actor read the metadata."""
-        name = "conflicted" if actor == WRITER else "read"
-        self.tell(actor, Told(name, (self.metadata, self.version)))
+        """Let a recoverer read the metadata."""
+        self.tell(actor, Told("read", (self.metadata, self.version)))
 
     # -- messages without an effect ----------------------------------------------------------------
 

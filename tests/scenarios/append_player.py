@@ -13,22 +13,25 @@ Events:
     chosen 1=d | none needed=1 seen=3
     ok                                              the last compare-and-set was applied
     conflict STATE [fragments=...] [last=N length=N]  it was not: this is the stored value
+    found STATE [version=N] [recreated] ...         the answer to "read the metadata"
     metadata-refused
     close | give-up
     shown | lag a | suspectable a                   shows in-sync members, what a lacks, 5.7
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ledger_client.errors import LedgerError, LedgerNotFoundError, QuorumTimeoutError
 from ledger_client.protocol import append_events as e
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.append_options import AppendOptions
-from metadata.ids import BookieId, EntryId, Version
-from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, EntryId, UpdateToken, Version
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from tests.scenarios import words as w
 
 BYTES_DEFAULT = "10"
+OTHERS = UpdateToken(bytes([255]) * UPDATE_TOKEN_BYTES)
 
 
 class AppendPlayer:
@@ -36,14 +39,14 @@ class AppendPlayer:
 
     def __init__(self, setup: Mapping[str, str]) -> None:
         self._quorum = w.parse_quorum_of(setup)
-        self._fragments = w.parse_fragments(setup["fragments"])
+        fragments = w.parse_fragments(setup["fragments"])
         options = AppendOptions(
             delay_ensemble_change="delay" in setup,
             run_degraded="degraded" in setup,
             fixed_membership="fixed" in setup,
             unanswered_bytes_max=int(setup.get("unanswered", "1000000")),
         )
-        metadata = w.ledger(self._quorum, self._fragments, LedgerState.OPEN)
+        metadata = w.ledger(self._quorum, fragments, LedgerState.OPEN)
         self._version = 1
         self._protocol = AppendProtocol(metadata, Version(1), options)
         self._wanted: LedgerMetadata | None = None
@@ -107,9 +110,10 @@ class AppendPlayer:
                 assert self._wanted is not None
                 version = w.parse_options(rest).get("version", str(self._version))
                 return e.MetadataStored(self._wanted, Version(int(version)))
-            case ["conflict", *rest]:
-                found = self._found(w.parse_options(rest))
-                return e.MetadataConflicted(found, Version(self._version))
+            case ["conflict" | "found", *rest]:
+                options = w.parse_options(rest)
+                self._version = int(options.pop("version", str(self._version)))
+                return e.MetadataConflicted(self._found(options), Version(self._version))
             case ["metadata-refused"]:
                 return e.MetadataRefused(LedgerNotFoundError("deleted", ledger_id=w.LEDGER))
             case ["close"]:
@@ -120,15 +124,18 @@ class AppendPlayer:
                 raise ValueError(f"unknown event: {' '.join(words)}")
 
     def _found(self, options: Mapping[str, str]) -> LedgerMetadata:
-        """Return the ledger as others stored it; OPEN unless the options name a state."""
-        fragments = self._fragments
+        """Return the ledger as others stored it; OPEN, with the fragments that the writer knows,
+        unless the options name others.
+        """
+        fragments: Sequence[Fragment] = self._protocol.metadata.fragments
         if "fragments" in options:
             fragments = w.parse_fragments(options["fragments"])
         state = next((each for each in LedgerState if each in options), LedgerState.OPEN)
         last, length = int(options.get("last", "-1")), int(options.get("length", "0"))
-        return w.ledger(self._quorum, fragments, state, last, length)
+        found = w.ledger(self._quorum, fragments, state, last, length)
+        return replace(found, creation_token=OTHERS) if "recreated" in options else found
 
-    def _show(self, action: e.AppendAction) -> str:
+    def _show(self, action: e.AppendAction) -> str:  # noqa: PLR0911 - one line for each
         match action:
             case e.SendBatch(first, bookie_ids):
                 return f"send {first} to {','.join(bookie_ids)}"
@@ -146,6 +153,8 @@ class AppendPlayer:
             case e.StoreMetadata(metadata, expected):
                 self._wanted = metadata
                 return f"store {_show_ledger(metadata)} at version {expected}"
+            case e.ReadMetadata():
+                return "read the metadata"
             case e.MembersChanged(fragment):
                 left = ",".join(action.replaced) or "nobody"
                 return f"changed {w.show_fragments([fragment])} left={left}"

@@ -32,9 +32,8 @@ GO_ON_AS_BEFORE = Edit(
 )
 FENCE_FORGIVEN = Edit(
     APPEND,
-    "        if error is not None:\n            return self._end(error)\n",
-    "        if error is not None and status is not Status.FENCED:\n"
-    "            return self._end(error)\n",
+    "        kind = FailureKind.FENCED if status is Status.FENCED else FailureKind.GONE\n",
+    "        kind = FailureKind.GONE\n",
 )
 
 BUGS = (

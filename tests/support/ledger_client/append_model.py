@@ -107,6 +107,8 @@ class WriterModel(Model):
                 self.notify(self.choice(action))
             case a.StoreMetadata(metadata, expected):
                 self.send(lambda: self.store_change(metadata, expected))
+            case a.ReadMetadata():
+                self.send(self.read_metadata)
             case a.FailWriter(error):
                 self.error = self.error or error
                 if not self.writer.has_ended:
@@ -168,6 +170,10 @@ class WriterModel(Model):
             event: a.AppendEvent = a.MetadataStored(changed, self.version)
         else:
             event = a.MetadataConflicted(self.stored, self.version)
+        self.send(lambda: self.notify(event))
+
+    def read_metadata(self) -> None:
+        event = a.MetadataConflicted(self.stored, self.version)
         self.send(lambda: self.notify(event))
 
     def check_writer(self) -> None:
