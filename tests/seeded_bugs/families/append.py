@@ -21,6 +21,7 @@ from tests.seeded_bugs.seeded_bug import (
 
 ACKS = "ledger_client/protocol/acks.py"
 APPEND = "ledger_client/protocol/append.py"
+FALSE_FENCES = "tests/unit/ledger_client/writing/test_false_fences.py"
 WRITER_HISTORIES = units(APPEND_HISTORIES, SCENARIOS)
 
 
@@ -70,6 +71,49 @@ BUGS = (
             ),
         ),
         everything("writer, striped 3/2/2, 3 entries"),
+    ),
+    SeededBug(
+        "fence_by_mistake_ends_the_writer",
+        "A FENCED answer ends the writer without a read of the metadata, although no recovery may"
+        " have begun.",
+        ("4.7",),
+        (
+            Edit(
+                APPEND,
+                "        kind = FailureKind.FENCED if status is Status.FENCED else"
+                " FailureKind.GONE\n",
+                "        if status is Status.FENCED:\n"
+                "            return self._end(errors.fenced(self._metadata))\n"
+                "        kind = FailureKind.GONE\n",
+            ),
+        ),
+        (units(SCENARIOS, FALSE_FENCES), model("pair, damage, recovery")),
+        (
+            hidden_from_simulation(
+                "a writer that ends with an error is replaced by the next one: nothing"
+                " confirmed is lost"
+            ),
+        ),
+    ),
+    SeededBug(
+        "stale_read_after_a_fence",
+        "The read after a FENCED answer may miss the newest changes: the fence of a recovery counts"
+        " as a mistake.",
+        ("4.7",),
+        (
+            Edit(
+                "ledger_client/writing/append_shell.py",
+                "await ledgers.get(ledger_id, fresh=True))\n",
+                "await ledgers.get(ledger_id))\n",
+            ),
+        ),
+        (units(f"{FALSE_FENCES}::test_the_read_is_fresh"),),
+        (
+            SHELL_ONLY,
+            hidden_from_simulation(
+                "the compare-and-set of the change that follows fails, and its own read is repeated"
+            ),
+        ),
     ),
     SeededBug(
         "metadata_after_resend",
