@@ -118,7 +118,7 @@ DAMAGED_DEGRADED: Final = replace(
 )
 DAMAGED_CHANGE: Final = replace(
     DAMAGED_PAIR,
-    name="pair, two damaged, a change, unknown",
+    name="pair, two damaged, change, unknown",
     spares=2,
     recoverers=0,
     failures=1,

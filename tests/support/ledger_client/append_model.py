@@ -54,8 +54,7 @@ class WriterModel(Model):
         self.counts: dict[EntryId, int] = {}
         self.changes = 0
 
-    # -- events of the writer
-    # -----------------------------------------------------------------------
+    # -- events of the writer ----------------------------------------------------------------------
 
     @override
     def append(self, count: int) -> None:
@@ -108,7 +107,7 @@ class WriterModel(Model):
             case a.StoreMetadata(metadata, expected):
                 self.send(lambda: self.store_change(metadata, expected))
             case a.ReadMetadata():
-                self.send(self.read_metadata)
+                self.send(lambda: self.notify(a.MetadataConflicted(self.stored, self.version)))
             case a.FailWriter(error):
                 self.error = self.error or error
                 if not self.writer.has_ended:
@@ -170,10 +169,6 @@ class WriterModel(Model):
             event: a.AppendEvent = a.MetadataStored(changed, self.version)
         else:
             event = a.MetadataConflicted(self.stored, self.version)
-        self.send(lambda: self.notify(event))
-
-    def read_metadata(self) -> None:
-        event = a.MetadataConflicted(self.stored, self.version)
         self.send(lambda: self.notify(event))
 
     def check_writer(self) -> None:

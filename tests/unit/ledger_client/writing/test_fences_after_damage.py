@@ -11,7 +11,6 @@ from bookie.log.records import RECORD_HEADER_BYTES
 from bookie.storage.upkeep import Upkeep
 from bookie.wire.batch import BATCH_HEADER_BYTES
 from ledger_client import LedgerClient, LedgerFenced
-from ledger_client.observability import ClientEvent
 from tests.support.bookie.bookie_machine import Machine, Running
 from tests.support.ledger_client.cluster import THREE
 
@@ -46,7 +45,7 @@ async def test_the_writer_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for name in "abc":
         await machine.format(name)
         running[name] = await machine.start(name)
-    events: list[ClientEvent] = []
+    events: list[object] = []
     client = LedgerClient.from_parts(
         machine.store(), rng=Random(5), wall_clock_ms=lambda: 5, on_event=events.append
     )
