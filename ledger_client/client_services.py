@@ -130,17 +130,7 @@ class ClientServices:
         on_failed = self.observer.note_callback_failed
         self.placement = Placement(self.directory, self.quarantine, rng, settings.policy, on_failed)
         self.watchdog = Watchdog(self.pool, config, self.observer)
-        self.for_writers = WriterServices(
-            pool=self.pool,
-            placement=self.placement,
-            ledgers=self.ledgers,
-            config=config,
-            rng=rng,
-            on_refused=self._note_refused,
-            report=self.observer.emit,
-            turn_calls=TurnCalls(),
-            metadata_reads=MetadataReads(rng),
-        )
+        self.for_writers = self._services_of_writers()
         self.late_fences = LateFences(self.pool, rng, config.read_timeout_s)
         self._on_event = settings.on_event
         self._on_spare = on_spare
@@ -150,6 +140,19 @@ class ClientServices:
             self.pool.on_unavailable(self._count_failure),
             store.on_session(self._follow_session),
         ]
+
+    def _services_of_writers(self) -> WriterServices:
+        return WriterServices(
+            pool=self.pool,
+            placement=self.placement,
+            ledgers=self.ledgers,
+            config=self.config,
+            rng=self.rng,
+            on_refused=self._note_refused,
+            report=self.observer.emit,
+            turn_calls=TurnCalls(),
+            metadata_reads=MetadataReads(self.rng),
+        )
 
     async def start(self) -> None:
         """Read the live bookies and register. Raises MetadataError."""

@@ -27,13 +27,16 @@ from broker_layer.kafka.primitives import NO_TAGS, varint
 from broker_layer.kafka.record_batch import Record, RecordBatchHeader, build_batch, place
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.log.appending.pending_batches import Appended
+from broker_layer.log.reading.log_reader import RecordPosition
 from broker_layer.log.state.partition_state import ActiveProducer
+from broker_layer.log.topic_log import LogReadResult
 from broker_layer.server.broker_services import BrokerServices, ServiceParts
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.listeners import ListenerAddress
 from broker_layer.server.connections.server import BrokerServer
 from broker_layer.server.exchange import Buffer
-from broker_layer.server.ports import Confirmation, FoundOffset, ReadBatches
+from broker_layer.server.ports import Confirmation
+from broker_layer.transactions.values import Claim, TopicPartition
 from serving.process import COLLECT_AFTER_OBJECTS
 from serving.server_log import ServerLog
 
@@ -91,15 +94,15 @@ class DiscardingLog:
 
     async def read(
         self, offset: int, max_bytes: int, *, read_committed: bool, at_least_one: bool
-    ) -> ReadBatches:
+    ) -> LogReadResult:
         """Refuse: nothing was stored."""
         raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, "nothing is stored")
 
-    async def offset_for_timestamp(self, timestamp_ms: int) -> FoundOffset | None:
+    async def offset_for_timestamp(self, timestamp_ms: int) -> RecordPosition | None:
         """Return None: nothing is stored."""
         return None
 
-    async def max_timestamp(self) -> FoundOffset | None:
+    async def max_timestamp(self) -> RecordPosition | None:
         """Return None: nothing is stored."""
         return None
 
@@ -151,14 +154,7 @@ class DiscardingTopics:
         return None
 
     async def verify(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        transactional_id: str,
-        topic: str,
-        partition: int,
-        *,
-        knows_abortable: bool = False,
+        self, claim: Claim, partition: TopicPartition, *, knows_abortable: bool = False
     ) -> Confirmation:
         """Refuse: there are no transactions."""
         raise TopicError(ErrorCode.INVALID_TXN_STATE, "there are no transactions")

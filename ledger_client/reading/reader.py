@@ -64,12 +64,13 @@ class LedgerReader:
         self._rng = rng
         self._ranges = RangeReader(self._ledger, keys, pool, config, rng, report=report)
         self._pollers: dict[int, TailPoller] = {}
-        self._own_loop: Final = OwnLoop("reader", metadata.ledger_id, asyncio.get_running_loop())
+        self._own_loop: Final = OwnLoop("reader", metadata.ledger_id, None)
         self._is_started = False
         self._is_closed = False
 
     async def start(self) -> None:
         """Follow the ledger, and learn its LAC if bookies answer."""
+        self._own_loop.require()
         self._pool.attach(self._ledger.ledger_id, self._keys.master_key)
         self._is_started = True
         self._ledger.start()
