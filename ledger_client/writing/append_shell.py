@@ -249,20 +249,17 @@ class AppendShell:
         self.replication.fail(error)
 
     async def _access_metadata(self, action: e.StoreMetadata | e.ReadMetadata) -> None:
-        if isinstance(action, e.StoreMetadata):
-            await self._store(action.metadata, action.expected)
-        else:  # rule 4.7: this read begins after the FENCED answer
-            self.dispatch(await self._read_back())
-
-    async def _store(self, metadata: LedgerMetadata, expected: Version) -> None:
-        """Store until the outcome is certain; the ledger store decides unknown outcomes
-        (rule 1.3).
+        """Store or read until the outcome is certain; the ledger store decides unknown outcomes
+        (rule 1.3). A read begins after the FENCED answer that it checks (4.7).
         """
         ended: e.MetadataStored | e.MetadataConflicted | e.MetadataRefused
         try:
-            ended = await self._update(metadata, expected)
+            if isinstance(action, e.StoreMetadata):
+                ended = await self._update(action.metadata, action.expected)
+            else:
+                ended = await self._read_back()
         except Exception as error:  # noqa: BLE001 - the protocol waits for the outcome
-            ended = e.MetadataRefused(_refusal(error, metadata.ledger_id))
+            ended = e.MetadataRefused(_refusal(error, self.protocol.metadata.ledger_id))
         self.dispatch(ended)
 
     async def _update(

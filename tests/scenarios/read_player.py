@@ -190,6 +190,7 @@ class HandlePlayer:
         """Call the handle on a separate loop: no task of a call outlives it."""
         for bookie in self._bookies.bookies.values():
             bookie.changed = asyncio.Event()  # an event belongs to the loop that it was used in
+        self._reader._own_loop._loop = None
 
         async def call() -> str:
             try:
