@@ -127,10 +127,12 @@ async def test_unclean_recovery_keeps_entries_of_an_earlier_member(cluster: Loca
         first.kill()
         await writer.append(b"on one disk alone")
         second.kill()
-        await first.restart()
+        config = ClientConfig(read_timeout_s=1.0)
         try:
-            config = ClientConfig(read_timeout_s=1.0)
             async with LedgerClient(cluster.metadata_uri, config=config) as client:
+                with pytest.raises(RecoveryUndecidedError):
+                    await client.recover_ledger(writer.id)  # from now on the writer adds no member
+                await first.restart()
                 with pytest.raises(RecoveryUndecidedError):
                     await client.recover_ledger(writer.id)
                 info = await client.recover_ledger_unclean(writer.id)

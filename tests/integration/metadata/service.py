@@ -5,11 +5,30 @@ Leaves the server to `conftest.py`.
 
 import asyncio
 import random
+from pathlib import Path
 
 from kazoo.client import KazooClient
 
+from metadata.store.embedded import EmbeddedZooKeeper
 from metadata.store.interface import MetadataStore
 from metadata.store.zookeeper import ZooKeeperMetadataStore, open_store
+
+
+async def pause(server: EmbeddedZooKeeper) -> None:
+    """Pause the server, and wait until all of its threads have stopped: on a busy machine, some run
+    on after the signal. Systems without /proc stop a process at once.
+    """
+    server.pause()
+    threads = Path(f"/proc/{server.pid}/task")
+    while any(_state(each / "stat") not in "Tt" for each in threads.glob("*")):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
+def _state(stat: Path) -> str:
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):  # the thread has ended
+        return "T"
 
 
 class ZooKeeperService:

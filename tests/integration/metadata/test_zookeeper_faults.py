@@ -21,7 +21,7 @@ from metadata.store.embedded import EmbeddedZooKeeper
 from metadata.store.interface import SessionState
 from metadata.store.zookeeper import open_store
 from tests.contracts.store_service import Signal, eventually
-from tests.integration.metadata.service import ZooKeeperService
+from tests.integration.metadata.service import ZooKeeperService, pause
 from tests.support.metadata.samples import A, B, D, open_ledger, token
 
 NOW_MS = 1_700_000_000_000
@@ -101,7 +101,7 @@ async def test_a_pause_longer_than_the_session_expires_it_by_our_clock(
     states: list[SessionState] = []
     store.on_session(states.append)
     await store.create("/live/one", b"", ephemeral=True)
-    own_server.pause()
+    await pause(own_server)
     await eventually(lambda: SessionState.EXPIRED in states)  # while the server is silent
     with pytest.raises(StoreUnavailableError):
         await open_store(own_server.uri, rng=random.Random(1), operation_timeout_s=0.3)
@@ -121,7 +121,7 @@ async def test_registration_and_watches_return_after_a_pause(
     store.watch_value("/a", signal)
     states: list[SessionState] = []
     store.on_session(states.append)
-    own_server.pause()
+    await pause(own_server)
     await eventually(lambda: SessionState.EXPIRED in states)
     own_server.resume()
     other = await own_service.connect()
@@ -144,7 +144,7 @@ async def test_an_ambiguous_write_is_decided_by_its_token(
     ledger = open_ledger()
     version = await ledgers.create(ledger)
     changed = ledger.with_ensemble_change(EntryId(5), (A, B, D), token(3))
-    own_server.pause()
+    await pause(own_server)
     call = asyncio.create_task(ledgers.compare_and_set(changed, version))
     await asyncio.sleep(0.8)  # timeouts pass, and the decision waits
     assert not call.done()
@@ -161,7 +161,7 @@ async def test_a_write_to_a_paused_server_is_of_unknown_outcome_and_may_apply(
     own_service.session_timeout_s = 10.0
     store = await own_service.connect()
     await store.create("/a", b"0")
-    own_server.pause()
+    await pause(own_server)
     with pytest.raises(OutcomeUnknownError):
         await store.compare_and_set("/a", b"1", Version(0))
     own_server.resume()
@@ -208,7 +208,7 @@ async def test_closing_is_bounded_while_the_server_is_silent(
 ) -> None:
     service = ZooKeeperService(own_server.uri, session_timeout_s=30.0)
     store = await service.connect()
-    own_server.pause()
+    await pause(own_server)
     async with asyncio.timeout(10):
         await store.aclose()
     own_server.resume()
