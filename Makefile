@@ -88,7 +88,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 # Tests mostly wait for processes and timers, so there is one worker more than processors. A file's tests stay in one worker: they share
-# clusters. `-m` replaces the default of pyproject.toml, which is that of `test-fast`.
+# clusters. `-m` replaces the default of pyproject.toml, which runs `long` tests and no integration tests.
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 
 test: $(STAMP)

@@ -4,7 +4,7 @@ In another loop, or from another thread, a call would wait for ever for a result
 handle's own loop. After a fork, the connections belong to the parent.
 
 Invariants: the check costs one comparison of the running loop, which a forked child does not have
-or has made anew; a refused call starts nothing and touches no task of the handle's loop.
+or has created itself; a refused call starts nothing and touches no task of the handle's loop.
 
 Source: api design, "Client".
 """

@@ -1,6 +1,6 @@
 """Cancellation of tasks that belong to an object which ends.
 
-Leaves the tasks' errors to whoever awaits their results.
+Leaves the tasks' errors to the code that awaits their results.
 """
 
 import asyncio

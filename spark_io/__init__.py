@@ -15,6 +15,8 @@ what needs PySpark reports that when it is used.
 
 from typing import TYPE_CHECKING
 
+import ledger_client.own_packages  # noqa: F401 - fails if one of Quire's packages is hidden
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -146,9 +146,10 @@ class Collector:
             try:
                 await self.check(ledger_id)
             except MetadataError as error:
-                # Not now: the next full pass checks it again.
                 self._context.log.warning(
-                    "ledger not checked for deletion", ledger=ledger_id, reason=str(error)
+                    "ledger not checked for deletion until the next pass",
+                    ledger=ledger_id,
+                    reason=str(error),
                 )
             await asyncio.sleep(self._read_interval_s)
 

@@ -91,7 +91,7 @@ class Cleaner:
         return cleaning.plan_cleaning(segments, mark_segment, self._config, room)
 
     def retry_kept(self) -> None:
-        """Let the next pass try again the segments that earlier passes had to keep."""
+        """Make the next pass retry the segments that earlier passes had to keep."""
         for segment in self._segments.by_number.values():
             segment.is_kept = False
 

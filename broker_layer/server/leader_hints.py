@@ -3,7 +3,7 @@
 Leaves the knowledge of leaders to `control.cluster_view`.
 
 Invariant: a broker is described as in Metadata, including its rack. Java's consumer treats one
-broker with two descriptions as two brokers, and sends each Fetch of a session twice, in vain.
+broker with two descriptions as two brokers, and sends each Fetch of a session twice, without need.
 """
 
 from collections.abc import Iterable

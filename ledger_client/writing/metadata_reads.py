@@ -54,12 +54,12 @@ class MetadataReads:
         heappush(self._due, (asyncio.get_running_loop().time() + delay_s, ledger_id))
         self._arm()
 
-    def forget(self, ledger_id: LedgerId) -> None:
+    def cancel(self, ledger_id: LedgerId) -> None:
         """Do not start the read of a ledger that waits for one."""
         self._wanted.pop(ledger_id, None)
 
     async def aclose(self) -> None:
-        """Forget all that waits, and cancel what is under way."""
+        """Cancel all waiting and running reads."""
         self._wanted.clear()
         self._due.clear()
         self._arm()

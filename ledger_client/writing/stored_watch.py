@@ -36,7 +36,7 @@ class StoredWatch:
         """Stop watching."""
         self._is_closed = True
         self._cancel()
-        self._services.metadata_reads.forget(self._ledger_id)
+        self._services.metadata_reads.cancel(self._ledger_id)
 
     def _want_read(self) -> None:
         self._services.metadata_reads.want(self._ledger_id, self._read)

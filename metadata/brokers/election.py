@@ -1,7 +1,7 @@
 """Election of one broker as the controller.
 
 Leaves what a controller does to the brokers. A controller changes topics by compare-and-set alone,
-so two brokers that both believe to be the controller for a moment do no harm.
+so two brokers that both act as controller for a moment do no harm.
 
 Format: the value of `/controller` is that of an ephemeral node (`ephemeral.py`); its content is a
 msgpack array [1, broker id int].

@@ -47,11 +47,11 @@ class NoFaults:
     """Service that answers in the next iteration of the event loop; a base for other faults."""
 
     async def before(self, call: StoreCall) -> None:
-        """Let other tasks run, as a network does."""
+        """Yield to other tasks, as a network call does."""
         await asyncio.sleep(0)
 
     async def after(self, call: StoreCall) -> None:
-        """Let other tasks run, as a network does."""
+        """Yield to other tasks, as a network call does."""
         await asyncio.sleep(0)
 
     def missed_changes(self, call: StoreCall) -> int:

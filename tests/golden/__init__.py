@@ -1,4 +1,4 @@
-"""Files that earlier releases wrote; they are never made anew."""
+"""Files that earlier releases wrote; they are never generated again."""
 
 from pathlib import Path
 from typing import Final

@@ -1,4 +1,4 @@
-"""`python -m tests.reference`, or `make docs`: write the pages of docs/reference/ anew."""
+"""`python -m tests.reference`, or `make docs`: write the pages of docs/reference/."""
 
 import sys
 

@@ -61,7 +61,7 @@ def test_reports(checker: Checker, text: str) -> None:
 
 
 @pytest.mark.parametrize(("checker", "text"), GOOD)
-def test_lets_pass(checker: Checker, text: str) -> None:
+def test_accepts(checker: Checker, text: str) -> None:
     assert checker(Source.of(text)) == []
 
 

@@ -5,6 +5,7 @@ It leaves style that a linter can see to ruff, and import direction to import-li
 
 import subprocess
 import tomllib
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
@@ -14,6 +15,7 @@ from tests.tidy import checks
 from tests.tidy.checks import Source
 
 ROOT = Path(__file__).parents[2]
+FOLDER_MODULES_MAX = 25
 PRODUCT_PACKAGES = (
     "metadata",
     "serving",
@@ -95,6 +97,11 @@ RULES = [
     (checks.find_set_iteration, PROTOCOL),
     (checks.find_side_doors, BEHIND_DOORS),
 ]
+
+
+def test_no_folder_of_the_product_holds_too_many_modules() -> None:
+    counts = Counter(str(Path(path).parent) for path in PRODUCT if not path.endswith("__init__.py"))
+    assert {folder: n for folder, n in counts.items() if n > FOLDER_MODULES_MAX} == {}
 
 
 @pytest.mark.parametrize(("checker", "modules"), RULES, ids=[rule[0].__name__ for rule in RULES])

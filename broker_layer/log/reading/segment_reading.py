@@ -31,7 +31,8 @@ ReadEntry = tuple[EntryId, memoryview]
 def has_room_for_another(size: int, count: int, bytes_max: int) -> bool:
     """Return whether one more entry of average size would fit; the first always does.
 
-    `count` entries have `size` bytes in total. An entry that does not fit would be read in vain.
+    `count` entries have `size` bytes in total. An entry that does not fit would be read for
+    nothing.
     """
     return count == 0 or size + size / count <= bytes_max
 

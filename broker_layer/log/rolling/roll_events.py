@@ -18,7 +18,7 @@ class Work(Enum):
     any."""
     FILL = "write the state into a ledger"
     CLOSE = "close a ledger"
-    """Let the open ledger drain: it takes no append from now on. Close it."""
+    """Stop appends to the open ledger, and close it once all its entries are confirmed."""
     RECOVER = "recover a ledger"
     """Close the draining ledger without its writer, whose close has an unknown outcome."""
     PAUSE = "pause"
@@ -46,7 +46,7 @@ class EndRequested:
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:
-    """The log has failed, or nobody waits for its end any more."""
+    """The log has failed, or no caller waits for its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,12 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class UseNext:
-    """Let appends into the created ledger, from the end of the log on."""
+    """Append to the created ledger, from the end of the log on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Count the entries of the new ledger, which is listed, and forget the draining one."""
+    """Count the entries of the new ledger, which is listed, and drop the draining one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,8 +94,8 @@ async def recover(arguments: argparse.Namespace, output: Output) -> int:
         )
     if is_live and not arguments.yes:
         raise NeedsConsentError(
-            f"ledger {ledger_id} is open and its writer, {ledger.writer}, is up: "
-            "it will be refused from then on, and its unconfirmed entries may or may not remain",
+            f"ledger {ledger_id} is open, and its writer, {ledger.writer}, is running. After the "
+            "recovery its appends are refused, and its unconfirmed entries may be lost",
             try_next=f"quire ledger recover {ledger_id} --yes",
         )
     async with LedgerClient(address) as client:

@@ -10,7 +10,9 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("hidden", ["metadata", "serving", "bookie"])
-@pytest.mark.parametrize("imported", ["ledger_client", "ledger_client.sync", "quire.local_cluster"])
+@pytest.mark.parametrize(
+    "imported", ["ledger_client", "ledger_client.sync", "quire.local_cluster", "spark_io"]
+)
 def test_a_hidden_package_is_named(tmp_path: Path, hidden: str, imported: str) -> None:
     (tmp_path / f"{hidden}.py").write_text("")
     (tmp_path / "program.py").write_text(

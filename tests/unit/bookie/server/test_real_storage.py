@@ -168,7 +168,7 @@ async def test_many_adds_share_their_acks(bookie: Running) -> None:
     await client.close()
 
 
-async def test_read_only_lets_recovery_through(bookie: Running) -> None:
+async def test_read_only_accepts_recovery_adds(bookie: Running) -> None:
     client = await bookie.client(1)
     assert await client.add(batch_of(1, 0)) is Status.OK
     async with aiohttp.ClientSession(bookie.admin_url) as http:

@@ -144,7 +144,7 @@ def test_reads_that_are_wanted_at_the_same_time_are_spread() -> None:
         for _ in range(2):  # two calls of one watch for one change
             for number in range(COUNT):
                 reads.want(LedgerId(number), read)
-        reads.forget(LedgerId(0))
+        reads.cancel(LedgerId(0))
         await asyncio.sleep(ALL_READ_S)
         assert running[1] <= METADATA_READS_AT_ONCE
         await reads.aclose()

@@ -69,7 +69,7 @@ async def test_a_follower_is_called_once_per_iteration_and_receives_the_failure_
     assert calls == [None, error]
 
 
-async def test_the_window_admits_in_order_and_always_lets_one_through() -> None:
+async def test_the_window_admits_in_order_and_always_admits_one() -> None:
     window = AppendWindow(bytes_max=1000, entries_max=3)
     assert window.has_room(
         10_000

@@ -39,7 +39,7 @@ async def no_checkpoint(_upkeep: Upkeep) -> None:
     """Leave everything to the replay."""
 
 
-async def test_the_writer_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_writer_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path)
     running: dict[str, Running] = {}
     for name in "abc":
