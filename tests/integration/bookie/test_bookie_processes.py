@@ -136,6 +136,7 @@ async def test_kill_keeps_acked_adds_and_fences(site: Site) -> None:
     assert await bookie.end(signal.SIGTERM) == 0
 
 
+@pytest.mark.long
 async def test_terminate_answers_pending_requests(site: Site) -> None:
     await site.format()
     bookie = await site.start()
@@ -172,6 +173,7 @@ async def test_a_bookie_dies_with_its_parent(site: Site) -> None:
     assert bookie.process.returncode == 0
 
 
+@pytest.mark.long
 async def test_a_bookie_that_cannot_start_reports_the_reason(site: Site) -> None:
     await site.format("a")
     await site.format("b")

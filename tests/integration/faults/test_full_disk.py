@@ -85,6 +85,7 @@ async def test_a_bookie_starts_on_a_disk_that_is_full(tmp_path: Path) -> None:
                 await _until(reserve.exists)
 
 
+@pytest.mark.long
 async def test_a_bookie_starts_and_frees_room_when_its_index_has_filled_its_disk(
     tmp_path: Path,
 ) -> None:
@@ -118,6 +119,7 @@ async def _append_until_read_only(client: LedgerClient, bookie: LocalBookie) -> 
     return [ledger.id for ledger in ledgers]
 
 
+@pytest.mark.long
 async def test_a_disk_smaller_than_the_reserve_is_not_formatted(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     with small_disk(disk, "160m"):

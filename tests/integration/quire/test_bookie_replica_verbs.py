@@ -55,6 +55,7 @@ def flip(bookie: LocalBookie, payload: bytes) -> None:
     assert flipped == 1
 
 
+@pytest.mark.long
 async def test_one_replica_that_is_damaged_is_found_by_entry_and_compare(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:

@@ -90,6 +90,7 @@ def test_unknown_names_are_refused(wanted: dict[str, int]) -> None:
         LocalCluster(**wanted)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 async def test_the_processes_die_with_their_parent() -> None:
     program = str(Path(__file__).with_name("orphan.py"))
     parent = subprocess.Popen(
@@ -117,6 +118,7 @@ def is_alive(pid: int) -> bool:
     return not (status.exists() and "State:\tZ" in status.read_text())
 
 
+@pytest.mark.long
 def test_damage_and_absence_are_found(tmp_path: Path) -> None:
     cluster = start_cluster(tmp_path, bookies=3)
     try:

@@ -130,6 +130,7 @@ def shared_hosts(ledger: LedgerMetadata, places: dict[BookieId, Place]) -> list[
     return found
 
 
+@pytest.mark.long
 async def test_no_write_set_shares_a_host_even_after_a_replacement(
     tmp_path: Path, metadata: str
 ) -> None:

@@ -10,6 +10,8 @@ from tests.simulation.cluster import Cluster
 from tests.simulation.model import LedgerModel
 from tests.simulation.run import run_seed
 
+pytestmark = pytest.mark.long
+
 LONE_COPY_SEED = 705623079
 """By its plan: a recovery closes an in-sync ledger on one bookie, whose disk is wiped later. A
 client reads the ledger without a deadline.

@@ -1,8 +1,12 @@
 """Tests of the choice of bookies that the liveness check may kill."""
 
+import pytest
+
 from ledger_client import Quorum
 from tests.simulation.checkers.progress import gets_on_without
 from tests.simulation.run import run_seed
+
+pytestmark = pytest.mark.long
 
 SHRUNK_SEED = 6760
 """By its plan: the check kills the only in-sync member of a ledger that had lost another."""

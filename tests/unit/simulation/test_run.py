@@ -16,6 +16,8 @@ from tests.simulation.disk import DiskFaults
 from tests.simulation.plan import make_plan
 from tests.simulation.run import run_seed
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[3]
 SEEDS = 3
 POOLING_SEED, OTHER_SEED = 13, 4

@@ -10,6 +10,8 @@ import pytest
 
 from tests.simulation.topics.topic_plan import make_topics_plan
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[3]
 FIRST_SEED, SEEDS = 3, 4
 """Coordinators, users, members, deletions."""

@@ -155,6 +155,7 @@ def _tracked_of(count: int, make: object) -> int:
     return len(gc.get_objects()) - before
 
 
+@pytest.mark.long
 def test_ledgers_of_one_batch_are_not_tracked_by_the_garbage_collector() -> None:
     recent = RecentEntries(1 << 30)
     index = Index(MemoryStore(), SMALL, Meta(2, 0, 0, 0, 0))
