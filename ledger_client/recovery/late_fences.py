@@ -22,6 +22,7 @@ from ledger_client.bookies.pool import BookiePool
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import ClientClosedError
 from metadata.backoff import Pauses
+from metadata.cancelling import cancel_and_wait
 from metadata.ids import BookieId, LedgerId
 
 FENCE_FOR_S: Final = 60.0
@@ -60,10 +61,7 @@ class LateFences:
 
     async def aclose(self) -> None:
         """Stop requesting fences."""
-        tasks = list(self._running.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._running.values())
 
     async def _fence_all(
         self, keys: LedgerKeys, bookie_ids: Sequence[BookieId]
