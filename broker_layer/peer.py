@@ -19,7 +19,7 @@ from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.kafka.messages import ApiMessage, decode_response, encode_request
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.peer_connection import PeerConnection, PeerError
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 
 CONNECT_TIMEOUT_S: Final = 3.0
 
@@ -38,7 +38,7 @@ class PeerAddress:
 @dataclass(slots=True)
 class _Link:
     address: PeerAddress
-    pauses: Pauses
+    backoff: Backoff
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     connection: PeerConnection | None = None
     retry_at: float = 0.0
@@ -109,7 +109,7 @@ class Peers:
             return link
         if link is not None and link.connection is not None:
             link.connection.close("the broker's address has changed")
-        link = self._links[address.broker_id] = _Link(address, Pauses(self._rng))
+        link = self._links[address.broker_id] = _Link(address, Backoff(self._rng))
         return link
 
     async def _connection_of(self, link: _Link) -> PeerConnection:
@@ -123,10 +123,10 @@ class Peers:
             try:
                 link.connection = await self._connect(link.address)
             except (OSError, TimeoutError) as error:
-                link.retry_at = loop.time() + link.pauses.next_s()
+                link.retry_at = loop.time() + link.backoff.next_s()
                 why = f"broker {link.address.broker_id} cannot be reached: {error}"
                 raise PeerError(why) from error
-            link.pauses = Pauses(self._rng)
+            link.backoff = Backoff(self._rng)
             return link.connection
 
     async def _connect(self, address: PeerAddress) -> PeerConnection:

@@ -15,8 +15,8 @@ PAUSE_MAX_S: Final = 1.0
 
 
 @dataclass(slots=True)
-class Pauses:
-    """Pauses of one repeated call. They double from `first_s` to `max_s`; half of each pause is
+class Backoff:
+    """Pauses of one repeated call: they double from `first_s` to `max_s`; half of each pause is
     random.
     """
 

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 from bookie.errors import DiskFullError
 from bookie.server_errors import PositionTakenError
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.errors import MetadataError, OutcomeUnknownError
 from metadata.ids import BookieId, Version
 from metadata.registry.positions import PositionRecord, PositionStore, StoredPosition
@@ -120,11 +120,11 @@ class PositionKeeper:
 
         Raises PositionTakenError when another process recorded first, MetadataError.
         """
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         for _ in range(CLAIM_ATTEMPTS_MAX):
             if await self._put(is_orderly=False):
                 return
-            await asyncio.sleep(pauses.next_s())
+            await asyncio.sleep(backoff.next_s())
         raise MetadataError(
             f"the position of {self._claim.bookie_id} could not be recorded in "
             f"{CLAIM_ATTEMPTS_MAX} attempts; start again when the metadata service answers"
@@ -148,10 +148,10 @@ class PositionKeeper:
         """
         with contextlib.suppress(TimeoutError, MetadataError, PositionTakenError):
             async with asyncio.timeout(ORDERLY_S_MAX):
-                pauses = Pauses(self._rng)
+                backoff = Backoff(self._rng)
                 while self._record is None or not self._record.is_orderly:
                     if not await self._put(is_orderly=True):
-                        await asyncio.sleep(pauses.next_s())
+                        await asyncio.sleep(backoff.next_s())
                 return True
         return False
 

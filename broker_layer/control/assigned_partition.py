@@ -22,7 +22,7 @@ from broker_layer.control.takeover_slots import TakeOverSlots
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from ledger_client import LedgerError
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.errors import MetadataError
 from metadata.topics.partition_store import PartitionKey
 
@@ -111,7 +111,7 @@ class AssignedPartition:
         self._open = open_partition
         self._limits = limits
         self._on_epoch_needed = on_epoch_needed
-        self._pauses = Pauses(limits.rng, ATTEMPT_PAUSE_FIRST_S, limits.pause_max_s)
+        self._backoff = Backoff(limits.rng, ATTEMPT_PAUSE_FIRST_S, limits.pause_max_s)
         self._opened: OpenedPartition | None = None
         self._opened_epoch = -1
         self._attempt: asyncio.Task[OpenedPartition] | None = None
@@ -214,7 +214,7 @@ class AssignedPartition:
     async def _pause(self) -> None:
         """Wait until the next attempt is due, or until `want` or `fail` changes the goal."""
         try:
-            async with asyncio.timeout(self._pauses.next_s()):
+            async with asyncio.timeout(self._backoff.next_s()):
                 await self._kicked.wait()
         except TimeoutError:
             pass
@@ -226,7 +226,7 @@ class AssignedPartition:
             self.serving = None
             self._failed_soon = self._now() - self.leaderless_since_s < SERVED_WELL_S
             if not self._failed_soon:
-                self._pauses.count = 0
+                self._backoff.count = 0
             _log.warning("the log of %s-%s failed: %s", self.topic, self.key.partition, reason)
             self._note(Stage.WAITS, epoch, reason)
             if self._task is None or self._task.done():

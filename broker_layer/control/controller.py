@@ -39,7 +39,7 @@ from broker_layer.control.ledger_sweeping import LedgerSweeper
 from broker_layer.control.topic_erasing import TopicEraser
 from ledger_client import LedgerError
 from ledger_client.tasks import BackgroundTasks
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.brokers.election import ControllerElection
 from metadata.errors import MetadataError
 from metadata.topics.topic import TopicId, TopicRecord
@@ -135,7 +135,7 @@ class Controller:
         self._erase_wake.set()
 
     async def _run(self) -> None:
-        pauses = Pauses(self._parts.rng)
+        backoff = Backoff(self._parts.rng)
         delay_s = IDLE_S
         while True:
             try:
@@ -146,11 +146,11 @@ class Controller:
             self._wake.clear()
             try:
                 delay_s = await self._step()
-                pauses.count = 0
+                backoff.count = 0
             except Exception as error:  # noqa: BLE001 - partitions need leaders after any error
                 level = logging.WARNING if isinstance(error, MetadataError) else logging.ERROR
                 _log.log(level, "leaders were not changed, retrying: %s", error)
-                delay_s = pauses.next_s()
+                delay_s = backoff.next_s()
 
     async def _step(self) -> float:
         """Do what is due; return the seconds until the next step is due without an event."""
@@ -252,7 +252,7 @@ class Controller:
 
     async def _erase(self) -> None:
         """Free the names of deleted topics in sequence, small ones first."""
-        pauses = Pauses(self._parts.rng, max_s=ERASE_PAUSE_MAX_S)
+        backoff = Backoff(self._parts.rng, max_s=ERASE_PAUSE_MAX_S)
         erased: dict[str, TopicId] = {}  # until the view shows it too
         while True:
             await self._erase_wake.wait()
@@ -265,11 +265,11 @@ class Controller:
                     erased[record.name] = record.topic_id
                     self._dead[record.topic_id] = None
                     self._dead_wake.set()
-                    pauses.count = 0
+                    backoff.count = 0
                 except Exception as error:  # noqa: BLE001 - any failure is retried later
                     _log.warning("topic %s is not erased yet, retrying: %s", record.name, error)
                     self._erase_wake.set()
-                    await asyncio.sleep(pauses.next_s())
+                    await asyncio.sleep(backoff.next_s())
             deleting = self._parts.view.deleting
             erased = {name: each for name, each in erased.items() if name in deleting}
 
@@ -279,7 +279,7 @@ class Controller:
 
     async def _delete_dead(self) -> None:
         """Delete the ledgers of topics whose names are free already."""
-        pauses = Pauses(self._parts.rng, max_s=ERASE_PAUSE_MAX_S)
+        backoff = Backoff(self._parts.rng, max_s=ERASE_PAUSE_MAX_S)
         eraser = self._parts.eraser
         while True:
             await self._dead_wake.wait()
@@ -292,11 +292,11 @@ class Controller:
                     topic_id = next(iter(self._dead))
                     await eraser.delete_ledgers(topic_id)
                     del self._dead[topic_id]
-                pauses.count = 0
+                backoff.count = 0
             except Exception as error:  # noqa: BLE001 - any failure is retried later
                 _log.warning("ledgers of deleted topics are left, retrying: %s", error)
                 self._dead_wake.set()
-                await asyncio.sleep(pauses.next_s())
+                await asyncio.sleep(backoff.next_s())
 
     def _next_to_erase(self, passed: Mapping[str, TopicId]) -> TopicRecord | None:
         """Return the smallest deleted topic that is not in `passed`; None if there is none."""

@@ -33,7 +33,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.settings.log_config import log_config
 from broker_layer.log.topic_log import TopicLog
 from ledger_client.tasks import BackgroundTasks
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.errors import MetadataError
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.topic import NO_LEADER, TopicRecord
@@ -276,7 +276,7 @@ class PartitionManager:
 
     async def _get_epochs(self) -> None:
         """Store new epochs for the partitions that this broker takes over from itself."""
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         while True:
             await self._epochs_wake.wait()
             self._epochs_wake.clear()
@@ -294,9 +294,9 @@ class PartitionManager:
                 level = logging.WARNING if isinstance(error, MetadataError) else logging.ERROR
                 _log.log(level, "no new leader epochs yet, retrying: %s", error)
                 self._epochs_wake.set()
-                await asyncio.sleep(pauses.next_s())
+                await asyncio.sleep(backoff.next_s())
                 continue
-            pauses.count = 0
+            backoff.count = 0
             for key, assigned in due.items():
                 is_met = assigned.spent == spent[assigned.topic][key.partition]
                 if is_met and self._needs_epoch.get(key) is assigned:

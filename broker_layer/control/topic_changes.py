@@ -25,7 +25,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.settings.log_config import checked_log_config, log_config
 from broker_layer.log.settings.topic_config_table import REPLICATION_FACTOR, REPLICATION_FACTOR_MAX
 from broker_layer.log.settings.topic_configs import own_configs, without_effect
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.errors import (
     InvalidTopicNameError,
     MetadataError,
@@ -126,7 +126,7 @@ class TopicChanges:
 
     async def store(self, record: TopicRecord, timeout_s: float) -> TopicRecord:
         """Store a planned topic. If a topic of its name is being deleted, wait until it is gone."""
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
         while True:
@@ -135,7 +135,7 @@ class TopicChanges:
             except TopicExistsError as error:
                 if not error.is_being_deleted or loop.time() >= deadline_s:
                     raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, str(error)) from error
-                await asyncio.sleep(pauses.next_s())
+                await asyncio.sleep(backoff.next_s())
             except MetadataError as error:
                 raise translated(error) from error
             else:

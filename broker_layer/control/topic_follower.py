@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from ledger_client.tasks import BackgroundTasks
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.errors import (
     InvalidTopicNameError,
     MetadataError,
@@ -109,18 +109,18 @@ class TopicFollower:
         self._wake.set()
 
     async def _follow(self) -> None:
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         while True:
             await self._wake.wait()
             self._wake.clear()
             number = self._reread_count
             try:
                 await self._read_what_is_due()
-                pauses.count = 0
+                backoff.count = 0
             except MetadataError as error:
                 _log.debug("the view of topics was not updated, retrying: %s", error)
                 self._wake.set()
-                await asyncio.sleep(pauses.next_s())
+                await asyncio.sleep(backoff.next_s())
                 continue
             if not self._wake.is_set():
                 self._on_settled(number)

@@ -46,7 +46,7 @@ from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.length_search import find_length_before
 from ledger_client.reading.range_reader import RangeReader
 from ledger_client.reading.verified_entries import verify_entries
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError, StoreUnavailableError, VersionConflictError
 from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, EntryId, LedgerId, UpdateToken, Version
@@ -257,12 +257,12 @@ class FragmentCopier:
 
     async def _stored_now(self) -> StoredMetadata:
         """Read the metadata; repeat until it is answered."""
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         while True:
             try:
                 return await self._ledgers.get(self._ledger_id, fresh=True)
             except StoreUnavailableError:
-                await asyncio.sleep(pauses.next_s())
+                await asyncio.sleep(backoff.next_s())
 
     @asynccontextmanager
     async def _metadata_call(self, what: str) -> AsyncIterator[None]:

@@ -16,7 +16,7 @@ from random import Random
 from ledger_client.errors import LedgerError, LedgerNotFoundError, MetadataUnavailableError
 from ledger_client.metadata_failures import translate
 from ledger_client.tasks import BackgroundTasks
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.callbacks import Callbacks
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import EntryId, LedgerId, Version
@@ -94,13 +94,13 @@ class FollowedLedger:
             self._tasks.start(self._reread())
 
     async def _reread(self) -> None:
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         while self._rereads_wanted and not self.is_deleted:
             wanted = self._rereads_wanted
             try:
                 await self.refresh()
             except MetadataUnavailableError:
-                await asyncio.sleep(pauses.next_s())
+                await asyncio.sleep(backoff.next_s())
                 continue
             except LedgerError:
                 break  # the client is closed, or the value cannot be read: the next call reports it

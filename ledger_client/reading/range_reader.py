@@ -34,7 +34,7 @@ from ledger_client.protocol import read as p
 from ledger_client.protocol.quorum import stripe_end, write_set
 from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.verified_entries import VerifiedEntries, verify_entries
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.ids import BookieId, EntryId
 
 SPECULATIVE_PART: Final = 0.95
@@ -113,7 +113,7 @@ class RangeReader:
         LedgerNotFoundError.
         """
         deadline = asyncio.get_running_loop().time() + timeout_s
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         while True:
             replicas = self.replicas(first_entry_id)
             last = self.range_end(first_entry_id, last_entry_id)
@@ -127,7 +127,7 @@ class RangeReader:
             now = asyncio.get_running_loop().time()
             if not isinstance(error, QuorumTimeoutError) or now >= deadline:
                 raise error
-            await asyncio.sleep(min(pauses.next_s(), deadline - now))
+            await asyncio.sleep(min(backoff.next_s(), deadline - now))
 
     def replicas(self, entry_id: EntryId) -> tuple[BookieId, ...]:
         """Return the bookies that hold an entry, according to the current metadata."""

@@ -27,7 +27,7 @@ from ledger_client.errors import UnauthorizedError
 from ledger_client.protocol.quorum import negatives_needed, write_set
 from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.verified_entries import VerifiedEntries, verify_entries
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.cancelling import cancel_and_wait
 from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId, Version
 from metadata.ledgers.ledger_metadata import QuorumSpec
@@ -71,7 +71,7 @@ class TailPoller:
         self._polled: tuple[BookieId, ...] = ()
         self._is_woken = False
         self._preferred = rng.choice(ledger.metadata.last_fragment.ensemble)
-        self._pauses = Pauses(rng, first_s=0.01, max_s=0.5)
+        self._backoff = Backoff(rng, first_s=0.01, max_s=0.5)
         self._cancel = ledger.on_change(self._on_change)
 
     async def wait(self) -> tuple[EntryBatch, ...]:
@@ -125,9 +125,9 @@ class TailPoller:
         if answer is None or lac <= lac_before:
             self._preferred = self._after(ended.bookie_id)
             if ended.took_s < QUICK_S:
-                await asyncio.sleep(self._pauses.next_s())
+                await asyncio.sleep(self._backoff.next_s())
             return ()
-        self._pauses.count = 0
+        self._backoff.count = 0
         self._preferred = ended.bookie_id
         shown = [
             EntryBatch(view, max(view.header.first_entry_id, EntryId(lac_before + 1)), last)

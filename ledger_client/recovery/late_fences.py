@@ -21,7 +21,7 @@ from ledger_client.bookies.connection_calls import BookieCallError, CallFailure
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import ClientClosedError
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.cancelling import cancel_and_wait
 from metadata.ids import BookieId, LedgerId
 
@@ -79,7 +79,7 @@ class LateFences:
         request = ReadLac(ledger_id, fence=True)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + FENCE_FOR_S
-        pauses = Pauses(self._rng, max_s=FENCE_PAUSE_MAX_S)
+        backoff = Backoff(self._rng, max_s=FENCE_PAUSE_MAX_S)
         while (left_s := deadline - loop.time()) > 0:
             try:
                 timeout_s = min(left_s, self._call_timeout_s)
@@ -89,5 +89,5 @@ class LateFences:
             except BookieCallError as error:
                 if error.failure is CallFailure.CLOSED:
                     return False
-            await asyncio.sleep(pauses.next_s())
+            await asyncio.sleep(backoff.next_s())
         return False

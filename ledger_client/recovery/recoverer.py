@@ -38,7 +38,7 @@ from ledger_client.reading.verified_entries import verify_entries
 from ledger_client.recovery.recovered_entries import RecoveredEntries
 from ledger_client.recovery.recovery_errors import recovery_error
 from ledger_client.tasks import BackgroundTasks
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.errors import (
     MetadataError,
     NodeNotFoundError,
@@ -228,12 +228,12 @@ class Recoverer:
         loop = asyncio.get_running_loop()
         spared_at = loop.time() + SPARED_S
         deadline = loop.time() + timeout_s
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         while True:
             try:
                 return await call(max(deadline - loop.time(), 0.001))
             except BookieCallError as error:
-                pause_s = pauses.next_s()
+                pause_s = backoff.next_s()
                 is_final = error.status is not None or error.failure is CallFailure.CLOSED
                 again_at = loop.time() + pause_s
                 is_late = again_at >= deadline or (again_at >= spared_at and is_spared())
@@ -318,14 +318,14 @@ class Recoverer:
 
     async def _metadata_now(self) -> StoredMetadata:
         """Read the metadata; repeat until it is answered."""
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         self._metadata_calls += 1
         try:
             while True:
                 try:
                     return await self._ledgers.get(self._ledger_id, fresh=True)
                 except StoreUnavailableError:
-                    await asyncio.sleep(pauses.next_s())
+                    await asyncio.sleep(backoff.next_s())
         finally:
             self._metadata_calls -= 1
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.callbacks import Callbacks
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import (
@@ -98,20 +98,20 @@ class ControllerElection:
                 await self._store.delete(CONTROLLER, stored.version)
 
     async def _follow(self) -> None:
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         while True:
             await self._wake.wait()
             self._wake.clear()
             try:
                 while not await self._elect():
                     pass
-                pauses.count = 0
+                backoff.count = 0
             except MetadataError as error:
                 if self._store.session_state is SessionState.CLOSED:
                     return
                 _log.debug("the controller is unknown: %s", error)
                 self._wake.set()
-                await asyncio.sleep(pauses.next_s())
+                await asyncio.sleep(backoff.next_s())
 
     async def _elect(self) -> bool:
         """Become the controller if there is none, or learn which broker is. Returns False if the

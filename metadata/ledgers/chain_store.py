@@ -17,7 +17,7 @@ from enum import Enum, auto
 from random import Random
 from typing import Final
 
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.errors import (
     ChainExistsError,
     ChainNotFoundError,
@@ -111,7 +111,7 @@ class ChainStore:
         path = chain_path(check_chain_name(name))
         head = ChainHead(self._token())
         value = pack_head(path, head)
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         is_unknown = False
         while True:
             try:
@@ -123,10 +123,10 @@ class ChainStore:
                 if not is_unknown:
                     raise
             except NodeExistsError:
-                if is_unknown and (await self._read_head(name, pauses)).token == head.token:
+                if is_unknown and (await self._read_head(name, backoff)).token == head.token:
                     return
                 raise ChainExistsError(name) from None
-            await asyncio.sleep(pauses.next_s())
+            await asyncio.sleep(backoff.next_s())
 
     async def head(self, name: str) -> tuple[ChainHead, Version]:
         """Read the current head of a chain. Raises ChainNotFoundError."""
@@ -167,7 +167,7 @@ class ChainStore:
             publication.application,
             publication.batch,
         )
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         tried_index: int | None = None
         for _ in range(ATTEMPTS_MAX):
             try:
@@ -196,7 +196,7 @@ class ChainStore:
             except StoreUnavailableError:
                 if tried_index is None:
                     raise
-            await asyncio.sleep(pauses.next_s())
+            await asyncio.sleep(backoff.next_s())
         raise MetadataError(
             f"chain {name!r} kept changing during {ATTEMPTS_MAX} attempts: try again"
         )
@@ -279,7 +279,7 @@ class ChainStore:
         also_deleted: bool = False,
     ) -> ChainHead:
         """Change a head by compare-and-set, whatever its version, until the outcome is certain."""
-        path, token, pauses = chain_path(name), self._token(), Pauses(self._rng)
+        path, token, backoff = chain_path(name), self._token(), Backoff(self._rng)
         is_unknown = False
         for _ in range(ATTEMPTS_MAX):
             try:
@@ -297,7 +297,7 @@ class ChainStore:
                 is_unknown = True
             except (VersionConflictError, NodeNotFoundError):
                 pass
-            await asyncio.sleep(pauses.next_s())
+            await asyncio.sleep(backoff.next_s())
         raise MetadataError(
             f"chain {name!r} kept changing during {ATTEMPTS_MAX} attempts: try again"
         )
@@ -377,12 +377,12 @@ class ChainStore:
             async for index in self._stored_indices(f"{path}/{name}", above + name):
                 yield index
 
-    async def _read_head(self, name: str, pauses: Pauses) -> ChainHead:
+    async def _read_head(self, name: str, backoff: Backoff) -> ChainHead:
         while True:
             try:
                 return (await self.head(name))[0]
             except StoreUnavailableError:
-                await asyncio.sleep(pauses.next_s())
+                await asyncio.sleep(backoff.next_s())
 
     def _token(self) -> UpdateToken:
         return UpdateToken(self._rng.randbytes(UPDATE_TOKEN_BYTES))

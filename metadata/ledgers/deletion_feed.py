@@ -18,7 +18,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import (
     MetadataError,
@@ -128,7 +128,7 @@ class DeletionFollower:
         await cancel_and_wait(*self._tasks)
 
     async def _follow(self, shard: int) -> None:
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         while True:
             await self._changed[shard].wait()
             self._changed[shard].clear()
@@ -138,9 +138,9 @@ class DeletionFollower:
                 if not error.retriable:
                     return  # the store is closed
                 self._changed[shard].set()
-                await asyncio.sleep(pauses.next_s())
+                await asyncio.sleep(backoff.next_s())
                 continue
-            pauses.count = 0
+            backoff.count = 0
             known = self._known[shard]
             self._known[shard] = dict.fromkeys(entries)
             for ledger_id in entries:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from random import Random
 from typing import Final
 
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.errors import (
     MetadataFormatError,
     NodeExistsError,
@@ -77,7 +77,7 @@ class LedgerStore:
         # Creating and removing the node in one step succeeds only if no client chose the id.
         operations: list[Create | Delete] = [Create(chosen, b""), Delete(chosen, FIRST_VERSION)]
         operations = [create, Create(chosen, b"")] if is_chosen else [*operations, create]
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         is_unknown = False
         while True:
             try:
@@ -91,12 +91,12 @@ class LedgerStore:
                 if not is_unknown:
                     raise
             except NodeExistsError:
-                if await self._is_ours(metadata, pauses):
+                if await self._is_ours(metadata, backoff):
                     return FIRST_VERSION
                 raise
             else:
                 return FIRST_VERSION
-            await asyncio.sleep(pauses.next_s())
+            await asyncio.sleep(backoff.next_s())
 
     async def get(
         self, ledger_id: LedgerId, *, fresh: bool = False
@@ -122,7 +122,7 @@ class LedgerStore:
         """
         path = ledger_path(metadata.ledger_id)
         value = encode_ledger_metadata(metadata)
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         is_unknown = False
         while True:
             try:
@@ -132,10 +132,10 @@ class LedgerStore:
             except VersionConflictError:
                 if not is_unknown:
                     raise
-            version = await self._applied_version(metadata, expected, pauses)
+            version = await self._applied_version(metadata, expected, backoff)
             if version is not None:
                 return version
-            await asyncio.sleep(pauses.next_s())  # the old version proves nothing: repeat
+            await asyncio.sleep(backoff.next_s())  # the old version proves nothing: repeat
 
     async def delete(self, ledger_id: LedgerId, *, guard: CompareAndSet | None = None) -> bool:
         """Remove a ledger and record it in the deletion feed, in one step. Returns False if it did
@@ -145,7 +145,7 @@ class LedgerStore:
         only if that operation applies in the same step; raises its VersionConflictError otherwise.
         """
         path = ledger_path(ledger_id)
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         was_there = False
         while True:
             try:
@@ -161,13 +161,13 @@ class LedgerStore:
             except VersionConflictError as error:
                 if guard is not None and error.path == guard.path:
                     raise
-                await asyncio.sleep(pauses.next_s())
+                await asyncio.sleep(backoff.next_s())
             except OutcomeUnknownError:
-                await asyncio.sleep(pauses.next_s())
+                await asyncio.sleep(backoff.next_s())
             except StoreUnavailableError:
                 if not was_there:
                     raise
-                await asyncio.sleep(pauses.next_s())
+                await asyncio.sleep(backoff.next_s())
 
     async def is_deleted(self, ledger_id: LedgerId) -> bool:
         """Return whether a ledger has no metadata, by a fresh read (second read of rule 10.1)."""
@@ -187,20 +187,20 @@ class LedgerStore:
         """Call back after each change of a ledger; as `MetadataStore.watch_value`."""
         return self._store.watch_value(ledger_path(ledger_id), callback)
 
-    async def _is_ours(self, metadata: LedgerMetadata, pauses: Pauses) -> bool:
+    async def _is_ours(self, metadata: LedgerMetadata, backoff: Backoff) -> bool:
         try:
-            stored, _ = await self._read_back(metadata.ledger_id, pauses)
+            stored, _ = await self._read_back(metadata.ledger_id, backoff)
         except NodeNotFoundError:  # deleted since
             return False
         return stored.creation_token == metadata.creation_token
 
     async def _applied_version(
-        self, metadata: LedgerMetadata, expected: Version, pauses: Pauses
+        self, metadata: LedgerMetadata, expected: Version, backoff: Backoff
     ) -> Version | None:
         """Return the version of our change if it was applied, None while the old version is still
         there.
         """
-        stored, version = await self._read_back(metadata.ledger_id, pauses)
+        stored, version = await self._read_back(metadata.ledger_id, backoff)
         if version == expected:
             return None
         if stored.update_token == metadata.update_token:
@@ -208,13 +208,13 @@ class LedgerStore:
         raise VersionConflictError(ledger_path(metadata.ledger_id), expected)
 
     async def _read_back(
-        self, ledger_id: LedgerId, pauses: Pauses
+        self, ledger_id: LedgerId, backoff: Backoff
     ) -> tuple[LedgerMetadata, Version]:
         while True:
             try:
                 return await self.get(ledger_id, fresh=True)
             except StoreUnavailableError:
-                await asyncio.sleep(pauses.next_s())
+                await asyncio.sleep(backoff.next_s())
 
     async def _delete(
         self, ledger_id: LedgerId, path: str, version: Version, guard: CompareAndSet | None

@@ -18,7 +18,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError, MetadataFormatError, NodeNotFoundError
 from metadata.store.interface import Cancel, MetadataStore, SessionState
@@ -102,7 +102,7 @@ class ChildValues:
 
     async def _follow(self) -> None:
         loop = asyncio.get_running_loop()
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         while True:
             await self._wait_for_work(loop.time())
             try:
@@ -110,13 +110,13 @@ class ChildValues:
                     self._names_changed = False
                     await self._read_names(jitter_s=self._jitter_s)
                 await self._read_due(loop.time())
-                pauses.count = 0
+                backoff.count = 0
             except MetadataError as error:
                 if self._store.session_state is SessionState.CLOSED:
                     return
                 _log.debug("cannot read %s, keeping the last known values: %s", self._parent, error)
                 self._names_changed = True
-                await asyncio.sleep(pauses.next_s())
+                await asyncio.sleep(backoff.next_s())
 
     async def _wait_for_work(self, now: float) -> None:
         if self._names_changed:

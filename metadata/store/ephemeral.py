@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import (
     MetadataError,
@@ -106,7 +106,7 @@ class EphemeralKeeper:
         assert self._task is None, "started once"
         loop = asyncio.get_running_loop()
         deadline = loop.time() + held_wait_s
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         while True:
             try:
                 if await self._ensure():
@@ -118,7 +118,7 @@ class EphemeralKeeper:
             except (OutcomeUnknownError, VersionConflictError):
                 if loop.time() >= deadline:
                     raise
-                await asyncio.sleep(pauses.next_s())
+                await asyncio.sleep(backoff.next_s())
         # The watch also fires after every suspension and in every new session.
         self._cancels.append(self._store.watch_value(self._path, self._wake.set))
         # A new session has no node yet, and the watch's call may come late.
@@ -156,13 +156,13 @@ class EphemeralKeeper:
             self._wake.set()
 
     async def _keep(self) -> None:
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         while True:
             await self._wake.wait()
             self._wake.clear()
             try:
                 if await self._ensure():
-                    pauses.count = 0
+                    backoff.count = 0
                 else:
                     self._wake.set()
             except NameHeldError as error:
@@ -173,7 +173,7 @@ class EphemeralKeeper:
                 if self._store.session_state is SessionState.CLOSED:
                     return
                 if not isinstance(error, NodeNotFoundError | VersionConflictError):
-                    await asyncio.sleep(pauses.next_s())
+                    await asyncio.sleep(backoff.next_s())
                 self._wake.set()
 
     async def _ensure(self) -> bool:

@@ -15,7 +15,7 @@ import asyncio
 from random import Random
 from typing import Final
 
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.errors import (
     MetadataError,
     MetadataFormatError,
@@ -71,12 +71,12 @@ class NumberBlocks:
             return number
 
     async def _take_block(self) -> int:
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         for _ in range(ATTEMPTS_MAX):
             try:
                 return await self._try_block()
             except (NodeExistsError, VersionConflictError, OutcomeUnknownError):
-                await asyncio.sleep(pauses.next_s())
+                await asyncio.sleep(backoff.next_s())
         raise MetadataError(
             f"no block of {self._path} could be allocated in {ATTEMPTS_MAX} attempts: try again"
         )

@@ -10,7 +10,7 @@ Source: protocol rule 1.3.
 import asyncio
 from random import Random
 
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.errors import (
     NodeNotEmptyError,
     NodeNotFoundError,
@@ -25,7 +25,7 @@ async def drop(store: MetadataStore, path: str, rng: Random) -> bool:
     """Delete a node, whatever its value. Returns False if it has children and stays. Raises
     StoreUnavailableError when nothing was written.
     """
-    pauses = Pauses(rng)
+    backoff = Backoff(rng)
     is_unknown = False
     while True:
         try:
@@ -43,7 +43,7 @@ async def drop(store: MetadataStore, path: str, rng: Random) -> bool:
         except StoreUnavailableError:
             if not is_unknown:
                 raise
-        await asyncio.sleep(pauses.next_s())
+        await asyncio.sleep(backoff.next_s())
 
 
 async def drop_tree(store: MetadataStore, path: str, rng: Random) -> None:

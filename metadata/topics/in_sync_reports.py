@@ -15,7 +15,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.callbacks import Callbacks
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError, NodeNotFoundError
@@ -78,7 +78,7 @@ class InSyncReporter:
         await cancel_and_wait(self._task)
 
     async def _keep_writing(self) -> None:
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -90,9 +90,9 @@ class InSyncReporter:
                 _log.debug("cannot write the report of replicas, trying again: %s", error)
                 self._version = None
                 self._wake.set()
-                await asyncio.sleep(pauses.next_s())
+                await asyncio.sleep(backoff.next_s())
             else:
-                pauses.count = 0
+                backoff.count = 0
                 await asyncio.sleep(self._interval_s)
 
     async def _write(self) -> None:

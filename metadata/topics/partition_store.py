@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.errors import (
     NodeExistsError,
     NodeNotFoundError,
@@ -56,7 +56,7 @@ class PartitionStore:
 
         Repeats until there is one. Raises StoreUnavailableError.
         """
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         while True:
             try:
                 return await self.get(key)
@@ -67,7 +67,7 @@ class PartitionStore:
             except (NodeExistsError, NodeNotFoundError):
                 continue  # created, or all partitions of the topic deleted, concurrently
             except OutcomeUnknownError:
-                await asyncio.sleep(pauses.next_s())
+                await asyncio.sleep(backoff.next_s())
 
     async def get(self, key: PartitionKey) -> tuple[PartitionRecord, Version]:
         """Read a partition with a fresh read. Raises NodeNotFoundError."""
@@ -104,7 +104,7 @@ class PartitionStore:
         """
         record, operations = self._operations(key, record, expected)
         operations += also
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         is_unknown = False
         while True:
             try:
@@ -117,10 +117,10 @@ class PartitionStore:
             except VersionConflictError as error:
                 if not is_unknown or error.path != operations[0].path:
                     raise
-            version = await self._applied_version(key, record, expected, pauses)
+            version = await self._applied_version(key, record, expected, backoff)
             if version is not None:
                 return record, version
-            await asyncio.sleep(pauses.next_s())  # the old version proves nothing: repeat
+            await asyncio.sleep(backoff.next_s())  # the old version proves nothing: repeat
 
     async def chunk(self, key: PartitionKey, number: int) -> tuple[PartitionSegment, ...]:
         """Read a chunk of older segments, including segments skipped since. Raises
@@ -219,12 +219,12 @@ class PartitionStore:
         return await self._writes.compare_and_set(first.path, first.value, first.expected)
 
     async def _applied_version(
-        self, key: PartitionKey, record: PartitionRecord, expected: Version, pauses: Pauses
+        self, key: PartitionKey, record: PartitionRecord, expected: Version, backoff: Backoff
     ) -> Version | None:
         """Return the version of our change if it was applied, None while the old version is still
         there.
         """
-        stored, version = await self._read_back(key, pauses)
+        stored, version = await self._read_back(key, backoff)
         if version == expected:
             return None
         if stored.token == record.token:
@@ -232,13 +232,13 @@ class PartitionStore:
         raise VersionConflictError(partition_path(key), expected)
 
     async def _read_back(
-        self, key: PartitionKey, pauses: Pauses
+        self, key: PartitionKey, backoff: Backoff
     ) -> tuple[PartitionRecord, Version]:
         while True:
             try:
                 return await self.get(key)
             except StoreUnavailableError:
-                await asyncio.sleep(pauses.next_s())
+                await asyncio.sleep(backoff.next_s())
 
     def _token(self) -> UpdateToken:
         return UpdateToken(self._rng.randbytes(UPDATE_TOKEN_BYTES))

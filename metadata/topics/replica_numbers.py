@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from random import Random
 from typing import Final
 
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.errors import (
     MetadataFormatError,
     NodeExistsError,
@@ -67,7 +67,7 @@ class ReplicaNumbers:
 
     async def _find(self, bookie_id: BookieId) -> int:
         path = replica_path(bookie_id)
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         while True:
             try:
                 return _number_of(path, await self._store.get(path, fresh=True))
@@ -77,7 +77,7 @@ class ReplicaNumbers:
                 await self._store.create(path, pack(path, [_FORMAT_VERSION, number]))
                 return number
             except (NodeExistsError, OutcomeUnknownError):
-                await asyncio.sleep(pauses.next_s())  # the stored number decides
+                await asyncio.sleep(backoff.next_s())  # the stored number decides
 
 
 def _number_of(path: str, stored: Stored) -> int:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from metadata.backoff import Pauses
+from metadata.backoff import Backoff
 from metadata.errors import (
     MetadataError,
     NodeExistsError,
@@ -80,7 +80,7 @@ class TopicStore:
         """
         path = topic_path(check_topic_name(record.name))
         record = replace(record, token=self._token())
-        pauses = Pauses(self._rng)
+        backoff = Backoff(self._rng)
         is_unknown = False
         for _ in range(ATTEMPTS_MAX):
             try:
@@ -96,7 +96,7 @@ class TopicStore:
                     raise
             except (NodeNotFoundError, TopicNotFoundError, VersionConflictError):
                 pass  # another change, or an equivalent name, came first: read again
-            await asyncio.sleep(pauses.next_s())
+            await asyncio.sleep(backoff.next_s())
         raise MetadataError(
             f"topic {record.name!r} kept changing during {ATTEMPTS_MAX} attempts: try again"
         )
@@ -117,7 +117,7 @@ class TopicStore:
         A cancelled call may have been applied, or may still be. Raises TopicNotFoundError,
         ValueTooLargeError, and StoreUnavailableError when nothing was written.
         """
-        path, token, pauses = topic_path(name), self._token(), Pauses(self._rng)
+        path, token, backoff = topic_path(name), self._token(), Backoff(self._rng)
         is_fresh = is_unknown = False
         for _ in range(ATTEMPTS_MAX):
             try:
@@ -144,7 +144,7 @@ class TopicStore:
             except (VersionConflictError, NodeNotFoundError):
                 pass
             is_fresh = True
-            await asyncio.sleep(pauses.next_s())
+            await asyncio.sleep(backoff.next_s())
         raise MetadataError(
             f"topic {name!r} kept changing during {ATTEMPTS_MAX} attempts: try again"
         )

@@ -249,8 +249,8 @@ def a_change_is_abandoned_while_it_may_apply(patches: Patches) -> None:
 
 
 def an_own_update_is_taken_for_a_conflict(patches: Patches) -> None:
-    async def applied(self: Any, metadata: Any, expected: Version, pauses: Any) -> Version | None:
-        _, version = await self._read_back(metadata.ledger_id, pauses)
+    async def applied(self: Any, metadata: Any, expected: Version, backoff: Any) -> Version | None:
+        _, version = await self._read_back(metadata.ledger_id, backoff)
         if version == expected:
             return None
         raise VersionConflictError("", expected)
