@@ -23,7 +23,7 @@ from ledger_client.info import LedgerInfo
 from ledger_client.ledger_calls import LedgerCalls
 from ledger_client.metadata_failures import metadata_call
 from ledger_client.observability import Observer
-from ledger_client.own_loop import OwnLoop, in_own_loop
+from ledger_client.own_loop import LoopGuard, in_own_loop
 from metadata.ids import LedgerId
 from metadata.ledgers.chain import (
     LEDGERS_PER_LINK_MAX,
@@ -71,7 +71,7 @@ class Chain:
         self._session = session
 
     @property
-    def _own_loop(self) -> OwnLoop:
+    def _own_loop(self) -> LoopGuard:
         return self._session.own_loop
 
     @property

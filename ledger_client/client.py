@@ -30,7 +30,7 @@ from ledger_client.observability import (
     ClientStats,
     EventCallback,
 )
-from ledger_client.own_loop import OwnLoop, in_own_loop
+from ledger_client.own_loop import LoopGuard, in_own_loop
 from ledger_client.reading.reader import LedgerReader
 from ledger_client.replication import Quorum
 from ledger_client.writing.writer import LedgerWriter
@@ -251,7 +251,7 @@ class LedgerClient:
     # -- the client itself -----------------------------------------------------------------------
 
     @property
-    def _own_loop(self) -> OwnLoop:
+    def _own_loop(self) -> LoopGuard:
         return self._session.own_loop
 
     def stats(self) -> ClientStats:

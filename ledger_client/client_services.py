@@ -21,7 +21,7 @@ from ledger_client.bookies.pool import BookiePool
 from ledger_client.bookies.pool_link import BookieAddress
 from ledger_client.bookies.quarantine import Quarantine
 from ledger_client.config import ClientConfig
-from ledger_client.next_tick import TurnCalls
+from ledger_client.next_tick import NextTick
 from ledger_client.observability import (
     BookieDeparted,
     BookieQuarantined,
@@ -150,7 +150,7 @@ class ClientServices:
             rng=self.rng,
             on_refused=self._note_refused,
             report=self.observer.emit,
-            turn_calls=TurnCalls(),
+            next_tick=NextTick(),
             metadata_reads=MetadataReads(self.rng),
         )
 

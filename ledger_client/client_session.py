@@ -21,7 +21,7 @@ from ledger_client.errors import ClientClosedError, LedgerError, LedgerFencedErr
 from ledger_client.ledger_calls import LedgerCalls, NewLedger
 from ledger_client.metadata_failures import metadata_call
 from ledger_client.observability import ClientStats, EnsembleChanged, LedgerFenced, Observer
-from ledger_client.own_loop import OwnLoop
+from ledger_client.own_loop import LoopGuard
 from ledger_client.protocol import append_events as e
 from ledger_client.reading.reader import LedgerReader
 from ledger_client.writing.writer import LedgerWriter
@@ -42,7 +42,7 @@ class ClientSession:
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
-        self.own_loop: Final = OwnLoop("client", None, None)
+        self.own_loop: Final = LoopGuard("client", None, None)
         self._services: ClientServices | None = None
         self._starting: asyncio.Task[ClientServices] | None = None
         self._closing: asyncio.Task[None] | None = None

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 
 
-class TurnCalls:
+class NextTick:
     """Calls that a client's writers want to make in the next loop iteration."""
 
     __slots__ = ("_calls",)

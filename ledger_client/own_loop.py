@@ -25,7 +25,7 @@ ItemT = TypeVar("ItemT")
 running_loop = asyncio._get_running_loop  # noqa: SLF001 - without an exception if there is none
 
 
-class OwnProcess:
+class ForkGuard:
     """Process in which a handle was created."""
 
     def __init__(self, what: str, ledger_id: LedgerId | None = None) -> None:
@@ -47,7 +47,7 @@ class OwnProcess:
         return ClientClosedError(f"this {self._what} {why}", ledger_id=self._ledger_id)
 
 
-class OwnLoop(OwnProcess):
+class LoopGuard(ForkGuard):
     """Event loop in which a handle was created; with `loop` None, the one of its first use."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Owned(Protocol):
     """Handle that belongs to a loop."""
 
     @property
-    def _own_loop(self) -> OwnLoop:
+    def _own_loop(self) -> LoopGuard:
         """Check of the handle's loop."""
         ...
 
@@ -113,7 +113,7 @@ def in_own_loop(
 class _OwnItems(AsyncGenerator[ItemT, None]):
     """Asynchronous generator that checks the loop before it resumes another one."""
 
-    def __init__(self, items: AsyncGenerator[ItemT, None], own_loop: OwnLoop) -> None:
+    def __init__(self, items: AsyncGenerator[ItemT, None], own_loop: LoopGuard) -> None:
         self._items = items
         self._own_loop = own_loop
 

@@ -34,8 +34,8 @@ class ClientOptions:
     config: ClientConfig
 
 
-class GivenOptions:
-    """Options by lower-case name."""
+class OptionReader:
+    """Typed reads of option text, by name without regard to case."""
 
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
@@ -86,7 +86,7 @@ class GivenOptions:
         return int(text)
 
 
-def client_options(given: GivenOptions) -> ClientOptions:
+def client_options(given: OptionReader) -> ClientOptions:
     """Return the access to the cluster. Raises OptionError."""
     metadata = given.text("metadata")
     if not metadata:
@@ -109,7 +109,7 @@ def client_options(given: GivenOptions) -> ClientOptions:
     return ClientOptions(metadata, (password or "").encode(), _config(given))
 
 
-def _config(given: GivenOptions) -> ClientConfig:
+def _config(given: OptionReader) -> ClientConfig:
     """Return the client's configuration; its fields are the options with the prefix `client.`."""
     known = {each.name.lower(): each for each in fields(ClientConfig)}
     changed: dict[str, int | float | bool | None] = {}

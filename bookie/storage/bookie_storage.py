@@ -179,7 +179,7 @@ class BookieStorage:
 
     def set_standing_reader(self, reader: StandingReader) -> None:
         """Set the reader of metadata for unknown ledgers at or below the horizon (rule 10.3)."""
-        self._cold.ask_standing = reader
+        self._cold.standing_reader = reader
 
     def on_group_durable(self, callback: Callable[[], None]) -> None:
         """Register a callback, called after each group's `done` callbacks in the same iteration."""

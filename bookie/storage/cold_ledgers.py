@@ -58,7 +58,7 @@ class ColdLedgers:
         self._ledgers = ledgers
         self._index = index
         self._wake = wake
-        self.ask_standing: StandingReader | None = None
+        self.standing_reader: StandingReader | None = None
         """Reads metadata for ledgers that may have been deleted and trimmed (rule 10.3)."""
         self.standings: dict[int, Standing] = {}
         """Standing of the ledger whose requests are running now, if its metadata was read."""
@@ -149,9 +149,9 @@ class ColdLedgers:
         """
         standing = Standing.UNKNOWN
         try:
-            if self.ask_standing is not None:
+            if self.standing_reader is not None:
                 async with self._standing_slots, asyncio.timeout(STANDING_READ_S_MAX):
-                    standing = await self.ask_standing(LedgerId(ledger_id))
+                    standing = await self.standing_reader(LedgerId(ledger_id))
         except (MetadataError, TimeoutError):
             pass  # the answer is UNKNOWN, and the client repeats its request
         finally:

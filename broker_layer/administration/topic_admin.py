@@ -48,7 +48,7 @@ CHANGES_AT_ONCE_MAX: Final = 64
 BY_ID_VERSION: Final = 6
 """First version of DeleteTopics that accepts ids as well as names."""
 
-Answer = TypeVar("Answer")
+AnswerT = TypeVar("AnswerT")
 
 _Creatable = CreateTopicsRequest.CreatableTopic
 _Created = CreateTopicsResponse.CreatableTopicResult
@@ -293,15 +293,15 @@ def _seconds(timeout_ms: int) -> float:
     return min(max(timeout_ms, 0) / 1000, TIMEOUT_S_MAX)
 
 
-async def _immediate(answer: Answer) -> Answer:
+async def _immediate(answer: AnswerT) -> AnswerT:
     return answer
 
 
-async def _gather_bounded(works: Iterable[Awaitable[Answer]]) -> list[Answer]:
+async def _gather_bounded(works: Iterable[Awaitable[AnswerT]]) -> list[AnswerT]:
     """Return the results in order; at most CHANGES_AT_ONCE_MAX run at the same time."""
     slots = asyncio.Semaphore(CHANGES_AT_ONCE_MAX)
 
-    async def one(work: Awaitable[Answer]) -> Answer:
+    async def one(work: Awaitable[AnswerT]) -> AnswerT:
         async with slots:
             return await work
 

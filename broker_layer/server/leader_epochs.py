@@ -7,12 +7,12 @@ from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.server.ports import ServedLog
+from broker_layer.server.ports import PartitionLog
 
 NO_EPOCH: Final = -1
 
 
-def check_leader_epoch(log: ServedLog, believed: int) -> None:
+def check_leader_epoch(log: PartitionLog, believed: int) -> None:
     """Check that a client knows the current leader epoch; NO_EPOCH means that it knows none.
 
     Raises TopicError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer one.

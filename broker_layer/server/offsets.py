@@ -34,7 +34,7 @@ from broker_layer.kafka.versions import ApiKey
 from broker_layer.request_context import RequestContext
 from broker_layer.server.deadlines import timeout_of
 from broker_layer.server.leader_epochs import check_leader_epoch
-from broker_layer.server.ports import PartitionLogs, ServedLog
+from broker_layer.server.ports import PartitionLog, PartitionLogs
 from broker_layer.server.unreadable_records import UnreadableRecords
 
 LATEST: Final = -1
@@ -264,7 +264,7 @@ def _check_askable(isolation: int, timestamp_ms: int, version: int) -> None:
 
 
 async def _looked_for(
-    log: ServedLog, timestamp_ms: int, *, read_committed: bool
+    log: PartitionLog, timestamp_ms: int, *, read_committed: bool
 ) -> tuple[int, int, int]:
     end = log.last_stable_offset if read_committed else log.high_watermark
     if timestamp_ms == LATEST:

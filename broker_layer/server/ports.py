@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from broker_layer.log.appending.pending_batches import Appended
 
 
-class ServedLog(Protocol):
+class PartitionLog(Protocol):
     """One partition's log; `topic_log.TopicLog` implements it."""
 
     @property
@@ -89,7 +89,7 @@ class ServedLog(Protocol):
 class PartitionLogs(Protocol):
     """Lookup of partitions' logs."""
 
-    def log_of(self, topic: str, partition: int) -> ServedLog:
+    def log_of(self, topic: str, partition: int) -> PartitionLog:
         """Return the log, if this broker leads the partition. Raises TopicError."""
 
     def opening(self, topic: str, partition: int) -> asyncio.Event | None:

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from ledger_client.errors import ClientClosedError, LedgerError
-from ledger_client.own_loop import OwnProcess
+from ledger_client.own_loop import ForkGuard
 
 JOIN_TIMEOUT_S: Final = 5.0
 
@@ -24,7 +24,7 @@ class BackgroundLoop:
     """One event loop in one daemon thread."""
 
     def __init__(self) -> None:
-        self._own_process = OwnProcess("client")
+        self._fork_guard = ForkGuard("client")
         self._lock = threading.Lock()
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -46,7 +46,7 @@ class BackgroundLoop:
     def stop(self) -> None:
         """End the loop and its thread."""
         with self._lock:
-            if self._own_process.is_forked:
+            if self._fork_guard.is_forked:
                 return
             self._is_closed = True
             loop, thread = self._loop, self._thread
@@ -56,7 +56,7 @@ class BackgroundLoop:
             thread.join(JOIN_TIMEOUT_S)
 
     def _running(self) -> asyncio.AbstractEventLoop:
-        self._own_process.require_process()
+        self._fork_guard.require_process()
         with self._lock:
             if self._is_closed:
                 raise ClientClosedError("the client is closed: create a new one")

@@ -28,7 +28,7 @@ from ledger_client.errors import (
 )
 from ledger_client.info import LedgerInfo
 from ledger_client.observability import EventCallback
-from ledger_client.own_loop import OwnLoop, in_own_loop
+from ledger_client.own_loop import LoopGuard, in_own_loop
 from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.lac_reading import read_lac
 from ledger_client.reading.range_reader import RangeReader
@@ -64,7 +64,7 @@ class LedgerReader:
         self._rng = rng
         self._ranges = RangeReader(self._ledger, keys, pool, config, rng, report=report)
         self._pollers: dict[int, TailPoller] = {}
-        self._own_loop: Final = OwnLoop("reader", metadata.ledger_id, None)
+        self._own_loop: Final = LoopGuard("reader", metadata.ledger_id, None)
         self._is_started = False
         self._is_closed = False
 

@@ -68,7 +68,7 @@ async def compare_replicas(a: ReplicaReading, b: ReplicaReading) -> AsyncGenerat
 
 
 async def _parts(a: ReplicaReading, b: ReplicaReading) -> AsyncGenerator[Compared, None]:
-    async with aclosing(a.held()) as held_a, aclosing(b.held()) as held_b:
+    async with aclosing(a.stored_ranges()) as held_a, aclosing(b.stored_ranges()) as held_b:
         in_a, in_b = await anext(held_a, None), await anext(held_b, None)
         while in_a is not None or in_b is not None:
             if in_b is None or (in_a is not None and in_a[0] < in_b[0]):

@@ -53,7 +53,7 @@ class ReplicaReading:
         self._pool = pool
         self._keys = keys
 
-    async def held(self) -> AsyncGenerator[Range, None]:
+    async def stored_ranges(self) -> AsyncGenerator[Range, None]:
         """Yield the ranges that the bookie lists, ascending. Raises BookieCallError."""
         at = 0
         while True:

@@ -23,14 +23,14 @@ from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import LedgerError, LedgerNotFoundError
 from ledger_client.metadata_failures import translate
-from ledger_client.next_tick import TurnCalls
+from ledger_client.next_tick import NextTick
 from ledger_client.observability import ClientEvent
 from ledger_client.protocol import append_events as e
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.tasks import BackgroundTasks
 from ledger_client.writing.confirmations import Confirmations
-from ledger_client.writing.first_replica_waiters import FirstStores
+from ledger_client.writing.first_replica_waiters import FirstReplicaWaiters
 from ledger_client.writing.full_replication import FullReplication
 from ledger_client.writing.metadata_reads import MetadataReads
 from ledger_client.writing.outbox import Outbox
@@ -76,7 +76,7 @@ class WriterServices:
     """Called for each add that a bookie refuses for a reason that concerns only that bookie."""
     report: Callable[[ClientEvent], None]
     """Reports events to the application."""
-    turn_calls: TurnCalls
+    next_tick: NextTick
     metadata_reads: MetadataReads
 
     def token(self) -> UpdateToken:
@@ -105,8 +105,8 @@ class AppendShell:
         self.protocol = AppendProtocol(metadata, version, options)
         self.outbox = Outbox(keys)
         self.window = AppendWindow(config.window_bytes_max, config.window_entries_max)
-        self.confirmations = Confirmations(services.turn_calls)
-        self.first_stores = FirstStores()
+        self.confirmations = Confirmations(services.next_tick)
+        self.first_replica_waiters = FirstReplicaWaiters()
         self.replication = FullReplication(metadata.ledger_id)
         self.closed: asyncio.Future[LedgerMetadata] = asyncio.get_running_loop().create_future()
         self.failure: LedgerError | None = None
@@ -145,8 +145,9 @@ class AppendShell:
     def on_add_answered(self, bookie_id: BookieId, first_entry_id: EntryId, status: Status) -> None:
         """Receive a bookie's answer."""
         if status is STORED:
-            if self.first_stores.are_expected:
-                self.first_stores.note(first_entry_id, self.outbox.last_entry_of(first_entry_id))
+            if self.first_replica_waiters.are_expected:
+                last_entry_id = self.outbox.last_entry_of(first_entry_id)
+                self.first_replica_waiters.note(first_entry_id, last_entry_id)
             self.dispatch(e.BatchStored(first_entry_id, bookie_id))
         else:
             if status in REFUSALS_OF_A_BOOKIE:
@@ -243,7 +244,7 @@ class AppendShell:
         """
         error = self.failure or error
         self.confirmations.fail(error)
-        self.first_stores.fail(error)
+        self.first_replica_waiters.fail(error)
         self.window.fail(error.for_entry(NO_ENTRY, "not_written"))
         self.window.release(*self.outbox.clear())
         self.replication.fail(error)

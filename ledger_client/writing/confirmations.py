@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ledger_client.errors import LedgerError
-from ledger_client.next_tick import TurnCalls
+from ledger_client.next_tick import NextTick
 from metadata.ids import NO_ENTRY, EntryId
 
 Follower = Callable[[LedgerError | None], None]
@@ -24,11 +24,11 @@ Follower = Callable[[LedgerError | None], None]
 class Confirmations:
     """Futures in entry order, each for the entries up to its last id; and one follower."""
 
-    def __init__(self, turn_calls: TurnCalls) -> None:
-        self._turn_calls = turn_calls
+    def __init__(self, next_tick: NextTick) -> None:
+        self._next_tick = next_tick
         self._loop = asyncio.get_running_loop()
         self._follower: Follower | None = None
-        self._will_tell = False
+        self._is_call_due = False
         self._waiting: deque[tuple[EntryId, asyncio.Future[int]]] = deque()
         self._lac = NO_ENTRY
         self._failure: LedgerError | None = None
@@ -75,12 +75,12 @@ class Confirmations:
         self._call_follower_soon()
 
     def _call_follower_soon(self) -> None:
-        if self._follower is not None and not self._will_tell:
-            self._will_tell = True
-            self._turn_calls.soon(self._call_follower)
+        if self._follower is not None and not self._is_call_due:
+            self._is_call_due = True
+            self._next_tick.soon(self._call_follower)
 
     def _call_follower(self) -> None:
-        self._will_tell = False
+        self._is_call_due = False
         assert self._follower is not None, "it was set when the call was scheduled"
         self._follower(self._failure)
 

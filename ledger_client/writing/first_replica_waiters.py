@@ -14,7 +14,7 @@ from ledger_client.errors import LedgerError
 from metadata.ids import EntryId
 
 
-class FirstStores:
+class FirstReplicaWaiters:
     """Futures for the first copy of entries."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from ledger_client.errors import (
     append_timed_out,
 )
 from ledger_client.info import LedgerInfo
-from ledger_client.own_loop import OwnLoop
+from ledger_client.own_loop import LoopGuard
 from ledger_client.protocol import append_events as e
 from ledger_client.protocol.append_errors import not_enough_in_sync
 from ledger_client.writing.append_range import AppendedRange, EntryLike, append_range
@@ -59,7 +59,7 @@ class LedgerWriter:
         self._shell = AppendShell(metadata, version, keys, services, observe)
         entries_max, bytes_max = config.batch_entries_max, config.batch_bytes_max
         self._limits = BatchLimits(entries_max, bytes_max, config.entry_bytes_max)
-        self._own_loop: Final = OwnLoop("writer", self.ledger_id, asyncio.get_running_loop())
+        self._own_loop: Final = LoopGuard("writer", self.ledger_id, asyncio.get_running_loop())
         self._gathered: list[bytes] = []
         is_in_sync = metadata.quorum.is_in_sync and not config.fixed_membership
         members = InSyncMembers(self._shell, services, keys) if is_in_sync else None
@@ -192,7 +192,7 @@ class LedgerWriter:
         right after the append. The entry may still prove not to be in the ledger.
         """
         self._own_loop.require()
-        return self._shell.first_stores.expect(entry_id)
+        return self._shell.first_replica_waiters.expect(entry_id)
 
     async def wait_fully_replicated(self, entry_id: int, *, timeout: float | None = None) -> None:
         """Return once an entry is on its complete write quorum. Raises QuorumTimeoutError, also if
@@ -255,7 +255,7 @@ class LedgerWriter:
         self._require_open()
         self._shell.window.take(payload_bytes, 1)
         if not self._gathered:
-            self._services.turn_calls.soon(self._flush)
+            self._services.next_tick.soon(self._flush)
         self._gathered.append(payload)
         return self.last_pushed
 

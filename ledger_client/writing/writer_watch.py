@@ -43,7 +43,7 @@ class WriterWatch:
         self._in_sync = in_sync
         self._watchdog = watchdog
         self._is_closed = False
-        self._lac_told = EntryId(-1)
+        self._lac_sent = EntryId(-1)
         self._last_sent_at = 0.0
         self.check_due_at = 0.0
         lag_max_s = shell.protocol.metadata.quorum.replica_lag_time_max_ms / 1000
@@ -89,10 +89,10 @@ class WriterWatch:
         self._parked.probe(parked, now)
         is_busy = self._in_sync.check(now) if self._in_sync is not None else False
         lac = protocol.lac
-        if lac > max(shell.outbox.lac_sent, self._lac_told):
+        if lac > max(shell.outbox.lac_sent, self._lac_sent):
             if oldest is not None or now - self._last_sent_at < config.lac_delay_s:
                 return True
-            self._lac_told = lac
+            self._lac_sent = lac
             for bookie_id in protocol.metadata.last_fragment.ensemble:
                 self._services.pool.tell_lac(bookie_id, self.ledger_id, lac)  # rule 8.4
         return is_busy or oldest is not None or bool(protocol.parked)

@@ -17,7 +17,7 @@ from ledger_client import Quorum
 from metadata.errors import InvalidChainNameError
 from metadata.ids import is_ledger_id
 from metadata.ledgers.chain import APPLICATION_CHARACTERS_MAX, check_chain_name
-from spark_io.common_options import SHARED, ClientOptions, GivenOptions, client_options
+from spark_io.common_options import SHARED, ClientOptions, OptionReader, client_options
 from spark_io.errors import OptionError
 
 MIB: Final = 1024 * 1024
@@ -95,7 +95,7 @@ class ReadOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "ReadOptions":
         """Check the options of a read. Raises OptionError."""
-        given = GivenOptions(options, (*SHARED, *READING))
+        given = OptionReader(options, (*SHARED, *READING))
         per_trigger = given.positive("maxEntriesPerTrigger")
         if given.text("maxOffsetsPerTrigger") is not None:
             if per_trigger is not None:
@@ -134,7 +134,7 @@ class WriteOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "WriteOptions":
         """Check the options of a write. Raises OptionError."""
-        given = GivenOptions(options, (*SHARED, *WRITING))
+        given = OptionReader(options, (*SHARED, *WRITING))
         chain = given.text("chain")
         if not chain:
             raise OptionError("chain", "missing: name the chain to which the ledgers are added")
@@ -159,7 +159,7 @@ class WriteOptions:
         )
 
 
-def _selection(given: GivenOptions) -> Selection:
+def _selection(given: OptionReader) -> Selection:
     names = ("ledger", "ledgers", "chain", "match")
     present = [name for name in names if given.text(name)]
     if len(present) != 1:
@@ -208,7 +208,7 @@ def _chain_name(text: str) -> str:
         raise OptionError("chain", str(error)) from error
 
 
-def _quorum(given: GivenOptions) -> Quorum:
+def _quorum(given: OptionReader) -> Quorum:
     ensemble = given.positive("ensemble") or 3
     try:
         if given.truth("inSync", default=False):

@@ -15,7 +15,7 @@ from typing import Final
 
 from metadata.errors import InvalidTopicNameError
 from metadata.topics.topic import check_topic_name
-from spark_io.common_options import SHARED, ClientOptions, GivenOptions, client_options
+from spark_io.common_options import SHARED, ClientOptions, OptionReader, client_options
 from spark_io.errors import OptionError
 from spark_io.ledgers.options import ARROW_BATCH_BYTES, SPLIT_BYTES
 
@@ -60,7 +60,7 @@ class TopicReadOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "TopicReadOptions":
         """Check the options of a read. Raises OptionError."""
-        given = GivenOptions(options, (*SHARED, *READING))
+        given = OptionReader(options, (*SHARED, *READING))
         return cls(
             client=client_options(given),
             topics=_topics(given),
@@ -92,7 +92,7 @@ class TopicWriteOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "TopicWriteOptions":
         """Check the options of a write. Raises OptionError."""
-        given = GivenOptions(options, (*SHARED, *WRITING))
+        given = OptionReader(options, (*SHARED, *WRITING))
         compression = (given.text("compression") or "none").lower()
         if compression not in COMPRESSIONS:
             text = f"{compression!r} is none of {', '.join(COMPRESSIONS)}"
@@ -108,7 +108,7 @@ class TopicWriteOptions:
         )
 
 
-def _topics(given: GivenOptions) -> tuple[str, ...]:
+def _topics(given: OptionReader) -> tuple[str, ...]:
     text = given.text("topic")
     if not text:
         raise OptionError("topic", "missing: name a topic, or several separated by commas")
@@ -125,7 +125,7 @@ def _checked(name: str) -> str:
         raise OptionError("topic", str(error)) from error
 
 
-def _is_committed(given: GivenOptions) -> bool:
+def _is_committed(given: OptionReader) -> bool:
     text = (given.text("isolation.level") or READ_COMMITTED).lower()
     if text not in (READ_COMMITTED, READ_UNCOMMITTED):
         why = f"{text!r} is neither {READ_COMMITTED} nor {READ_UNCOMMITTED}"

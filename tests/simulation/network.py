@@ -125,7 +125,7 @@ class Network:
             del self._cuts[pair]
             kept, self._kept_back = list(self._kept_back), {}
             for endpoint in kept:
-                endpoint.go_on()
+                endpoint.resume()
 
     def kill(self, node: int, host: str, *, power_off: bool) -> None:
         """Close a process's connections; without power, the host does not even refuse new ones."""

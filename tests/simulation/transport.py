@@ -194,7 +194,7 @@ class Endpoint(asyncio.Transport):
         self._queue.clear()
         self._network.forget(self)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Try again to deliver data that a cut held back."""
         if self._queue and self._timer is None:
             self._arm(self._loop.time() + self._network.delay_s(self))

@@ -38,7 +38,7 @@ SYNCED: Final = {"flush.messages": "1"}
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServingSide:
     """A serving side: its addresses, and the settings of its topics."""
 
     side: Side
@@ -61,41 +61,41 @@ class Comparison:
         jobs = [job for job in JOBS if programs.has(job.tool)]
         self._jobs = [job.at_smoke() for job in jobs] if bench.is_smoke else jobs
 
-    async def take_turn(self, repetition: int, sides: Sequence[Served]) -> None:
+    async def take_turn(self, repetition: int, sides: Sequence[ServingSide]) -> None:
         """Run every tool on each side of a system that was started for it."""
         await self._prepare(sides)
         producing = [job for job in self._jobs if not job.is_consuming]
         consuming = [job for job in self._jobs if job.is_consuming]
         for job in (*rotated(producing, repetition), *consuming):
-            for served in rotated(sides, repetition):
+            for serving in rotated(sides, repetition):
                 # The flush interval of a log does not affect its readers.
-                if not (job.is_consuming and served.side is Side.KAFKA_SYNCED):
-                    await self._measure(job, served, repetition)
+                if not (job.is_consuming and serving.side is Side.KAFKA_SYNCED):
+                    await self._measure(job, serving, repetition)
 
-    async def _prepare(self, sides: Sequence[Served]) -> None:
+    async def _prepare(self, sides: Sequence[ServingSide]) -> None:
         """Create the topics, and warm up the servers, which compile code at run time."""
         job = next(job for job in WARM_UPS if self._programs.has(job.tool))
         warm_up = job.at_smoke() if self._bench.is_smoke else job
         topics = list(dict.fromkeys(job.topic for job in (warm_up, *self._jobs)))
-        for served in sides:
+        for serving in sides:
             for topic in topics:
-                target, settings = served.target(topic), dict(served.topic_settings)
+                target, settings = serving.target(topic), dict(serving.topic_settings)
                 # librdkafka's calls block.
                 await asyncio.to_thread(
                     topic_load.create, target.addresses, target.topic, 1, settings
                 )
         with self._bench.subdirectory() as logs:
-            for served in sides:
-                target = served.target(warm_up.topic)
-                await self._programs.run(warm_up, target, logs / served.side.name)
+            for serving in sides:
+                target = serving.target(warm_up.topic)
+                await self._programs.run(warm_up, target, logs / serving.side.name)
 
-    async def _measure(self, job: Job, served: Served, repetition: int) -> None:
-        case = Case(job.name, served.side)
+    async def _measure(self, job: Job, serving: ServingSide, repetition: int) -> None:
+        case = Case(job.name, serving.side)
         labels = {"repetition": repetition, "subject": case.subject, "workload": case.workload}
         async with self._bench.measured(case.name):
             with self._bench.subdirectory() as logs:
                 try:
-                    found = await self._programs.run(job, served.target(job.topic), logs / "log")
+                    found = await self._programs.run(job, serving.target(job.topic), logs / "log")
                 except PeerFailedError as error:
                     self.failures.append(f"{case.name}: {error}")
                     self._bench.report.sample(case.name, {**labels, "error": str(error)})
@@ -108,19 +108,22 @@ class Comparison:
 
 
 @asynccontextmanager
-async def _quire(bench: Bench) -> AsyncIterator[Sequence[Served]]:
+async def _quire(bench: Bench) -> AsyncIterator[Sequence[ServingSide]]:
     with bench.subdirectory() as directory:
         async with LocalCluster(bookies=BOOKIES, broker=1, data_dir=directory) as cluster:
-            yield [Served(Side.QUIRE, cluster.brokers[0].address)]
+            yield [ServingSide(Side.QUIRE, cluster.brokers[0].address)]
 
 
 @asynccontextmanager
-async def _kafka(bench: Bench, java: JavaPeer) -> AsyncIterator[Sequence[Served]]:
+async def _kafka(bench: Bench, java: JavaPeer) -> AsyncIterator[Sequence[ServingSide]]:
     with bench.subdirectory() as directory:
         logs = directory / "logs"
         logs.mkdir()
         async with running_brokers(directory, java, logs) as (_, addresses):
-            yield [Served(Side.KAFKA, addresses), Served(Side.KAFKA_SYNCED, addresses, SYNCED)]
+            yield [
+                ServingSide(Side.KAFKA, addresses),
+                ServingSide(Side.KAFKA_SYNCED, addresses, SYNCED),
+            ]
 
 
 async def _available(bench: Bench) -> Programs:

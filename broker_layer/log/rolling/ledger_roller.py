@@ -58,7 +58,7 @@ class OpenLedger:
         return self.writer.last_confirmed if self.is_listed else EntryId(-1)
 
 
-class RolledLog(Protocol):
+class LedgerUser(Protocol):
     """The log that writes these ledgers."""
 
     @property
@@ -87,7 +87,7 @@ class LedgerRoller:
 
     def __init__(
         self,
-        owner: RolledLog,
+        owner: LedgerUser,
         ledger_list: LedgerList,
         config: LogConfig,
         *,

@@ -221,24 +221,24 @@ class BrokerConnection(ServerConnection):
             return
         if context.budget.is_full:
             self.set_pause(Pause.MEMORY_FULL, on=True)
-            context.budget.wait(self.connection_id, self._go_on)
+            context.budget.wait(self.connection_id, self._resume)
         is_large = self._assembler.announced_bytes > BODY_BYTES_AT_FIRST
         if not is_large or self._announced_bytes:
             return
         if context.announced.is_full:
             self.set_pause(Pause.FRAME_WAITS, on=True)
-            context.announced.wait(self.connection_id, self._let_frame_in)
+            context.announced.wait(self.connection_id, self._resume_frame)
         else:
             self._count_announced()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self.set_pause(Pause.MEMORY_FULL, on=False)
 
-    def _let_frame_in(self) -> None:
+    def _resume_frame(self) -> None:
         self._count_announced()
         if self._context.budget.is_full:
             self.set_pause(Pause.MEMORY_FULL, on=True)
-            self._context.budget.wait(self.connection_id, self._go_on)
+            self._context.budget.wait(self.connection_id, self._resume)
         self.set_pause(Pause.FRAME_WAITS, on=False)
 
     def _count_announced(self) -> None:

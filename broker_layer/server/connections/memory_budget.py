@@ -41,9 +41,9 @@ class MemoryBudget:
         while self._waiting and not self.is_full:
             self._waiting.pop(next(iter(self._waiting)))()
 
-    def wait(self, holder: int, go_on: Callable[[], None]) -> None:
-        """Call `go_on` once there is room; a holder that waits already is ignored."""
-        self._waiting.setdefault(holder, go_on)
+    def wait(self, holder: int, resume: Callable[[], None]) -> None:
+        """Call `resume` once there is room; a holder that waits already is ignored."""
+        self._waiting.setdefault(holder, resume)
 
     def cancel_wait(self, holder: int) -> None:
         """Remove a holder from the waiting ones."""

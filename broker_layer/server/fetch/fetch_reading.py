@@ -19,7 +19,7 @@ from broker_layer.kafka.record_batch import read_header
 from broker_layer.server.exchange import Buffer
 from broker_layer.server.fetch.fetch_sessions import FetchPosition
 from broker_layer.server.leader_epochs import check_leader_epoch
-from broker_layer.server.ports import ClusterNames, PartitionLogs, ServedLog
+from broker_layer.server.ports import ClusterNames, PartitionLog, PartitionLogs
 from broker_layer.server.unreadable_records import UnreadableRecords
 
 NO_OFFSET: Final = -1
@@ -41,7 +41,7 @@ class PartitionRead:
     read_up_to: int = NO_OFFSET
     """The end of the visible records at the last read."""
 
-    log: ServedLog | None = None
+    log: PartitionLog | None = None
 
     def refuse(self, error: ErrorCode) -> None:
         """Set an error, and drop the data."""
@@ -50,7 +50,7 @@ class PartitionRead:
         self.aborted = []
         self.byte_count = 0
 
-    def note_ends(self, log: ServedLog) -> None:
+    def note_ends(self, log: PartitionLog) -> None:
         """Copy the log's offsets."""
         self.log = log
         self.high_watermark = log.high_watermark

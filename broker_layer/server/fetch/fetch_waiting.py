@@ -9,14 +9,14 @@ a wait that has ended is not called.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from broker_layer.server.ports import ServedLog
+from broker_layer.server.ports import PartitionLog
 
 
 @dataclass(slots=True)
 class _Watched:
     """One log that Fetches wait for."""
 
-    log: ServedLog
+    log: PartitionLog
     cancel: Callable[[], None]
     waiting: dict[int, Callable[[], None]] = field(default_factory=dict)
 
@@ -27,7 +27,7 @@ class FetchWaits:
     def __init__(self) -> None:
         self._watched: dict[int, _Watched] = {}
 
-    def wait(self, log: ServedLog, wait_id: int, moved: Callable[[], None]) -> None:
+    def wait(self, log: PartitionLog, wait_id: int, moved: Callable[[], None]) -> None:
         """Call `moved` after every progress of the log, until `end`."""
         key = id(log)  # the reference to the log keeps this id unique
         watched = self._watched.get(key)
@@ -36,7 +36,7 @@ class FetchWaits:
             self._watched[key] = watched
         watched.waiting[wait_id] = moved
 
-    def end(self, log: ServedLog, wait_id: int) -> None:
+    def end(self, log: PartitionLog, wait_id: int) -> None:
         """End a wait; do nothing if there is none."""
         watched = self._watched.get(id(log))
         if watched is None:

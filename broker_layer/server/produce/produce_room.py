@@ -8,7 +8,7 @@ Invariant: a connection and a log have at most one wait; it also ends when the l
 import asyncio
 
 from broker_layer.server.exchange import Requester
-from broker_layer.server.ports import ServedLog
+from broker_layer.server.ports import PartitionLog
 from metadata.cancelling import cancel_and_wait
 
 
@@ -18,7 +18,7 @@ class ProduceRoom:
     def __init__(self) -> None:
         self._waits: dict[tuple[int, int], asyncio.Task[None]] = {}
 
-    def wait(self, requester: Requester, log: ServedLog) -> None:
+    def wait(self, requester: Requester, log: PartitionLog) -> None:
         """Stop reading from a connection until a log has room."""
         key = (requester.connection_id, id(log))  # the task's reference keeps this id unique
         if key not in self._waits:
@@ -30,7 +30,7 @@ class ProduceRoom:
         """Cancel every wait."""
         await cancel_and_wait(*self._waits.values())
 
-    async def _wait(self, key: tuple[int, int], requester: Requester, log: ServedLog) -> None:
+    async def _wait(self, key: tuple[int, int], requester: Requester, log: PartitionLog) -> None:
         try:
             await log.wait_for_room(0)
         finally:

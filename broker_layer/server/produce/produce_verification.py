@@ -18,7 +18,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import RecordBatchError
 from broker_layer.kafka.produce_codec import ProduceRequest
 from broker_layer.kafka.record_batch import RecordBatchHeader, read_header
-from broker_layer.server.ports import Confirmation, PartitionLogs, ServedLog, TransactionVerifier
+from broker_layer.server.ports import Confirmation, PartitionLog, PartitionLogs, TransactionVerifier
 from broker_layer.transactions.values import Claim, TopicPartition
 
 ABORTABLE_FROM: Final = 11
@@ -31,7 +31,7 @@ class Unconfirmed:
 
     partition: TopicPartition
     header: RecordBatchHeader
-    log: ServedLog
+    log: PartitionLog
 
 
 @dataclass(slots=True)
@@ -40,10 +40,10 @@ class Verified:
 
     refusals: dict[TopicPartition, TopicError] = field(default_factory=dict)
     confirmations: dict[TopicPartition, Confirmation] = field(default_factory=dict)
-    logs: dict[TopicPartition, ServedLog] = field(default_factory=dict)
+    logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
     """The logs at the time of the queries."""
 
-    def check(self, partition: TopicPartition, log: ServedLog) -> None:
+    def check(self, partition: TopicPartition, log: PartitionLog) -> None:
         """Raise TopicError if nothing may be appended to a partition now."""
         refusal = self.refusals.get(partition)
         if refusal is not None:

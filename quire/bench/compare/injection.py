@@ -103,9 +103,13 @@ class Injector:
         self.marks.append(InjectionMark(monotonic(), f"bookie {member + 1} serves again"))
 
     def _slow(
-        self, stop: Callable[[], None], go_on: Callable[[], None], stopped_s: float, period_s: float
+        self,
+        stop: Callable[[], None],
+        resume: Callable[[], None],
+        stopped_s: float,
+        period_s: float,
     ) -> None:
-        self._slowing.append(asyncio.ensure_future(_alternate(stop, go_on, stopped_s, period_s)))
+        self._slowing.append(asyncio.ensure_future(_alternate(stop, resume, stopped_s, period_s)))
 
     async def _end_slowness(self) -> None:
         await cancel_and_wait(*self._slowing)
@@ -116,7 +120,7 @@ class Injector:
 
 
 async def _alternate(
-    stop: Callable[[], None], go_on: Callable[[], None], stopped_s: float, period_s: float
+    stop: Callable[[], None], resume: Callable[[], None], stopped_s: float, period_s: float
 ) -> None:
     """Stop and resume a process until cancelled; it runs at the end."""
     try:
@@ -124,8 +128,8 @@ async def _alternate(
             begun = monotonic()
             stop()
             await asyncio.sleep(stopped_s)
-            go_on()
+            resume()
             await asyncio.sleep(max(0.0, begun + period_s - monotonic()))
     finally:
         with contextlib.suppress(LocalClusterError, AssertionError):  # it has ended
-            go_on()
+            resume()

@@ -66,7 +66,7 @@ async def test_two_recoverers_with_different_frozen_lacs(cluster: LocalCluster) 
             async with LedgerClient(uri, config=QUICK) as client:
                 with paused(three):
                     info = await client.recover_ledger(ledger.id)
-            first.go_on.set()
+            first.resume.set()
             adopted, _ = await asyncio.wait_for(first.result(), TIMEOUT_S)
         assert info.last_entry_id == 9
         stored = await direct.metadata(ledger.id)
@@ -140,13 +140,13 @@ class HoldingStore(LedgerStore):
     """Stores a close only when the test allows it."""
 
     is_held: asyncio.Event
-    go_on: asyncio.Event
+    resume: asyncio.Event
 
     @override
     async def compare_and_set(self, metadata: LedgerMetadata, expected: Version) -> Version:
         if metadata.state is LedgerState.CLOSED:
             self.is_held.set()
-            await self.go_on.wait()
+            await self.resume.wait()
         return await super().compare_and_set(metadata, expected)
 
 
@@ -157,7 +157,7 @@ class HeldRecovery:
         self, work: Awaitable[tuple[LedgerMetadata, Version]], store: HoldingStore
     ) -> None:
         self.is_held = store.is_held = asyncio.Event()
-        self.go_on = store.go_on = asyncio.Event()
+        self.resume = store.resume = asyncio.Event()
         self._work = work
         self._task: asyncio.Future[tuple[LedgerMetadata, Version]] | None = None
 

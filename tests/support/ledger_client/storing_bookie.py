@@ -35,7 +35,7 @@ from tests.support.ledger_client.scripted_bookie import ScriptedBookie
 
 
 @dataclass(slots=True)
-class Held:
+class StoredLedger:
     """One ledger on this bookie: one batch per entry id."""
 
     key: bytes
@@ -49,7 +49,7 @@ class StoringBookie(ScriptedBookie):
 
     def __init__(self, bookie_id: str) -> None:
         super().__init__(bookie_id)
-        self.ledgers: dict[LedgerId, Held] = {}
+        self.ledgers: dict[LedgerId, StoredLedger] = {}
         self.keys: dict[tuple[int, LedgerId], bytes] = {}  # keys by connection
         self.answer = self.stored_answer
         self.refuse_adds: Status | None = None
@@ -71,11 +71,11 @@ class StoringBookie(ScriptedBookie):
 
     def damage(self, ledger_id: LedgerId, entry_id: int) -> None:
         """Flip a bit of a stored entry, if it is stored."""
-        held = self.ledgers.get(ledger_id)
-        if held is not None and entry_id in held.entries:
-            data = bytearray(held.entries[entry_id].data)
+        ledger = self.ledgers.get(ledger_id)
+        if ledger is not None and entry_id in ledger.entries:
+            data = bytearray(ledger.entries[entry_id].data)
             data[-1] ^= 1
-            held.entries[entry_id] = BatchView(data)
+            ledger.entries[entry_id] = BatchView(data)
 
     def stored_answer(self, request: Request) -> Reply | bytes | None:
         match request:
@@ -91,10 +91,10 @@ class StoringBookie(ScriptedBookie):
             case Ping():
                 return Pong(writable=True)
             case ListEntries(ledger_id):
-                held = self.ledgers.get(ledger_id)
-                if held is None:
+                ledger = self.ledgers.get(ledger_id)
+                if ledger is None:
                     return EntryRanges(Status.NO_SUCH_LEDGER, (), complete=True)
-                return EntryRanges(Status.OK, _ranges(held), complete=True)
+                return EntryRanges(Status.OK, _ranges(ledger), complete=True)
             case ReadLac(ledger_id) | WriteLac(ledger_id):
                 return self._lac(ledger_id, request)
             case ReadEntries(ledger_id, first, last, _, fence):
@@ -103,8 +103,8 @@ class StoringBookie(ScriptedBookie):
                 return self._read(ledger_id, EntryId(lac + 1), self.lac_of(ledger_id))
 
     def lac_of(self, ledger_id: LedgerId) -> EntryId:
-        held = self.ledgers.get(ledger_id)
-        return NO_ENTRY if held is None else held.lac
+        ledger = self.ledgers.get(ledger_id)
+        return NO_ENTRY if ledger is None else ledger.lac
 
     @override
     def answer_add(self, frame: Frame) -> bytes:
@@ -121,67 +121,68 @@ class StoringBookie(ScriptedBookie):
         batch = BatchView(frame.body)
         header = batch.header
         batch.verify_crc()
-        held = self.ledgers.setdefault(header.ledger_id, Held(self._key(header.ledger_id)))
+        key = self._key(header.ledger_id)
+        ledger = self.ledgers.setdefault(header.ledger_id, StoredLedger(key))
         if self.refuse_adds is not None:
             return self.refuse_adds
-        if held.key != self._key(header.ledger_id):
+        if ledger.key != key:
             return Status.UNAUTHORIZED
-        if held.is_fenced and not frame.flags & ADD_RECOVERY:
+        if ledger.is_fenced and not frame.flags & ADD_RECOVERY:
             return Status.FENCED
         for index in range(header.count):
             entry_id = EntryId(header.first_entry_id + index)
-            known = held.entries.get(entry_id)
+            known = ledger.entries.get(entry_id)
             if known is not None and _payload(known, entry_id) != batch.entry(index):
                 return Status.CONFLICT
         for index in range(header.count):
-            held.entries[header.first_entry_id + index] = batch
-        held.lac = max(held.lac, header.lac)
+            ledger.entries[header.first_entry_id + index] = batch
+        ledger.lac = max(ledger.lac, header.lac)
         return Status.OK
 
     def _lac(self, ledger_id: LedgerId, request: ReadLac | WriteLac) -> Reply:
-        held = self.ledgers.get(ledger_id)
-        if held is None and isinstance(request, ReadLac) and not request.fence:
+        ledger = self.ledgers.get(ledger_id)
+        if ledger is None and isinstance(request, ReadLac) and not request.fence:
             return LacReply(Status.NO_SUCH_LEDGER, NO_ENTRY, NO_ENTRY, fenced=False)
-        held = held or self.ledgers.setdefault(ledger_id, Held(self._key(ledger_id)))
-        if held.key != self._key(ledger_id):
+        ledger = ledger or self.ledgers.setdefault(ledger_id, StoredLedger(self._key(ledger_id)))
+        if ledger.key != self._key(ledger_id):
             return Refused(Status.UNAUTHORIZED, "another key")
         if isinstance(request, ReadLac):
-            held.is_fenced |= request.fence
+            ledger.is_fenced |= request.fence
         else:
-            held.lac = max(held.lac, request.lac)
-        highest = EntryId(max(held.entries, default=NO_ENTRY))
-        return LacReply(Status.OK, held.lac, highest, fenced=held.is_fenced)
+            ledger.lac = max(ledger.lac, request.lac)
+        highest = EntryId(max(ledger.entries, default=NO_ENTRY))
+        return LacReply(Status.OK, ledger.lac, highest, fenced=ledger.is_fenced)
 
     def _read(
         self, ledger_id: LedgerId, first: EntryId, last: EntryId, *, fence: bool = False
     ) -> Reply | bytes:
-        held = self.ledgers.get(ledger_id)
-        if held is None and fence:
-            held = self.ledgers[ledger_id] = Held(self._key(ledger_id))
-        if held is None:
+        ledger = self.ledgers.get(ledger_id)
+        if ledger is None and fence:
+            ledger = self.ledgers[ledger_id] = StoredLedger(self._key(ledger_id))
+        if ledger is None:
             nothing = encode_entries(Status.NO_SUCH_LEDGER, NO_ENTRY, first, [])
             return b"".join(nothing)
-        if held.key != self._key(ledger_id):
+        if ledger.key != self._key(ledger_id):
             return Refused(Status.UNAUTHORIZED, "another key")
-        held.is_fenced |= fence
+        ledger.is_fenced |= fence
         batches: list[memoryview | bytearray] = []
         entry_id = first
-        while entry_id <= last and entry_id in held.entries:
-            batch = held.entries[entry_id]
+        while entry_id <= last and entry_id in ledger.entries:
+            batch = ledger.entries[entry_id]
             until = min(last, batch.header.last_entry_id)
             batches.append(batch.cut(entry_id, until))
             entry_id = EntryId(until + 1)
         status = Status.OK if entry_id > last else Status.NO_SUCH_ENTRY
-        return b"".join(encode_entries(status, held.lac, entry_id, batches))
+        return b"".join(encode_entries(status, ledger.lac, entry_id, batches))
 
 
 def _payload(batch: BatchView, entry_id: EntryId) -> bytes:
     return batch.entry(entry_id - batch.header.first_entry_id)
 
 
-def _ranges(held: Held) -> tuple[tuple[int, int], ...]:
+def _ranges(ledger: StoredLedger) -> tuple[tuple[int, int], ...]:
     ranges: list[tuple[int, int]] = []
-    for entry_id in sorted(held.entries):
+    for entry_id in sorted(ledger.entries):
         if ranges and ranges[-1][1] == entry_id - 1:
             ranges[-1] = (ranges[-1][0], entry_id)
         else:

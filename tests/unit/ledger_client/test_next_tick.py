@@ -2,18 +2,18 @@
 
 import asyncio
 
-from ledger_client.next_tick import TurnCalls
+from ledger_client.next_tick import NextTick
 
 
 async def test_calls_run_in_the_next_iteration_in_order_by_one_handle() -> None:
-    calls, done = TurnCalls(), list[str]()
+    calls, done = NextTick(), list[str]()
     calls.soon(lambda: done.append("first"))
 
-    def go_on() -> None:
+    def resume() -> None:
         done.append("second")
         calls.soon(lambda: done.append("later"))
 
-    calls.soon(go_on)
+    calls.soon(resume)
     assert done == []
     await asyncio.sleep(0)
     assert done == ["first", "second"]
@@ -25,7 +25,7 @@ async def test_an_error_is_reported_and_the_others_run() -> None:
     reported: list[object] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _loop, context: reported.append(context.get("exception")))
-    calls, done = TurnCalls(), list[str]()
+    calls, done = NextTick(), list[str]()
 
     def fail() -> None:
         raise KeyError("of its own")

@@ -206,7 +206,7 @@ def test_number_of_a_lost_segment_is_not_reused() -> None:
             assert await add(storage, make_run(7, entry, 1, size=300)) is Status.OK
         await storage.checkpoint()
 
-    async def go_on(storage: BookieStorage, _faults: DiskFaults) -> None:
+    async def resume(storage: BookieStorage, _faults: DiskFaults) -> None:
         assert storage.statistics().is_limbo
         batch = make_run(7, 6, 1, size=300)
         assert await add(storage, batch, recovery=True) is Status.OK
@@ -218,7 +218,7 @@ def test_number_of_a_lost_segment_is_not_reused() -> None:
     last = machine.log_names()[-1]
     for names in (machine.platter.names, machine.platter.durable_names):
         del names[last]
-    machine.live(go_on)
+    machine.live(resume)
     assert machine.log_names()[-1] > last
     assert machine.live(read_back) is Status.OK
 
@@ -234,7 +234,7 @@ def test_numbers_are_above_every_segment_that_the_index_names() -> None:
         await storage.clean()
         await storage.checkpoint()
 
-    async def go_on(storage: BookieStorage, _faults: DiskFaults) -> None:
+    async def resume(storage: BookieStorage, _faults: DiskFaults) -> None:
         assert await add(storage, make_run(9, 0, 1), recovery=True) is Status.OK
 
     machine.live(write)
@@ -244,5 +244,5 @@ def test_numbers_are_above_every_segment_that_the_index_names() -> None:
     for names in (machine.platter.names, machine.platter.durable_names):
         for name in lost:
             del names[name]
-    machine.live(go_on)
+    machine.live(resume)
     assert machine.log_names()[-1] > lost[-1]

@@ -49,12 +49,12 @@ async def test_close_during_ledger_begin_leaves_no_writer(
     log = await take_over(setting, 1)
     client = log._ledger_list.services.client
     create = client.create_ledger
-    is_creating, go_on = asyncio.Event(), asyncio.Event()
+    is_creating, resume = asyncio.Event(), asyncio.Event()
     writers: list[LedgerWriter] = []
 
     async def slow(quorum: Quorum, *, metadata: Mapping[str, str | bytes]) -> LedgerWriter:
         is_creating.set()
-        await go_on.wait()
+        await resume.wait()
         writers.append(await create(quorum, metadata=metadata))
         return writers[0]
 
@@ -66,7 +66,7 @@ async def test_close_during_ledger_begin_leaves_no_writer(
     with pytest.raises(TopicError):
         await answer
     await closing
-    go_on.set()
+    resume.set()
     await until(lambda: bool(writers))
     await until(lambda: bool(log._ledger_list._ending))
     await log.aclose()

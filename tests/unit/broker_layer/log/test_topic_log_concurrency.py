@@ -226,12 +226,12 @@ async def test_deletion_of_old_ledgers_does_not_block_roll(
     await log.delete_records(-1)
     ledger_list = log._ledger_list
     client = ledger_list.services.client
-    is_deleting, go_on = asyncio.Event(), asyncio.Event()
+    is_deleting, resume = asyncio.Event(), asyncio.Event()
     delete = client.delete_ledger
 
     async def slow(ledger_id: int, *, timeout: float | None = None) -> None:
         is_deleting.set()
-        await go_on.wait()
+        await resume.wait()
         await delete(ledger_id, timeout=timeout)
 
     monkeypatch.setattr(client, "delete_ledger", slow)
@@ -240,7 +240,7 @@ async def test_deletion_of_old_ledgers_does_not_block_roll(
     async with asyncio.timeout(20):
         for _ in range(60):
             await append(log, batch(b"x" * 50))
-    go_on.set()
+    resume.set()
     assert await retention > 0
     record, _ = await _record(setting)
     assert sorted([info.id async for info in client.list_ledgers()]) == [

@@ -39,7 +39,7 @@ class FakeReading(ReplicaReading):
         self._rng = rng
 
     @override
-    async def held(self) -> AsyncGenerator[Range, None]:
+    async def stored_ranges(self) -> AsyncGenerator[Range, None]:
         for each in merged((entry_id, entry_id) for entry_id in self.entries):
             yield each
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from ledger_client.errors import LedgerError, LedgerFencedError, QuorumTimeoutError
-from ledger_client.next_tick import TurnCalls
+from ledger_client.next_tick import NextTick
 from ledger_client.writing.confirmations import Confirmations
 from ledger_client.writing.full_replication import FullReplication
 from ledger_client.writing.window import ENTRY_COST_BYTES, AppendWindow
@@ -17,7 +17,7 @@ LEDGER = LedgerId(7)
 
 
 async def test_the_lac_resolves_every_entry_up_to_it_in_order() -> None:
-    confirmations = Confirmations(TurnCalls())
+    confirmations = Confirmations(NextTick())
     order: list[int] = []
     futures = [confirmations.expect(EntryId(i)) for i in range(4)]
     for future in futures:
@@ -29,7 +29,7 @@ async def test_the_lac_resolves_every_entry_up_to_it_in_order() -> None:
 
 
 async def test_a_cancelled_caller_does_not_delay_the_others() -> None:
-    confirmations = Confirmations(TurnCalls())
+    confirmations = Confirmations(NextTick())
     first, second = confirmations.expect(EntryId(0)), confirmations.expect(EntryId(1))
     first.cancel()
     confirmations.confirm(EntryId(1))
@@ -39,7 +39,7 @@ async def test_a_cancelled_caller_does_not_delay_the_others() -> None:
 async def test_a_failure_names_each_entry_and_logs_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    confirmations = Confirmations(TurnCalls())
+    confirmations = Confirmations(NextTick())
     futures = [confirmations.expect(EntryId(i)) for i in (3, 4)]
     confirmations.fail(LedgerFencedError("fenced", ledger_id=LEDGER))
     errors = [future.exception() for future in futures]
@@ -54,7 +54,7 @@ async def test_a_failure_names_each_entry_and_logs_nothing(
 
 
 async def test_a_follower_is_called_once_per_iteration_and_receives_the_failure_last() -> None:
-    confirmations = Confirmations(TurnCalls())
+    confirmations = Confirmations(NextTick())
     calls: list[LedgerError | None] = []
     confirmations.follow(calls.append)
     confirmations.confirm(EntryId(1))

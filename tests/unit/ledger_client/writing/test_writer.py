@@ -77,16 +77,16 @@ async def test_append_many_takes_any_iterable_and_keeps_its_ids_together(
 
 async def test_entries_of_a_slow_source_do_not_wait_for_each_other(cluster: TestCluster) -> None:
     writer = await opened(cluster)
-    go_on = asyncio.Event()
+    resume = asyncio.Event()
 
     async def slowly() -> AsyncIterator[bytes]:
         yield b"first"
-        await go_on.wait()
+        await resume.wait()
         yield b"second"
 
     many = asyncio.create_task(writer.append_many(slowly()))
     await until(lambda: writer.last_confirmed == 0)
-    go_on.set()
+    resume.set()
     assert await many == range(2)
     await writer.aclose()
 
@@ -308,11 +308,11 @@ async def test_a_writer_that_ends_while_a_source_pauses_fails_all_callers(
     writer = await opened(cluster)
     for bookie in cluster.bookies:
         bookie.is_silent = True
-    go_on = asyncio.Event()
+    resume = asyncio.Event()
 
     async def slowly() -> AsyncIterator[bytes]:
         yield b"only"
-        await go_on.wait()
+        await resume.wait()
 
     many = asyncio.create_task(writer.append_many(slowly()))
     await until(lambda: writer.last_pushed == 0)
@@ -322,7 +322,7 @@ async def test_a_writer_that_ends_while_a_source_pauses_fails_all_callers(
     async with asyncio.timeout(5):
         with pytest.raises(LedgerClosedError) as in_line:
             await single
-        go_on.set()
+        resume.set()
         with pytest.raises(LedgerClosedError) as admitted:
             await many
     assert in_line.value.outcome == "not_written"

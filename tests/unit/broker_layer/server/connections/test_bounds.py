@@ -63,20 +63,20 @@ def test_announced_frame_allocates_as_bytes_arrive() -> None:
 
 def test_memory_waiters_continue_in_order() -> None:
     budget = MemoryBudget(100)
-    went_on: list[int] = []
+    resumed: list[int] = []
 
-    def go_on(holder: int) -> None:
-        went_on.append(holder)
+    def resume(holder: int) -> None:
+        resumed.append(holder)
         budget.take(60)
 
     budget.take(150)
     for holder in (1, 2, 3, 4):
-        budget.wait(holder, lambda holder=holder: go_on(holder))  # type: ignore[misc]
+        budget.wait(holder, lambda holder=holder: resume(holder))  # type: ignore[misc]
     budget.cancel_wait(2)
     budget.give_back(30)
-    assert went_on == []
+    assert resumed == []
     budget.give_back(90)
-    assert went_on == [1, 3]
+    assert resumed == [1, 3]
     assert budget.waiting_count == 1
 
 
