@@ -2,10 +2,10 @@
 
 - `index`: runs of every ledger, in memory since the last checkpoint and in the store before.
 - `index_runs`: runs of one ledger, sorted and without overlap; pure.
-- `index_pages`: keys and values of the store, and the work of its transactions.
-- `index_scan`: scans of stored runs over all ledgers.
+- `index_pages`: sealed values of the store, the checkpoint's mark, and stored states.
+- `stored_runs`: runs in the store.
 - `stored_states`: ledger states in the store, many in one transaction.
-- `stored_segments`: what the store keeps of segments.
+- `stored_segments`: live bytes and damage of segments in the store.
 - `horizon_pages`: horizon of ledger ids, and the trimming of tombstones below it.
 - `replica_state`: decision on an add, a fence or a read of one ledger; pure.
 """

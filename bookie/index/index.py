@@ -1,7 +1,7 @@
 """Map from entries to their places in the log. Newer runs are in memory; runs from before the last
 checkpoint are in the store.
 
-Leaves the stored form to `bookie.index.index_pages` and the ledger states to
+Leaves stored runs to `bookie.index.stored_runs` and the ledger states to
 `bookie.storage.bookie_storage`.
 
 Invariants: only durable records are inserted, in the order of the log; the mark of a checkpoint is
@@ -19,9 +19,10 @@ from functools import partial
 
 from bookie.config import StorageConfig
 from bookie.files.index_store import OrderedStore, StoreSizes, Transaction
-from bookie.index import index_pages, index_runs, stored_segments, stored_states
-from bookie.index.index_pages import Meta, RunMove
+from bookie.index import index_pages, index_runs, stored_runs, stored_segments, stored_states
+from bookie.index.index_pages import Meta
 from bookie.index.index_runs import Lookup, Run
+from bookie.index.stored_runs import RunMove
 from metadata.ids import ENTRY_ID_MAX
 
 StateEncoder = Callable[[int, int], bytes | None]
@@ -82,7 +83,7 @@ class Index:
         """Remove a ledger's runs from memory and return their bytes by segment. `delete_some`
         deletes the runs that are in the store or being moved to it.
         """
-        freed = index_pages.bytes_by_segment(self._current.pop(ledger_id, ()))
+        freed = stored_runs.bytes_by_segment(self._current.pop(ledger_id, ()))
         for number, size in freed.items():
             self._unstored_bytes[number] -= size
         return freed
@@ -139,7 +140,7 @@ class Index:
         self._stored_meanwhile[call] = meanwhile
         try:
             stored = await self._store.view(
-                lambda t: index_pages.look_up(t, ledger_id, first, stored_last, limit)
+                lambda t: stored_runs.look_up(t, ledger_id, first, stored_last, limit)
             )
         finally:
             del self._stored_meanwhile[call]
@@ -193,7 +194,7 @@ class Index:
             await self._store.update(job, keeps_room=True)
 
         def finish(transaction: Transaction) -> tuple[Meta, dict[int, int]]:
-            live = index_pages.remove_live_bytes(transaction, removed)
+            live = stored_segments.remove_live_bytes(transaction, removed)
             return _change_meta(transaction, mark_lsn=mark), live
 
         self.meta, self._stored_bytes = await self._store.update(finish)
@@ -210,7 +211,7 @@ class Index:
         by segment, and whether all runs are deleted.
         """
         limit = self._config.transaction_runs_max
-        return await self._store.update(lambda t: index_pages.delete_runs(t, ledger_id, limit))
+        return await self._store.update(lambda t: stored_runs.delete_runs(t, ledger_id, limit))
 
     async def delete_all(self, ledger_id: int, free: Callable[[dict[int, int]], None]) -> None:
         """Delete every stored run of a ledger; `free` is called with the bytes by segment."""
@@ -227,7 +228,7 @@ class Index:
         """Return the store's complete runs that overlap first..last; None when one is damaged or
         missing.
         """
-        return await self._store.view(lambda t: index_pages.list_runs(t, ledger_id, first, last))
+        return await self._store.view(lambda t: stored_runs.list_runs(t, ledger_id, first, last))
 
     async def store_damaged(self, numbers: list[int]) -> None:
         """Store durably which segments hold damage, if that changed."""
@@ -238,14 +239,14 @@ class Index:
 
     async def correct_live_bytes(self, number: int, change: int) -> None:
         """Add `change` to the stored live bytes of a segment."""
-        await self._store.update(lambda t: index_pages.add_live_bytes(t, {number: change}))
+        await self._store.update(lambda t: stored_segments.add_live_bytes(t, {number: change}))
         self._stored_bytes[number] = self._stored_bytes.get(number, 0) + change
 
     async def move(self, moves: list[RunMove]) -> dict[int, None]:
         """Replace the places of stored runs by new ones, durably, where the store still has the old
         ones. Return the segments of the runs that have changed.
         """
-        job = partial(index_pages.move_runs, moves=moves)
+        job = partial(stored_runs.move_runs, moves=moves)
         return await self._store.update(job, keeps_room=True)
 
     def sizes(self) -> StoreSizes:
@@ -319,11 +320,11 @@ def _put_all(part: list[tuple[int, Sequence[Run], int]]) -> Callable[[Transactio
     def job(transaction: Transaction) -> None:
         changes: dict[int, int] = {}
         for ledger_id, runs, highest in part:
-            for number, change in index_pages.put_runs(
+            for number, change in stored_runs.put_runs(
                 transaction, ledger_id, runs, highest
             ).items():
                 changes[number] = changes.get(number, 0) + change
-        index_pages.add_live_bytes(transaction, changes)
+        stored_segments.add_live_bytes(transaction, changes)
 
     return job
 

@@ -19,8 +19,8 @@ from bookie.config import StorageConfig
 from bookie.errors import DamagedRecordError, DiskFailedError, DiskFullError
 from bookie.files.disk import Buffer, Disk, File
 from bookie.index.index import Index
-from bookie.index.index_pages import RunMove
 from bookie.index.index_runs import Run
+from bookie.index.stored_runs import RunMove
 from bookie.log import listing, records, replay
 from bookie.log.listed_runs import ListedRuns
 from bookie.log.records import ADDS, RECORD_HEADER_BYTES, Record, RecordKind

@@ -125,21 +125,14 @@ async def _load_segments(store: OrderedStore, segments: Segments, meta: Meta) ->
     named, because the index may still name places in a missing segment.
     """
     segments.note_used(records.segment_of(meta.mark_lsn))
-    named = partial(_scan_segments, stored_segments.LIVE_BYTES)
-    for number, is_whole in await _load_all(store, named):
-        if is_whole:
+    for number, live_bytes in await _load_all(store, stored_segments.LIVE_BYTES):
+        if live_bytes is not None:
             segments.note_used(number)
-    for number, live_bytes in await _load_all(store, index_pages.scan_live_bytes):
         if number in segments.by_number:
-            segments.by_number[number].live_bytes = live_bytes
-    damaged = partial(_scan_segments, stored_segments.DAMAGED)
-    for number, is_whole in await _load_all(store, damaged):
-        if is_whole and number in segments.by_number:
+            segments.by_number[number].live_bytes = live_bytes or 0
+    for number, value in await _load_all(store, stored_segments.DAMAGED):
+        if value is not None and number in segments.by_number:
             segments.by_number[number].is_damaged = True
-
-
-def _scan_segments(kind: bytes, transaction: Transaction, after: int) -> list[tuple[int, bool]]:
-    return stored_segments.scan_numbers(transaction, kind, after)
 
 
 async def _load_meta(
@@ -196,23 +189,14 @@ async def _check_states(store: OrderedStore) -> StatesCheck:
     return check
 
 
-async def _load_all(
-    store: OrderedStore, scan: Callable[[Transaction, int], list[tuple[int, Value]]]
-) -> list[tuple[int, Value]]:
-    loaded: list[tuple[int, Value]] = []
+async def _load_all(store: OrderedStore, kind: bytes) -> list[tuple[int, int | None]]:
+    loaded: list[tuple[int, int | None]] = []
     after = -1
-    while found := await store.view(partial(_scan_from, scan, after)):
+    scan = stored_segments.scan_segments
+    while found := await store.view(partial(scan, after=after, kind=kind)):
         loaded += found
         after = found[-1][0]
     return loaded
-
-
-def _scan_from(
-    scan: Callable[[Transaction, int], list[tuple[int, Value]]],
-    after: int,
-    transaction: Transaction,
-) -> list[tuple[int, Value]]:
-    return scan(transaction, after)
 
 
 async def _apply_cleaned(

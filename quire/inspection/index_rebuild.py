@@ -34,12 +34,13 @@ from bookie.index import (
     index_pages,
     index_runs,
     replica_state,
+    stored_runs,
     stored_segments,
 )
 from bookie.index.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO, INDEX_VERSION, Meta
 from bookie.index.index_runs import Run
-from bookie.index.index_scan import StoredRun, highest_run, scan_runs
 from bookie.index.replica_state import ReplicaState
+from bookie.index.stored_runs import StoredRun, highest_run, scan_runs
 from bookie.index.stored_states import StatesCheck, check_some
 from bookie.log import records
 from bookie.log.records import FooterRun
@@ -192,10 +193,11 @@ class _Rebuild:
         bytes.
         """
         after = -1
-        while found := await self._old.view(partial(_scan_segments, after)):
+        scan = partial(stored_segments.scan_segments, kind=stored_segments.LIVE_BYTES)
+        while found := await self._old.view(partial(scan, after=after)):
             after = found[-1][0]
-            numbers = [number for number, is_whole in found if is_whole]
-            await self._new.update(partial(_name_segments, numbers))
+            numbers = [number for number, live_bytes in found if live_bytes is not None]
+            await self._new.update(partial(stored_segments.name_segments, numbers=numbers))
 
     async def _copy_runs(self) -> None:
         """Copy the valid runs of the ledgers that the bookie holds, and find the ledgers with
@@ -215,7 +217,7 @@ class _Rebuild:
     async def _copy_runs_between(self, first: int, last: int, chains: dict[int, "_Chain"]) -> None:
         """Copy the runs of the ledgers `first` to `last` that have a chain."""
         after = (first - 1, RUN_ID_MAX) if first else (-1, -1)
-        while page := await self._old.view(partial(_scan_all, after)):
+        while page := await self._old.view(partial(scan_runs, after=after, limit=PAIRS_PER_PAGE)):
             copied: dict[int, list[Run]] = {}
             for stored in page:
                 chain = chains.get(stored.ledger_id)
@@ -327,22 +329,10 @@ async def _check_states(store: OrderedStore) -> StatesCheck:
     return check
 
 
-def _scan_all(after: tuple[int, int], transaction: Transaction) -> list[StoredRun]:
-    return scan_runs(transaction, after, PAIRS_PER_PAGE)
-
-
-def _scan_segments(after: int, transaction: Transaction) -> list[tuple[int, bool]]:
-    return stored_segments.scan_numbers(transaction, stored_segments.LIVE_BYTES, after)
-
-
-def _name_segments(numbers: list[int], transaction: Transaction) -> None:
-    stored_segments.name_segments(transaction, numbers)
-
-
 def _put_runs_of(runs_by_ledger: dict[int, list[Run]], transaction: Transaction) -> None:
     for ledger_id, runs in runs_by_ledger.items():
-        changes = index_pages.put_runs(transaction, ledger_id, runs, NO_ENTRY)
-        index_pages.add_live_bytes(transaction, changes)
+        changes = stored_runs.put_runs(transaction, ledger_id, runs, NO_ENTRY)
+        stored_segments.add_live_bytes(transaction, changes)
 
 
 def _is_held(transaction: Transaction, ledger_id: LedgerId) -> bool:
@@ -355,9 +345,9 @@ def _gaps_of(transaction: Transaction, run: FooterRun) -> list[tuple[int, int]]:
     other runs are looked up only if it does not.
     """
     first, last = int(run.first_entry_id), run.first_entry_id + run.count - 1
-    known = index_pages.look_up(transaction, run.ledger_id, first, last, 1)
+    known = stored_runs.look_up(transaction, run.ledger_id, first, last, 1)
     if index_runs.find_gaps(known.runs, first, last):
-        known = index_pages.look_up(transaction, run.ledger_id, first, last, run.count)
+        known = stored_runs.look_up(transaction, run.ledger_id, first, last, run.count)
     return index_runs.find_gaps(known.runs, first, last)
 
 

@@ -12,9 +12,8 @@ from functools import partial
 from typing import Final
 
 from bookie.files.disk import Disk
-from bookie.files.index_store import OrderedStore, Transaction
-from bookie.index import index_pages
-from bookie.index.index_scan import StoredRun, scan_runs
+from bookie.files.index_store import OrderedStore
+from bookie.index.stored_runs import bytes_by_segment, scan_runs
 from bookie.log import records
 from bookie.log.records import Record, RecordKind
 from bookie.log.replay import Damage, SegmentReader
@@ -86,16 +85,12 @@ async def count_live_bytes(store: OrderedStore) -> dict[int, int]:
     """Sum the bytes of all runs in an index by segment, without damaged runs."""
     found: dict[int, int] = {}
     after = (-1, -1)
-    while page := await store.view(partial(_scan, after)):
+    while page := await store.view(partial(scan_runs, after=after, limit=RUNS_PER_VIEW)):
         runs = [stored.run for stored in page if stored.run is not None]
-        for number, size in index_pages.bytes_by_segment(runs).items():
+        for number, size in bytes_by_segment(runs).items():
             found[number] = found.get(number, 0) + size
         after = (page[-1].ledger_id, page[-1].last)
     return found
-
-
-def _scan(after: tuple[int, int], transaction: Transaction) -> list[StoredRun]:
-    return scan_runs(transaction, after, RUNS_PER_VIEW)
 
 
 class _Reading:

@@ -14,9 +14,10 @@ from crc32c import crc32c
 from bookie.config import KIB, StorageConfig
 from bookie.errors import FormatError
 from bookie.files.index_store import Transaction
-from bookie.index import index_pages
-from bookie.index.index_pages import INDEX_VERSION, Meta, RunMove
+from bookie.index import index_pages, stored_runs, stored_segments
+from bookie.index.index_pages import INDEX_VERSION, Meta
 from bookie.index.index_runs import Run
+from bookie.index.stored_runs import RunMove
 from bookie.storage.opening import open_parts
 from tests.fuzz.findings import require
 from tests.fuzz.instant import InstantDisk, drive
@@ -76,8 +77,8 @@ def sample_index() -> Pairs:
         runs: list[Run] = [
             (10 * i + 6, 10 * i, (1 << 32) + 1000 * i, 900 + ledger) for i in range(6)
         ]
-        index_pages.put_runs(transaction, ledger, runs, -1)
-    index_pages.add_live_bytes(transaction, {1: 5_000, 2: 9})
+        stored_runs.put_runs(transaction, ledger, runs, -1)
+    stored_segments.add_live_bytes(transaction, {1: 5_000, 2: 9})
     return [(key, store.pairs[key]) for key in store.keys]
 
 
@@ -116,12 +117,12 @@ def index_target(golden: Path) -> ParserTarget:
 def _look(transaction: Transaction) -> list[tuple[int, Run]]:
     found: list[tuple[int, Run]] = []
     for ledger in LEDGERS:
-        looked = index_pages.look_up(transaction, ledger, 0, HIGHEST, RUNS_MAX)
+        looked = stored_runs.look_up(transaction, ledger, 0, HIGHEST, RUNS_MAX)
         require(looked.known_to >= -1, "what is known begins at the beginning")
-        listed = index_pages.list_runs(transaction, ledger, 0, HIGHEST)
+        listed = stored_runs.list_runs(transaction, ledger, 0, HIGHEST)
         found += [(ledger, run) for run in looked.runs + (listed or []) if run[0] < HIGHEST]
     after = -1
-    while live := index_pages.scan_live_bytes(transaction, after):
+    while live := stored_segments.scan_segments(transaction, after, stored_segments.LIVE_BYTES):
         require(live[-1][0] > after, "a scan goes on")
         after = live[-1][0]
     return found
@@ -137,18 +138,18 @@ async def _open(store: MemoryStore) -> None:
 
 def _change(transaction: Transaction, *, is_sealed: bool) -> None:
     for ledger in LEDGERS:
-        index_pages.put_runs(transaction, ledger, [(24, 13, 9 << 32, 77), (28, 26, 9 << 32, 5)], 56)
-        looked = index_pages.look_up(transaction, ledger, 13, 24, RUNS_MAX)
+        stored_runs.put_runs(transaction, ledger, [(24, 13, 9 << 32, 77), (28, 26, 9 << 32, 5)], 56)
+        looked = stored_runs.look_up(transaction, ledger, 13, 24, RUNS_MAX)
         # A key of another form between the runs ends the known range, as it must.
         is_found = looked.runs == [(24, 13, 9 << 32, 77)]
         require(is_found or looked.is_unproven or is_sealed, "what was put is found, or in doubt")
         old = ((24, 13, 9 << 32, 77),)
-        index_pages.move_runs(transaction, [RunMove(ledger, old, (24, 13, 10 << 32, 77))])
-        looked = index_pages.look_up(transaction, ledger, 13, 24, RUNS_MAX)
+        stored_runs.move_runs(transaction, [RunMove(ledger, old, (24, 13, 10 << 32, 77))])
+        looked = stored_runs.look_up(transaction, ledger, 13, 24, RUNS_MAX)
         is_found = looked.runs == [(24, 13, 10 << 32, 77)]
         require(is_found or looked.is_unproven or is_sealed, "what was moved is found")
         steps, is_done = 0, False
         while not is_done:
-            _, is_done = index_pages.delete_runs(transaction, ledger, 3)
+            _, is_done = stored_runs.delete_runs(transaction, ledger, 3)
             steps += 1
             require(steps < 1_000, "a deletion comes to its end")

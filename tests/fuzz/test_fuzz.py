@@ -108,7 +108,7 @@ def test_a_run_whose_checksum_is_not_checked_is_found(monkeypatch: pytest.Monkey
     def unseal(_key: bytes, value: bytes, size: int) -> bytes | None:
         return value[:size] if len(value) == size + 4 else None
 
-    monkeypatch.setattr("bookie.index.index_pages.unseal", unseal)
+    monkeypatch.setattr("bookie.index.stored_runs.unseal", unseal)
     assert _found_in("index")
 
 

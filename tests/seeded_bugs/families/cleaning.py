@@ -187,7 +187,7 @@ BUGS = (
         ("10.2",),
         (
             Edit(
-                "bookie/index/index_pages.py",
+                "bookie/index/stored_runs.py",
                 "    add_live_bytes(transaction, {number: -size for number, size in"
                 " freed.items()})\n",
                 "",

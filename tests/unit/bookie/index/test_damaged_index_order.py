@@ -8,7 +8,12 @@ import pytest
 
 from bookie.errors import DiskFailedError
 from bookie.files.index_lmdb import LmdbTransaction
-from bookie.index import index_pages
+from bookie.index import index_pages, stored_segments
+from metadata.ids import LEDGER_ID_MAX
+
+
+def key_of(number: int) -> bytes:
+    return index_pages.NUMBER_KEY.pack(stored_segments.LIVE_BYTES, number)
 
 
 class DamagedCursor:
@@ -45,7 +50,7 @@ class DamagedPage:
     """An LMDB transaction over one page with the wrong keys."""
 
     def __init__(self, *numbers: int) -> None:
-        self._pairs = [(index_pages.state_key(number), b"value") for number in numbers]
+        self._pairs = [(key_of(number), b"value") for number in numbers]
 
     def cursor(self) -> DamagedCursor:
         return DamagedCursor(self._pairs)
@@ -61,32 +66,35 @@ def opened(*numbers: int) -> LmdbTransaction:
     return LmdbTransaction(cast("lmdb.Transaction", DamagedPage(*numbers)))
 
 
+def scanned(after: int, *numbers: int) -> list[int]:
+    found = stored_segments.scan_segments(opened(*numbers), after, stored_segments.LIVE_BYTES)
+    return [number for number, _ in found]
+
+
 def test_a_scan_ends_where_keys_do_not_ascend() -> None:
-    assert [number for number, _ in index_pages.scan_states(opened(3, 4, 4, 5), 0)] == [3, 4]
-    assert [number for number, _ in index_pages.scan_states(opened(3, 9, 5), 2)] == [3, 9]
-    assert index_pages.scan_states(opened(3, 4, 5), 7) == []
+    assert scanned(0, 3, 4, 4, 5) == [3, 4]
+    assert scanned(2, 3, 9, 5) == [3, 9]
+    assert scanned(7, 3, 4, 5) == []
 
 
-def test_every_loop_over_states_ends() -> None:
-    after, rounds = -1, 0
-    while found := index_pages.scan_states(opened(3, 4, 5), after):
-        after, rounds = found[-1][0], rounds + 1
-        assert rounds < 5
-    assert after == 5
+def test_every_loop_over_segments_ends() -> None:
+    for last in (5, LEDGER_ID_MAX, 2**64 - 1):
+        found = stored_segments.remove_live_bytes(opened(3, 4, last), ())
+        assert found == {3: 0, 4: 0, last: 0}
 
 
 def test_key_on_the_wrong_side_is_not_found() -> None:
     transaction = opened(5)
-    assert transaction.seek(index_pages.state_key(6)) is None
-    assert transaction.seek(index_pages.state_key(5)) is not None
-    assert transaction.before(index_pages.state_key(5)) is None
-    assert transaction.before(index_pages.state_key(6)) is not None
+    assert transaction.seek(key_of(6)) is None
+    assert transaction.seek(key_of(5)) is not None
+    assert transaction.before(key_of(5)) is None
+    assert transaction.before(key_of(6)) is not None
 
 
 def test_key_that_cannot_be_deleted_ends_the_deletion() -> None:
     with pytest.raises(lmdb.CorruptedError, match="cannot be deleted"):
-        opened(5).delete(index_pages.state_key(5))
-    opened(5).delete(index_pages.state_key(6))
+        opened(5).delete(key_of(5))
+    opened(5).delete(key_of(6))
 
 
 def test_missing_mark_is_reported() -> None:

@@ -13,11 +13,12 @@ import pytest
 from bookie.config import StorageConfig
 from bookie.errors import DiskFullError
 from bookie.files.index_store import Transaction
-from bookie.index import index_pages, index_runs, replica_state
+from bookie.index import index_pages, index_runs, replica_state, stored_runs, stored_states
 from bookie.index.index import Index
-from bookie.index.index_pages import INDEX_VERSION, Meta, RunMove
+from bookie.index.index_pages import INDEX_VERSION, Meta
 from bookie.index.index_runs import Lookup, Run
 from bookie.index.replica_state import ReplicaState
+from bookie.index.stored_runs import RunMove
 from metadata.ids import LedgerId
 from tests.simulation.index_store import MemoryStore
 from tests.simulation.loop import run_simulation
@@ -310,20 +311,20 @@ def test_moves_happen_only_from_the_old_place() -> None:
         old: list[Run] = [(4, 0, 100, 10), (9, 5, 200, 10), (20, 15, 300, 10)]
 
         def fill(transaction: Transaction) -> None:
-            index_pages.put_runs(transaction, 3, old, -1)
+            stored_runs.put_runs(transaction, 3, old, -1)
 
         await store.update(fill)
         stale = RunMove(3, ((4, 0, 101, 10),), (4, 0, 900, 10))
         joined = RunMove(3, (old[0], old[1]), (9, 0, 500, 20))
-        await store.update(lambda t: index_pages.move_runs(t, [stale, joined]))
-        listed = await store.view(lambda t: index_pages.list_runs(t, 3, 0, 30))
+        await store.update(lambda t: stored_runs.move_runs(t, [stale, joined]))
+        listed = await store.view(lambda t: stored_runs.list_runs(t, 3, 0, 30))
         assert listed == [(9, 0, 500, 20), (20, 15, 300, 10)]
-        found = await store.view(lambda t: index_pages.look_up(t, 3, 0, 20, 10))
+        found = await store.view(lambda t: stored_runs.look_up(t, 3, 0, 20, 10))
         assert [run[:2] for run in found.runs] == [(9, 0), (20, 15)]
         assert found.known_to == 20
-        freed, is_done = await store.update(lambda t: index_pages.delete_runs(t, 3, 1))
+        freed, is_done = await store.update(lambda t: stored_runs.delete_runs(t, 3, 1))
         assert (freed, is_done) == ({0: 20}, False)
-        freed, is_done = await store.update(lambda t: index_pages.delete_runs(t, 3, 1))
+        freed, is_done = await store.update(lambda t: stored_runs.delete_runs(t, 3, 1))
         assert is_done
 
     run_simulation(main, 1)
@@ -346,8 +347,9 @@ def test_states_are_counted_and_summed() -> None:
         meta = await store.view(index_pages.read_meta)
         assert meta is not None
         xor = 0
-        for _, value in await store.view(lambda t: index_pages.scan_states(t, -1)):
-            xor ^= index_pages.crc_of_state(value)
+        for stored in await store.view(lambda t: stored_states.get_states(t, (5, 6))):
+            assert stored is not None
+            xor ^= index_pages.crc_of_state(stored)
         assert (meta.state_count, meta.state_xor) == (2, xor)
         assert dataclasses.replace(meta, mark_lsn=1) != meta
 

@@ -5,10 +5,11 @@ For an intended change of format: add a new version and a new golden file, and k
 
 import asyncio
 import random
+from functools import partial
 
 from bookie.config import StorageConfig
 from bookie.files.index_store import Transaction
-from bookie.index import index_pages, replica_state
+from bookie.index import index_pages, replica_state, stored_runs, stored_segments, stored_states
 from bookie.index.index_pages import Meta
 from bookie.index.replica_state import ReplicaState
 from bookie.log import records
@@ -89,7 +90,7 @@ def index_pairs() -> list[tuple[bytes, bytes]]:
 
         def fill(transaction: Transaction) -> None:
             index_pages.write_meta(transaction, Meta(1, 0, 0x1_0000_0040, 0, 0))
-            index_pages.put_runs(
+            stored_runs.put_runs(
                 transaction, 7, [(2, 0, 2**32 + 80, 99), (9, 3, 2**32 + 500, 70)], -1
             )
             values = [
@@ -97,7 +98,7 @@ def index_pairs() -> list[tuple[bytes, bytes]]:
                 (deleted, replica_state.encode_deleted(deleted, has_runs=True)),
             ]
             index_pages.write_states(transaction, values)
-            index_pages.add_live_bytes(transaction, {1: 169})
+            stored_segments.add_live_bytes(transaction, {1: 169})
 
         await store.update(fill)
         return [(key, store.pairs[key]) for key in store.keys]
@@ -119,13 +120,17 @@ def test_an_index_of_version_1_is_read() -> None:
         meta = await store.view(index_pages.read_meta)
         assert meta is not None
         assert (meta.version, meta.mark_lsn, meta.state_count) == (1, 0x1_0000_0040, 2)
-        found = await store.view(lambda t: index_pages.look_up(t, 7, 1, 5, 9))
+        found = await store.view(lambda t: stored_runs.look_up(t, 7, 1, 5, 9))
         assert found.runs == [(2, 1, 2**32 + 80, 99), (5, 3, 2**32 + 500, 70)]
-        first, second = await store.view(lambda t: index_pages.scan_states(t, -1))
-        state = replica_state.decode(LedgerId(first[0]), first[1])
+        ids = LedgerId(7), LedgerId(2**63 - 1)
+        first, second = await store.view(lambda t: stored_states.get_states(t, ids))
+        assert first is not None
+        assert second is not None
+        state = replica_state.decode(ids[0], first)
         assert isinstance(state, ReplicaState)
         assert (state.fenced, state.master_key, state.lac, state.highest) == (True, b"k" * 32, 3, 9)
-        assert replica_state.decode(LedgerId(second[0]), second[1]) is True
-        assert await store.view(lambda t: index_pages.scan_live_bytes(t, -1)) == [(1, 169)]
+        assert replica_state.decode(ids[1], second) is True
+        scan = partial(stored_segments.scan_segments, after=-1, kind=stored_segments.LIVE_BYTES)
+        assert await store.view(scan) == [(1, 169)]
 
     run_simulation(main, 1)

@@ -1,6 +1,6 @@
 """Runs that cleaning does not move because the index changed during the pass."""
 
-from bookie.index.index_pages import RunMove
+from bookie.index.stored_runs import RunMove
 from bookie.log import records
 from bookie.storage.cleaning import CleaningRoom
 from bookie.wire.messages import Status
