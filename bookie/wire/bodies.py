@@ -31,6 +31,18 @@ class BodyPool:
         self._bytes = 0
         self._lent: deque[bytearray] = deque()
 
+    def new(self, size: int) -> memoryview:
+        """Return a view of `size` bytes of any content, from the pool if they are many."""
+        return memoryview(bytearray(size)) if size < POOLED_BYTES_MIN else self.take(size)
+
+    def grow(self, body: memoryview, bytes_max: int) -> memoryview:
+        """Return a copy of a body with room for twice its size, at most `bytes_max`. The old one is
+        not resized: a transport may still have a view of it.
+        """
+        grown = self.new(min(bytes_max, 2 * len(body)))
+        grown[: len(body)] = body
+        return grown
+
     def take(self, size: int) -> memoryview:
         """Return a view of `size` bytes of any content. They are lent until this view and all views
         made from it are released.

@@ -24,7 +24,7 @@ import struct
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from bookie.wire.bodies import POOLED_BYTES_MIN, BodyPool
+from bookie.wire.bodies import BodyPool
 from bookie.wire.errors import FrameError
 
 FRAME_MAGIC: Final = 0x5146
@@ -125,7 +125,7 @@ class FrameAssembler:
         self._filled = 0
         self._limit = frame_bytes_max
         self._pending: tuple[FrameKind, int, int] | None = None
-        self._bodies = bodies
+        self._bodies = bodies or BodyPool(0)
         self._body = memoryview(b"")
         self._body_bytes = 0
         self._body_filled = 0
@@ -158,7 +158,7 @@ class FrameAssembler:
         if self._body_filled < len(self._body):
             return []
         if self._body_filled < self._body_bytes:
-            self._grow_body()
+            self._body = self._bodies.grow(self._body, self._body_bytes)
             return []
         kind, flags, request_id = self._pending
         if self._body_bytes > self._trusted_bytes:
@@ -177,7 +177,7 @@ class FrameAssembler:
             arrived = filled - start
             if size > arrived:
                 self._pending = (kind, flags, request_id)
-                self._body = self._new_body(min(size, max(self._trusted_bytes, 2 * arrived)))
+                self._body = self._bodies.new(min(size, max(self._trusted_bytes, 2 * arrived)))
                 self._body[:arrived] = view[start:filled]
                 self._body_bytes, self._body_filled = size, arrived
                 start = filled
@@ -203,15 +203,3 @@ class FrameAssembler:
             limit = min(self._limit, size_max)
             raise FrameError(f"a frame of {size} bytes is over the limit of {limit}")
         return kind, flags, request_id, size
-
-    def _grow_body(self) -> None:
-        # The filled part is copied to a new buffer: a transport may still have a view of the old
-        # one.
-        grown = self._new_body(min(self._body_bytes, 2 * len(self._body)))
-        grown[: self._body_filled] = self._body
-        self._body = grown
-
-    def _new_body(self, size: int) -> memoryview:
-        if self._bodies is None or size < POOLED_BYTES_MIN:
-            return memoryview(bytearray(size))
-        return self._bodies.take(size)

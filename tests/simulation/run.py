@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from unittest.mock import patch
 
-from bookie.wire import bodies, frames
+from bookie.wire import bodies
 from tests.simulation.checkers.hosts import watched_choices
 from tests.simulation.checkers.least import watched_confirmations
 from tests.simulation.checkers.liveness import check_liveness, wait_for_work
@@ -102,7 +102,7 @@ def _pooled_bodies(plan: Plan) -> Iterator[None]:
         yield
         return
     with (
-        patch.object(frames, "POOLED_BYTES_MIN", SMALL_BODY_BYTES),
+        patch.object(bodies, "POOLED_BYTES_MIN", SMALL_BODY_BYTES),
         patch.object(bodies, "ROUNDED_TO_BYTES", SMALL_BODY_BYTES),
         patch.object(bodies, "WASTE_SHARE_MAX", SMALL_BODY_WASTE_MAX),
     ):

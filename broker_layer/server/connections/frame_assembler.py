@@ -16,7 +16,7 @@ Source: Kafka's protocol guide, section "Protocol Primitive Types" and "Common R
 import struct
 from typing import Final
 
-from bookie.wire.bodies import POOLED_BYTES_MIN, BodyPool
+from bookie.wire.bodies import BodyPool
 from broker_layer.kafka.errors import KafkaFrameError
 
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
@@ -82,7 +82,7 @@ class FrameAssembler:
         """Return the buffer for the next bytes."""
         if self._body_bytes:
             if self._body_filled == len(self._body):
-                self._grow_body()
+                self._body = self._bodies.grow(self._body, self._body_bytes)
             return self._body[self._body_filled :]
         head = self._head
         if head:
@@ -129,15 +129,6 @@ class FrameAssembler:
 
     def _begin_body(self, size: int, start: int, filled: int) -> None:
         arrived = filled - start
-        self._body = self._new_body(min(size, max(self._trusted_bytes, 2 * arrived)))
+        self._body = self._bodies.new(min(size, max(self._trusted_bytes, 2 * arrived)))
         self._body[:arrived] = memoryview(self._receive_buffer)[start:filled]
         self._body_bytes, self._body_filled = size, arrived
-
-    def _grow_body(self) -> None:
-        # The filled part moves to a new buffer: a transport may still hold a view of the old one.
-        grown = self._new_body(min(self._body_bytes, 2 * len(self._body)))
-        grown[: self._body_filled] = self._body
-        self._body = grown
-
-    def _new_body(self, size: int) -> memoryview:
-        return memoryview(bytearray(size)) if size < POOLED_BYTES_MIN else self._bodies.take(size)

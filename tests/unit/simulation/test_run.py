@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bookie.wire import bodies, frames
+from bookie.wire import bodies
+from bookie.wire.bodies import POOLED_BYTES_MIN
 from tests.simulation import nodes
 from tests.simulation.__main__ import main
 from tests.simulation.disk import DiskFaults
@@ -78,7 +79,7 @@ def test_small_frames_are_received_into_buffers_that_are_lent_again(
         run_seed(seed)
         assert (len({id(each) for each in lent}) < len(lent)) is is_pooling
         assert bool(lent) is is_pooling
-        assert vars(frames)["POOLED_BYTES_MIN"] == bodies.POOLED_BYTES_MIN
+        assert bodies.POOLED_BYTES_MIN == POOLED_BYTES_MIN
 
 
 def test_beyond_the_budget_no_answer_is_wrong() -> None:
