@@ -12,7 +12,6 @@ import asyncio
 from functools import partial
 
 from bookie.errors import DiskFullError
-from bookie.index.replica_state import ReplicaState
 from bookie.log import records
 from bookie.log.records import RecordKind
 from bookie.storage.admission import Admission
@@ -69,7 +68,7 @@ class Deletions:
 
     async def release(self, ledger_id: LedgerId) -> Status:
         """See `BookieStorage.release_ledger`."""
-        state = await self._cold.run(ledger_id, partial(self._hold, ledger_id))
+        state = await self._cold.run(ledger_id, partial(self._ledgers.hold, ledger_id))
         if state is None:
             return Status.NO_SUCH_LEDGER
         releasing = self._admission.releasing
@@ -89,7 +88,7 @@ class Deletions:
 
     async def is_released(self, ledger_id: LedgerId) -> bool:
         """Return whether a ledger was released and nothing was stored for it since."""
-        state = await self._cold.run(ledger_id, partial(self._hold, ledger_id))
+        state = await self._cold.run(ledger_id, partial(self._ledgers.hold, ledger_id))
         if state is None:
             return False
         state.use_count -= 1
@@ -104,9 +103,3 @@ class Deletions:
         if status is Status.OK:
             await self._index.delete_all(ledger_id, self._segments.free)
         return status
-
-    def _hold(self, ledger_id: LedgerId) -> ReplicaState | None:
-        state = self._ledgers.states.get(ledger_id)
-        if state is not None:
-            state.use_count += 1
-        return state

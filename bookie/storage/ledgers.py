@@ -104,6 +104,13 @@ class Ledgers:
             self.count += 1
         return state
 
+    def hold(self, ledger_id: int) -> ReplicaState | None:
+        """Return the state of a ledger that is not cold, with its use counted."""
+        state = self.states.get(ledger_id)
+        if state is not None:
+            state.use_count += 1
+        return state
+
     def load(self, ledger_id: int, value: bytes | None) -> None:
         """Load the stored form of a cold ledger; None: the index has none. Raises DiskFailedError
         when it is damaged: the next start then determines the loss.

@@ -89,7 +89,7 @@ class Rebuilder:
         held: dict[int, ReplicaState] = {}
         was_sound: list[int] = []
         for ledger_id in wanted:
-            state = await self._cold.run(ledger_id, partial(self._hold, ledger_id))
+            state = await self._cold.run(ledger_id, partial(self._ledgers.hold, ledger_id))
             if state is not None:
                 held[ledger_id] = state
                 if not state.limbo:
@@ -105,12 +105,6 @@ class Rebuilder:
             for state in held.values():
                 state.touch()  # the next checkpoint moves its runs and needs the state in memory
                 state.use_count -= 1
-
-    def _hold(self, ledger_id: int) -> ReplicaState | None:
-        state = self._ledgers.states.get(ledger_id)
-        if state is not None:
-            state.use_count += 1
-        return state
 
     async def _index_again(self, held: dict[int, ReplicaState]) -> bool:
         """Insert the records of some ledgers from all segments; return whether all could be
