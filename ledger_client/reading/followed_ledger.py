@@ -11,6 +11,7 @@ Source: protocol rules 8.1, 8.4, 8.5; metadata design, "Watches".
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 
 from ledger_client.errors import LedgerError, LedgerNotFoundError, MetadataUnavailableError
@@ -78,6 +79,13 @@ class FollowedLedger:
             raise self.deleted_error() from None
         except MetadataError as error:
             raise translate(error, self.ledger_id) from error
+
+    async def refresh_if_possible(self) -> None:
+        """Read the newest metadata; if the service does not answer, keep the metadata last read.
+        Raises LedgerNotFoundError, ClientClosedError.
+        """
+        with suppress(MetadataUnavailableError):
+            await self.refresh(fresh=True)
 
     def deleted_error(self) -> LedgerError:
         """Return the error for a read of a deleted ledger."""

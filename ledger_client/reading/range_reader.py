@@ -25,7 +25,6 @@ from ledger_client.errors import (
     DigestMismatchError,
     EntryNotFoundError,
     LedgerError,
-    MetadataUnavailableError,
     QuorumTimeoutError,
     UnauthorizedError,
 )
@@ -121,7 +120,7 @@ class RangeReader:
             if isinstance(outcome, VerifiedEntries):
                 return outcome
             error = self._error(outcome, first_entry_id)
-            await self._refresh_metadata()
+            await self._ledger.refresh_if_possible()
             if self.replicas(first_entry_id) != replicas:
                 continue  # a repair has moved the entry
             now = asyncio.get_running_loop().time()
@@ -229,15 +228,6 @@ class RangeReader:
             at_least_s=self._config.speculative_delay_min_s,
             at_most_s=self._config.speculative_delay_max_s,
         )
-
-    async def _refresh_metadata(self) -> None:
-        """Read the metadata; raise if the ledger is gone. If the service does not answer, use the
-        last known metadata.
-        """
-        try:
-            await self._ledger.refresh(fresh=True)
-        except MetadataUnavailableError:
-            return
 
     def _error(self, failure: ReadFailure, entry_id: EntryId) -> LedgerError:
         ledger_id = self._ledger.ledger_id

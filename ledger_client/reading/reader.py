@@ -23,7 +23,6 @@ from ledger_client.errors import (
     EntryNotFoundError,
     LedgerClosedError,
     LedgerError,
-    MetadataUnavailableError,
     QuorumTimeoutError,
 )
 from ledger_client.info import LedgerInfo
@@ -109,7 +108,7 @@ class LedgerReader:
         timeout_s = self._config.call_timeout_s if timeout is None else timeout
         try:
             async with asyncio.timeout(timeout_s):
-                await self._refresh_metadata()
+                await self._ledger.refresh_if_possible()
                 if not self._ledger.is_closed:
                     read_timeout_s = min(timeout_s, self._config.read_timeout_s)
                     await read_lac(self._ledger, self._pool, read_timeout_s)
@@ -289,12 +288,6 @@ class LedgerReader:
             return
         finally:
             await poller.aclose()
-
-    async def _refresh_metadata(self) -> None:
-        try:
-            await self._ledger.refresh(fresh=True)
-        except MetadataUnavailableError:
-            return  # the bookies know the LAC too
 
     def _check_open(self) -> None:
         self._own_loop.require()
