@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Final
 
 from benchmarks.measures import latency_figures, megabytes_per_second
+from quire.bench.compare.machine import processor
 
 SYNC_PROBE_COUNT: Final = 300
 SYNC_PROBE_BYTES: Final = 1024
@@ -29,7 +30,7 @@ def describe(directory: Path) -> dict[str, object]:
     return {
         "cores": os.cpu_count(),
         "usable_cores": _usable_cores(),
-        "processor": _processor(),
+        "processor": processor(),
         "memory_bytes": _memory_bytes(),
         "system": f"{platform.system()} {platform.release()}",
         "python": f"{sys.implementation.name} {platform.python_version()}",
@@ -108,15 +109,6 @@ def _sync(descriptor: int) -> None:
 
 def _usable_cores() -> int | None:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def _memory_bytes() -> int | None:

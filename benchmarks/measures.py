@@ -1,38 +1,19 @@
-"""Computations for the benchmarks: percentiles, medians with ranges, orders and schedules.
+"""Computations for the benchmarks: percentiles, orders and schedules.
 
-Leaves taking the samples to the scripts and printing them to `benchmarks.report`.
+Leaves taking the samples to the scripts, printing them to `benchmarks.report`, and medians with
+ranges to `quire.bench.compare.spreads`.
 
 Invariants: pure; percentiles are exact (nearest rank over every sample, without buckets).
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 Item = TypeVar("Item")
 
 MIB: Final = 1024 * 1024
 MEGABYTE: Final = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Median, least and greatest value of repetitions of one measurement."""
-
-    median: float
-    low: float
-    high: float
-    count: int
-
-
-def spread(values: Sequence[float]) -> Spread:
-    """Summarise repetitions; there must be at least one."""
-    assert values, "a spread needs a value"
-    ordered = sorted(values)
-    count = len(ordered)
-    middle = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
-    return Spread(middle, ordered[0], ordered[-1], count)
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:

@@ -12,7 +12,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, TextIO
 
-from benchmarks.measures import is_met, spread
+from benchmarks.measures import is_met
+from quire.bench.compare.spreads import spread
 
 UNITS: Final = {
     "MB_per_s": 1,

@@ -16,9 +16,9 @@ from benchmarks.cluster import running
 from benchmarks.ledgers.append_load import append_by_many
 from benchmarks.ledgers.raw_client import raw_throughput
 from benchmarks.ledgers.workload import Load
-from benchmarks.measures import spread
 from benchmarks.runner import Bench, run
 from ledger_client import Quorum
+from quire.bench.compare.spreads import spread
 
 SLOWDOWN_MAX: Final = 0.10
 ENTRY_BYTES: Final = 1024

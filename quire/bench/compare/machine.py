@@ -12,7 +12,7 @@ def describe() -> dict[str, str]:
     """Return facts by name."""
     facts = {
         "system": f"{platform.system()} {platform.release()}",
-        "processor": _processor(),
+        "processor": processor(),
         "cores": str(os.cpu_count() or "unknown"),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
     }
@@ -21,7 +21,8 @@ def describe() -> dict[str, str]:
     return facts
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Return the model of the processor, or its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -19,7 +19,6 @@ class Measures:
     end_s: float
     outage_s: float = 0.0
     longest_outage_s: float = 0.0
-    outage_count: int = 0
     slow_s: float = 0.0
     change_count: int = 0
     ledgers_created: int = 0
@@ -40,7 +39,6 @@ class Measures:
             return
         if begin_s > seat.outage_end_s:
             seat.outage_begin_s = seat.outage_end_s = begin_s
-            self.outage_count += 1
         self.outage_s += max(0.0, end_s - seat.outage_end_s)
         self.outage_s += max(0.0, seat.outage_begin_s - begin_s)
         seat.outage_begin_s = min(seat.outage_begin_s, begin_s)

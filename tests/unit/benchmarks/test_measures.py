@@ -1,4 +1,4 @@
-"""The arithmetic of the benchmarks: percentiles, spreads, orders, schedules."""
+"""The arithmetic of the benchmarks: percentiles, orders, schedules."""
 
 import random
 
@@ -17,7 +17,6 @@ from benchmarks.measures import (
     megabytes_per_second,
     percentile,
     quorum_reached,
-    spread,
 )
 from bookie.wire.batch import build_batch
 from bookie.wire.frames import FRAME_HEADER_BYTES
@@ -43,12 +42,6 @@ def test_latencies_are_in_milliseconds() -> None:
     expected = {"p50_ms": 500, "p90_ms": 900, "p99_ms": 990, "p999_ms": 999, "max_ms": 1000}
     assert found == pytest.approx(expected)
     assert latency_figures([]) == {}
-
-
-def test_a_spread_has_the_median_and_the_extremes() -> None:
-    assert spread([3.0, 1.0, 2.0]).median == 2.0
-    even = spread([4.0, 1.0, 3.0, 2.0])
-    assert (even.low, even.median, even.high, even.count) == (1.0, 2.5, 4.0, 4)
 
 
 def test_repetitions_are_interleaved_and_rotated() -> None:

@@ -15,6 +15,7 @@ def test_a_spread_has_the_extremes_and_the_median(values: list[float]) -> None:
     above = sum(value >= found.median for value in values)
     assert (found.low, found.high, found.count) == (min(values), max(values), len(values))
     assert min(below, above) * 2 >= len(values)
+    assert spread([4.0, 1.0, 3.0, 2.0]).median == 2.5
 
 
 @given(SAMPLES, SAMPLES)
