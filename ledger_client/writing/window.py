@@ -27,7 +27,7 @@ class AppendWindow:
         self._bytes = 0
         self._entries = 0
         self._failure: LedgerError | None = None
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._changed = asyncio.Event()
         self._is_turn_taken = False
         self._line: deque[asyncio.Future[None]] = deque()
         self._in_line = 0
@@ -83,13 +83,7 @@ class AppendWindow:
                 raise self._failure.fresh()
             if self.has_room(payload_bytes, count):
                 return
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            try:
-                await waiter
-            finally:
-                if waiter in self._waiters:
-                    self._waiters.remove(waiter)
+            await self._changed.wait()
 
     @asynccontextmanager
     async def _next_turn(self) -> AsyncIterator[None]:
@@ -128,7 +122,5 @@ class AppendWindow:
         self._is_turn_taken = False
 
     def _wake(self) -> None:
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
+        self._changed.set()  # every caller that waits now returns from `wait`
+        self._changed.clear()

@@ -72,7 +72,7 @@ class LogAppender:
         self.recent = RecentBatches(services.tail)
         self._pending = PendingBatches(services.pending_bytes_max, services.pending_batches_max)
         self._deferred: deque[DeferredBatch] = deque()
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._changed = asyncio.Event()
         self._callbacks: dict[int, Callback] = {}
         self._last_callback = 0
         self.wants_roll = False
@@ -92,9 +92,7 @@ class LogAppender:
     async def wait_for_room(self, size: int) -> None:
         """Wait until `size` more bytes can be admitted, or the log has failed."""
         while self.failure is None and (self._deferred or not self._pending.has_room(size)):
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            await waiter
+            await self._changed.wait()
 
     def append(
         self,
@@ -104,16 +102,7 @@ class LogAppender:
         coordinator_epoch: int | None = None,
         waits_for_one: bool = False,
     ) -> asyncio.Future[Appended]:
-        """Append one batch that was checked; return a future that is resolved once it is committed.
-
-        With `waits_for_one`, the future is resolved once one bookie has stored the batch durably;
-        the batch may still be lost. `data` must not change until the batch is committed. With
-        `coordinator_epoch`, the batch is the marker of a transaction.
-
-        Raises TopicError, or the future fails with it: NOT_ENOUGH_REPLICAS if nothing was appended
-        because replicas are missing; the codes of KIP-98 for sequences and epochs;
-        NOT_LEADER_OR_FOLLOWER if the outcome is unknown, or another broker leads.
-        """
+        """See `TopicLog.append`."""
         self.require_usable()
         ledger = self.roller.ledger
         size = len(data)
@@ -307,10 +296,8 @@ class LogAppender:
             callback()
 
     def _wake(self) -> None:
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
+        self._changed.set()  # every caller that waits now returns from `wait`
+        self._changed.clear()
 
     # -- ending ----------------------------------------------------------------------------------
 
