@@ -94,9 +94,9 @@ class ClusterView:
         """Begin to follow changes; do not wait for the store."""
         self._cancels = [
             self._sources.store.on_session(self._session_changed),
-            self._sources.brokers.on_change(lambda *_: self._notify(BrokersChanged())),
-            self._sources.election.on_change(lambda *_: self._notify(ControllerChanged())),
-            self._sources.reports.on_change(lambda *_: self._notify(ReportsChanged())),
+            self._sources.brokers.on_change(lambda: self._notify(BrokersChanged())),
+            self._sources.election.on_change(lambda: self._notify(ControllerChanged())),
+            self._sources.reports.on_change(lambda: self._notify(ReportsChanged())),
         ]
         self._follower.start()
 

@@ -4,14 +4,12 @@ Leaves holding the node to `ephemeral.py`, following the nodes of other brokers 
 `child_values.py`, and the content of a registration to `broker_registration.py`.
 
 Invariants: one live process holds a broker's id; a broker is dropped only when a successful read
-shows that it is gone; a new process under a known id is reported as a broker that left and one that
-joined.
+shows that it is gone.
 
 Source: topics design, "What a takeover does"; protocol rule 2.1.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from random import Random
 from types import MappingProxyType
 
@@ -28,40 +26,7 @@ from metadata.store.child_values import ChildValues
 from metadata.store.ephemeral import HELD_WAIT_S, EphemeralKeeper, unpack_held
 from metadata.store.interface import Cancel, MetadataStore
 
-__all__ = [
-    "BrokerChanged",
-    "BrokerDirectory",
-    "BrokerEvent",
-    "BrokerJoined",
-    "BrokerLeft",
-    "BrokerRegistrar",
-    "BrokerRegistration",
-    "Listener",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerJoined:
-    """A broker has come up."""
-
-    registration: BrokerRegistration
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerChanged:
-    """A broker changed its registration."""
-
-    registration: BrokerRegistration
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerLeft:
-    """A broker is gone."""
-
-    broker_id: int
-
-
-BrokerEvent = BrokerJoined | BrokerChanged | BrokerLeft
+__all__ = ["BrokerDirectory", "BrokerRegistrar", "BrokerRegistration", "Listener"]
 
 
 class BrokerRegistrar:
@@ -115,7 +80,7 @@ class BrokerDirectory:
 
     def __init__(self, store: MetadataStore, rng: Random) -> None:
         self._brokers: dict[int, BrokerRegistration] = {}
-        self._callbacks = Callbacks[BrokerEvent]()
+        self._callbacks = Callbacks[()]()
         self._values = ChildValues(store, BROKERS, rng, on_value=self._put, on_gone=self._drop)
 
     @property
@@ -123,7 +88,7 @@ class BrokerDirectory:
         """The live brokers as last read, including those that are leaving."""
         return MappingProxyType(self._brokers)
 
-    def on_change(self, callback: Callable[[BrokerEvent], None]) -> Cancel:
+    def on_change(self, callback: Callable[[], None]) -> Cancel:
         """Call back after each change, once `brokers` shows it."""
         return self._callbacks.add(callback)
 
@@ -148,19 +113,12 @@ class BrokerDirectory:
         registration = unpack_broker(path, held.content, held.incarnation)
         if str(registration.broker_id) != name:
             raise MetadataFormatError(path, f"it describes broker {registration.broker_id}")
-        known = self._brokers.get(registration.broker_id)
-        if known == registration:
-            return
-        if known is not None and known.incarnation != registration.incarnation:
-            self._drop(name)
-            known = None
-        self._brokers[registration.broker_id] = registration
-        self._callbacks.notify(
-            BrokerJoined(registration) if known is None else BrokerChanged(registration)
-        )
+        if self._brokers.get(registration.broker_id) != registration:
+            self._brokers[registration.broker_id] = registration
+            self._callbacks.notify()
 
     def _drop(self, name: str) -> None:
         # a name that is not a number was never added
         broker_id = int(name) if name.isascii() and name.isdigit() else -1
         if self._brokers.pop(broker_id, None) is not None:
-            self._callbacks.notify(BrokerLeft(broker_id))
+            self._callbacks.notify()
