@@ -1,7 +1,7 @@
 """Tests of a coordinator's state across leaders and ledgers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -15,7 +15,6 @@ from broker_layer.log.state_log import StateLog
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.partition_store import PartitionStore
 from tests.support.broker_layer.log_setting import CONFIG, KEY, LogSetting, small
-from tests.support.ledger_client.cluster import TestCluster
 
 
 @dataclass
@@ -41,15 +40,6 @@ class Keeper:
         answer = self.log.append(key + b"=" + value)
         self.state[key] = value
         return answer
-
-
-@pytest.fixture
-async def setting() -> AsyncIterator[LogSetting]:
-    cluster = TestCluster()
-    for _ in range(4):
-        await cluster.add_bookie()
-    yield LogSetting(cluster)
-    await cluster.aclose()
 
 
 async def take_over(setting: LogSetting, epoch: int, config: LogConfig = CONFIG) -> Keeper:

@@ -1,6 +1,6 @@
 """Tests of reads with a byte limit: bookies are requested only for entries that are returned."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 
 import pytest
 
@@ -10,23 +10,11 @@ from broker_layer.log.reading.segment_reading import has_room_for_another
 from ledger_client.batches import EntryBatch
 from ledger_client.reading.reader import LedgerReader
 from tests.support.broker_layer.log_setting import LogSetting, append, batch, small, values
-from tests.support.ledger_client.cluster import TestCluster
 
 VALUE_BYTES = 600_000
 BATCHES = 24
 STATE_ENTRIES = 1
 SMALL_BATCHES = 400
-
-
-@pytest.fixture
-async def setting() -> AsyncIterator[LogSetting]:
-    cluster = TestCluster()
-    for _ in range(3):
-        await cluster.add_bookie()
-    setting = LogSetting(cluster)
-    yield setting
-    await setting.aclose()
-    await cluster.aclose()
 
 
 @pytest.fixture

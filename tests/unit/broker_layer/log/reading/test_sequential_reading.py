@@ -1,7 +1,6 @@
 """Tests of reads from a log with read-ahead: no record beyond the read's limit is returned."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -21,21 +20,9 @@ from broker_layer.log.state.offset_index import LedgerIndex
 from broker_layer.log.topic_log import TopicLog
 from metadata.topics.partition import PartitionSegment
 from tests.support.broker_layer.log_setting import LogSetting, append, batch, small, values
-from tests.support.ledger_client.cluster import TestCluster
 
 COUNT = 60
 VALUE = b"x" * 2_000
-
-
-@pytest.fixture
-async def setting() -> AsyncIterator[LogSetting]:
-    cluster = TestCluster()
-    for _ in range(3):
-        await cluster.add_bookie()
-    setting = LogSetting(cluster)
-    yield setting
-    await setting.aclose()
-    await cluster.aclose()
 
 
 async def filled(setting: LogSetting, **changes: int) -> TopicLog:

@@ -1,7 +1,6 @@
 """Tests of a full ledger whose close has an unknown outcome, for a topic and for a state."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -15,21 +14,9 @@ from ledger_client.info import LedgerInfo
 from ledger_client.writing.writer import LedgerWriter
 from metadata.ids import EntryId
 from tests.support.broker_layer.log_setting import KEY, LogSetting, append, batch, small, values
-from tests.support.ledger_client.cluster import TestCluster
 from tests.until import until
 
 SMALL = small(segment_bytes=500)
-
-
-@pytest.fixture
-async def setting() -> AsyncIterator[LogSetting]:
-    cluster = TestCluster()
-    for _ in range(3):
-        await cluster.add_bookie()
-    setting = LogSetting(cluster)
-    yield setting
-    await setting.aclose()
-    await cluster.aclose()
 
 
 @pytest.fixture
