@@ -120,11 +120,13 @@ async def test_a_broker_reports_the_partitions_it_leads(cluster: LocalCluster) -
 
 async def test_options_of_brokers_are_passed_on() -> None:
     options = {"default-partitions": "3", "auto_create_topics": "false"}
-    async with LocalCluster(bookies=1, broker=1, broker_options=options) as cluster:
+    async with LocalCluster(bookies=1, broker=0, broker_options=options) as cluster:
+        added = await cluster.add_broker()
+        assert cluster.brokers == [added]
         admin = AIOKafkaAdminClient(bootstrap_servers=servers(cluster))
         await admin.start()
         try:
-            asked = ConfigResource(ConfigResourceType.BROKER, str(cluster.brokers[0].id))
+            asked = ConfigResource(ConfigResourceType.BROKER, str(added.id))
             (answer,) = await admin.describe_configs([asked])
         finally:
             await admin.close()
