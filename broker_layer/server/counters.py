@@ -29,7 +29,6 @@ class BrokerCounters(ConnectionCounters):
     produce_bytes: int = 0
     produce_batches: int = 0
     produce_records: int = 0
-    produce_timeouts: int = 0
     fetch_bytes: int = 0
     fetches_waiting_now: int = 0
     fetch_sessions_now: int = 0

@@ -28,7 +28,6 @@ PLAIN: Final = {
     "produce_bytes": counter("Bytes of the record batches that producers sent and logs accepted."),
     "produce_batches": counter("Record batches that producers sent and logs accepted."),
     "produce_records": counter("Records in the batches that producers sent and logs accepted."),
-    "produce_timeouts": counter("Produce requests answered because their time ended."),
     "fetch_bytes": counter("Bytes of record batches in the answers to Fetch requests."),
     "fetches_waiting_now": gauge("Fetch requests that wait for more records."),
     "fetch_sessions_now": gauge("Fetch sessions that are kept for clients (KIP-227)."),
