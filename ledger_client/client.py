@@ -85,8 +85,6 @@ class LedgerClient:
         wall_clock_ms: Callable[[], int],
         config: ClientConfig | None = None,
         policy: PlacementPolicy | None = None,
-        ssl: SSLContext | None = None,
-        credentials: bytes = b"",
         on_event: EventCallback | None = None,
     ) -> Self:
         """Create a client on a given store, which it closes at its end: for tests and
@@ -104,8 +102,8 @@ class LedgerClient:
                 config=config or ClientConfig(),
                 rng=rng,
                 wall_clock_ms=wall_clock_ms,
-                ssl=ssl,
-                credentials=credentials,
+                ssl=None,
+                credentials=b"",
                 policy=policy,
                 on_event=on_event,
             )

@@ -67,9 +67,7 @@ class Cookie:
     starts: int
 
 
-def cookies_of(
-    record: CookieRecord, cluster: bytes, starts: int, directories: Sequence[str] = DIRECTORIES
-) -> list[Cookie]:
+def cookies_of(record: CookieRecord, cluster: bytes, starts: int) -> list[Cookie]:
     """Return the expected cookies of a bookie's directories, one for each."""
     return [
         Cookie(
@@ -77,11 +75,11 @@ def cookies_of(
             record.instance,
             cluster,
             directory,
-            tuple(directories),
+            DIRECTORIES,
             record.created_ms,
             starts,
         )
-        for directory in directories
+        for directory in DIRECTORIES
     ]
 
 

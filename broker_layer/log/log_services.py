@@ -53,11 +53,6 @@ class TailMemory:
             self._bytes -= self._costs.popleft()
             self._owners.popleft().drop_oldest()
 
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes kept now, with KEPT_COST_BYTES for each batch."""
-        return self._bytes
-
 
 @dataclass(frozen=True, slots=True)
 class LogServices:

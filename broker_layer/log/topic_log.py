@@ -266,19 +266,16 @@ class TopicLog:
             text = f"offset {offset} is out of range: the log has offsets {ends}"
             raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
 
-    async def offset_for_timestamp(
-        self, timestamp_ms: int, *, read_committed: bool = False
-    ) -> RecordPosition | None:
-        """Return the first visible record with this time or a later one; None if there is none."""
+    async def offset_for_timestamp(self, timestamp_ms: int) -> RecordPosition | None:
+        """Return the first committed record with this time or a later one, or None."""
         self._appender.require_usable()
-        limit = self.last_stable_offset if read_committed else self.high_watermark
-        return await self._reader.offset_for_timestamp(timestamp_ms, self.log_start_offset, limit)
+        start, limit = self.log_start_offset, self.high_watermark
+        return await self._reader.offset_for_timestamp(timestamp_ms, start, limit)
 
-    async def max_timestamp(self, *, read_committed: bool = False) -> RecordPosition | None:
-        """Return the first visible record with the greatest time; None in an empty log."""
+    async def max_timestamp(self) -> RecordPosition | None:
+        """Return the first committed record with the greatest time; None in an empty log."""
         self._appender.require_usable()
-        limit = self.last_stable_offset if read_committed else self.high_watermark
-        return await self._reader.max_timestamp(self.log_start_offset, limit)
+        return await self._reader.max_timestamp(self.log_start_offset, self.high_watermark)
 
     def end_offset_of_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the largest epoch not above this one and its end offset; (-1, -1) if unknown."""

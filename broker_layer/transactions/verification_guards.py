@@ -76,8 +76,3 @@ class VerificationGuards:
             live.pop(confirmation, None)
             if not live:
                 del self._live[key]
-
-    @property
-    def live_count(self) -> int:
-        """Number of live guards."""
-        return sum(len(live) for live in self._live.values())

@@ -67,15 +67,15 @@ class DeletionFeed:
         names = await self._store.children(deletion_shard_path(shard), fresh=True)
         return sorted(ledger_id for name in names if (ledger_id := _id_of(name)) is not None)
 
-    async def expire(self, shard: int, before_ms: int, looks_max: int = LOOKS_MAX) -> int:
+    async def expire(self, shard: int, before_ms: int) -> int:
         """Remove a shard's entries of deletions before a time, and return how many. Checks at most
-        the `looks_max` lowest ids.
+        the LOOKS_MAX lowest ids.
 
         The feed is a hint: a bookie that misses an entry finds the deletion in its next pass over
         its own ledgers (rule 10.4).
         """
         count = 0
-        for ledger_id in (await self.entries(shard))[:looks_max]:
+        for ledger_id in (await self.entries(shard))[:LOOKS_MAX]:
             path = deletion_path(ledger_id)
             try:
                 stored = await self._store.get(path)

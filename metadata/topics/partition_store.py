@@ -11,7 +11,6 @@ Source: topics design, "The mapping"; protocol rules 1.2-1.3.
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
@@ -90,20 +89,16 @@ class PartitionStore:
         key: PartitionKey,
         record: PartitionRecord,
         expected: Version,
-        *,
-        also: Sequence[Operation] = (),
     ) -> tuple[PartitionRecord, Version]:
         """Store a change of the record that was read at `expected`. Return the record as stored and
         its version; if the record had too many segments, older ones are now in a chunk.
 
-        With `also`, stores it only if these operations apply in the same step; raises their errors.
         Repeats until the outcome is certain or the call is cancelled; a cancelled call may have
         been applied, or may still be. Raises VersionConflictError when another value was stored,
         NodeNotFoundError when the partition is deleted, StoreUnavailableError when nothing was
         written.
         """
         record, operations = self._operations(key, record, expected)
-        operations += also
         backoff = Backoff(self._rng)
         is_unknown = False
         while True:

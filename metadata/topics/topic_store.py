@@ -187,9 +187,9 @@ class TopicStore:
         except TopicNotFoundError:
             return
 
-    async def names(self, *, fresh: bool = True) -> list[str]:
+    async def names(self) -> list[str]:
         """Return the names of all topics, sorted, including deleted topics and tombstones."""
-        return await self._store.children(TOPICS, fresh=fresh)
+        return await self._store.children(TOPICS, fresh=True)
 
     async def topic_ids(self) -> set[TopicId]:
         """Return the ids of all topics, including deleted ones, with fresh reads. Raises

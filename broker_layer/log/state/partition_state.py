@@ -89,11 +89,11 @@ class ActiveProducer:
 class PartitionState:
     """The state of one partition's log after all admitted batches."""
 
-    def __init__(self, next_offset: int = 0, epochs: EpochTable | None = None) -> None:
+    def __init__(self, next_offset: int = 0) -> None:
         self.next_offset = next_offset
         """The offset of the next record."""
         self.log_start_offset = 0
-        self.epochs = EpochTable() if epochs is None else epochs
+        self.epochs = EpochTable()
         self.index: LedgerIndex | None = None
         """Index of the ledger that is being written or replayed."""
         self._transactions = TransactionIndex()
@@ -217,7 +217,7 @@ class PartitionState:
                 return index, None if index.is_whole else EntryPlace(ledger_id, entry_id)
         return None
 
-    # Expiry, retention and new leaderships.
+    # Expiry and retention.
 
     def expire_producers(self, now_ms: int, idle_ms: int) -> int:
         """Drop producers that were idle for `idle_ms` and have no open transaction; count them."""
@@ -228,10 +228,6 @@ class PartitionState:
         self.log_start_offset = max(self.log_start_offset, log_start_offset)
         self._transactions.drop_below(self.log_start_offset)
         self.epochs = self.epochs.without_below(self.log_start_offset)
-
-    def start_epoch(self, epoch: int) -> None:
-        """Begin a leadership at the end of the log."""
-        self.epochs = self.epochs.with_start(epoch, self.next_offset)
 
     # State entries.
 

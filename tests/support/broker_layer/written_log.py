@@ -26,7 +26,7 @@ class WrittenLog:
     def __init__(self) -> None:
         self.state = PartitionState()
         self.ledgers: dict[LedgerId, list[bytes]] = {}
-        self.state.start_epoch(0)
+        self.start_epoch(0)
         self.roll(LEDGER)
 
     @property
@@ -39,6 +39,10 @@ class WrittenLog:
         self.ledgers[ledger_id] = []
         self.state.begin_ledger(ledger_id)
         self.write_state()
+
+    def start_epoch(self, epoch: int) -> None:
+        """Begin a leadership at the end of the log, as a takeover does."""
+        self.state.epochs = self.state.epochs.with_start(epoch, self.state.next_offset)
 
     def write_state(self) -> None:
         self.entries.append(self.state.to_state_entry(EntryId(len(self.entries))))

@@ -36,8 +36,8 @@ class LateTopics(TopicStore):
         self.waiting -= 1
 
     @override
-    async def names(self, *, fresh: bool = True) -> list[str]:
-        found = await super().names(fresh=fresh)
+    async def names(self) -> list[str]:
+        found = await super().names()
         await self._late()
         return found
 

@@ -11,7 +11,7 @@ import pytest
 
 from broker_layer.errors import TopicError
 from broker_layer.log.appending.pending_batches import RecentBatches
-from broker_layer.log.log_services import LogServices, TailMemory
+from broker_layer.log.log_services import KEPT_COST_BYTES, LogServices, TailMemory
 from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.state_log import StateLog
 from ledger_client import Quorum
@@ -129,9 +129,10 @@ def test_kept_batches_count_with_overhead() -> None:
     recent = RecentBatches(memory)
     for number in range(1_000):
         recent.keep(number, number + 1, b"x")
-    assert recent.read(900, 1_000, 100) is None
     assert recent.read(990, 1_000, 100) == [b"x"] * 10
-    assert memory.kept_bytes <= 10_000
+    oldest = 1_000 - 10_000 // (1 + KEPT_COST_BYTES)
+    assert recent.read(oldest - 1, 1_000, 1) is None
+    assert recent.read(oldest, 1_000, 1) == [b"x"]
 
 
 async def test_coordinator_continues_without_lost_ledger(

@@ -99,7 +99,7 @@ def check(cluster: Cluster, ledger: Ledger) -> None:
             assert machine.transaction is not None
             assert machine.transaction.state.is_idle, machine.transaction
             assert machine.transaction.state is not TransactionState.DEAD
-    assert not [broker.guards.live_count for broker in cluster.brokers if broker.guards.live_count]
+    assert not any(broker.guards._live for broker in cluster.brokers)
 
 
 def outcomes(partition: ModelPartition) -> dict[Tag, bool]:

@@ -14,7 +14,7 @@ def test_a_marker_voids_earlier_confirmations() -> None:
     assert [each.holds() for each in (first, second, third)] == [False, False, True]
     for each in (first, second, third):
         each.release()
-    assert guards.live_count == 0
+    assert not guards._live
 
 
 def test_markers_of_other_producers_change_nothing() -> None:
@@ -24,4 +24,4 @@ def test_markers_of_other_producers_change_nothing() -> None:
         guards.marker_written(A0, 8)
         assert confirmation.holds()
     assert not confirmation.holds()
-    assert guards.live_count == 0
+    assert not guards._live

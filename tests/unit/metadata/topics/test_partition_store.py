@@ -13,7 +13,6 @@ from metadata.errors import (
 )
 from metadata.ids import LedgerId, Version
 from metadata.paths import PARTITIONS, partition_path
-from metadata.store.interface import CompareAndSet
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.partition import (
     SEGMENTS_IN_RECORD_MAX,
@@ -130,35 +129,6 @@ async def test_a_refusing_service_raises(
     faults.acts = ["dropped", "refused", "refused"]
     stored, _ = await partitions.compare_and_set(KEY, record.claimed(3), version)
     assert stored.leader_epoch == 3
-
-
-@pytest.mark.parametrize("act", ACTS)
-async def test_another_value_changes_in_the_same_step(
-    partitions: PartitionStore, store: MemoryMetadataStore, faults: ScriptedFaults, act: str
-) -> None:
-    record, version = await partitions.get_or_create(KEY)
-    await store.create("/other", b"0")
-    faults.acts = [act]
-    other = CompareAndSet("/other", b"1", Version(0))
-    stored = await partitions.compare_and_set(KEY, record.claimed(3), version, also=[other])
-    await asyncio.sleep(faults.late_s * 2)
-    assert await partitions.get(KEY) == stored
-    assert (await store.get("/other")).value == b"1"
-
-
-@pytest.mark.parametrize("act", ACTS)
-async def test_a_failed_other_change_changes_nothing(
-    partitions: PartitionStore, store: MemoryMetadataStore, faults: ScriptedFaults, act: str
-) -> None:
-    record, version = await partitions.get_or_create(KEY)
-    await store.create("/other", b"0")
-    faults.acts = [act]
-    other = CompareAndSet("/other", b"1", Version(5))
-    with pytest.raises(VersionConflictError) as caught:
-        await partitions.compare_and_set(KEY, record.claimed(3), version, also=[other])
-    assert caught.value.path == "/other"
-    await asyncio.sleep(faults.late_s * 2)
-    assert await partitions.get(KEY) == (record, version)
 
 
 @pytest.mark.parametrize("act", ACTS)

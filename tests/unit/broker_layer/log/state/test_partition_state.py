@@ -145,10 +145,10 @@ def test_committed_readers_wait_for_open_transactions_and_unconfirmed_markers() 
 
 def test_log_start_drops_aborted_transactions_and_epochs() -> None:
     log = WrittenLog()
-    log.state.start_epoch(1)
+    log.start_epoch(1)
     log.write_in_transaction(Producer(5, 0, 0))
     log.end(ABORT, 5)
-    log.state.start_epoch(2)
+    log.start_epoch(2)
     log.write_in_transaction(Producer(6, 0, 0), count=5)
     log.state.drop_below(4)
     assert log.state.aborted_in(0, 10, 10) == []
@@ -326,8 +326,8 @@ def test_every_ledger_begins_with_state_entry() -> None:
 def test_replay_takes_epochs_from_batches() -> None:
     log = WrittenLog()
     log.write(count=2)
-    log.state.start_epoch(1)
-    log.state.start_epoch(3)
+    log.start_epoch(1)
+    log.start_epoch(3)
     log.write()
     starts = (EpochStart(0, 0), EpochStart(3, 2))
     assert log.replayed(LEDGER, 0).epochs == EpochTable(starts)
@@ -381,7 +381,7 @@ def _played(steps: list[tuple[str, int]]) -> WrittenLog:
             case "roll":
                 log.roll(LedgerId(log.ledger_id + 1))
             case _:
-                log.state.start_epoch(log.state.epochs.latest_epoch + 1)
+                log.start_epoch(log.state.epochs.latest_epoch + 1)
     return log
 
 
