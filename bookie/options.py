@@ -11,20 +11,23 @@ Invariant: every returned value has its option's type and is within its bounds.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from bookie.config import StorageConfig
 from bookie.server.server_limits import ServerLimits
 from metadata.registry.location import UNKNOWN_LOCATION
+from metadata.store.interface import SESSION_TIMEOUT_S
 from serving.errors import OptionError
 from serving.option_reading import (
+    METADATA_DEFAULT,
     OptionTable,
     Value,
     check_log_level,
     describe_options,
     option,
     read_options,
+    with_options,
 )
 
 TABLE: Final = "bookie"
@@ -41,7 +44,7 @@ class BookieOptions:
     """Options of one bookie. Build it with `load_options`."""
 
     data_dir: str = option("", "the directory of all data; log/ and index/ in it may be mounts")
-    metadata: str = option("zk://127.0.0.1:2181/quire", "the cluster's metadata service")
+    metadata: str = option(METADATA_DEFAULT, "the cluster's metadata service")
     host: str = option("127.0.0.1", "the address to listen on")
     port: int = option(0, "the port to listen on; 0: the kernel chooses", low=0, high=_PORT_MAX)
     advertised_host: str = option("", "the name that clients connect to; host when empty")
@@ -54,7 +57,7 @@ class BookieOptions:
     )
     weight: int = option(1, "share of new ledgers relative to others", low=0, high=1_000)
     session_timeout_s: float = option(
-        10.0,
+        SESSION_TIMEOUT_S,
         "how long the metadata service keeps the registration of a dead bookie",
         low=1,
         high=300,
@@ -212,17 +215,12 @@ class BookieOptions:
     @property
     def storage(self) -> StorageConfig:
         """Limits of the storage, with the options of the same names."""
-        return replace(_STORAGE, **self._values_for(_STORAGE))
+        return with_options(_STORAGE, self)
 
     @property
     def server(self) -> ServerLimits:
         """Limits of the server, with the options of the same names."""
-        return replace(_SERVER, **self._values_for(_SERVER))
-
-    def _values_for(self, limits: StorageConfig | ServerLimits) -> dict[str, Any]:
-        return {
-            each.name: getattr(self, each.name) for each in fields(limits) if each.name in OPTIONS
-        }
+        return with_options(_SERVER, self)
 
 
 OPTIONS: Final = describe_options(BookieOptions())

@@ -53,6 +53,7 @@ from metadata.topics.in_sync_reports import InSyncReporter, InSyncView
 from metadata.topics.partition_store import PartitionStore
 from metadata.topics.replica_numbers import ReplicaNumbers
 from metadata.topics.topic_store import TopicStore
+from serving.option_reading import with_options
 
 PROCESS_NAME_BYTES: Final = 4
 LAC_DELAY_S: Final = 1.0
@@ -297,10 +298,4 @@ def control_config(options: BrokerOptions) -> ControlConfig:
 
 def groups_config(options: BrokerOptions) -> GroupsConfig:
     """Return the configuration of group coordination for a broker with these options."""
-    return GroupsConfig(
-        session_timeout_min_ms=options.group_session_timeout_min_ms,
-        session_timeout_max_ms=options.group_session_timeout_max_ms,
-        initial_rebalance_delay_ms=options.group_initial_rebalance_delay_ms,
-        offsets_retention_ms=options.offsets_retention_ms,
-        offsets_retention_check_interval_ms=options.offsets_retention_check_interval_ms,
-    )
+    return with_options(GroupsConfig(), options)

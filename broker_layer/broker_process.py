@@ -26,7 +26,7 @@ from broker_layer.broker_parts import (
 from broker_layer.control.partition_table import LedPartitions
 from broker_layer.kafka.messages import warm_up
 from broker_layer.log.topic_log import TopicLog
-from broker_layer.options import BrokerOptions, listener_for_brokers
+from broker_layer.options import listener_for_brokers
 from broker_layer.server.admin_http import BrokerAdmin
 from broker_layer.server.broker_services import BrokerServices, ServiceParts
 from broker_layer.server.config import BrokerLimits
@@ -39,6 +39,7 @@ from metadata.registry.cookies import cluster_instance
 from metadata.store.interface import SessionState
 from metadata.topics.topic import NO_LEADER
 from serving.admin import Administered, AdminServer
+from serving.option_reading import with_options
 from serving.server_log import ServerLog
 
 LEAVE_WAIT_S: Final = 8.0
@@ -133,7 +134,7 @@ class BrokerProcess:
             {**self._coordinators.handlers, **self._leading.handlers(cluster_id)},
             self._peer_listener,
         )
-        limits = limits_of(self._options)
+        limits = with_options(BrokerLimits(), self._options)
         return BrokerServices(parts, limits, self._log, environment.rng, environment.now)
 
     async def _start_admin(
@@ -242,17 +243,3 @@ async def _warm_up() -> None:
     """Compile every codec, so that no client's first request waits for it."""
     for _ in warm_up():
         await asyncio.sleep(0)
-
-
-def limits_of(options: BrokerOptions) -> BrokerLimits:
-    """Return the limits of the server."""
-    return BrokerLimits(
-        connections_max=options.connections_max,
-        frame_bytes_max=options.frame_bytes_max,
-        broker_bytes_max=options.request_bytes_max,
-        idle_s_max=options.idle_s_max,
-        drain_timeout_s=options.drain_timeout_s,
-        fetch_bytes_max=options.fetch_bytes_max,
-        produce_bytes_per_s=options.produce_bytes_per_s,
-        fetch_bytes_per_s=options.fetch_bytes_per_s,
-    )

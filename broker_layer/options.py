@@ -1,6 +1,7 @@
 """Options of one broker, each with its default, bounds and meaning.
 
-Leaves opening the file to `quire`, and reading values to `serving.option_reading`.
+Leaves opening the file to `quire`, reading values to `serving.option_reading`, and most defaults to
+the configuration classes of the parts.
 
 Format: the `[broker]` table of a TOML file. The variables `QUIRE_BROKER_<OPTION>` and
 `QUIRE_METADATA` override it, and flags override both. Other tables of the file belong to other
@@ -13,11 +14,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from broker_layer.control.control_config import ControlConfig
 from broker_layer.errors import TopicError
-from broker_layer.log.settings.topic_configs import check_configs
-from broker_layer.server.connections.listeners import parse_listeners
+from broker_layer.groups.config import GroupsConfig
+from broker_layer.log.settings.topic_configs import TopicDefaults, check_configs
+from broker_layer.server.config import BrokerLimits
+from broker_layer.server.connections.listeners import PORT_MAX, parse_listeners
+from broker_layer.transactions.config import TransactionConfig
+from metadata.store.interface import SESSION_TIMEOUT_S
+from metadata.topics.topic import BROKER_ID_MAX
 from serving.errors import OptionError
 from serving.option_reading import (
+    METADATA_DEFAULT,
     OptionTable,
     Value,
     check_log_level,
@@ -28,11 +36,13 @@ from serving.option_reading import (
 
 TABLE: Final = "broker"
 VARIABLE_PREFIX: Final = "QUIRE_BROKER_"
-BROKER_ID_MAX: Final = 999_999
 
-_PORT_MAX: Final = 65_535
 _GIB: Final = 2**30
 _DAY_MS: Final = 24 * 3_600_000
+_CONTROL: Final = ControlConfig()
+_GROUPS: Final = GroupsConfig()
+_LIMITS: Final = BrokerLimits()
+_TOPICS: Final = TopicDefaults()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +50,7 @@ class BrokerOptions:
     """All options of one broker. Build it with `load_options`."""
 
     broker_id: int = option(0, "this broker's number in the cluster", low=0, high=BROKER_ID_MAX)
-    metadata: str = option("zk://127.0.0.1:2181/quire", "the cluster's metadata service")
+    metadata: str = option(METADATA_DEFAULT, "the cluster's metadata service")
     listeners: str = option(
         "PLAINTEXT://127.0.0.1:9092",
         "NAME://host:port to listen on; several are separated by commas",
@@ -53,83 +63,114 @@ class BrokerOptions:
     )
     admin_host: str = option("127.0.0.1", "the address of the admin HTTP server")
     admin_port: int = option(
-        0, "the port of the admin server; 0: any free port", low=0, high=_PORT_MAX
+        0, "the port of the admin server; 0: any free port", low=0, high=PORT_MAX
     )
     rack: str = option("", "the rack of this broker; clients get it in Metadata")
     session_timeout_s: float = option(
-        10.0,
+        SESSION_TIMEOUT_S,
         "time after which the registration of a broker that stopped responding ends",
         low=1,
         high=300,
     )
     offsets_topic_partitions: int = option(
-        16, "partitions of __consumer_offsets when it is created", low=1, high=1_000
+        _CONTROL.offsets_partitions,
+        "partitions of __consumer_offsets when it is created",
+        low=1,
+        high=1_000,
     )
     transaction_topic_partitions: int = option(
-        16, "partitions of __transaction_state when it is created", low=1, high=1_000
+        _CONTROL.transaction_state_partitions,
+        "partitions of __transaction_state when it is created",
+        low=1,
+        high=1_000,
     )
-    default_partitions: int = option(1, "default partitions of a new topic", low=1, high=10_000)
-    auto_create_topics: bool = option(True, "create unknown topics that Metadata requests name")  # noqa: FBT003
+    default_partitions: int = option(
+        _TOPICS.partitions, "default partitions of a new topic", low=1, high=10_000
+    )
+    auto_create_topics: bool = option(
+        _CONTROL.creates_topics, "create unknown topics that Metadata requests name"
+    )
     default_replication_factor: int = option(
-        3, "default replication factor: bookies of each ledger of a topic", low=1, high=16
+        _TOPICS.replication_factor,
+        "default replication factor: bookies of each ledger of a topic",
+        low=1,
+        high=16,
     )
     topic_defaults: str = option(
         "", "default topic settings: NAME=VALUE; several are separated by spaces"
     )
     strict_settings: bool = option(
-        False,  # noqa: FBT003
+        _TOPICS.is_strict,
         "refuse topic settings of Kafka that have no effect here, unless they have the default",
     )
     group_initial_rebalance_delay_ms: int = option(
-        3_000,
+        _GROUPS.group_initial_rebalance_delay_ms,
         "time for which a group's first rebalance waits for more members",
         low=0,
         high=300_000,
     )
     group_session_timeout_min_ms: int = option(
-        6_000, "minimum session timeout of a group's members", low=1, high=3_600_000
+        _GROUPS.group_session_timeout_min_ms,
+        "minimum session timeout of a group's members",
+        low=1,
+        high=3_600_000,
     )
     group_session_timeout_max_ms: int = option(
-        1_800_000, "maximum session timeout of a group's members", low=1, high=24 * 3_600_000
+        _GROUPS.group_session_timeout_max_ms,
+        "maximum session timeout of a group's members",
+        low=1,
+        high=_DAY_MS,
     )
     offsets_retention_ms: int = option(
-        7 * _DAY_MS,
+        _GROUPS.offsets_retention_ms,
         "time for which the offsets of an empty group are kept",
         low=1,
         high=3_650 * _DAY_MS,
     )
     offsets_retention_check_interval_ms: int = option(
-        600_000, "time between two searches for expired offsets", low=1, high=_DAY_MS
+        _GROUPS.offsets_retention_check_interval_ms,
+        "time between two searches for expired offsets",
+        low=1,
+        high=_DAY_MS,
     )
     transaction_timeout_max_ms: int = option(
-        900_000, "maximum timeout that a transactional producer may request", low=1, high=_DAY_MS
+        TransactionConfig().timeout_ms_max,
+        "maximum timeout that a transactional producer may request",
+        low=1,
+        high=_DAY_MS,
     )
     connections_max: int = option(
-        10_000, "maximum number of open connections", low=1, high=1_000_000
+        _LIMITS.connections_max, "maximum number of open connections", low=1, high=1_000_000
     )
     idle_s_max: float = option(
-        600.0, "idle time after which a connection is closed", low=1, high=86_400
+        _LIMITS.idle_s_max, "idle time after which a connection is closed", low=1, high=86_400
     )
     frame_bytes_max: int = option(
-        100 * 2**20, "maximum size of one request", low=64 * 2**10, high=_GIB
+        _LIMITS.frame_bytes_max, "maximum size of one request", low=64 * 2**10, high=_GIB
     )
     request_bytes_max: int = option(
-        512 * 2**20,
+        _LIMITS.request_bytes_max,
         "maximum bytes of requests in memory; above it, no request is read",
         low=2**20,
         high=64 * _GIB,
     )
     fetch_bytes_max: int = option(
-        55 * 2**20, "maximum size of the answer to one Fetch", low=2**16, high=_GIB
+        _LIMITS.fetch_bytes_max, "maximum size of the answer to one Fetch", low=2**16, high=_GIB
     )
     produce_bytes_per_s: int = option(
-        0, "produce quota of each client id; 0: none", low=0, high=1024 * _GIB
+        _LIMITS.produce_bytes_per_s,
+        "produce quota of each client id; 0: none",
+        low=0,
+        high=1024 * _GIB,
     )
     fetch_bytes_per_s: int = option(
-        0, "fetch quota of each client id; 0: none", low=0, high=1024 * _GIB
+        _LIMITS.fetch_bytes_per_s, "fetch quota of each client id; 0: none", low=0, high=1024 * _GIB
     )
     drain_timeout_s: float = option(
-        10.0, "time for which a stopping broker waits for requests in progress", low=0, high=600
+        _LIMITS.drain_timeout_s,
+        "time for which a stopping broker waits for requests in progress",
+        low=0,
+        high=600,
     )
     die_with_parent: bool = option(False, "stop when standard input ends")  # noqa: FBT003
     log_level: str = option("info", "debug, info, warning or error")

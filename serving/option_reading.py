@@ -9,13 +9,14 @@ Invariant: every returned value has its option's type and is within its bounds.
 import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import ClassVar, Final, Protocol, TypeVar
 
 from serving.errors import OptionError
 
 TABLES: Final = ("bookie", "bookie_defaults", "broker", "client", "console", "repair")
 METADATA_VARIABLE: Final = "QUIRE_METADATA"
+METADATA_DEFAULT: Final = "zk://127.0.0.1:2181/quire"
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 _TRUE: Final = ("1", "true", "yes", "on")
@@ -23,6 +24,7 @@ _FALSE: Final = ("0", "false", "no", "off")
 
 Value = str | int | float | bool
 ValueT = TypeVar("ValueT", bound=Value)
+ConfigT = TypeVar("ConfigT", bound="Options")
 
 
 class Options(Protocol):
@@ -69,6 +71,12 @@ def describe_options(defaults: Options) -> dict[str, OptionInfo]:
             name, type(default), default, data["low"], data["high"], data["help"]
         )
     return described
+
+
+def with_options(config: ConfigT, options: Options) -> ConfigT:
+    """Return `config` with the values of the options that are named like its fields."""
+    names = [each.name for each in fields(config) if each.name in options.__dataclass_fields__]
+    return replace(config, **{name: getattr(options, name) for name in names})
 
 
 def check_log_level(level: str) -> None:

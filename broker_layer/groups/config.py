@@ -11,9 +11,9 @@ from dataclasses import dataclass
 class GroupsConfig:
     """Settings of all groups of a broker. All times are in milliseconds."""
 
-    session_timeout_min_ms: int = 6_000
-    session_timeout_max_ms: int = 1_800_000
-    initial_rebalance_delay_ms: int = 3_000
+    group_session_timeout_min_ms: int = 6_000
+    group_session_timeout_max_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 3_000
     """Time that a first rebalance waits for more members."""
     new_member_join_timeout_ms: int = 300_000
     """Time after which a member is removed if its first JoinGroup is still parked."""

@@ -30,7 +30,7 @@ class BrokerLimits(ConnectionLimits):
     connection_bytes_max: int = 64 * MIB
     """Maximum number of bytes of unanswered requests of one connection; one frame may be larger."""
 
-    broker_bytes_max: int = 512 * MIB
+    request_bytes_max: int = 512 * MIB
     """Maximum number of bytes of unanswered requests of all connections; then nothing more is read.
     Unfinished large frames may use half as much in addition; then no other large frame is read.
     """

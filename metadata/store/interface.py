@@ -17,6 +17,8 @@ from typing import Final, Protocol
 from metadata.errors import NodeNotFoundError, ValueTooLargeError
 from metadata.ids import Version
 
+OPERATION_TIMEOUT_S: Final = 10.0
+SESSION_TIMEOUT_S: Final = 10.0
 VALUE_BYTES_MAX: Final = 900_000
 MULTI_OPERATIONS_MAX: Final = 100
 MULTI_BYTES_MAX: Final = 512 * 1024

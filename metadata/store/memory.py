@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import (
@@ -29,7 +29,9 @@ from metadata.errors import (
 )
 from metadata.ids import Version
 from metadata.store.interface import (
+    OPERATION_TIMEOUT_S,
     PARENT_ATTEMPTS_MAX,
+    SESSION_TIMEOUT_S,
     Cancel,
     CompareAndSet,
     Create,
@@ -47,9 +49,6 @@ from metadata.store.memory_server import MemoryMetadataServer
 from metadata.store.memory_tree import MemoryTree, NodeChange, check_path, parent_of
 
 __all__ = ["MemoryMetadataServer", "MemoryMetadataStore"]
-
-OPERATION_TIMEOUT_S: Final = 10.0
-SESSION_TIMEOUT_S: Final = 10.0
 
 T = TypeVar("T")
 

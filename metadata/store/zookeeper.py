@@ -29,7 +29,9 @@ from metadata.errors import (
 )
 from metadata.ids import Version
 from metadata.store.interface import (
+    OPERATION_TIMEOUT_S,
     PARENT_ATTEMPTS_MAX,
+    SESSION_TIMEOUT_S,
     Cancel,
     Check,
     CompareAndSet,
@@ -57,8 +59,6 @@ from metadata.store.zookeeper_calls import (
 from metadata.store.zookeeper_session import LinkNews, LinkUp, ZooKeeperSession
 from metadata.store.zookeeper_watches import WatchEntry, WatchKind, WatchTable
 
-OPERATION_TIMEOUT_S: Final = 10.0
-SESSION_TIMEOUT_S: Final = 10.0
 HEARTBEATS_PER_SESSION: Final = 3
 NO_NODE_STATE: Final = -1
 

@@ -67,7 +67,7 @@ class ClassicPhases:
         self._deadlines = PhaseDeadlines(is_initial=is_initial)
         self.state = GroupState.PREPARING_REBALANCE
         if is_initial:
-            delay_ms = self._config.initial_rebalance_delay_ms
+            delay_ms = self._config.group_initial_rebalance_delay_ms
             self._deadlines.join_ms = moment.now_ms + delay_ms
             remaining_ms = self.roster.rebalance_timeout_ms() - delay_ms
             self._deadlines.initial_remaining_ms = max(remaining_ms, 0)
@@ -82,7 +82,9 @@ class ClassicPhases:
     def _end_join_phase(self, moment: Moment) -> None:
         deadlines = self._deadlines
         if deadlines.is_initial and deadlines.member_was_added and deadlines.initial_remaining_ms:
-            delay_ms = min(self._config.initial_rebalance_delay_ms, deadlines.initial_remaining_ms)
+            delay_ms = min(
+                self._config.group_initial_rebalance_delay_ms, deadlines.initial_remaining_ms
+            )
             deadlines.join_ms = moment.now_ms + delay_ms
             deadlines.initial_remaining_ms -= delay_ms
             deadlines.member_was_added = False

@@ -134,7 +134,7 @@ class MembershipHandlers:
     async def _join(self, request: JoinGroupRequest, context: RequestContext) -> JoinResult:
         host = self._host(request.group_id)
         config = self._coordinator.config
-        shortest, longest = config.session_timeout_min_ms, config.session_timeout_max_ms
+        shortest, longest = config.group_session_timeout_min_ms, config.group_session_timeout_max_ms
         if not shortest <= request.session_timeout_ms <= longest:
             text = (
                 f"the session timeout must be {shortest} to {longest} ms,"

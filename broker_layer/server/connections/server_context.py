@@ -33,8 +33,8 @@ class ServerContext(ConnectionContext):
         """`serve` receives every request, and never waits."""
         super().__init__(limits, counters, log, now)
         self.serve = serve
-        self.budget = MemoryBudget(limits.broker_bytes_max)
-        self.announced = MemoryBudget(limits.broker_bytes_max // 2)
+        self.budget = MemoryBudget(limits.request_bytes_max)
+        self.announced = MemoryBudget(limits.request_bytes_max // 2)
         """Budget of unfinished frames; small ones are not counted."""
         self.bodies = BodyPool(limits.bodies_bytes_max)
         self.receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)

@@ -115,8 +115,8 @@ def _hastened(plan: TopicsPlan) -> Iterator[None]:
     def lively(options: BrokerOptions) -> GroupsConfig:
         return replace(
             original_groups(options),
-            session_timeout_min_ms=500,
-            initial_rebalance_delay_ms=300,
+            group_session_timeout_min_ms=500,
+            group_initial_rebalance_delay_ms=300,
             new_member_join_timeout_ms=8_000,
             consumer_session_timeout_ms=plan.groups.session_timeout_ms,
         )

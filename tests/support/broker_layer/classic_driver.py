@@ -28,7 +28,7 @@ class Driver:
     """One group, its answers so far, and its images in the order in which they were stored."""
 
     def __init__(self, config: GroupsConfig | None = None) -> None:
-        self.config = config or GroupsConfig(initial_rebalance_delay_ms=3_000)
+        self.config = config or GroupsConfig(group_initial_rebalance_delay_ms=3_000)
         self.group = ClassicGroup("g", self.config)
         self.now_ms = 1_000
         self.joins: dict[Waiter, JoinResult] = {}
@@ -142,7 +142,7 @@ class Driver:
             self.join(instance=f"{instances}{number}" if instances else None)
             for number in range(count)
         ]
-        self.advance(self.config.initial_rebalance_delay_ms * 2)
+        self.advance(self.config.group_initial_rebalance_delay_ms * 2)
         members = [self.joins[waiter].member_id for waiter in waiters]
         self.sync_all(members)
         return members

@@ -164,7 +164,7 @@ async def open_world(
     verifier: OffsetVerifier | None = None,
 ) -> AsyncIterator[World]:
     world = World(
-        config or GroupsConfig(initial_rebalance_delay_ms=0),
+        config or GroupsConfig(group_initial_rebalance_delay_ms=0),
         MemoryTopics(topics or {"orders": 4, "other": 2}),
         [] if records is None else records,
         verifier,

@@ -32,7 +32,7 @@ class _ClassicHistory:
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
-        self.driver = Driver(GroupsConfig(initial_rebalance_delay_ms=100))
+        self.driver = Driver(GroupsConfig(group_initial_rebalance_delay_ms=100))
         self.driver.is_storing = bool(seed % 2)
         self.joining: dict[Waiter, str | None] = {}
         self.known: dict[str, tuple[int, str | None]] = {}
@@ -113,7 +113,7 @@ def test_a_classic_group_keeps_its_invariants(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_static_members_return_within_their_generation(seed: int) -> None:
     rng = Random(seed)
-    driver = Driver(GroupsConfig(initial_rebalance_delay_ms=0))
+    driver = Driver(GroupsConfig(group_initial_rebalance_delay_ms=0))
     driver.stable(rng.randrange(1, 6), instances="i")
     count = len(driver.group.roster.members)
     for _ in range(20):

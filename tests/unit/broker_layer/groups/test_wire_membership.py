@@ -148,7 +148,7 @@ async def test_invalid_requests_are_refused_without_a_group() -> None:
 
 
 async def test_a_join_waits_for_the_initial_delay_and_is_answered_at_resignation() -> None:
-    config = GroupsConfig(initial_rebalance_delay_ms=3_000)
+    config = GroupsConfig(group_initial_rebalance_delay_ms=3_000)
     async with open_world(config=config) as world:
         joining = asyncio.create_task(join(world, version=3))
         await world.turn()
@@ -295,7 +295,7 @@ async def test_groups_are_listed_by_state_and_type(
 
 
 async def test_offsets_of_subscribed_topics_stay() -> None:
-    config = GroupsConfig(initial_rebalance_delay_ms=0, offsets_retention_ms=1000)
+    config = GroupsConfig(group_initial_rebalance_delay_ms=0, offsets_retention_ms=1000)
     async with open_world(config=config) as world:
         member, generation = await bring_up(world)
         await commit(world, 5, member=member, generation=generation)

@@ -28,7 +28,7 @@ def test_a_first_rebalance_waits_for_more_members() -> None:
 
 
 def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
-    driver = Driver(GroupsConfig(initial_rebalance_delay_ms=25_000))
+    driver = Driver(GroupsConfig(group_initial_rebalance_delay_ms=25_000))
     for _ in range(6):
         driver.join()
         driver.advance(10_000)
@@ -217,7 +217,7 @@ def test_an_unknown_member_cannot_join() -> None:
 
 
 def test_a_full_group_refuses_members() -> None:
-    driver = Driver(GroupsConfig(group_size_max=2, initial_rebalance_delay_ms=0))
+    driver = Driver(GroupsConfig(group_size_max=2, group_initial_rebalance_delay_ms=0))
     members = driver.stable(2)
     full = driver.joins[driver.join()]
     assert (full.error, full.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
@@ -298,7 +298,7 @@ def test_those_that_do_not_sync_in_time_are_removed() -> None:
 
 
 def test_a_parked_first_join_expires() -> None:
-    config = GroupsConfig(initial_rebalance_delay_ms=0, new_member_join_timeout_ms=30_000)
+    config = GroupsConfig(group_initial_rebalance_delay_ms=0, new_member_join_timeout_ms=30_000)
     driver = Driver(config)
     (member,) = driver.stable(1)
     waiter = driver.join()

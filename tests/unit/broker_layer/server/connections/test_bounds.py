@@ -13,13 +13,14 @@ from broker_layer.groups.config import GroupsConfig
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.options import load_options
+from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.frame_assembler import FrameAssembler
 from broker_layer.server.connections.listeners import ListenerAddress, advertise, parse_listeners
 from broker_layer.server.connections.memory_budget import MemoryBudget
 from broker_layer.server.fetch.fetch_sessions import FetchPosition, FetchSessions
 from broker_layer.server.quotas import ByteRateQuota
-from broker_layer.transactions.config import TransactionConfig
 from serving.errors import OptionError
+from serving.option_reading import with_options
 
 
 @given(
@@ -176,7 +177,10 @@ def test_options_reach_groups_transactions_and_new_topics() -> None:
     assert defaults.value("cleanup.policy") == "compact,delete"
     assert defaults.value("retention.ms") == "604800000"
     groups = groups_config(options)
-    assert (groups.initial_rebalance_delay_ms, groups.session_timeout_min_ms) == (0, 100)
+    assert (groups.group_initial_rebalance_delay_ms, groups.group_session_timeout_min_ms) == (
+        0,
+        100,
+    )
     assert groups.offsets_retention_ms == 5_000
 
 
@@ -184,7 +188,29 @@ def test_option_defaults_equal_config_defaults() -> None:
     options = load_options(None, {}, {})
     assert groups_config(options) == GroupsConfig()
     assert control_config(options) == ControlConfig()
-    assert options.transaction_timeout_max_ms == TransactionConfig().timeout_ms_max
+
+
+def test_options_reach_configurations_of_equal_names() -> None:
+    limits: dict[str, int | float] = {
+        "connections_max": 2,
+        "idle_s_max": 3.0,
+        "frame_bytes_max": 2**17,
+        "request_bytes_max": 2**21,
+        "fetch_bytes_max": 2**18,
+        "produce_bytes_per_s": 4,
+        "fetch_bytes_per_s": 5,
+        "drain_timeout_s": 6.0,
+    }
+    groups = {
+        "group_initial_rebalance_delay_ms": 7,
+        "group_session_timeout_min_ms": 8,
+        "group_session_timeout_max_ms": 9,
+        "offsets_retention_ms": 10,
+        "offsets_retention_check_interval_ms": 11,
+    }
+    options = load_options(None, {}, {**limits, **groups})
+    assert with_options(BrokerLimits(), options) == BrokerLimits(**limits)  # type: ignore[arg-type]
+    assert groups_config(options) == GroupsConfig(**groups)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ async def test_memory_of_all_connections_is_limited() -> None:
     topics = topics_of()
     log = topics.logs["orders", 0]
     log.commits_itself = False
-    limits = BrokerLimits(broker_bytes_max=500_000, drain_timeout_s=0.1)
+    limits = BrokerLimits(request_bytes_max=500_000, drain_timeout_s=0.1)
     async with serving(topics, limits) as broker:
         clients = [await broker.connect() for _ in range(4)]
         for client in clients:
@@ -156,7 +156,7 @@ async def test_memory_of_all_connections_is_limited() -> None:
 
 
 async def test_announced_frame_does_not_block_other_connections() -> None:
-    limits = BrokerLimits(broker_bytes_max=4_000_000, frame_bytes_max=3_000_000)
+    limits = BrokerLimits(request_bytes_max=4_000_000, frame_bytes_max=3_000_000)
     async with serving(topics_of(), limits) as broker:
         hostile = [await broker.connect() for _ in range(8)]
         for each in hostile:
@@ -174,7 +174,7 @@ async def test_large_frame_must_keep_minimum_rate_while_others_wait(
 ) -> None:
     monkeypatch.setattr(connection, "SLOW_START_S", 0.05)
     limits = BrokerLimits(
-        broker_bytes_max=4_000_000, frame_bytes_max=3_000_000, sweep_interval_s=0.02
+        request_bytes_max=4_000_000, frame_bytes_max=3_000_000, sweep_interval_s=0.02
     )
     async with serving(topics_of(), limits) as broker:
         hostile = [await broker.connect() for _ in range(2)]
