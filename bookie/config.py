@@ -38,8 +38,6 @@ class StorageConfig:
     """Maximum size of the recent entries kept in memory for tailing readers."""
     cached_bytes_max: int = 0
     """Size of the end of each log file that stays in the system's page cache (decision 0007)."""
-    read_bytes_max: int = 8 * MIB
-    """Approximate maximum size of one answer to a read (at least one batch)."""
     disk_high_mark: float = 0.95
     """Share of the disk in use at which the bookie becomes read-only."""
     disk_low_mark: float = 0.92

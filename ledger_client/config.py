@@ -5,8 +5,10 @@ Leaves their use to the modules that name them. Every value is limited and has i
 
 from dataclasses import dataclass
 
-from bookie.wire.batch import BATCH_ENTRIES_MAX
+from bookie.wire.batch import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from ledger_client.protocol.acks import BATCH_COST_BYTES
+from ledger_client.protocol.append_options import UNANSWERED_BYTES_MAX
+from metadata.store.interface import OPERATION_TIMEOUT_S, SESSION_TIMEOUT_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,13 +16,13 @@ class ClientConfig:
     """Configuration of one client. Immutable."""
 
     # Appending
-    entry_bytes_max: int = 8 * 1024 * 1024
+    entry_bytes_max: int = ENTRY_BYTES_MAX
     batch_bytes_max: int = 1024 * 1024
     batch_entries_max: int = BATCH_ENTRIES_MAX
     window_bytes_max: int = 64 * 1024 * 1024
     """Maximum number of unconfirmed bytes of one writer; at the limit `append` waits."""
     window_entries_max: int = 200_000
-    unanswered_bytes_max: int = 256 * 1024 * 1024
+    unanswered_bytes_max: int = UNANSWERED_BYTES_MAX
     """Maximum number of bytes, confirmed or not, that one bookie has not answered; above it the
     bookie is treated as failed (rule 4.6). Everything that one writer's window admits must fit:
     otherwise the resend after an ensemble change would fail the new bookies. All writers of a
@@ -72,8 +74,8 @@ class ClientConfig:
     close_timeout_s: float = 10.0
     connect_timeout_s: float = 2.0
     reconnect_delay_max_s: float = 1.0
-    metadata_timeout_s: float = 10.0
-    session_timeout_s: float = 10.0
+    metadata_timeout_s: float = OPERATION_TIMEOUT_S
+    session_timeout_s: float = SESSION_TIMEOUT_S
 
     def __post_init__(self) -> None:
         wanted = self.window_bytes_max + BATCH_COST_BYTES * self.window_entries_max

@@ -19,6 +19,8 @@ from metadata.errors import InvalidUriError
 from metadata.store.uri import parse_metadata_uri
 from spark_io.errors import OptionError
 
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
 CLIENT_PREFIX: Final = "client."
 SHARED: Final = ("metadata", "password", "passwordFile", "path")
 SPARKS_OWN: Final = ("checkpointlocation", "query", "dbtable", "queryname", "mergeschema")

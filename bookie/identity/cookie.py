@@ -30,7 +30,7 @@ from crc32c import crc32c
 
 from bookie.server_errors import CookieDamagedError, Difference
 from metadata.ids import BookieId, is_bookie_id
-from metadata.registry.cookies import CookieRecord
+from metadata.registry.cookies import INSTANCE_BYTES, CookieRecord
 
 COOKIE_NAME: Final = "cookie"
 COOKIE_BYTES_MAX: Final = 4_096
@@ -51,7 +51,6 @@ _NAMES: Final = (
     "starts",
     "crc32c",
 )
-_INSTANCE_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +152,8 @@ def _from_values(values: Sequence[str]) -> Cookie:
     if not is_bookie_id(bookie_id):
         raise ValueError(f"{bookie_id[:70]!r} is not a bookie id")
     numbers = bytes.fromhex(instance), bytes.fromhex(cluster)
-    if any(len(number) != _INSTANCE_BYTES for number in numbers):
-        raise ValueError(f"an instance has {_INSTANCE_BYTES} bytes")
+    if any(len(number) != INSTANCE_BYTES for number in numbers):
+        raise ValueError(f"an instance has {INSTANCE_BYTES} bytes")
     if not created.isdigit() or not starts.isdigit():
         raise ValueError("a count is not a number")
     return Cookie(

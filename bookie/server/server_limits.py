@@ -6,6 +6,7 @@ Leaves those that every server has to `serving.connection_context`, and the limi
 
 from dataclasses import dataclass
 
+from bookie.wire.batch import ENTRY_BYTES_MAX
 from bookie.wire.frames import FRAME_BYTES_MAX
 from serving.connection_context import ConnectionLimits
 
@@ -15,7 +16,7 @@ class ServerLimits(ConnectionLimits):
     """Limits of one server and of one connection to it."""
 
     frame_bytes_max: int = FRAME_BYTES_MAX
-    entry_bytes_max: int = 8 * 1024 * 1024
+    entry_bytes_max: int = ENTRY_BYTES_MAX
     read_bytes_max: int = 8 * 1024 * 1024
     """Maximum bytes of one answer; it has at least one complete batch."""
 

@@ -54,7 +54,7 @@ class BookieStorage:
         self._index = index = opened.index
         self._segments = segments = opened.segments
         self._recent = RecentEntries(config.recent_bytes_max)
-        self._reader = Reader(index, segments, self._recent, config.read_bytes_max)
+        self._reader = Reader(index, segments, self._recent)
         self._commits = Commits(
             ledgers,
             index,

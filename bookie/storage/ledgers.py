@@ -22,7 +22,6 @@ from bookie.index import replica_state
 from bookie.index.replica_state import ReplicaState, Unsaved
 from metadata.ids import NO_ENTRY, LedgerId
 
-HOT_LEDGERS_MAX: Final = 20_000
 RUNS_LEFT_MAX: Final = 100_000
 """Maximum number of deleted ledgers whose ids wait in memory for the removal of their runs; the
 index has the rest of the list.
@@ -36,7 +35,7 @@ RECENT_TOMBSTONES_MAX: Final = 10_000
 class Ledgers:
     """The ledgers in memory, and counts of all ledgers stored or deleted here."""
 
-    def __init__(self, hot_max: int = HOT_LEDGERS_MAX) -> None:
+    def __init__(self, hot_max: int) -> None:
         """`hot_max`: approximate maximum number of unchanged states in memory."""
         self.states: dict[int, ReplicaState] = {}
         """States of the hot ledgers."""

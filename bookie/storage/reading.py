@@ -60,9 +60,7 @@ class _Wanted:
 class Reader:
     """Reader for all ledgers."""
 
-    def __init__(
-        self, index: Index, segments: Segments, recent: RecentEntries, read_bytes_max: int
-    ) -> None:
+    def __init__(self, index: Index, segments: Segments, recent: RecentEntries) -> None:
         self.is_limbo = False
         self.damaged: dict[tuple[int, int], None] = {}
         """Damaged places found, as (ledger id, entry id), at most DAMAGED_RANGES_MAX."""
@@ -75,14 +73,12 @@ class Reader:
         self._index = index
         self._segments = segments
         self._recent = recent
-        self._read_bytes_max = read_bytes_max
 
     def read_nowait(
         self, state: ReplicaState, first: int, last: int, bytes_max: int
     ) -> ReadResult | None:
         """Return the answer if memory has it, else None."""
-        room = min(bytes_max, self._read_bytes_max)
-        found = self._recent.find(state.ledger_id, first, last, room, BATCHES_PER_ANSWER_MAX)
+        found = self._recent.find(state.ledger_id, first, last, bytes_max, BATCHES_PER_ANSWER_MAX)
         if found:
             end = found[-1].header.last_entry_id
             next_entry_id = min(end, last) + 1
@@ -106,7 +102,7 @@ class Reader:
         """Return the answer, from the disk if necessary. Raises DescriptorsExhaustedError, so that
         UNKNOWN means that a later read fails too.
         """
-        wanted = _Wanted(state.ledger_id, first, last, min(bytes_max, self._read_bytes_max))
+        wanted = _Wanted(state.ledger_id, first, last, bytes_max)
         batches = wanted.batches
         status = Status.OK
         attempts = LOOKUPS_MAX

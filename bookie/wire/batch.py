@@ -46,6 +46,8 @@ BATCH_VERSION: Final = 1
 FLAG_KEYED: Final = 1
 FLAG_SLICE: Final = 2
 BATCH_ENTRIES_MAX: Final = 4096
+ENTRY_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Default maximum size of an entry, for bookies and clients."""
 BATCH_HEADER_BYTES: Final = 48
 MAC_BYTES: Final = 32
 BYTES_PER_ENTRY: Final = 8

@@ -21,6 +21,8 @@ PENDING_BYTES_MAX: Final = 32 * 1024 * 1024
 """Maximum number of bytes of one log that are admitted and not committed; then producers wait."""
 PENDING_BATCHES_MAX: Final = 100_000
 """Maximum number of batches of one log that are admitted and not committed."""
+DRAIN_S: Final = 10.0
+"""Maximum time that a log that is handed over waits for admitted batches, in seconds."""
 GROWTH_BYTES_MAX: Final = 1024 * 1024 * 1024
 """Maximum number of bytes by which a ledger may exceed `segment.bytes` while no next ledger can be
 created, because the metadata service or bookies do not answer; then appends are refused."""

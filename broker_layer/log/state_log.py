@@ -26,7 +26,7 @@ from typing import Final, NamedTuple, Self
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.ledger_list import LedgerList
-from broker_layer.log.log_services import LogServices
+from broker_layer.log.log_services import DRAIN_S, LogServices
 from broker_layer.log.rolling.ledger_roller import LedgerRoller, OpenLedger
 from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.state_loading import CHANGE, SNAPSHOT, SNAPSHOT_END, load_state
@@ -42,7 +42,6 @@ CARRIED_RECORDS: Final = 256
 """Number of committed records that are repeated after a snapshot: the tasks that waited for them
 may not have run when it was made."""
 RETRY_S: Final = 0.1
-DRAIN_S: Final = 10.0
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from broker_layer.log.appending.log_appender import LogAppender
 from broker_layer.log.appending.log_retention import is_aged, retained_from
 from broker_layer.log.appending.pending_batches import Appended
 from broker_layer.log.ledger_list import LedgerList
-from broker_layer.log.log_services import LogServices
+from broker_layer.log.log_services import DRAIN_S, LogServices
 from broker_layer.log.log_takeover import TakenOver, rebuild
 from broker_layer.log.reading.kept_batches import Batch
 from broker_layer.log.reading.log_reader import LogReader, RecordPosition
@@ -32,7 +32,6 @@ from metadata.errors import MetadataError
 from metadata.ids import BookieId
 from metadata.topics.partition_store import PartitionKey
 
-DRAIN_S: Final = 10.0
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
 """Idle time after which a producer's state is dropped; the default of Kafka's
 producer.id.expiration.ms."""

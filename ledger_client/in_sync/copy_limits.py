@@ -18,7 +18,7 @@ class CopyLimits:
     memory.
     """
 
-    bytes_per_s: float | None = 32 * 1024 * 1024
+    bytes_per_s: float | None
     """Maximum rate of bytes stored on targets; each is also read twice, from its source and back
     from its target. None for no limit.
     """

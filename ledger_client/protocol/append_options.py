@@ -1,6 +1,9 @@
 """User options of the append protocol."""
 
 from dataclasses import dataclass
+from typing import Final
+
+UNANSWERED_BYTES_MAX: Final = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -9,6 +12,6 @@ class AppendOptions:
 
     delay_ensemble_change: bool = False
     run_degraded: bool = False
-    unanswered_bytes_max: int = 256 * 1024 * 1024
+    unanswered_bytes_max: int = UNANSWERED_BYTES_MAX
     fixed_membership: bool = False
     """Never change the ensemble: wait for its members. Only for comparison, not for use."""

@@ -35,13 +35,13 @@ from metadata.topics.topic import (
     TopicId,
 )
 
+REPLICA_ID_MAX: Final = 2**31 - 1
 REPORT_BYTES_MAX: Final = 512 * 1024
 
 _FORMAT_VERSION: Final = 1
 _FIELD_COUNT: Final = 3
 _TOPIC_FIELD_COUNT: Final = 2
 _PARTITION_FIELD_COUNT: Final = 4
-_REPLICA_ID_MAX: Final = 2**31 - 1
 # upper bounds of stored bytes
 _HEAD_BYTES: Final = 16
 _NUMBER_BYTES: Final = 5
@@ -114,7 +114,7 @@ def _report_of(
 
 
 def _numbers_of(field: Packed) -> tuple[int, ...]:
-    return tuple(int_of(each, 0, _REPLICA_ID_MAX) for each in array_of(field))
+    return tuple(int_of(each, 0, REPLICA_ID_MAX) for each in array_of(field))
 
 
 def _fields_of(field: Packed, count: int) -> list[Packed]:

@@ -27,9 +27,9 @@ from metadata.msgpack_fields import FieldError, int_of, pack, unpack_versioned
 from metadata.paths import REPLICA_IDS, replica_path
 from metadata.store.interface import MetadataStore, Stored
 from metadata.store.number_blocks import NumberBlocks
+from metadata.topics.in_sync import REPLICA_ID_MAX
 
 REPLICA_ID_FIRST: Final = 1_000_001
-REPLICA_ID_MAX: Final = 2**31 - 1
 
 _FORMAT_VERSION: Final = 1
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 RATE: Final = 1_000.0
 ENTRY_BYTES: Final = 1_024
 ENTRY_BYTES_MIN: Final = 8
-ENTRY_BYTES_MAX: Final = 8 * 1024 * 1024
 SEE_LIST: Final = "quire bench compare --list"
 PAGE_NAME: Final = "report.html"
 SHOWN: Final = ("p50_ms", "p99_ms", "p999_ms", "max_ms", "silence_s", "changes", "losable")
@@ -250,6 +249,8 @@ def _seconds(text: str) -> float:
 
 
 def _entry_bytes(text: str) -> int:
+    from bookie.wire.batch import ENTRY_BYTES_MAX
+
     value = _number(text)
     if not (value.is_integer() and ENTRY_BYTES_MIN <= value <= ENTRY_BYTES_MAX):
         limits = f"{ENTRY_BYTES_MIN} (for the entry's number) to {ENTRY_BYTES_MAX:,} bytes"

@@ -17,7 +17,14 @@ from ledger_client import Quorum
 from metadata.errors import InvalidChainNameError
 from metadata.ids import is_ledger_id
 from metadata.ledgers.chain import APPLICATION_CHARACTERS_MAX, check_chain_name
-from spark_io.common_options import SHARED, ClientOptions, OptionReader, client_options
+from spark_io.common_options import (
+    EARLIEST,
+    LATEST,
+    SHARED,
+    ClientOptions,
+    OptionReader,
+    client_options,
+)
 from spark_io.errors import OptionError
 
 MIB: Final = 1024 * 1024
@@ -106,8 +113,8 @@ class ReadOptions:
         return cls(
             client=client_options(given),
             selection=_selection(given),
-            starting_offsets=given.text("startingOffsets") or "earliest",
-            ending_offsets=given.text("endingOffsets") or "latest",
+            starting_offsets=given.text("startingOffsets") or EARLIEST,
+            ending_offsets=given.text("endingOffsets") or LATEST,
             split_bytes=given.positive("splitBytes") or SPLIT_BYTES,
             split_entries=given.positive("splitEntries"),
             min_partitions=given.positive("minPartitions") or 1,

@@ -17,11 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from spark_io.common_options import EARLIEST, LATEST
 from spark_io.errors import OffsetError, OptionError
 from spark_io.ledgers.splits import EntryRange, KnownLedger
-
-EARLIEST = "earliest"
-LATEST = "latest"
 
 LedgerOffsets = dict[int, int]
 """Next entry of each named ledger."""

@@ -16,11 +16,10 @@ from typing import Final
 
 from ledger_client import ChainInfo, LedgerError, LedgerNotFoundError
 from ledger_client.sync import LedgerClient, LedgerReader
+from spark_io.common_options import EARLIEST, LATEST
 from spark_io.errors import ChainTrimmedError, OffsetError, OptionError
 from spark_io.ledgers.options import ReadOptions
 from spark_io.ledgers.positions import (
-    EARLIEST,
-    LATEST,
     Allowance,
     ChainPosition,
     LedgerOffsets,

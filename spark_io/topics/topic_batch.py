@@ -16,8 +16,9 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from spark_io.common_options import EARLIEST, LATEST
 from spark_io.topics.topic_access import TopicServices, access_of
-from spark_io.topics.topic_offsets import EARLIEST, LATEST, TopicPartition, chosen_offsets
+from spark_io.topics.topic_offsets import TopicPartition, chosen_offsets
 from spark_io.topics.topic_options import TopicReadOptions
 from spark_io.topics.topic_ranges import RangeFinder
 from spark_io.topics.topic_reading import read_topic_ranges

@@ -17,10 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from spark_io.common_options import EARLIEST, LATEST
 from spark_io.errors import OffsetError, OptionError
 
-EARLIEST: Final = "earliest"
-LATEST: Final = "latest"
 EARLIEST_OFFSET: Final = -2
 LATEST_OFFSET: Final = -1
 EXAMPLE: Final = '{"orders": {"0": 5, "1": 0}}'

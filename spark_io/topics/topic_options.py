@@ -15,7 +15,14 @@ from typing import Final
 
 from metadata.errors import InvalidTopicNameError
 from metadata.topics.topic import check_topic_name
-from spark_io.common_options import SHARED, ClientOptions, OptionReader, client_options
+from spark_io.common_options import (
+    EARLIEST,
+    LATEST,
+    SHARED,
+    ClientOptions,
+    OptionReader,
+    client_options,
+)
 from spark_io.errors import OptionError
 from spark_io.ledgers.options import ARROW_BATCH_BYTES, SPLIT_BYTES
 
@@ -64,8 +71,8 @@ class TopicReadOptions:
         return cls(
             client=client_options(given),
             topics=_topics(given),
-            starting_offsets=given.text("startingOffsets") or "earliest",
-            ending_offsets=given.text("endingOffsets") or "latest",
+            starting_offsets=given.text("startingOffsets") or EARLIEST,
+            ending_offsets=given.text("endingOffsets") or LATEST,
             is_committed=_is_committed(given),
             include_headers=given.truth("includeHeaders", default=True),
             split_bytes=given.positive("splitBytes") or SPLIT_BYTES,

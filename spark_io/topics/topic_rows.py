@@ -19,10 +19,10 @@ from typing import Final
 import pyarrow as pa
 
 from broker_layer.kafka.record_batch import Compression, RecordBatchHeader
+from spark_io.ledgers.rows import ROWS_PER_BATCH_MAX
 from spark_io.topics.record_columns import RecordColumns
 from spark_io.topics.topic_offsets import TopicPartition
 
-ROWS_PER_BATCH_MAX: Final = 65_536
 TIMESTAMP_US_MAX: Final = 2**63 - 1
 DDL_WITHOUT_HEADERS: Final = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from spark_io.common_options import EARLIEST
 from spark_io.topics.topic_access import TopicAccess, TopicServices, access_of
 from spark_io.topics.topic_batch import (
     PLANNING_TIMEOUT_S,
@@ -31,7 +32,6 @@ from spark_io.topics.topic_batch import (
     topic_partitions_of,
 )
 from spark_io.topics.topic_offsets import (
-    EARLIEST,
     Bounds,
     Offsets,
     StoredOffset,

@@ -131,7 +131,7 @@ class _Parts:
         self.segments: Any = SimpleNamespace(by_number={0: SimpleNamespace(live_bytes=0)})
         self._keeps_lacs = keeps_lacs
         self._lac_of_batch = int(NO_ENTRY)
-        ledgers = self._ledgers = Ledgers()
+        ledgers = self._ledgers = Ledgers(hot_max=20_000)
         parts = cast("Any", self)
         log = cast("Any", self.log)
         self.commits = _Commits(

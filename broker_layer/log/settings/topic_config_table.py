@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from bookie.wire.batch import ENTRY_BYTES_MAX
+
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 DAY_MS: Final = 24 * 3600 * 1000
 
-MESSAGE_BYTES_LIMIT: Final = 8 * 1024 * 1024 - 4096
+MESSAGE_BYTES_LIMIT: Final = ENTRY_BYTES_MAX - 4096
 """Maximum size of a batch: it must fit into one ledger entry."""
 SEGMENT_BYTES_MIN: Final = 16 * 1024
 SEGMENT_MS_MIN: Final = 100

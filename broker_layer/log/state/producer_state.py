@@ -20,12 +20,12 @@ from typing import Final, NamedTuple
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import NO_SEQUENCE, NO_TIMESTAMP, RecordBatchHeader
+from broker_layer.kafka.record_batch.header import SEQUENCE_MODULUS
 
 RECENT_BATCHES_MAX: Final = 5
 """Maximum number of recent batches kept per producer: clients have at most this many requests in
 flight, so they repeat no older batch."""
 PRODUCERS_MAX: Final = 10_000
-SEQUENCE_MODULUS: Final = 2**31
 RUN_LENGTH_MAX: Final = 2**30
 """Half of the range of sequences: farther back, an old sequence looks like a future one."""
 NO_COORDINATOR_EPOCH: Final = -1

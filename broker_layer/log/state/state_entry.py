@@ -49,6 +49,7 @@ from crc32c import crc32c
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import NO_TIMESTAMP
+from broker_layer.kafka.record_batch.header import SEQUENCE_MODULUS
 from broker_layer.log.state.epoch_table import EpochTable
 from broker_layer.log.state.offset_index import IndexPoint
 from broker_layer.log.state.producer_state import (
@@ -56,7 +57,6 @@ from broker_layer.log.state.producer_state import (
     PRODUCERS_MAX,
     RECENT_BATCHES_MAX,
     RUN_LENGTH_MAX,
-    SEQUENCE_MODULUS,
     ProducerState,
     RecentBatch,
 )

@@ -89,5 +89,5 @@ def test_limits_of_the_storage_and_the_server_come_from_the_options() -> None:
     options = load_options(
         None, {}, {**FLAGS, "segment_bytes_max": 2**20, "read_bytes_max": 2**17, "port": 5}
     )
-    assert options.storage == StorageConfig(segment_bytes_max=2**20, read_bytes_max=2**17)
+    assert options.storage == StorageConfig(segment_bytes_max=2**20)
     assert options.server == ServerLimits(read_bytes_max=2**17)

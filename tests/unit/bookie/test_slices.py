@@ -124,7 +124,7 @@ def test_refused_queue_is_answered_in_bounded_groups(is_full: bool) -> None:
 
 
 async def test_many_watches_of_a_ledger_are_called_a_bounded_number_at_a_time() -> None:
-    ledgers, called = Ledgers(), list[int]()
+    ledgers, called = Ledgers(hot_max=10), list[int]()
     count = 2 * NOTIFIED_AT_ONCE + 5
     cancels = [
         ledgers.watch(7, lambda number=number: called.append(number))  # type: ignore[misc]

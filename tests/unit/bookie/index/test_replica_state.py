@@ -83,7 +83,7 @@ def test_a_stored_state_is_read_back(fenced: bool, limbo: bool, key: bytes | Non
 
 
 def test_changes_after_take_unsaved_are_unsaved_again() -> None:
-    ledgers = Ledgers()
+    ledgers = Ledgers(hot_max=10)
     ledgers.get_or_make(LedgerId(1))
     ledgers.delete(3, has_runs=False)
     assert [*ledgers.take_unsaved()] == [1, 3]
@@ -98,7 +98,7 @@ def test_changes_after_take_unsaved_are_unsaved_again() -> None:
 
 
 def test_a_watch_is_called_until_cancelled() -> None:
-    ledgers, calls = Ledgers(), list[str]()
+    ledgers, calls = Ledgers(hot_max=10), list[str]()
     cancel_first = ledgers.watch(1, lambda: calls.append("first"))
     cancel_second = ledgers.watch(1, lambda: calls.append("second"))
     ledgers.notify(1)

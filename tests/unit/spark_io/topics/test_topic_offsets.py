@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_io.common_options import EARLIEST, LATEST
 from spark_io.errors import OffsetError, OptionError
 from spark_io.topics.topic_offsets import (
-    EARLIEST,
-    LATEST,
     Bounds,
     TopicPartition,
     advanced,
