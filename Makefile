@@ -58,7 +58,7 @@ help:
 	@echo 'make faults           real processes and files under faults: BUDGET=small or full'
 	@echo 'make fuzz             damaged bytes into every parser: FRAMES=1000000'
 	@echo 'make flood            bad clients against one bookie: latencies of a good client, before and during'
-	@echo 'make docs             write docs/reference/ anew from the code'
+	@echo 'make docs             write docs/reference/ again from the code'
 	@echo 'make docs-site        the documents as a site in build/site; fails on a broken link'
 	@echo 'make venv             what the others do first: Python, its packages and Java, in .venv'
 	@echo 'make clean            remove .venv and every cache'

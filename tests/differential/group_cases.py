@@ -141,7 +141,7 @@ async def joining(run: Run) -> None:
     await run.ask("join/empty group id", JOIN, 5, join_values(""))
     await run.ask("join/no protocols", JOIN, 5, join_values(group, protocols=()))
     await run.ask("join/empty protocol type", JOIN, 5, join_values(group, kind=""))
-    await join("unknown member", member="nobody")
+    await join("unknown member", member="no-member")
     first = member_of(await join("needs a member id"))
     joined = await join("alone", member=first)
     generation = number(joined, "generation_id")
@@ -150,7 +150,7 @@ async def joining(run: Run) -> None:
     await run.ask(
         "join/sync, wrong generation", SYNC, 3, sync_values(group, generation + 1, first, [first])
     )
-    await run.ask("join/sync, unknown member", SYNC, 3, sync_values(group, generation, "nobody"))
+    await run.ask("join/sync, unknown member", SYNC, 3, sync_values(group, generation, "no-member"))
     wrong = sync_values(group, generation, first, [first], protocol="roundrobin")
     await run.ask("join/sync, wrong protocol", SYNC, 5, wrong)
     wrong = sync_values(group, generation, first, [first], kind="connect")
@@ -173,7 +173,7 @@ async def joining(run: Run) -> None:
     await run.ask(
         "join/heartbeat in rebalance", HEARTBEAT, 3, beat_values(group, generation, first)
     )
-    late = commit_values(group, run.name("none"), 1, generation=generation, member="nobody")
+    late = commit_values(group, run.name("none"), 1, generation=generation, member="no-member")
     await run.ask("join/commit in rebalance, unknown member", COMMIT, 6, late)
     joined = await join("again", member=first)
     await both
@@ -213,7 +213,7 @@ async def living(run: Run) -> None:
     await beat("right", generation, member)
     await beat("older generation", generation - 1, member)
     await beat("newer generation", generation + 1, member)
-    await beat("unknown member", generation, "nobody")
+    await beat("unknown member", generation, "no-member")
     await beat("unknown group", 1, member, run.name("absent"))
     await beat("empty group id", 1, member, "")
 
@@ -224,7 +224,7 @@ async def living(run: Run) -> None:
 
     await commit("right", 3)
     await commit("older generation", 4, generation=generation - 1)
-    await commit("unknown member", 4, member="nobody")
+    await commit("unknown member", 4, member="no-member")
     await commit("no member, active group", 4, generation=-1, member="")
     await commit("unknown partition", 4, partition=9)
     await commit("metadata", 5, metadata="noted")
@@ -243,7 +243,7 @@ async def ending(run: Run, group: str, topic: str, member: str) -> None:
     await run.ask("group/described", DESCRIBE, 4, {"groups": [group]}, without=["members"])
     await run.ask("group/delete a full one", DELETE, 1, {"groups_names": [group]})
     await run.ask("group/leave, unknown member", LEAVE, 1, {"group_id": group, "member_id": "no"})
-    many: Tree = [{"member_id": "nobody"}, {"member_id": member}]
+    many: Tree = [{"member_id": "no-member"}, {"member_id": member}]
     await run.ask("group/leave, known and unknown", LEAVE, 4, {"group_id": group, "members": many})
     await run.ask("group/leave again", LEAVE, 1, {"group_id": group, "member_id": member})
     await run.ask("group/described when empty", DESCRIBE, 4, {"groups": [group]})
@@ -277,8 +277,8 @@ async def without_members(run: Run) -> None:
     await run.ask("offsets/two groups", OFFSETS, 8, {"groups": many})
     lone = commit_values(group, topic, 8, generation=4, member="somebody")
     await run.ask("commit/member of a group without members", COMMIT, 6, lone)
-    nobody = commit_values(group, topic, 8, generation=4, member="")
-    await run.ask("commit/generation without member", COMMIT, 6, nobody)
+    without_member = commit_values(group, topic, 8, generation=4, member="")
+    await run.ask("commit/generation without member", COMMIT, 6, without_member)
     await run.ask("commit/empty group id", COMMIT, 6, commit_values("", topic, 1))
     await run.ask("offsets/empty group id", OFFSETS, 5, offsets_values("", topic))
     await run.quietly(DELETE, 1, {"groups_names": [""]})

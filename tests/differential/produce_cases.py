@@ -36,7 +36,7 @@ async def plain(run: Run) -> None:
     await produce(run, "produce/second", topic, Batch())
     await produce(run, "produce/acks 1", topic, Batch(), acks=1)
     await produce(run, "produce/acks 2", topic, Batch(), acks=2)
-    await produce(run, "produce/base offset is given anew", topic, Batch(base_offset=77))
+    await produce(run, "produce/base offset is given again", topic, Batch(base_offset=77))
     await produce(run, "produce/unknown topic", run.name("absent"), Batch())
     await produce(run, "produce/invalid topic name", "a b", Batch())
     values = produce_values(topic, Batch(), partition=9)

@@ -35,7 +35,7 @@ async def static_members(run: Run) -> None:
     new = member_of(replaced)
     run.answers["static/member id changes"] = old != new
     run.answers["static/generation stays"] = number(replaced, "generation_id") == generation
-    for name, member in {"replaced": old, "replacing": new, "unknown": "nobody"}.items():
+    for name, member in {"replaced": old, "replacing": new, "unknown": "no-member"}.items():
         values = beat_values(group, generation, member, "first")
         await run.ask(f"static/heartbeat of the {name}", HEARTBEAT, 3, values)
         values = commit_values(
@@ -48,7 +48,7 @@ async def static_members(run: Run) -> None:
     await run.ask("static/heartbeat of an unknown instance", HEARTBEAT, 3, values)
     rejoin = join_values(group, old, instance="first")
     await run.ask("static/join of the replaced", JOIN, 5, rejoin)
-    unknown = join_values(group, "nobody", instance="second")
+    unknown = join_values(group, "no-member", instance="second")
     await run.ask("static/join of an unknown member", JOIN, 5, unknown)
     await run.ask("static/described", DESCRIBE, 4, {"groups": [group]})
     await _leave(run, group)
@@ -67,7 +67,7 @@ async def _leave(run: Run, group: str) -> None:
         await run.ask(f"static/leave, {name}", LEAVE, 4, leave_values(group, member, instance))
 
     await leave("unknown instance", "", "second")
-    await leave("wrong member id", "nobody", "first")
+    await leave("wrong member id", "no-member", "first")
     await leave("by instance", "", "first")
     await leave("again", "", "first")
 

@@ -85,7 +85,7 @@ async def creating(run: Run) -> None:
     )
     await create("nothing")
     gap: Sequence[Mapping[str, Tree]] = [{"partition_index": 1, "broker_ids": [999_999]}]
-    await create("assigned to nobody", new_topic(run.name("wrong"), -1, assignments=gap))
+    await create("assigned to none", new_topic(run.name("wrong"), -1, assignments=gap))
     await create("assignments and counts", new_topic(run.name("wrong"), 2, 1, assignments=gap))
 
 
@@ -153,7 +153,7 @@ async def deleting(run: Run) -> None:
     await delete("again", {"name": named})
     await delete("by id", {"name": None, "topic_id": identity})
     await run.topic("deleted")
-    await run.note_end("delete/created anew", named)
+    await run.note_end("delete/created again", named)
     for version in range(1, 6):
         topic = await run.topic(f"deleted-{version}")
         values: Mapping[str, Tree] = {"topic_names": [topic], "timeout_ms": TIMEOUT_MS}

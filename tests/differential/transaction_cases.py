@@ -266,7 +266,7 @@ async def with_offsets(run: Run) -> None:
     await run.ask("transfer/added", ADD_OFFSETS, 3, mine.offsets_of(group))
     await run.ask("transfer/empty group id", ADD_OFFSETS, 3, mine.offsets_of(""))
     await commit("older generation", 5, generation - 1, member)
-    await commit("unknown member", 5, generation, "nobody")
+    await commit("unknown member", 5, generation, "no-member")
     await commit("right", 5, generation, member)
     await see("before the end")
     await mine.finish("transfer/commit", committed=True)

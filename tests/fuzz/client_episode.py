@@ -244,8 +244,8 @@ class _Talk:
 
     async def _check_ends(self, connection: BookieConnection, transport: MemoryTransport) -> None:
         require(transport.is_lost, "the transport is closed")
-        require(len(self._lost) == 1, f"the loss is told once, not {self._lost}")
-        require(connection.ended.done() and connection.opened.done(), "whoever waits is told")
+        require(len(self._lost) == 1, f"the loss is reported once, not {self._lost}")
+        require(connection.ended.done() and connection.opened.done(), "every waiter gets the end")
         require(not any(connection.unanswered), "what waited is counted out")
         for sink in self._sinks:
             require(len(sink.outcomes) == 1, f"an add ends once, not {sink.outcomes}")
@@ -261,7 +261,7 @@ class _Talk:
                 require(isinstance(result, expects), "an answer is of the form that was asked for")
                 self.answered_count += 1
         is_all = self.answered_count == self._answer_count
-        require(is_all or self._is_damaged, "what a bookie answers well reaches whoever waits")
+        require(is_all or self._is_damaged, "each good answer of a bookie reaches its waiter")
 
 
 def _seal_first_batch(data: bytearray, rng: random.Random) -> None:

@@ -47,7 +47,7 @@ IN_SYNC: Final = (
     Bug(members.entries_are_confirmed_below_the_minimum, (in_sync.TWO_LEAVE,)),
     Bug(members.a_member_joins_during_a_change, (in_sync.TWO_LEAVE,)),
     Bug(members.a_member_that_returns_is_sent_nothing, (in_sync.TWO_LEAVE,)),
-    Bug(members.the_parked_are_not_judged_anew, (in_sync.TWO_DIE,)),
+    Bug(members.the_parked_are_not_judged_again, (in_sync.TWO_DIE,)),
     Bug(members.a_laggard_is_never_forgiven, (in_sync.BOTH_WANTED,)),
     Bug(members.what_the_copier_stored_is_not_looked_at, (in_sync.ALL_OF_THREE,)),
     Bug(members.what_the_copier_stored_is_taken_though_older, (in_sync.SPARE_OF_TWO,)),
@@ -58,7 +58,7 @@ IN_SYNC: Final = (
     Bug(members.a_negative_is_preferred, (in_sync.LONE,), ALL_ACKNOWLEDGE),
     Bug(members.silence_of_a_member_is_a_negative, (in_sync.LONE_LEAVES,)),
     Bug(members.silence_of_a_member_is_a_negative_and_preferred, (in_sync.LONE,)),
-    Bug(members.the_write_back_forgets_when_it_shrinks, (in_sync.LONE,)),
+    Bug(members.the_write_back_drops_state_when_it_shrinks, (in_sync.LONE,)),
     Bug(members.the_close_names_who_was_left_out, (in_sync.LONE,)),
 )
 

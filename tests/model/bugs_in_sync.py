@@ -134,7 +134,7 @@ def a_member_that_returns_is_sent_nothing(patches: Patches) -> None:
     patches.set(UnsettledBatches, "resume_position", lambda _self, _position: None)
 
 
-def the_parked_are_not_judged_anew(patches: Patches) -> None:
+def the_parked_are_not_judged_again(patches: Patches) -> None:
     patches.set(EnsembleHealth, "unpark_all", lambda _self: None)
 
 
@@ -206,7 +206,7 @@ def silence_of_a_member_is_a_negative_and_preferred(patches: Patches) -> None:
     a_negative_is_preferred(patches)
 
 
-def the_write_back_forgets_when_it_shrinks(patches: Patches) -> None:
+def the_write_back_drops_state_when_it_shrinks(patches: Patches) -> None:
     original = WriteBackPhase.without_replacement
 
     def without_replacement(self: Any, event: Any) -> Any:

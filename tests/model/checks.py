@@ -71,7 +71,9 @@ class Checks:
         known = max(self._pools.bookies.states[number].lac for number in world.bookies)
         end = stored.last_entry_id
         if known >= world.acknowledged and (end is None or known > end):
-            raise ViolationError(f"a bookie tells LAC {known}, {world.acknowledged} are confirmed")
+            raise ViolationError(
+                f"a bookie reports LAC {known}, {world.acknowledged} are confirmed"
+            )
 
     # -- worlds without steps left -----------------------------------------------------------------
 

@@ -128,7 +128,7 @@ def test_cut_explorations_continue_with_random_walks() -> None:
     ("apply", "scope", "what"),
     [
         (bugs_recovery.one_negative_is_enough, scopes.ONE_ACK, "1 were acknowledged"),
-        (bugs_recovery.the_lac_advances_in_write_back, scopes.PAIR_QUICK, "a bookie tells LAC"),
+        (bugs_recovery.the_lac_advances_in_write_back, scopes.PAIR_QUICK, "a bookie reports LAC"),
     ],
     ids=["where it rests", "on its way"],
 )

@@ -56,7 +56,7 @@ class AppendPlayer:
         match words:
             case ["shown"]:
                 refused = ", appends refused" if protocol.lacks_in_sync else ""
-                return [f"in sync {','.join(protocol.in_sync) or 'nobody'}{refused}"]
+                return [f"in sync {','.join(protocol.in_sync) or 'none'}{refused}"]
             case ["lag", bookie_id]:
                 return [f"{bookie_id} lacks {protocol.lag_entries(BookieId(bookie_id))}"]
             case ["suspectable", bookie_id]:
@@ -156,7 +156,7 @@ class AppendPlayer:
             case e.ReadMetadata():
                 return "read the metadata"
             case e.MembersChanged(fragment):
-                left = ",".join(action.replaced) or "nobody"
+                left = ",".join(action.replaced) or "none"
                 return f"changed {w.show_fragments([fragment])} left={left}"
             case e.FailWriter(error):
                 return f"fail {_show_error(error)}"

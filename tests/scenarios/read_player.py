@@ -61,7 +61,7 @@ class ReadPlayer:
         self._metadata = w.ledger(quorum, fragments, LedgerState.OPEN)
         self._keys = LedgerKeys.of(self._metadata, PASSWORD)
         self._order = p.ReplicaOrder(int(setup.get("rotation", "0")))
-        self._read = p.RangeRead((BookieId("nobody"),))
+        self._read = p.RangeRead((BookieId("none"),))
         self._first, self._last = EntryId(0), EntryId(0)
         self._verified: dict[BookieId, VerifiedEntries] = {}
 

@@ -42,7 +42,7 @@ class DiskFaults:
     """The same of the next writes: nothing of such a commit is durable, though some of it may be in
     the page cache.
     """
-    forgets_syncs: bool = False
+    loses_syncs: bool = False
     """The negative control: a sync returns and has done nothing."""
     index_commit_fails: bool = False
     preallocates: bool = False
@@ -191,7 +191,7 @@ class CrashableFile:
             await disk.faults.paused.wait()
         await disk.pause()
         await self._sync()
-        if not disk.faults.forgets_syncs:
+        if not disk.faults.loses_syncs:
             for buffer in buffers:
                 if len(buffer) >= SIGNATURE_BYTES:
                     disk.platter.synced[bytes(buffer[:SIGNATURE_BYTES])] = None
@@ -219,7 +219,7 @@ class CrashableFile:
         """See `File.drop_cached`; assert that the range is synced."""
         content = self._content
         assert size > 0
-        if not self._disk.faults.forgets_syncs:
+        if not self._disk.faults.loses_syncs:
             asked = slice(offset, offset + size)
             assert content.durable[asked] == content.current[asked]
         content.dropped.append((offset, size))
@@ -246,7 +246,7 @@ class CrashableFile:
             self._content.fail_write_back()
             self._failure("a sync found no room")
             raise SyncFullError(self.name)
-        if not faults.forgets_syncs:
+        if not faults.loses_syncs:
             self._content.make_durable()
 
     def _failure(self, why: str) -> DiskFailedError:
@@ -339,7 +339,7 @@ class CrashableDisk:
         await self.pause()
         platter, prefix = self.platter, directory + "/"
         for name in sorted({**platter.names, **platter.durable_names}):
-            if name.startswith(prefix) and not self.faults.forgets_syncs:
+            if name.startswith(prefix) and not self.faults.loses_syncs:
                 if name in platter.names:
                     platter.durable_names[name] = platter.names[name]
                 else:

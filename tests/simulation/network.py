@@ -215,7 +215,7 @@ class Network:
         listener = self.listeners.get((host, port))
         await self._reach(host, source)
         if listener is None or not listener.is_serving() or not self.loop.is_alive(listener.node):
-            raise ConnectionRefusedError(111, f"nobody listens at {host}:{port}")
+            raise ConnectionRefusedError(111, f"no server listens at {host}:{port}")
         self.connect_count += 1
         near = Endpoint(self, copy_context(), source, (host, port))
         far = Endpoint(self, listener.context, listener.host, (source, next(self._ports)))

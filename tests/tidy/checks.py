@@ -39,15 +39,21 @@ BANNED_WORDS = {
 
 # Archaic words, in any form, and what to write instead (docs/glossary.md has the terms to use).
 ARCHAIC_WORDS = {
+    "anew": "again, a new one",
     "boastful": "that announces large frames",
     "borne": "allowed, tolerated",
+    "forgets": "drops, loses",
     "mend": "fix (code), repair (data)",
     "mended": "fixed, repaired",
     "mending": "fixing, repairing",
     "mends": "fixes, repairs",
+    "nobody": "none, no client, no member",
     "stranger": "another client, an unknown client",
     "strangers": "other clients, unknown clients",
+    "tells": "reports, says, calls",
+    "vain": "without effect, without success",
     "whence": "from where",
+    "whoever": "each client that, every waiter",
 }
 _WORD = re.compile("[A-Za-z]+")
 

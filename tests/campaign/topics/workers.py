@@ -18,7 +18,7 @@ from typing import Final
 from tests.campaign.topics.work import STUCK_STATUS
 
 END_S_MAX: Final = 150.0
-ENDED_ANEW_MAX: Final = 3
+ENDED_AGAIN_MAX: Final = 3
 REPOSITORY: Final = Path(__file__).parents[3]
 REPLACED: Final = ("transactor", "member", "producer")
 """Modules whose processes are killed at times, and replaced by new ones."""
@@ -88,7 +88,7 @@ class Workers:
 
     async def _end_one(self, client: ClientProcess) -> None:
         """Wait for a stopped client; one that hangs and has data to read may start again."""
-        for _ in range(ENDED_ANEW_MAX):
+        for _ in range(ENDED_AGAIN_MAX):
             try:
                 await asyncio.wait_for(client.process.wait(), END_S_MAX)
             except TimeoutError:

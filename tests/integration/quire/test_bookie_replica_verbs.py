@@ -99,10 +99,10 @@ async def test_each_refusal_has_a_status_and_names_the_next_step(cluster: LocalC
     a, number = cluster.bookies[0].id, str(ledger.id)
     for words, status, says in (
         (("entry", a, number, "0"), ExitCode.REFUSED, "--password-file"),
-        (("entry", "nobody", number, "0"), ExitCode.NOT_FOUND, "quire bookie list"),
+        (("entry", "no-such-bookie", number, "0"), ExitCode.NOT_FOUND, "quire bookie list"),
         (("entry", a, str(NO_LEDGER), "0"), ExitCode.NOT_FOUND, "quire ledger list"),
         (("entry", a, number, "-1"), ExitCode.USAGE, "negative"),
-        (("compare", a, "nobody", number), ExitCode.NOT_FOUND, "quire bookie list"),
+        (("compare", a, "no-such-bookie", number), ExitCode.NOT_FOUND, "quire bookie list"),
     ):
         found, answer, told = run(cluster, *words)
         assert (found, answer) == (status, b""), told

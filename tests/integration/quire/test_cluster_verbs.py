@@ -38,7 +38,7 @@ def test_bookies_are_listed_and_described(cluster: RunningCluster) -> None:
 
 
 def test_an_unknown_bookie(cluster: RunningCluster) -> None:
-    assert cluster.run("bookie", "info", "nobody").returncode == ExitCode.NOT_FOUND
+    assert cluster.run("bookie", "info", "no-such-bookie").returncode == ExitCode.NOT_FOUND
 
 
 def test_a_table_for_people(cluster: RunningCluster) -> None:
@@ -108,9 +108,9 @@ def test_metadata_is_sound_and_dumped(cluster: RunningCluster) -> None:
 
 @pytest.mark.long
 def test_an_unreachable_cluster_is_reported() -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
         verbs = (("ledger", "list"), ("bookie", "list"), ("ledger", "create"))
         started = [
             start_quire(*words, "-o", "json", metadata=f"zk://{address}/quire") for words in verbs

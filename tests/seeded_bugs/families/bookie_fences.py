@@ -26,7 +26,7 @@ FENCE_NOT_AWAITED = Edit(
     "                status = await self._commits.append(RecordKind.FENCE, fence)\n",
     "                self._commits.queue(RecordKind.FENCE, fence, lambda _: None)\n",
 )
-ASKED_ANEW = hidden_from_model(
+ASKED_AGAIN = hidden_from_model(
     "an add that waits for its comparison is repeated after it, and checked again"
 )
 
@@ -175,7 +175,7 @@ BUGS = (
             ),
             simulation("takeovers"),
         ),
-        (ASKED_ANEW,),
+        (ASKED_AGAIN,),
     ),
     SeededBug(
         "recovery_adds_are_fenced_out",

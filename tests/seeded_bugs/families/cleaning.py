@@ -200,7 +200,7 @@ BUGS = (
         ),
     ),
     SeededBug(
-        "moved_away_forgets_its_fence",
+        "moved_away_loses_its_fence",
         "A ledger that moved away is treated as a new one: a late add of its writer is stored.",
         ("10.1",),
         (

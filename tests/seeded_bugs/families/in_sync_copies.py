@@ -193,7 +193,7 @@ BUGS = (
         (IN_THE_MODELS_LIST,),
     ),
     SeededBug(
-        "shrinking_forgets_replacements",
+        "shrinking_loses_replacements",
         "When a recovery continues with fewer bookies, it drops the fragments that earlier"
         " replacements opened.",
         ("7.4", "11.5"),

@@ -44,7 +44,7 @@ HEARTBEAT_S: Final = 0.5
 MARGIN_S: Final = 2.0
 """Time after that of a rebalance until a join is abandoned, in seconds."""
 SLOW_FACTOR: Final = 1.5
-ANEW: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
+ID_LOST: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
 """Error codes with which a member has lost its id."""
 AGAIN: Final = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
 
@@ -104,7 +104,7 @@ async def _take_refusal(member: _Member, code: ErrorCode) -> None:
     member.node.topics.model.note("member", f"{member.membership.name}: {code.name}")
     if code in RETRIED:
         member.client.doubt_coordinator(GROUP, CLASSIC_GROUP)
-    elif code in ANEW:
+    elif code in ID_LOST:
         member.member_id = ""
     elif code not in AGAIN:
         member.node.topics.model.report("membership", f"{member.membership.name}: {code.name}")

@@ -58,7 +58,7 @@ class _Member:
         """Return the partitions to release."""
         return [each for each in self.membership.held if each not in self.assigned]
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         """Start again without partitions."""
         self.node.topics.holdings.lose_all(self.membership)
         self.epoch, self.assigned, self.told = 0, [], None
@@ -103,7 +103,7 @@ async def _take_refusal(member: _Member, code: ErrorCode) -> None:
     cluster = member.node.topics
     cluster.model.note("member", f"{member.membership.name}: {code.name}")
     if code in LOST:
-        member.begin_anew()
+        member.begin_again()
     else:
         if code not in RETRIED:
             cluster.model.report("membership", f"{member.membership.name}: {code.name}")
@@ -207,7 +207,7 @@ async def _ask(
 async def _leave(member: _Member) -> None:
     """Release all partitions and leave the group with one request."""
     has_joined = member.epoch > 0
-    member.begin_anew()
+    member.begin_again()
     if has_joined:
         member.told = []
         try:

@@ -161,7 +161,7 @@ class KafkaClient:
             task.add_done_callback(lambda _: self._connecting.pop(broker, None))
         results = await asyncio.gather(asyncio.shield(task), return_exceptions=True)
         if isinstance(results[0], BaseException):
-            raise Unanswered("nobody listens") from results[0]
+            raise Unanswered("no broker listens") from results[0]
         return results[0]
 
     async def call(

@@ -387,7 +387,7 @@ class Model:
             raise ViolationError(f"entry {entry_id} has {len(holding)} copies at {replicas}")
         is_recent = entry_id >= self.original.first_entry_id
         if is_recent and all(self.bookies[name].is_dead for name in holding):
-            raise ViolationError(f"nobody lives who holds entry {entry_id}")
+            raise ViolationError(f"no live bookie has entry {entry_id}")
 
 
 def explore(quorum: QuorumSpec, seed: int, *, recoverers: int, odds: Odds) -> Model:

@@ -25,7 +25,7 @@ def test_a_ledger_continues_without_a_member_when_enough_others_are_in_sync() ->
 def test_a_spare_replaces_a_member_when_all_must_be_in_sync() -> None:
     pair = Quorum.in_sync(2, 2, replica_lag_time_max=1.0)
     assert gets_on_without(pair, ("a", "b"), "a")
-    assert not gets_on_without(pair, ("a",), "a"), "nobody is left to copy from"
+    assert not gets_on_without(pair, ("a",), "a"), "no member is left to copy from"
 
 
 def test_in_quorum_mode_no_bookie_is_in_sync() -> None:

@@ -89,7 +89,7 @@ def test_beyond_the_budget_no_answer_is_wrong() -> None:
 def test_a_disk_that_ignores_syncs_is_detected(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(nodes, "DiskFaults", partial(DiskFaults, forgets_syncs=True))
+    monkeypatch.setattr(nodes, "DiskFaults", partial(DiskFaults, loses_syncs=True))
     assert main(["--first-seed", "3", "--seeds", "4", "--stop-at-first"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("seed ")

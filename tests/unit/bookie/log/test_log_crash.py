@@ -86,10 +86,10 @@ async def write(disk: CrashableDisk, histories: list[History]) -> None:
     await running
 
 
-async def crash_and_replay(seed: int, *, forgets_syncs: bool) -> None:
+async def crash_and_replay(seed: int, *, loses_syncs: bool) -> None:
     rng = random.Random(f"crash {seed}")
     loop, platter, histories = simulation_loop(), Platter(), list[History]()
-    faults = DiskFaults(preallocates=rng.random() < 0.5, forgets_syncs=forgets_syncs)
+    faults = DiskFaults(preallocates=rng.random() < 0.5, loses_syncs=loses_syncs)
     for _ in range(3):
         node, _task = loop.spawn(write(CrashableDisk(platter, rng, faults), histories))
         before = len(histories)
@@ -112,14 +112,14 @@ async def crash_and_replay(seed: int, *, forgets_syncs: bool) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_acknowledged_is_lost_or_changed(seed: int) -> None:
-    run_simulation(lambda: crash_and_replay(seed, forgets_syncs=False), seed)
+    run_simulation(lambda: crash_and_replay(seed, loses_syncs=False), seed)
 
 
 def test_the_negative_control_without_sync_loses_records() -> None:
     lost = 0
     for seed in SEEDS:
         try:
-            run_simulation(lambda seed=seed: crash_and_replay(seed, forgets_syncs=True), seed)  # type: ignore[misc]
+            run_simulation(lambda seed=seed: crash_and_replay(seed, loses_syncs=True), seed)  # type: ignore[misc]
         except AssertionError:
             lost += 1
     assert lost > len(SEEDS) // 2

@@ -18,7 +18,7 @@ from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.unit.bookie.server.conftest import BOOKIE, RunningServer
 
 RUN, LOCK = b"r" * 16, "boot:1:2"
-NOBODY = ("127.0.0.1", 1)
+UNUSED = ("127.0.0.1", 1)
 
 
 class Registered:
@@ -65,7 +65,7 @@ async def test_original_that_answers_is_never_replaced(
 
 
 async def test_a_silent_original_whose_lock_is_held_here_is_dead(registered: Registered) -> None:
-    await registered.register(NOBODY)
+    await registered.register(UNUSED)
     await registered.record(RUN, LOCK)
     assert await registered.check() == RUN
 
@@ -82,7 +82,7 @@ async def test_a_silent_original_whose_lock_is_held_here_is_dead(registered: Reg
 async def test_no_answer_does_not_prove_a_process_dead(
     registered: Registered, run: bytes, recorded_lock: str, held_lock: str
 ) -> None:
-    await registered.register(NOBODY)
+    await registered.register(UNUSED)
     await registered.record(run, recorded_lock)
     with pytest.raises(OriginalRegisteredError, match="Nothing was changed"):
         await registered.check(held_lock, wait_s=0.3)
@@ -91,7 +91,7 @@ async def test_no_answer_does_not_prove_a_process_dead(
 async def test_start_waits_for_the_session_of_a_silent_original(
     registered: Registered,
 ) -> None:
-    await registered.register(NOBODY)
+    await registered.register(UNUSED)
     looking = asyncio.create_task(registered.check(wait_s=30.0))
     await asyncio.sleep(0.3)
     assert not looking.done()

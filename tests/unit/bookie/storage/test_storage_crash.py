@@ -143,7 +143,7 @@ async def live(bench: Bench, model: dict[int, Known]) -> None:
     await asyncio.gather(background, *workers)
 
 
-async def crash_again_and_again(seed: int, *, forgets_syncs: bool = False) -> None:
+async def crash_again_and_again(seed: int, *, loses_syncs: bool = False) -> None:
     loop, rng = simulation_loop(), random.Random(f"storage crash {seed}")
     config = dataclasses.replace(
         SMALL,
@@ -159,7 +159,7 @@ async def crash_again_and_again(seed: int, *, forgets_syncs: bool = False) -> No
     )
     bench = Bench(seed, config)
     bench.faults.preallocates = rng.random() < 0.5
-    bench.faults.forgets_syncs = forgets_syncs
+    bench.faults.loses_syncs = loses_syncs
     model = {ledger_id: Known() for ledger_id in range(LEDGERS)}
     for _ in range(5):
         node, task = loop.spawn(live(bench, model))
@@ -185,7 +185,7 @@ def test_the_negative_control_without_sync_loses_entries() -> None:
     lost = 0
     for seed in SEEDS:
         try:
-            run_simulation(lambda seed=seed: crash_again_and_again(seed, forgets_syncs=True), seed)  # type: ignore[misc]
+            run_simulation(lambda seed=seed: crash_again_and_again(seed, loses_syncs=True), seed)  # type: ignore[misc]
         except (AssertionError, BookieError):
             lost += 1
     assert lost > len(SEEDS) // 2

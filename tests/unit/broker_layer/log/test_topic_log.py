@@ -197,7 +197,7 @@ async def test_fenced_ledger_ends_log(setting: LogSetting) -> None:
         await append(log, batch(b"b"))
     assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert setting.failed == [1]
-    assert told, "whoever waits is told"
+    assert told, "waiters are called"
     with pytest.raises(TopicError):
         await log.read(0, 1, read_committed=False, at_least_one=True)
 

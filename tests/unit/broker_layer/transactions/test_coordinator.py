@@ -303,9 +303,9 @@ async def test_wrong_requests_are_refused() -> None:
         call = coordinator.init_producer_id("t", timeout_ms, None)
         assert await code_of(call) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
     assert await code_of(coordinator.init_producer_id("", 1, None)) is ErrorCode.INVALID_REQUEST
-    nobody = Claim("", 1, 0)
-    assert await code_of(coordinator.add_partitions(nobody, [A0])) is ErrorCode.INVALID_REQUEST
-    assert await code_of(coordinator.end(nobody, committed=True)) is ErrorCode.INVALID_REQUEST
+    unnamed = Claim("", 1, 0)
+    assert await code_of(coordinator.add_partitions(unnamed, [A0])) is ErrorCode.INVALID_REQUEST
+    assert await code_of(coordinator.end(unnamed, committed=True)) is ErrorCode.INVALID_REQUEST
     unknown = coordinator.end(Claim("t", 1, 0), committed=True)
     assert await code_of(unknown) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert await code_of(setting.init()) is ErrorCode.POLICY_VIOLATION

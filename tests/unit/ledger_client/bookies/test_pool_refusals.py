@@ -51,7 +51,7 @@ async def test_a_bookie_that_returns_is_reached_again(
 
 async def test_a_bookie_that_is_not_registered(setting: Setting) -> None:
     with pytest.raises(BookieCallError) as caught:
-        await setting.pool.ping(BookieId("nobody"), timeout_s=5)
+        await setting.pool.ping(BookieId("unregistered"), timeout_s=5)
     assert caught.value.failure is CallFailure.NOT_REGISTERED
 
 

@@ -159,8 +159,8 @@ async def test_an_id_has_one_live_holder(
 async def test_an_unreadable_registration_is_ignored(
     store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
-    await store.create(broker_path(7), b"of nobody")
-    await store.create("/brokers/a-name", b"of nobody")
+    await store.create(broker_path(7), b"of no broker")
+    await store.create("/brokers/a-name", b"of no broker")
     registrar = BrokerRegistrar(store, FIRST, rng)
     await registrar.start()
     await store.create(broker_path(9), (await store.get(broker_path(1))).value)

@@ -123,7 +123,7 @@ async def test_an_unknown_outcome_is_decided_by_a_new_read(
 async def test_the_election_waits_for_a_readable_value(
     store: MemoryMetadataStore, rng: random.Random
 ) -> None:
-    version = await store.create(CONTROLLER, b"of nobody")
+    version = await store.create(CONTROLLER, b"of no broker")
     election = ControllerElection(store, 1, rng)
     await election.start()
     await asyncio.sleep(5)
