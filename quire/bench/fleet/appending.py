@@ -32,16 +32,15 @@ class FleetTooSmallError(Exception):
 class Appending:
     """The writers of all seats."""
 
-    def __init__(self, world: World, copying: Copying) -> None:
+    def __init__(self, world: World) -> None:
+        self.copying = Copying(world, self._caught_up)
         self._world = world
-        self._copying = copying
-        self._gaps = Gaps(world, copying)
+        self._gaps = Gaps(world, self.copying)
         self._membership = world.configuration.membership
         self._waiting: dict[int, Seat] = {}
         """Seats that wait for ZooKeeper or for more bookies."""
         self._away: dict[BookieId, dict[int, Seat]] = {}
         """In-sync mode: seats whose ledgers a bookie left, and to which it may return."""
-        copying.on_caught_up = self._caught_up
 
     # -- bookies ---------------------------------------------------------------------------------
 
@@ -156,7 +155,7 @@ class Appending:
         world.alter(ledger, apply)
         world.seat_at(seat, ensemble)
         seat.health.keep_only(ensemble)
-        self._copying.make_up_for(ledger)
+        self.copying.make_up_for(ledger)
         self.judge(seat, done_s)
         self._revisit(seat)
 
@@ -228,7 +227,7 @@ class Appending:
     def _take_in(self, seat: Seat, ensemble: tuple[BookieId, ...], position: int) -> None:
         """Begin a fragment with one more member, which catches up (rule 11.2)."""
         self.change(seat, ensemble)
-        self._copying.catch_up(seat.ledger, ensemble[position])
+        self.copying.catch_up(seat.ledger, ensemble[position])
         self._plan_spare(seat)  # for the next free place, if there is one
 
     def _caught_up(self, ledger: Ledger, _bookie_id: BookieId) -> None:
@@ -323,7 +322,7 @@ class Appending:
 
         world.alter(ledger, apply)
         world.delete_later(ledger)
-        self._copying.make_up_for(ledger)
+        self.copying.make_up_for(ledger)
 
     def open_ledger(self, seat: Seat, from_s: float | None = None) -> None:
         """Open a seat's next ledger once enough bookies and ZooKeeper are up."""

@@ -11,9 +11,9 @@ Source: protocol rules 6.3, 9.1, 11.2.
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ledger_client.bookies.placement_policy import Shortage
 from metadata.ids import BookieId, EntryId, LedgerId
@@ -21,9 +21,6 @@ from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
 from quire.bench.fleet.bookies import Silence
 from quire.bench.fleet.ledgers import TOKEN, Ledger
 from quire.bench.fleet.world import World
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +55,18 @@ class CatchUp:
 Job = Repair | FillGaps | CatchUp
 
 
-def _nothing(_ledger: Ledger, _bookie_id: BookieId) -> None:
-    """Do nothing; the default listener."""
-
-
 class Copying:
     """All pending copies, in a queue per target."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, on_caught_up: Callable[[Ledger, BookieId], None]) -> None:
+        """`on_caught_up` is called when a member of a ledger has caught up."""
         self._world = world
         self._queues: dict[BookieId, deque[Job]] = {}
         self._busy: dict[BookieId, None] = {}
         self._pending: dict[tuple[LedgerId, EntryId, BookieId | None], None] = {}
         self.overdue: dict[BookieId, None] = {}
         """Bookies that are away for so long that their copies are made again."""
-        self.on_caught_up: Callable[[Ledger, BookieId], None] = _nothing
-        """Listener, called when a member of a ledger has caught up."""
+        self._on_caught_up = on_caught_up
 
     # -- wanted copies ---------------------------------------------------------------------------
 
@@ -179,7 +172,7 @@ class Copying:
             self._world.alter(job.ledger, partial(self._apply, job, target))
             self._count(job, entries)
             if isinstance(job, CatchUp):
-                self.on_caught_up(job.ledger, target)
+                self._on_caught_up(job.ledger, target)
         elif isinstance(job, Repair) and self._is_wanted(job, target):
             self._queue_repair(job)
         self._begin_next(target)

@@ -13,7 +13,6 @@ from quire.bench.fleet.appending import Appending
 from quire.bench.fleet.assumptions import HOUR_S, Assumptions
 from quire.bench.fleet.bookies import Silence
 from quire.bench.fleet.configurations import Configuration
-from quire.bench.fleet.copying import Copying
 from quire.bench.fleet.history import Fault, FaultKind, draw_history
 from quire.bench.fleet.ledgers import Hold
 from quire.bench.fleet.recovering import Recovering
@@ -31,8 +30,7 @@ class Simulation:
         history: list[Fault] | None = None,
     ) -> None:
         self.world = World(configuration, assumptions, seed)
-        self._copying = Copying(self.world)
-        self._appending = Appending(self.world, self._copying)
+        self._appending = Appending(self.world)
         self._recovering = Recovering(self.world, self._appending)
         self._outage_count = 0  # of ZooKeeper, under way
         self._plan_seats()
@@ -100,7 +98,7 @@ class Simulation:
             self.world.agenda.at(fault.end_s, partial(self._end_silence, machine))
         for bookie_id, silence in fallen:
             self._appending.fell_silent(bookie_id, silence)
-            self._copying.expect_back(bookie_id, silence)
+            self._appending.copying.expect_back(bookie_id, silence)
         for bookie_id, _ in fallen:
             self._judge_reads(bookie_id)
 
@@ -115,7 +113,7 @@ class Simulation:
             world.bookies.offer(machine)  # a new bookie, if its disk was lost
         if back is not None:
             bookie_id, silence = back
-            self._copying.came_back(bookie_id)
+            self._appending.copying.came_back(bookie_id)
             self._judge_reads(bookie_id)
             self._appending.came_back(bookie_id, silence)
         self._appending.retry()
