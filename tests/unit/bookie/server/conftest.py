@@ -1,64 +1,11 @@
-"""A bookie's server on a real socket, with a storage that the test controls."""
+"""Fixtures: a bookie's server on a real socket, with a storage that the test controls."""
 
-import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
-from bookie.server.server import BookieServer
-from bookie.server.server_context import ServerContext
-from bookie.server.server_counters import ServerCounters
-from bookie.server.server_limits import ServerLimits
-from metadata.ids import BookieId
-from serving.server_log import ServerLog
-from tests.support.bookie.manual_storage import ManualStorage
-from tests.support.bookie.wire_client import WireClient
-
-BOOKIE = BookieId("bookie-test")
-LIMITS = ServerLimits(
-    connections_max=20,
-    sweep_interval_s=0.02,
-    hello_deadline_s=0.2,
-    frame_deadline_s=0.2,
-    write_stall_s=0.2,
-    write_buffer_bytes_max=64 * 1024,
-    attached_ledgers_max=5,
-    requests_running_max=4,
-    requests_waiting_max=8,
-    long_polls_per_connection_max=6,
-    long_polls_max=9,
-    ranges_per_answer_max=3,
-    drain_timeout_s=2.0,
-)
-
-
-@dataclass
-class RunningServer:
-    """A running server and its parts."""
-
-    storage: ManualStorage
-    context: ServerContext
-    server: BookieServer
-    address: tuple[str, int]
-
-    async def client(self, *ledgers: int) -> WireClient:
-        return await WireClient.greeted(self.address, BOOKIE, ledgers)
-
-    @property
-    def counters(self) -> ServerCounters:
-        return self.context.counters
-
-
-async def serve(limits: ServerLimits) -> RunningServer:
-    loop = asyncio.get_running_loop()
-    storage = ManualStorage()
-    context = ServerContext(
-        BOOKIE, storage, limits, ServerCounters(), ServerLog(loop.time), loop.time
-    )
-    server = BookieServer(context)
-    address = await server.start("127.0.0.1", 0)
-    return RunningServer(storage, context, server, address)
+from tests.support.bookie.running_server import LIMITS, RunningServer, serve
 
 
 @pytest.fixture

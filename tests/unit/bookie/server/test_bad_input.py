@@ -16,8 +16,8 @@ from bookie.wire.frames import FIRST_FRAME_BYTES_MAX, FRAME_MAGIC, FrameKind, fr
 from bookie.wire.messages import Ping, Pong, ReadEntries, Refused, Status
 from metadata.ids import EntryId, LedgerId
 from serving.server_log import LOGGER
+from tests.support.bookie.running_server import BOOKIE, LIMITS, RunningServer, serve
 from tests.support.bookie.wire_client import WireClient, batch_of, hello
-from tests.unit.bookie.server.conftest import BOOKIE, LIMITS, RunningServer, serve
 from tests.until import until
 
 SOCKET_BUFFER_BYTES = 64 * 1024

@@ -21,8 +21,8 @@ from metadata.ledgers.ledger_metadata import (
 from metadata.registry.cookies import CookieRecord, CookieStore
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.support.bookie.bookie_machine import Machine
+from tests.support.bookie.running_server import BOOKIE, RunningServer
 from tests.support.bookie.wire_client import batch_of
-from tests.unit.bookie.server.conftest import BOOKIE, RunningServer
 from tests.until import until
 
 ONE = LedgerId(1)

@@ -23,8 +23,8 @@ from bookie.wire.messages import (
     WriteLac,
 )
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
+from tests.support.bookie.running_server import BOOKIE, RunningServer
 from tests.support.bookie.wire_client import KEY, WireClient, batch_of, hello, payloads_of
-from tests.unit.bookie.server.conftest import BOOKIE, RunningServer
 from tests.until import until
 
 ONE = LedgerId(1)

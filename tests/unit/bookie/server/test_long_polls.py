@@ -3,8 +3,8 @@
 from bookie.wire.entries import Entries
 from bookie.wire.messages import ReadLac, Refused, Status, WaitLac
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
+from tests.support.bookie.running_server import RunningServer
 from tests.support.bookie.wire_client import WireClient, batch_of, payloads_of
-from tests.unit.bookie.server.conftest import RunningServer
 from tests.until import until
 
 ONE = LedgerId(1)

@@ -15,7 +15,7 @@ from metadata.registry.positions import NO_POSITION, PositionRecord, PositionSto
 from metadata.registry.registration import BookieRegistration, pack_registration
 from metadata.store.ephemeral import HeldNode, pack_held
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from tests.unit.bookie.server.conftest import BOOKIE, RunningServer
+from tests.support.bookie.running_server import BOOKIE, LIMITS, RunningServer, serve
 
 RUN, LOCK = b"r" * 16, "boot:1:2"
 UNUSED = ("127.0.0.1", 1)
@@ -40,6 +40,13 @@ class Registered:
 
     async def check(self, lock: str = LOCK, *, wait_s: float = 0.0) -> bytes | None:
         return await OriginalCheck(self.store, wait_s=wait_s, log=None).run(BOOKIE, lock)
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[RunningServer]:
+    made = await serve(LIMITS)
+    yield made
+    await made.server.close()
 
 
 @pytest.fixture

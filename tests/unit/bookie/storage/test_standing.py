@@ -8,7 +8,7 @@ from bookie.storage.standing import Standing, standing_reader
 from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken
 from metadata.store.memory_faults import NoFaults, StoreCall
 from tests.support.bookie.bookie_machine import Machine
-from tests.unit.bookie.server.conftest import BOOKIE
+from tests.support.bookie.running_server import BOOKIE
 
 ONE, TWO = LedgerId(1), LedgerId(2)
 OTHER = BookieId("bookie-other")
