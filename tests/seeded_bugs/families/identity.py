@@ -177,7 +177,7 @@ BUGS = (
                 "                return held.incarnation\n",
             ),
         ),
-        (units("tests/unit/bookie/server/test_original.py"), simulation("damage")),
+        (units("tests/unit/bookie/identity/test_original.py"), simulation("damage")),
         (NO_IDENTITY,),
     ),
     SeededBug(

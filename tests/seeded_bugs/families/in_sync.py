@@ -32,7 +32,7 @@ METADATA = "metadata/ledgers/ledger_metadata.py"
 WATCH = "ledger_client/writing/stored_watch.py"
 
 CLOSES = units(
-    "tests/unit/ledger_client/in_sync/test_unclean_recovery.py",
+    "tests/unit/ledger_client/recovery/test_unclean_recovery.py",
     "tests/unit/simulation/test_unclean_close.py",
 )
 IN_SYNC_TESTS = "tests/unit/ledger_client/in_sync/test_in_sync.py"

@@ -23,8 +23,8 @@ from broker_layer.kafka.messages import (
     ConsumerGroupHeartbeatResponse,
 )
 from tests.support.broker_layer.group_world import World, open_world
-from tests.unit.broker_layer.groups.test_wire_membership import bring_up, join, leave
-from tests.unit.broker_layer.groups.test_wire_offsets import (
+from tests.unit.broker_layer.groups.classic.test_wire_membership import bring_up, join, leave
+from tests.unit.broker_layer.groups.offsets.test_wire_offsets import (
     commit,
     commit_pending,
     delete_offset,

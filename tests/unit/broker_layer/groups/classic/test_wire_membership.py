@@ -29,7 +29,7 @@ from broker_layer.groups.roster import NEVER_MS
 from broker_layer.groups.timers import Timers
 from broker_layer.kafka.error_codes import ErrorCode
 from tests.support.broker_layer.group_world import World, open_world
-from tests.unit.broker_layer.groups.test_wire_offsets import commit, delete_offset, fetch
+from tests.unit.broker_layer.groups.offsets.test_wire_offsets import commit, delete_offset, fetch
 
 SUBSCRIPTION = struct.pack(">hih6s", 0, 1, 6, b"orders") + struct.pack(">i", -1)
 
