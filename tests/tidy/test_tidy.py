@@ -60,6 +60,9 @@ PURE_MODULES = (
 )
 PURITY_CONTRACT = "Pure modules see no clock, randomness, socket, file or thread"
 
+# Folders of tests/ whose modules have unit tests, in folders of the same name.
+TESTED_SUPPORT = ("campaign", "simulation")
+
 PROSE_SUFFIXES = (".py", ".md", ".txt", ".toml", "Makefile")
 WORD_LISTS = ("tests/tidy/checks.py", "tests/tidy/test_checks.py")
 
@@ -151,6 +154,30 @@ def test_no_module_is_dead() -> None:
     """A module is alive when something imports it or starts it by name."""
     dead = [path for path in PRODUCT if not _is_alive(path)]
     assert not dead, "nothing imports or starts:\n" + "\n".join(dead)
+
+
+def test_unit_tests_lie_where_their_modules_do() -> None:
+    """`tests/unit/a/b/test_x.py` tests `a/b`; if only one module of `a` is called `x`, this is it.
+
+    Some support of the tests has unit tests too.
+    """
+    modules = [PurePosixPath(path) for path in MODULES if not path.startswith("tests/")]
+    folders = {str(folder) for path in modules for folder in path.parents} | {*TESTED_SUPPORT}
+    misplaced = []
+    for path in MODULES:
+        if not path.startswith("tests/unit/") or not Path(path).name.startswith("test_"):
+            continue
+        tested = PurePosixPath(path).relative_to("tests/unit")
+        name = tested.name.removeprefix("test_")
+        places = [
+            each.parent
+            for each in modules
+            if each.parts[0] == tested.parts[0] and each.name == name
+        ]
+        is_elsewhere = len(places) == 1 and places != [tested.parent]
+        if str(tested.parent) not in folders or is_elsewhere:
+            misplaced.append(path)
+    assert not misplaced, "\n" + "\n".join(misplaced)
 
 
 def test_no_file_names_a_place_on_one_machine() -> None:
