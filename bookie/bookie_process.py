@@ -21,14 +21,14 @@ from typing import Final
 from bookie.config import StorageConfig
 from bookie.errors import BookieError, DiskFailedError
 from bookie.files.disk import Disk
+from bookie.files.running_operations import RunningOperations, watched
 from bookie.files.small_files import remove_mark
-from bookie.files.under_way import UnderWay, watched
 from bookie.identity.identity import LIMBO_NAME, Identity, prove_identity
 from bookie.identity.limbo import keep_reason
 from bookie.identity.metadata_age import MetadataAge
 from bookie.identity.operator_switch import OperatorSwitch
 from bookie.identity.original import OriginalCheck, registration_wait_s
-from bookie.identity.position import PositionClaim, PositionKeeper, PositionNews
+from bookie.identity.position import PositionCallbacks, PositionClaim, PositionKeeper
 from bookie.log.reserve import make_room
 from bookie.options import BookieOptions
 from bookie.server.admin import BookieAdmin
@@ -52,7 +52,7 @@ from metadata.registry.registrar import BookieRegistrar
 from metadata.registry.registration import BookieRegistration
 from metadata.store.ephemeral import INCARNATION_BYTES
 from metadata.store.interface import MetadataStore, SessionState
-from serving.admin import Administered, AdminServer
+from serving.admin import AdminContent, AdminServer
 from serving.server_log import ServerLog
 
 DISK_VERSION: Final = 2
@@ -61,7 +61,7 @@ SEEN_S_MAX: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Addresses:
+class BookieAddresses:
     """Addresses of a running bookie."""
 
     host: str
@@ -85,7 +85,7 @@ class BookieProcess:
     ) -> None:
         """Use a locked disk and a store; the caller closes both."""
         self._options = options
-        self.under_way = UnderWay(asyncio.get_running_loop().time)
+        self.under_way = RunningOperations(asyncio.get_running_loop().time)
         self.health: DiskHealth | None = None
         """Set once the bookie is registered."""
         self._disk = watched(disk, self.under_way)
@@ -102,7 +102,7 @@ class BookieProcess:
         self.limbo_reason = ""
         """Reason of the bookie's limbo; empty when it is not in limbo."""
 
-    async def start(self) -> tuple[BookieId, Addresses]:
+    async def start(self) -> tuple[BookieId, BookieAddresses]:
         """Start serving; return the id and the addresses. Raises BookieError, CannotListenError and
         MetadataError.
         """
@@ -180,7 +180,7 @@ class BookieProcess:
             interval_s=self._options.position_interval_s,
             rng=self._rng,
             log=context.log,
-            news=PositionNews(partial(self._stop_answering, context), age.note_position),
+            news=PositionCallbacks(partial(self._stop_answering, context), age.note_position),
         )
         await keeper.claim()
         age.follow(lambda: keeper.version)
@@ -200,7 +200,7 @@ class BookieProcess:
         identity: Identity,
         switch: OperatorSwitch,
         age: MetadataAge,
-    ) -> Addresses:
+    ) -> BookieAddresses:
         options = self._options
         server = BookieServer(context)
         self._parts.push_async_callback(server.close)
@@ -216,14 +216,14 @@ class BookieProcess:
         assert self._keeper is not None, "the position is claimed before anything is served"
         metrics = BookieMetrics(identity.bookie_id, context.counters, context.storage, self._keeper)
         admin = AdminServer(
-            Administered("bookie", metrics, self._readiness, routes, (BookieError,)), context.log
+            AdminContent("bookie", metrics, self._readiness, routes, (BookieError,)), context.log
         )
         self._parts.push_async_callback(admin.close)
         admin_host, admin_port = await admin.start(options.admin_host, options.admin_port)
-        return Addresses(host, port, admin_host, admin_port)
+        return BookieAddresses(host, port, admin_host, admin_port)
 
     async def _register(
-        self, context: ServerContext, identity: Identity, addresses: Addresses
+        self, context: ServerContext, identity: Identity, addresses: BookieAddresses
     ) -> None:
         first = describe(
             context.storage,

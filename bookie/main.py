@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bookie.bookie_process import Addresses, BookieProcess
+from bookie.bookie_process import BookieAddresses, BookieProcess
 from bookie.errors import BookieError
 from bookie.files.disk_real import RealDisk
 from bookie.identity.identity import format_directories
@@ -150,7 +150,7 @@ def _end_at_once(why: str) -> None:
     os._exit(EXIT_FAILED)
 
 
-def _print_ready(options: BookieOptions, bookie_id: BookieId, addresses: Addresses) -> None:
+def _print_ready(options: BookieOptions, bookie_id: BookieId, addresses: BookieAddresses) -> None:
     print_ready(
         {
             "id": bookie_id,

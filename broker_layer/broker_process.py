@@ -38,7 +38,7 @@ from metadata.errors import NameHeldError
 from metadata.registry.cookies import cluster_instance
 from metadata.store.interface import SessionState
 from metadata.topics.topic import NO_LEADER
-from serving.admin import Administered, AdminServer
+from serving.admin import AdminContent, AdminServer
 from serving.option_reading import with_options
 from serving.server_log import ServerLog
 
@@ -49,7 +49,7 @@ START_WAIT_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class BrokerAddresses:
     """Id and addresses of a running broker."""
 
     broker_id: int
@@ -84,7 +84,7 @@ class BrokerProcess:
         self._registrar: BrokerRegistrar | None = None
         self._registration: BrokerRegistration | None = None
 
-    async def start(self) -> Serving:
+    async def start(self) -> BrokerAddresses:
         """Start serving; return the broker's id and addresses.
 
         Raises CannotListenError or MetadataError; the message says what to do.
@@ -102,7 +102,7 @@ class BrokerProcess:
         await server.serve()
         self._missing = None
         self._log.info("broker serves", broker=self._options.broker_id, listeners=str(advertised))
-        return Serving(self._options.broker_id, advertised, admin_url)
+        return BrokerAddresses(self._options.broker_id, advertised, admin_url)
 
     async def wait_for_failure(self) -> None:
         """Wait for ever; raise the failure after which the broker must not serve."""
@@ -159,7 +159,7 @@ class BrokerProcess:
             }
 
         routes = BrokerAdmin(partitions, self._readiness, identity).routes()
-        admin = AdminServer(Administered("broker", metrics, self._readiness, routes), self._log)
+        admin = AdminServer(AdminContent("broker", metrics, self._readiness, routes), self._log)
         self._parts.push_async_callback(admin.close)
         host, port = await admin.start(options.admin_host, options.admin_port)
         return f"http://{host}:{port}"

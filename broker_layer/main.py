@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from broker_layer.broker_parts import BrokerEnvironment, client_config
-from broker_layer.broker_process import BrokerProcess, Serving
+from broker_layer.broker_process import BrokerAddresses, BrokerProcess
 from broker_layer.options import BrokerOptions
 from ledger_client import LedgerClient
 from ledger_client.errors import LedgerError
@@ -80,7 +80,7 @@ async def _serve(options: BrokerOptions, stopping: asyncio.Event) -> None:
         await store.aclose()
 
 
-def _print_ready(serving: Serving) -> None:
+def _print_ready(serving: BrokerAddresses) -> None:
     print_ready(
         {
             "id": serving.broker_id,

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 HandleT = TypeVar("HandleT", bound=AbstractAsyncContextManager[object])
 
 
-class Opening(Generic[HandleT]):
+class AwaitableHandle(Generic[HandleT]):
     """A handle that is about to be opened."""
 
     def __init__(self, open_handle: Callable[[], Coroutine[Any, Any, HandleT]]) -> None:

@@ -17,7 +17,7 @@ from random import Random
 from ssl import SSLContext
 from typing import Self
 
-from ledger_client.awaitable_handle import Opening
+from ledger_client.awaitable_handle import AwaitableHandle
 from ledger_client.bookies.placement import PlacementPolicy
 from ledger_client.chains import Chain
 from ledger_client.client_services import ClientSettings
@@ -121,7 +121,7 @@ class LedgerClient:
         password: bytes = b"",
         metadata: Mapping[str, str | bytes] | None = None,
         timeout: float | None = None,
-    ) -> Opening[LedgerWriter]:
+    ) -> AwaitableHandle[LedgerWriter]:
         """Create a ledger and open it for writing: await the result, or enter it.
 
         Leaving its block waits for pending appends and closes the ledger. Raises ValueError for
@@ -129,16 +129,16 @@ class LedgerClient:
         MetadataUnavailableError.
         """
         wanted = NewLedger.of(quorum, ledger_id, digest, password, metadata)
-        return Opening(partial(self._session.create, wanted, timeout))
+        return AwaitableHandle(partial(self._session.create, wanted, timeout))
 
     def open_ledger(
         self, ledger_id: int, *, password: bytes = b"", timeout: float | None = None
-    ) -> Opening[LedgerReader]:
+    ) -> AwaitableHandle[LedgerReader]:
         """Open a ledger for reading, even while it is being written; never fences. Await the
         result, or enter it. Raises LedgerNotFoundError, UnauthorizedError,
         MetadataUnavailableError.
         """
-        return Opening(partial(self._session.open, _checked(ledger_id), password, timeout))
+        return AwaitableHandle(partial(self._session.open, _checked(ledger_id), password, timeout))
 
     async def recover_ledger(
         self, ledger_id: int, *, password: bytes = b"", timeout: float | None = None

@@ -84,7 +84,7 @@ class LoopGuard(ForkGuard):
             )
 
 
-class Owned(Protocol):
+class LoopBound(Protocol):
     """Handle that belongs to a loop."""
 
     @property
@@ -93,7 +93,7 @@ class Owned(Protocol):
         ...
 
 
-OwnedT = TypeVar("OwnedT", bound=Owned)
+OwnedT = TypeVar("OwnedT", bound=LoopBound)
 
 
 def in_own_loop(

@@ -29,7 +29,7 @@ Readiness = Callable[[], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Administered:
+class AdminContent:
     """Content of one server's admin port."""
 
     kind: str
@@ -47,7 +47,7 @@ class Administered:
 class AdminServer:
     """Admin port of one server."""
 
-    def __init__(self, administered: Administered, log: ServerLog) -> None:
+    def __init__(self, administered: AdminContent, log: ServerLog) -> None:
         self._administered = administered
         self._log = log
         self._process = ProcessMetrics(administered.kind)
@@ -105,7 +105,7 @@ def readiness_handler(readiness: Readiness) -> Handler:
     return answer
 
 
-def _errors_as_json(administered: Administered, log: ServerLog) -> Middleware:
+def _errors_as_json(administered: AdminContent, log: ServerLog) -> Middleware:
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.method != "GET" and "Origin" in request.headers:

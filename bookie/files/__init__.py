@@ -7,7 +7,7 @@
 - `disk_identity`: identity of a file and of a held lock.
 - `capacity`: limit of the bytes below one directory.
 - `small_files`: small files, read and replaced durably as one piece.
-- `under_way`: writes, syncs and renames that have not returned.
+- `running_operations`: writes, syncs and renames that have not returned.
 - `index_store`: interface of the index's key-value store.
 - `index_lmdb`: that store over LMDB, with a thread for updates and one for look-ups.
 """

@@ -23,7 +23,7 @@ import lmdb
 from bookie.errors import DiskFailedError, DiskFullError
 from bookie.files import disk_calls
 from bookie.files.disk_threads import Threads
-from bookie.files.index_store import StoreSizes, Transaction
+from bookie.files.index_store import StoreSizes, StoreTransaction
 
 Result = TypeVar("Result")
 
@@ -48,40 +48,40 @@ BRANCH_PAGES_MAX: Final = 32
 
 
 class LmdbTransaction:
-    """One LMDB transaction behind the `Transaction` interface."""
+    """One LMDB transaction behind the `StoreTransaction` interface."""
 
     def __init__(self, transaction: lmdb.Transaction) -> None:
         self._transaction = transaction
         self._cursor = transaction.cursor()
 
     def get(self, key: bytes) -> bytes | None:
-        """See `Transaction.get`."""
+        """See `StoreTransaction.get`."""
         return cast("bytes | None", self._transaction.get(key))
 
     def put(self, key: bytes, value: bytes) -> None:
-        """See `Transaction.put`."""
+        """See `StoreTransaction.put`."""
         self._transaction.put(key, value)
 
     def delete(self, key: bytes) -> None:
-        """See `Transaction.delete`. Raises lmdb.CorruptedError for a key that a search finds and a
-        deletion does not: a caller that repeats the deletion would never end.
+        """See `StoreTransaction.delete`. Raises lmdb.CorruptedError for a key that a search finds
+        and a deletion does not: a caller that repeats the deletion would never end.
         """
         if not self._transaction.delete(key) and self._cursor.set_key(key):
             raise lmdb.CorruptedError("a key that is there cannot be deleted")
 
     def seek(self, key: bytes) -> tuple[bytes, bytes] | None:
-        """See `Transaction.seek`."""
+        """See `StoreTransaction.seek`."""
         found = self._item() if self._cursor.set_range(key) else None
         return found if found is not None and found[0] >= key else None
 
     def before(self, key: bytes) -> tuple[bytes, bytes] | None:
-        """See `Transaction.before`."""
+        """See `StoreTransaction.before`."""
         is_there = self._cursor.prev() if self._cursor.set_range(key) else self._cursor.last()
         found = self._item() if is_there else None
         return found if found is not None and found[0] < key else None
 
     def scan(self, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """See `Transaction.scan`."""
+        """See `StoreTransaction.scan`."""
         pairs: list[tuple[bytes, bytes]] = []
         if self._cursor.set_range(start):
             least = start
@@ -123,12 +123,12 @@ class LmdbStore:
         environment = await writer.run(_open_environment, path, map_bytes)
         return cls(path, environment, writer, has_own_disk=has_own_disk)
 
-    async def view(self, job: Callable[[Transaction], Result]) -> Result:
+    async def view(self, job: Callable[[StoreTransaction], Result]) -> Result:
         """See `OrderedStore.view`."""
         return await self._reader.run(self._view, job)
 
     async def update(
-        self, job: Callable[[Transaction], Result], *, keeps_room: bool = False
+        self, job: Callable[[StoreTransaction], Result], *, keeps_room: bool = False
     ) -> Result:
         """See `OrderedStore.update`. The job runs again after the map has grown for it."""
         return await self._writer.run(self._update, job, keeps_room)
@@ -150,14 +150,14 @@ class LmdbStore:
         self._reader.close()
         self._writer.close()
 
-    def _view(self, job: Callable[[Transaction], Result]) -> Result:
+    def _view(self, job: Callable[[StoreTransaction], Result]) -> Result:
         try:
             with self._viewing, self._environment.begin(buffers=False) as transaction:
                 return job(LmdbTransaction(transaction))
         except lmdb.Error as error:
             raise DiskFailedError(str(self._path), str(error)) from error
 
-    def _update(self, job: Callable[[Transaction], Result], keeps_room: bool) -> Result:  # noqa: FBT001 - threads take no keywords
+    def _update(self, job: Callable[[StoreTransaction], Result], keeps_room: bool) -> Result:  # noqa: FBT001 - threads take no keywords
         while True:
             if self._failed is not None:
                 raise self._failed

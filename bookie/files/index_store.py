@@ -25,7 +25,7 @@ class StoreSizes(NamedTuple):
     """Approximate part of `used_bytes` in pages that hold nothing any more."""
 
 
-class Transaction(Protocol):
+class StoreTransaction(Protocol):
     """A consistent view of the store; keys and values are bytes, keys ordered as bytes."""
 
     def get(self, key: bytes) -> bytes | None:
@@ -52,13 +52,13 @@ class OrderedStore(Protocol):
     and so do views. A view may run during an update.
     """
 
-    async def view(self, job: Callable[[Transaction], Result]) -> Result:
+    async def view(self, job: Callable[[StoreTransaction], Result]) -> Result:
         """Run a job that only reads. It sees one state of the store: every update that was
         acknowledged before the call, and possibly later updates, each completely or not at all.
         """
 
     async def update(
-        self, job: Callable[[Transaction], Result], *, keeps_room: bool = False
+        self, job: Callable[[StoreTransaction], Result], *, keeps_room: bool = False
     ) -> Result:
         """Run a job and commit it durably. `keeps_room`: the job can wait, so it does not use the
         last space of a disk that only the store fills; deletions need that space.

@@ -50,7 +50,7 @@ _FORMAT_VERSION: Final = "1"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenMetadata:
     """Newest state of the metadata service that this bookie has seen."""
 
     position_version: Version = NO_POSITION
@@ -70,8 +70,8 @@ class MetadataAge:
         self._bookie_id = bookie_id
         self._writability = writability
         self._recorded_version: Callable[[], Version] = lambda: NO_POSITION
-        self._seen = Seen()
-        self._kept: Seen | None = None
+        self._seen = SeenMetadata()
+        self._kept: SeenMetadata | None = None
         self._changing = asyncio.Lock()
 
     @property
@@ -113,7 +113,7 @@ class MetadataAge:
                 self._note_went_back(
                     f"the next ledger id is {found.ledger_ids} and was {self._seen.ledger_ids}"
                 )
-            self._seen = Seen(
+            self._seen = SeenMetadata(
                 max(found.position_version, self._seen.position_version),
                 max(found.ledger_ids, self._seen.ledger_ids),
                 self._seen.went_back,
@@ -137,7 +137,7 @@ class MetadataAge:
             if self._seen != self._kept:
                 await self._write(self._seen)
 
-    async def accept(self) -> Seen:
+    async def accept(self) -> SeenMetadata:
         """Accept the current state of the metadata service as the newest, durably, as requested by
         an operator.
 
@@ -171,16 +171,16 @@ class MetadataAge:
             self._seen = replace(self._seen, went_back=text)
             self._show()
 
-    async def _read(self) -> Seen:
+    async def _read(self) -> SeenMetadata:
         try:
             value = (await self._store.get(LEDGER_IDS, fresh=True)).value
             ledger_ids = unpack_block(LEDGER_IDS, value, FIRST_ID)
         except NodeNotFoundError:
             ledger_ids = 0
         position = await PositionStore(self._store).get(self._bookie_id)
-        return Seen(position.version, ledger_ids)
+        return SeenMetadata(position.version, ledger_ids)
 
-    async def _write(self, seen: Seen) -> None:
+    async def _write(self, seen: SeenMetadata) -> None:
         await write_mark(self._disk, SEEN_NAME, encode_seen(seen))
         self._kept = seen
 
@@ -191,14 +191,14 @@ class MetadataAge:
             self._writability.end(Reason.METADATA_OLD)
 
 
-def encode_seen(seen: Seen) -> bytes:
+def encode_seen(seen: SeenMetadata) -> bytes:
     """Return the content of the mark."""
     values = (_FORMAT_VERSION, str(seen.position_version), str(seen.ledger_ids), seen.went_back)
     text = "".join(f"{name} {value}\n" for name, value in zip(_NAMES, values, strict=False))
     return f"{text}crc32c {crc32c(text.encode()):08x}\n".encode()
 
 
-def decode_seen(data: bytes) -> Seen:
+def decode_seen(data: bytes) -> SeenMetadata:
     """Decode the content of the mark. Raises FormatError."""
     where = f"{MARKS}/{SEEN_NAME}"
     try:
@@ -210,6 +210,6 @@ def decode_seen(data: bytes) -> Seen:
             raise FormatError(where, "its lines are not those of this release's mark")
         if values[4] != f"{crc32c(checked.encode()):08x}":
             raise FormatError(where, "its checksum does not match; remove it to start without it")
-        return Seen(Version(int(values[1])), int(values[2]), values[3])
+        return SeenMetadata(Version(int(values[1])), int(values[2]), values[3])
     except ValueError as error:
         raise FormatError(where, str(error)) from None

@@ -46,7 +46,7 @@ class PositionClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class PositionNews:
+class PositionCallbacks:
     """Callbacks of a keeper."""
 
     taken: Callable[[PositionTakenError], None]
@@ -57,7 +57,7 @@ class PositionNews:
     """
 
 
-class Written(Protocol):
+class WrittenLog(Protocol):
     """Properties of a log that the keeper reads."""
 
     durable_lsn: int
@@ -76,12 +76,12 @@ class PositionKeeper:
         store: MetadataStore,
         claim: PositionClaim,
         known: StoredPosition,
-        written: Written,
+        written: WrittenLog,
         *,
         interval_s: float,
         rng: Random,
         log: ServerLog,
-        news: PositionNews,
+        news: PositionCallbacks,
     ) -> None:
         """`known` is the position that the start found; `written` is the log."""
         self.version = known.version

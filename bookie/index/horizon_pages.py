@@ -14,14 +14,14 @@ from dataclasses import replace
 from typing import Final
 
 from bookie.errors import DiskFailedError
-from bookie.files.index_store import Transaction
+from bookie.files.index_store import StoreTransaction
 from bookie.index import index_pages
 
 _HORIZON_KEY: Final = b"h"
 _HORIZON = struct.Struct("<q")
 
 
-def read_horizon(transaction: Transaction) -> tuple[int, bytes] | None:
+def read_horizon(transaction: StoreTransaction) -> tuple[int, bytes] | None:
     """Return the horizon (rule 10.3) and its stored form: -1 and b"" without a horizon; None if it
     is damaged.
     """
@@ -32,12 +32,12 @@ def read_horizon(transaction: Transaction) -> tuple[int, bytes] | None:
     return None if plain is None else (int(_HORIZON.unpack(plain)[0]), value)
 
 
-def remove_horizon(transaction: Transaction) -> None:
+def remove_horizon(transaction: StoreTransaction) -> None:
     """Remove a damaged horizon. The caller ensures that no unknown ledger counts as new."""
     transaction.delete(_HORIZON_KEY)
 
 
-def trim_states(transaction: Transaction, ledger_ids: Iterable[int]) -> None:
+def trim_states(transaction: StoreTransaction, ledger_ids: Iterable[int]) -> None:
     """Remove stored states and raise the horizon to the highest of their ids. The count of the
     states and the XOR of their CRCs cover the horizon too.
     """

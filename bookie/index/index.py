@@ -18,9 +18,9 @@ from dataclasses import replace
 from functools import partial
 
 from bookie.config import StorageConfig
-from bookie.files.index_store import OrderedStore, StoreSizes, Transaction
+from bookie.files.index_store import OrderedStore, StoreSizes, StoreTransaction
 from bookie.index import index_pages, index_runs, stored_runs, stored_segments, stored_states
-from bookie.index.index_pages import Meta
+from bookie.index.index_pages import CheckpointMeta
 from bookie.index.index_runs import Lookup, Run
 from bookie.index.stored_runs import RunMove
 from metadata.ids import ENTRY_ID_MAX
@@ -39,7 +39,7 @@ stops tracking a tuple after one pass, but scans a list in every pass.
 class Index:
     """The runs of every ledger."""
 
-    def __init__(self, store: OrderedStore, config: StorageConfig, meta: Meta) -> None:
+    def __init__(self, store: OrderedStore, config: StorageConfig, meta: CheckpointMeta) -> None:
         self.meta = meta
         """The checkpoint's mark as of the last finished checkpoint."""
         self.record_count = 0
@@ -193,7 +193,7 @@ class Index:
         for job in self._state_jobs(frozen, chosen, encode):
             await self._store.update(job, keeps_room=True)
 
-        def finish(transaction: Transaction) -> tuple[Meta, dict[int, int]]:
+        def finish(transaction: StoreTransaction) -> tuple[CheckpointMeta, dict[int, int]]:
             live = stored_segments.remove_live_bytes(transaction, removed)
             return _change_meta(transaction, mark_lsn=mark), live
 
@@ -287,7 +287,7 @@ class Index:
 
     def _run_jobs(
         self, frozen: dict[int, Runs], highest_of: Callable[[int], int]
-    ) -> Iterator[Callable[[Transaction], None]]:
+    ) -> Iterator[Callable[[StoreTransaction], None]]:
         part: list[tuple[int, Sequence[Run], int]] = []
         room = limit = self._config.transaction_runs_max
         for ledger_id, runs in frozen.items():
@@ -305,7 +305,7 @@ class Index:
 
     def _state_jobs(
         self, frozen: dict[int, Runs], chosen: Iterator[int], encode: StateEncoder
-    ) -> Iterator[Callable[[Transaction], None]]:
+    ) -> Iterator[Callable[[StoreTransaction], None]]:
         while part := list(itertools.islice(chosen, self._config.transaction_runs_max)):
             values: list[tuple[int, bytes]] = []
             for ledger_id in part:
@@ -316,8 +316,8 @@ class Index:
             yield _write_states(values)
 
 
-def _put_all(part: list[tuple[int, Sequence[Run], int]]) -> Callable[[Transaction], None]:
-    def job(transaction: Transaction) -> None:
+def _put_all(part: list[tuple[int, Sequence[Run], int]]) -> Callable[[StoreTransaction], None]:
+    def job(transaction: StoreTransaction) -> None:
         changes: dict[int, int] = {}
         for ledger_id, runs, highest in part:
             for number, change in stored_runs.put_runs(
@@ -329,13 +329,13 @@ def _put_all(part: list[tuple[int, Sequence[Run], int]]) -> Callable[[Transactio
     return job
 
 
-def _write_states(values: list[tuple[int, bytes]]) -> Callable[[Transaction], None]:
+def _write_states(values: list[tuple[int, bytes]]) -> Callable[[StoreTransaction], None]:
     return lambda transaction: index_pages.write_states(transaction, values)
 
 
 def _change_meta(
-    transaction: Transaction, *, mark_lsn: int | None = None, flags: int | None = None
-) -> Meta:
+    transaction: StoreTransaction, *, mark_lsn: int | None = None, flags: int | None = None
+) -> CheckpointMeta:
     meta = index_pages.require_meta(transaction)
     meta = replace(
         meta,

@@ -26,7 +26,7 @@ from typing import Final
 from crc32c import crc32c
 
 from bookie.errors import DiskFailedError
-from bookie.files.index_store import Transaction
+from bookie.files.index_store import StoreTransaction
 
 INDEX_VERSION: Final = 2
 """Releases that write 1 treat unsynced bytes as durable at a start, so they must not open a newer
@@ -45,7 +45,7 @@ _CRC = struct.Struct("<I")
 
 
 @dataclass(frozen=True, slots=True)
-class Meta:
+class CheckpointMeta:
     """Value that the last transaction of a checkpoint writes."""
 
     version: int
@@ -67,14 +67,14 @@ def unseal(key: bytes, value: bytes, size: int) -> bytes | None:
     return value[:size] if seal(key, value[:size]) == value else None
 
 
-def read_meta(transaction: Transaction) -> Meta | None:
+def read_meta(transaction: StoreTransaction) -> CheckpointMeta | None:
     """Return the checkpoint's mark with its counts; None when it is missing or damaged."""
     value = transaction.get(_META_KEY)
     plain = None if value is None else unseal(_META_KEY, value, _META.size)
-    return None if plain is None else Meta(*_META.unpack(plain))
+    return None if plain is None else CheckpointMeta(*_META.unpack(plain))
 
 
-def require_meta(transaction: Transaction) -> Meta:
+def require_meta(transaction: StoreTransaction) -> CheckpointMeta:
     """Return the checkpoint's mark with its counts. Raises DiskFailedError when it is missing."""
     meta = read_meta(transaction)
     if meta is None:
@@ -85,12 +85,12 @@ def require_meta(transaction: Transaction) -> Meta:
     return meta
 
 
-def is_empty(transaction: Transaction) -> bool:
+def is_empty(transaction: StoreTransaction) -> bool:
     """Return whether nothing was ever stored."""
     return transaction.seek(b"\0") is None
 
 
-def write_meta(transaction: Transaction, meta: Meta) -> None:
+def write_meta(transaction: StoreTransaction, meta: CheckpointMeta) -> None:
     """Store the checkpoint's mark with its counts."""
     packed = _META.pack(meta.version, meta.flags, meta.mark_lsn, meta.state_count, meta.state_xor)
     transaction.put(_META_KEY, seal(_META_KEY, packed))
@@ -101,7 +101,7 @@ def state_key(ledger_id: int) -> bytes:
     return NUMBER_KEY.pack(b"s", ledger_id)
 
 
-def write_states(transaction: Transaction, values: Iterable[tuple[int, bytes]]) -> None:
+def write_states(transaction: StoreTransaction, values: Iterable[tuple[int, bytes]]) -> None:
     """Store sealed states, and update the count and the XOR of their CRCs."""
     meta = require_meta(transaction)
     count, xor = meta.state_count, meta.state_xor

@@ -35,7 +35,7 @@ _RELEASED: Final = 32
 
 
 @dataclass(slots=True, eq=False)
-class Unsaved:
+class UnsavedLedgers:
     """Ledgers whose stored form is out of date since the last checkpoint began."""
 
     generation: int = 0
@@ -54,7 +54,7 @@ class ReplicaState:
     """State of one ledger that is in memory."""
 
     ledger_id: LedgerId
-    unsaved: Unsaved = field(default_factory=Unsaved)
+    unsaved: UnsavedLedgers = field(default_factory=UnsavedLedgers)
     changed_in: int = -1
     """Generation of the last change."""
     use_count: int = 0
@@ -137,7 +137,7 @@ def encode_deleted(ledger_id: LedgerId, *, has_runs: bool) -> bytes:
 
 
 def decode(
-    ledger_id: LedgerId, value: bytes, unsaved: Unsaved | None = None
+    ledger_id: LedgerId, value: bytes, unsaved: UnsavedLedgers | None = None
 ) -> ReplicaState | bool | None:
     """Decode a stored form. Return the state; for a deleted ledger, whether runs are left; None
     when the form is damaged. The state reports its changes to `unsaved`.
@@ -148,7 +148,7 @@ def decode(
     flags, lac, highest, length, master_key = _STATE.unpack(plain)
     if flags & _DELETED:
         return bool(flags & _HAS_RUNS)
-    state = ReplicaState(ledger_id, Unsaved() if unsaved is None else unsaved)
+    state = ReplicaState(ledger_id, UnsavedLedgers() if unsaved is None else unsaved)
     state.fenced = state.is_fence_durable = bool(flags & _FENCED)
     state.limbo = bool(flags & _LIMBO)
     state.released = bool(flags & _RELEASED)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bookie.files.index_store import Transaction
+from bookie.files.index_store import StoreTransaction
 from bookie.index.index_pages import NUMBER_KEY, SCAN_PAIRS, seal, unseal
 from bookie.index.index_runs import Lookup, Run
 from bookie.index.stored_segments import add_live_bytes
@@ -47,7 +47,9 @@ class StoredRun(NamedTuple):
     """Last id of the run before it, from its value; NO_ENTRY when the value is damaged."""
 
 
-def look_up(transaction: Transaction, ledger_id: int, first: int, last: int, limit: int) -> Lookup:
+def look_up(
+    transaction: StoreTransaction, ledger_id: int, first: int, last: int, limit: int
+) -> Lookup:
     """Return at most `limit` runs of first..last, up to where their chain proves that none is
     missing.
     """
@@ -74,7 +76,7 @@ def look_up(transaction: Transaction, ledger_id: int, first: int, last: int, lim
 
 
 def put_runs(
-    transaction: Transaction, ledger_id: int, runs: Sequence[Run], highest: int
+    transaction: StoreTransaction, ledger_id: int, runs: Sequence[Run], highest: int
 ) -> dict[int, int]:
     """Store ascending runs of a ledger; they replace what they overlap. `highest` is the highest id
     that the ledger's stored runs should reach. Returns the change of the live bytes by segment: the
@@ -97,7 +99,9 @@ def put_runs(
     return changes
 
 
-def list_runs(transaction: Transaction, ledger_id: int, first: int, last: int) -> list[Run] | None:
+def list_runs(
+    transaction: StoreTransaction, ledger_id: int, first: int, last: int
+) -> list[Run] | None:
     """Return the complete runs that overlap first..last; None when one of them is damaged or
     missing.
     """
@@ -122,7 +126,7 @@ def list_runs(transaction: Transaction, ledger_id: int, first: int, last: int) -
             return runs
 
 
-def move_runs(transaction: Transaction, moves: Sequence[RunMove]) -> dict[int, None]:
+def move_runs(transaction: StoreTransaction, moves: Sequence[RunMove]) -> dict[int, None]:
     """Replace old runs by the new run that joins them, if the index still has all of them
     unchanged. Return the segments of the runs that have changed: a checkpoint may have cut one, and
     the rest of it is still at its old place.
@@ -151,7 +155,7 @@ def move_runs(transaction: Transaction, moves: Sequence[RunMove]) -> dict[int, N
 
 
 def delete_runs(
-    transaction: Transaction, ledger_id: int, limit: int
+    transaction: StoreTransaction, ledger_id: int, limit: int
 ) -> tuple[dict[int, int], bool]:
     """Remove at most `limit` runs of a ledger. Return the bytes freed by segment, and whether no
     run is left.
@@ -169,7 +173,7 @@ def delete_runs(
     return freed, len(mine) <= limit
 
 
-def scan_runs(transaction: Transaction, after: tuple[int, int], limit: int) -> list[StoredRun]:
+def scan_runs(transaction: StoreTransaction, after: tuple[int, int], limit: int) -> list[StoredRun]:
     """Return the next stored runs of all ledgers after (ledger id, last id); (-1, -1) starts."""
     ledger_id, last = after
     start = b"r" + bytes(8) if ledger_id < 0 else _RUN_KEY.pack(b"r", *after) + b"\0"
@@ -184,7 +188,7 @@ def scan_runs(transaction: Transaction, after: tuple[int, int], limit: int) -> l
     return found
 
 
-def highest_run(transaction: Transaction, ledger_id: int) -> int:
+def highest_run(transaction: StoreTransaction, ledger_id: int) -> int:
     """Return the highest entry id in a ledger's stored runs, NO_ENTRY without one."""
     pair = transaction.before(_RUN_KEY.pack(b"r", ledger_id, 2**64 - 1))
     if pair is None or len(pair[0]) != _RUN_KEY.size:
@@ -216,12 +220,12 @@ def _decode_run(key: bytes, value: bytes) -> tuple[Run, int] | None:
     return (last, first, location, size), previous_last
 
 
-def _put(transaction: Transaction, ledger_id: int, run: Run, previous: int) -> None:
+def _put(transaction: StoreTransaction, ledger_id: int, run: Run, previous: int) -> None:
     key = _RUN_KEY.pack(b"r", ledger_id, run[0])
     transaction.put(key, seal(key, _RUN.pack(run[1], previous, run[2], run[3])))
 
 
-def _last_before(transaction: Transaction, ledger_id: int, first: int, highest: int) -> int:
+def _last_before(transaction: StoreTransaction, ledger_id: int, first: int, highest: int) -> int:
     """Return the last stored id before an entry. The run behind the entry names it, or `highest`
     does where there is no such run, so a run that was lost is still named.
     """
@@ -237,7 +241,9 @@ def _last_before(transaction: Transaction, ledger_id: int, first: int, highest: 
     return max(last, min(named, first - 1))
 
 
-def _cut_back(transaction: Transaction, ledger_id: int, run: Run, changes: dict[int, int]) -> None:
+def _cut_back(
+    transaction: StoreTransaction, ledger_id: int, run: Run, changes: dict[int, int]
+) -> None:
     """Cut the stored runs that overlap a run about to be stored, and count it in `changes`."""
     start = run[1]
     while (pair := transaction.seek(_RUN_KEY.pack(b"r", ledger_id, start))) is not None:
@@ -263,7 +269,7 @@ def _cut_back(transaction: Transaction, ledger_id: int, run: Run, changes: dict[
         start = last + 1
 
 
-def _link_successor(transaction: Transaction, ledger_id: int, previous: int) -> None:
+def _link_successor(transaction: StoreTransaction, ledger_id: int, previous: int) -> None:
     """Make the run behind `previous` name it as its predecessor."""
     pair = transaction.seek(_RUN_KEY.pack(b"r", ledger_id, previous + 1))
     if pair is not None and _is_run_of(pair[0], ledger_id):

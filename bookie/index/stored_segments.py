@@ -6,7 +6,7 @@ Format: see `bookie.index.index_pages`, keys `g` and `d`.
 from collections.abc import Iterable
 from typing import Final
 
-from bookie.files.index_store import Transaction
+from bookie.files.index_store import StoreTransaction
 from bookie.index.index_pages import NUMBER_KEY, SCAN_PAIRS, seal, unseal
 from metadata.ids import LEDGER_ID_MAX
 
@@ -16,7 +16,7 @@ _VALUE_BYTES: Final = {LIVE_BYTES: 8, DAMAGED: 0}
 
 
 def scan_segments(
-    transaction: Transaction, after: int, kind: bytes
+    transaction: StoreTransaction, after: int, kind: bytes
 ) -> list[tuple[int, int | None]]:
     """Return the next segments that have a value of this kind, and the value, 0 for an empty one.
     None: the value is damaged, and the number may be damaged too.
@@ -36,13 +36,13 @@ def _decode(key: bytes, value: bytes) -> int | None:
     return None if plain is None else int.from_bytes(plain, "little")
 
 
-def name_segments(transaction: Transaction, numbers: Iterable[int]) -> None:
+def name_segments(transaction: StoreTransaction, numbers: Iterable[int]) -> None:
     """Add segments, with no live bytes, to an index that does not list them yet."""
     for number in numbers:
         _put_live(transaction, NUMBER_KEY.pack(LIVE_BYTES, number), 0)
 
 
-def add_live_bytes(transaction: Transaction, changes: dict[int, int]) -> None:
+def add_live_bytes(transaction: StoreTransaction, changes: dict[int, int]) -> None:
     """Add to segments' live bytes; a damaged value counts as 0, because they are only a hint."""
     for number, change in changes.items():
         if change:
@@ -52,7 +52,7 @@ def add_live_bytes(transaction: Transaction, changes: dict[int, int]) -> None:
             _put_live(transaction, key, max(0, count + change))
 
 
-def remove_live_bytes(transaction: Transaction, removed: Iterable[int]) -> dict[int, int]:
+def remove_live_bytes(transaction: StoreTransaction, removed: Iterable[int]) -> dict[int, int]:
     """Remove the live bytes of removed segments; return the live bytes of all others."""
     for number in removed:
         transaction.delete(NUMBER_KEY.pack(LIVE_BYTES, number))
@@ -65,7 +65,7 @@ def remove_live_bytes(transaction: Transaction, removed: Iterable[int]) -> dict[
 
 
 def change_damaged(
-    transaction: Transaction, damaged: Iterable[int], removed: Iterable[int]
+    transaction: StoreTransaction, damaged: Iterable[int], removed: Iterable[int]
 ) -> None:
     """Store which segments hold damage, and drop those that were removed."""
     for number in damaged:
@@ -75,5 +75,5 @@ def change_damaged(
         transaction.delete(NUMBER_KEY.pack(DAMAGED, number))
 
 
-def _put_live(transaction: Transaction, key: bytes, count: int) -> None:
+def _put_live(transaction: StoreTransaction, key: bytes, count: int) -> None:
     transaction.put(key, seal(key, count.to_bytes(_VALUE_BYTES[LIVE_BYTES], "little")))

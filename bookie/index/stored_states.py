@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from bookie.files.index_store import Transaction
+from bookie.files.index_store import StoreTransaction
 from bookie.index import horizon_pages, index_pages, replica_state
 from bookie.index.replica_state import ReplicaState
 from metadata.ids import LEDGER_ID_MAX, LedgerId
@@ -41,7 +41,9 @@ class StatesCheck:
     is_horizon_damaged: bool = False
 
 
-def check_some(transaction: Transaction, check: StatesCheck, runs_left_max: int) -> StatesCheck:
+def check_some(
+    transaction: StoreTransaction, check: StatesCheck, runs_left_max: int
+) -> StatesCheck:
     """Continue a pass by one page of states and verify their CRCs; the horizon comes first."""
     if check.last_id < 0:
         _check_horizon(transaction, check)
@@ -68,7 +70,7 @@ def check_some(transaction: Transaction, check: StatesCheck, runs_left_max: int)
     return check
 
 
-def _check_horizon(transaction: Transaction, check: StatesCheck) -> None:
+def _check_horizon(transaction: StoreTransaction, check: StatesCheck) -> None:
     found = horizon_pages.read_horizon(transaction)
     check.is_horizon_damaged = found is None
     if found is not None and found[1]:
@@ -77,7 +79,7 @@ def _check_horizon(transaction: Transaction, check: StatesCheck) -> None:
 
 
 def find_tombstones(
-    transaction: Transaction, after: int, limit: int
+    transaction: StoreTransaction, after: int, limit: int
 ) -> tuple[list[int], int | None]:
     """Return deleted ledgers without runs on one page of the ids above `after`, at most `limit`,
     and where to continue, None at the end.
@@ -93,7 +95,7 @@ def find_tombstones(
     return found, after if len(pairs) == PAGE_STATES else None
 
 
-def trim_tombstones(transaction: Transaction, ledger_ids: Sequence[int]) -> int:
+def trim_tombstones(transaction: StoreTransaction, ledger_ids: Sequence[int]) -> int:
     """Remove tombstones and raise the horizon above them; return how many there were."""
     values = zip(ledger_ids, get_states(transaction, ledger_ids), strict=True)
     trimmed = [
@@ -107,12 +109,14 @@ def trim_tombstones(transaction: Transaction, ledger_ids: Sequence[int]) -> int:
     return len(trimmed)
 
 
-def get_states(transaction: Transaction, ledger_ids: Sequence[int]) -> list[bytes | None]:
+def get_states(transaction: StoreTransaction, ledger_ids: Sequence[int]) -> list[bytes | None]:
     """Return the stored forms of some ledgers, None for each that has none."""
     return [transaction.get(index_pages.state_key(ledger_id)) for ledger_id in ledger_ids]
 
 
-def list_held(transaction: Transaction, after: int, limit: int) -> tuple[list[int], int | None]:
+def list_held(
+    transaction: StoreTransaction, after: int, limit: int
+) -> tuple[list[int], int | None]:
     """Return ids of ledgers that are stored or fenced here, above `after`, ascending, and up to
     which id the list is complete, None when no more follow.
     """
@@ -130,7 +134,7 @@ def list_held(transaction: Transaction, after: int, limit: int) -> tuple[list[in
     return found, after
 
 
-def list_runs_left(transaction: Transaction, limit: int) -> list[int]:
+def list_runs_left(transaction: StoreTransaction, limit: int) -> list[int]:
     """Return deleted ledgers that have runs, at most `limit`."""
     found: list[int] = []
     after = -1
@@ -144,7 +148,7 @@ def list_runs_left(transaction: Transaction, limit: int) -> list[int]:
     return found
 
 
-def put_in_limbo(transaction: Transaction, after: int, *, fence: bool) -> int | None:
+def put_in_limbo(transaction: StoreTransaction, after: int, *, fence: bool) -> int | None:
     """Put one page of the stored ledgers above `after` into limbo (rule 2.4), and with `fence`
     fence them. Return where to continue, None at the end.
     """
@@ -160,7 +164,7 @@ def put_in_limbo(transaction: Transaction, after: int, *, fence: bool) -> int | 
     return after if len(pairs) == PAGE_STATES else None
 
 
-def _scan(transaction: Transaction, after: int, limit: int) -> list[tuple[bytes, bytes]]:
+def _scan(transaction: StoreTransaction, after: int, limit: int) -> list[tuple[bytes, bytes]]:
     if after >= LEDGER_ID_MAX:
         return []
     start = index_pages.state_key(after + 1)

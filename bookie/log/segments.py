@@ -130,7 +130,7 @@ class Segments:
                 raise DamagedRecordError(f"segment {number}, which was removed,")
         return await file.read(offset, size)
 
-    async def read_patiently(self, number: int, offset: int, size: int) -> Buffer:
+    async def read_or_wait(self, number: int, offset: int, size: int) -> Buffer:
         """Read as `read` does; wait while no descriptor is free."""
         while True:
             with contextlib.suppress(DescriptorsExhaustedError):

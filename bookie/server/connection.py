@@ -33,9 +33,9 @@ from bookie.wire.messages import (
     Pong,
     ReadEntries,
     ReadLac,
+    ReportLac,
     Request,
     Status,
-    TellLac,
     WaitLac,
     WriteLac,
 )
@@ -219,7 +219,7 @@ class ClientConnection(ServerConnection):
                 self._master_keys.pop(ledger_id, None)
             case ReadLac() | WriteLac() | ReadEntries() | ListEntries() | WaitLac():
                 self._serve_ledger(request_id, request)
-            case TellLac():
+            case ReportLac():
                 self._note_lac(request)
             case Hello():
                 raise AssertionError("a hello is answered before")
@@ -234,12 +234,12 @@ class ClientConnection(ServerConnection):
             return
         self._master_keys[ledger_id] = master_key
 
-    def _note_lac(self, request: TellLac) -> None:
+    def _note_lac(self, request: ReportLac) -> None:
         key = self._master_keys.get(request.ledger_id)
         if key is None or self._context.is_closing:
             return
         if self._may(LedgerOperation.WRITE_LAC, request.ledger_id):
-            self._context.storage.tell_lac(request.ledger_id, request.lac, key, _ignore)
+            self._context.storage.report_lac(request.ledger_id, request.lac, key, _ignore)
             self._read_on_if_room()
 
     def _serve_ledger(self, request_id: int, request: LedgerRequest | WaitLac) -> None:

@@ -40,13 +40,13 @@ def acks_frame(acks: Sequence[tuple[int, Status]]) -> bytes:
 
 def entries_frame(request_id: int, result: ReadResult) -> list[Buffer]:
     """Return the answer to a read as buffers to write one after another."""
-    result = _fitting(result)
+    result = _cut_to_limits(result)
     body = encode_entries(result.status, result.lac, result.next_entry_id, result.batches)
     size = sum(map(len, body))
     return [frame_header(FrameKind.ENTRIES, request_id, size), *body]
 
 
-def _fitting(result: ReadResult) -> ReadResult:
+def _cut_to_limits(result: ReadResult) -> ReadResult:
     size = 0
     for index, batch in enumerate(result.batches):
         size += len(batch)

@@ -27,9 +27,9 @@ from bookie.storage.cold_ledgers import ColdLedgers, find_held, list_held
 from bookie.storage.commits import AnswerCallback, Commits, resolve
 from bookie.storage.deletions import Deletions
 from bookie.storage.ledger_reads import LedgerReads
-from bookie.storage.opening import WHOLE, KnownDisk, Opened, open_parts
+from bookie.storage.opening import WHOLE, KnownDisk, OpenedStorage, open_parts
 from bookie.storage.overlapping import OverlappingAdd, OverlappingAdds
-from bookie.storage.reading import Reader
+from bookie.storage.reading import StorageReader
 from bookie.storage.recent import RecentEntries
 from bookie.storage.standing import StandingReader
 from bookie.storage.upkeep import Upkeep, UpkeepParts
@@ -45,7 +45,7 @@ class BookieStorage:
     """Storage of one bookie. Call every method on the event loop that opened it."""
 
     def __init__(
-        self, disk: Disk, config: StorageConfig, opened: Opened, rng: random.Random
+        self, disk: Disk, config: StorageConfig, opened: OpenedStorage, rng: random.Random
     ) -> None:
         self.limbo_reason = opened.limbo_reason
         self._disk = disk
@@ -54,7 +54,7 @@ class BookieStorage:
         self._index = index = opened.index
         self._segments = segments = opened.segments
         self._recent = RecentEntries(config.recent_bytes_max)
-        self._reader = Reader(index, segments, self._recent)
+        self._reader = StorageReader(index, segments, self._recent)
         self._commits = Commits(
             ledgers,
             index,
@@ -258,21 +258,21 @@ class BookieStorage:
     ) -> LedgerSnapshot:
         """Store an explicit LAC, durably (rule 8.4). Statuses: as `add`, without CONFLICT."""
         stored: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
-        self.tell_lac(ledger_id, lac, master_key, partial(resolve, stored))
+        self.report_lac(ledger_id, lac, master_key, partial(resolve, stored))
         snapshot = partial(self.reads.snapshot, ledger_id, await stored)
         return await self._cold.run(ledger_id, snapshot)
 
-    def tell_lac(
+    def report_lac(
         self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None, done: AnswerCallback
     ) -> None:
         """Advertise an explicit LAC at once, even read-only, and queue it; `done` as in `add`."""
         if ledger_id not in self._ledgers.states and self._cold.must_wait(ledger_id):
-            decide = partial(self._tell_lac, ledger_id, lac, master_key, done)
+            decide = partial(self._report_lac, ledger_id, lac, master_key, done)
             self._cold.defer(ledger_id, 0, decide, stores=True)
         else:
-            self._tell_lac(ledger_id, lac, master_key, done)
+            self._report_lac(ledger_id, lac, master_key, done)
 
-    def _tell_lac(
+    def _report_lac(
         self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None, done: AnswerCallback
     ) -> None:
         refusal = self._admission.refuse_add(ledger_id, master_key, recovery=False)

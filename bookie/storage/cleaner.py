@@ -308,7 +308,7 @@ class Cleaner:
         last, first, location, size = run
         number = records.segment_of(location)
         try:
-            data = await self._segments.read_patiently(number, records.offset_of(location), size)
+            data = await self._segments.read_or_wait(number, records.offset_of(location), size)
         except (DamagedRecordError, DiskFailedError):
             self._segments.by_number[number].is_damaged = True
             return None

@@ -34,7 +34,7 @@ AnswerCallback = Callable[[Status], None]
 
 
 @dataclass(slots=True)
-class Counts:
+class StoredCounts:
     """Counts of what was stored since the storage was opened."""
 
     entries: int = 0
@@ -55,7 +55,7 @@ class Commits:
         on_disk_full: Callable[[], None],
     ) -> None:
         """`make_log` returns the log, which calls the given function for each group."""
-        self.counts = Counts()
+        self.counts = StoredCounts()
         self.is_answering = False
         """True while a group is being answered: `callbacks` are called after it, in the same
         iteration of the event loop.

@@ -1,6 +1,6 @@
 """Detection of a disk that hangs: a write or sync does not return.
 
-Leaves the record of running operations to `bookie.files.under_way`, readiness to
+Leaves the record of running operations to `bookie.files.running_operations`, readiness to
 `bookie.bookie_process`, and log lines and metrics to the listeners of `bookie.storage.writability`.
 
 Invariants: a hang is reported after two checks in a row, so that a process that was paused for long
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from bookie.files.under_way import RunningOperation, UnderWay
+from bookie.files.running_operations import RunningOperation, RunningOperations
 from bookie.storage.writability import Reason, Writability
 
 CHECK_INTERVAL_S_MAX: Final = 1.0
@@ -24,7 +24,7 @@ for this long, in seconds.
 """
 
 
-class Withdrawable(Protocol):
+class RemovableRegistration(Protocol):
     """A registration that can be removed and added again."""
 
     def withdraw(self) -> None:
@@ -39,10 +39,10 @@ class DiskHealth:
 
     def __init__(
         self,
-        under_way: UnderWay,
+        under_way: RunningOperations,
         hung_s: float,
         writability: Writability,
-        registration: Withdrawable,
+        registration: RemovableRegistration,
     ) -> None:
         self.checked_s = 0.0
         """Time of the last check, by the loop's clock."""
@@ -100,7 +100,7 @@ class HangGuard:
 
     def __init__(
         self,
-        under_way: UnderWay,
+        under_way: RunningOperations,
         checked_s: Callable[[], float],
         hung_s: float,
         on_hang: Callable[[str], None],

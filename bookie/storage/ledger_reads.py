@@ -20,7 +20,7 @@ from bookie.storage.admission import Admission
 from bookie.storage.answers import EntryRangesResult, LedgerSnapshot, ReadResult
 from bookie.storage.cold_ledgers import ColdLedgers
 from bookie.storage.ledgers import Ledgers
-from bookie.storage.reading import Reader, list_ranges
+from bookie.storage.reading import StorageReader, list_ranges
 from bookie.wire.messages import Status
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 
@@ -32,7 +32,7 @@ class LedgerReads:
     _ledgers: Ledgers
     _cold: ColdLedgers
     _admission: Admission
-    _reader: Reader
+    _reader: StorageReader
     _index: Index
     _log: Log
 

@@ -19,7 +19,7 @@ from typing import Final
 
 from bookie.errors import DiskFailedError
 from bookie.index import replica_state
-from bookie.index.replica_state import ReplicaState, Unsaved
+from bookie.index.replica_state import ReplicaState, UnsavedLedgers
 from metadata.ids import NO_ENTRY, LedgerId
 
 RUNS_LEFT_MAX: Final = 100_000
@@ -52,7 +52,7 @@ class Ledgers:
         """Highest ledger id ever seen here."""
         self.horizon = -1
         """Tombstones of ledgers up to this id may have been trimmed (rule 10.3)."""
-        self.unsaved = Unsaved()
+        self.unsaved = UnsavedLedgers()
         self._saving: dict[int, None] = {}
         self._hot_max = hot_max
         self._clock: deque[int] = deque()
@@ -158,7 +158,7 @@ class Ledgers:
 
     def take_unsaved(self) -> dict[int, None]:
         """Return the ledgers whose stored form is out of date, for a checkpoint. They stay in
-        memory until `note_saved` or `unsave`. Changes from now on are unsaved again.
+        memory until `note_saved` or `mark_unsaved`. Changes from now on are unsaved again.
         """
         assert not self._saving, "one checkpoint at a time"
         self._saving = self.unsaved.take()
@@ -186,7 +186,7 @@ class Ledgers:
                 if ledger_id in saving:
                     del self.tombstones[ledger_id]
 
-    def unsave(self) -> None:
+    def mark_unsaved(self) -> None:
         """Mark the ledgers that a checkpoint took as out of date again, because the checkpoint
         failed.
         """

@@ -16,7 +16,7 @@ from typing import Final, TypeVar, cast
 from bookie.config import StorageConfig
 from bookie.errors import DiskFullError, FormatError
 from bookie.files.disk import Disk
-from bookie.files.index_store import OrderedStore, Transaction
+from bookie.files.index_store import OrderedStore, StoreTransaction
 from bookie.index import (
     horizon_pages,
     index_pages,
@@ -25,7 +25,7 @@ from bookie.index import (
     stored_states,
 )
 from bookie.index.index import Index
-from bookie.index.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO, INDEX_VERSION, Meta
+from bookie.index.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO, INDEX_VERSION, CheckpointMeta
 from bookie.index.stored_states import StatesCheck
 from bookie.log import records, replay
 from bookie.log.records import RECORD_HEADER_BYTES, Record, RecordKind
@@ -44,7 +44,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedStorage:
     """Parts of an opened storage."""
 
     ledgers: Ledgers
@@ -68,7 +68,7 @@ class KnownDisk:
 WHOLE: Final = KnownDisk()
 
 
-async def open_parts(disk: Disk, config: StorageConfig, known: KnownDisk = WHOLE) -> Opened:
+async def open_parts(disk: Disk, config: StorageConfig, known: KnownDisk = WHOLE) -> OpenedStorage:
     """Load the states and replay the log. Raises FormatError for files of a newer release,
     DirectoryLockedError, DiskFailedError.
     """
@@ -98,7 +98,9 @@ async def open_parts(disk: Disk, config: StorageConfig, known: KnownDisk = WHOLE
     outcome = await _with_room(reserve, log.settle)
     await checkpoints.finish(ledgers, outcome.end_lsn)
     reason = lost_data or (outcome.describe_loss() if outcome.corrupt else _NO_INDEX)
-    return Opened(ledgers, index, segments, outcome, reason if verdict.flags is not None else "")
+    return OpenedStorage(
+        ledgers, index, segments, outcome, reason if verdict.flags is not None else ""
+    )
 
 
 def missing_end(end_lsn: int, recorded_end_lsn: int) -> str:
@@ -120,7 +122,7 @@ async def _with_room(reserve: Reserve, work: Callable[[], Awaitable[Value]]) -> 
         return await work()
 
 
-async def _load_segments(store: OrderedStore, segments: Segments, meta: Meta) -> None:
+async def _load_segments(store: OrderedStore, segments: Segments, meta: CheckpointMeta) -> None:
     """Read from the index what it stores about segments. Number new segments above all that it ever
     named, because the index may still name places in a missing segment.
     """
@@ -137,7 +139,7 @@ async def _load_segments(store: OrderedStore, segments: Segments, meta: Meta) ->
 
 async def _load_meta(
     store: OrderedStore, ledgers: Ledgers, reserve: Reserve, *, is_new: bool
-) -> Meta:
+) -> CheckpointMeta:
     """Verify the stored states and return the checkpoint's mark. If states are damaged or missing,
     store and return a new mark in limbo and keep the undamaged states: each has its own CRC.
 
@@ -161,9 +163,9 @@ async def _load_meta(
         await _with_room(reserve, lambda: store.update(stamp))
         return stamped
     is_lost = not is_new or not await store.view(index_pages.is_empty)
-    fresh = Meta(INDEX_VERSION, (FLAG_LIMBO | FLAG_FENCES_LOST) * is_lost, 0, 0, 0)
+    fresh = CheckpointMeta(INDEX_VERSION, (FLAG_LIMBO | FLAG_FENCES_LOST) * is_lost, 0, 0, 0)
 
-    def begin(transaction: Transaction) -> None:
+    def begin(transaction: StoreTransaction) -> None:
         for ledger_id in check.damaged:
             transaction.delete(index_pages.state_key(ledger_id))
         if check.is_horizon_damaged:
@@ -176,7 +178,7 @@ async def _load_meta(
     return fresh
 
 
-def _write_meta(meta: Meta, transaction: Transaction) -> None:
+def _write_meta(meta: CheckpointMeta, transaction: StoreTransaction) -> None:
     index_pages.write_meta(transaction, meta)
 
 

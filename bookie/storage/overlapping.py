@@ -19,7 +19,7 @@ from bookie.index.index import Index
 from bookie.index.index_runs import Lookup
 from bookie.index.replica_state import ReplicaState
 from bookie.log.log import Log
-from bookie.storage.reading import LOOKUP_RUNS, Reader
+from bookie.storage.reading import LOOKUP_RUNS, StorageReader
 from bookie.storage.recent import RecentEntries
 from bookie.wire.batch import BatchView
 from bookie.wire.messages import Status
@@ -60,7 +60,7 @@ class OverlappingAdds:
         self,
         log: Log,
         index: Index,
-        reader: Reader,
+        reader: StorageReader,
         recent: RecentEntries,
         wake: Callable[[], None],
     ) -> None:
@@ -154,7 +154,7 @@ class OverlappingAdds:
         entry_id, last = int(batch.header.first_entry_id), int(batch.header.last_entry_id)
         gaps: Gaps = []
         while entry_id <= last:
-            result = await self._reader.read_surely(state, entry_id, last, len(batch.data))
+            result = await self._reader.read_or_raise(state, entry_id, last, len(batch.data))
             for buffer in result.batches:
                 if not _is_same(BatchView(buffer), batch):
                     return None

@@ -57,7 +57,7 @@ class _Wanted:
         )
 
 
-class Reader:
+class StorageReader:
     """Reader for all ledgers."""
 
     def __init__(self, index: Index, segments: Segments, recent: RecentEntries) -> None:
@@ -92,11 +92,11 @@ class Reader:
     async def read(self, state: ReplicaState, first: int, last: int, bytes_max: int) -> ReadResult:
         """Return the answer, from the disk if necessary; UNKNOWN while no descriptor is free."""
         try:
-            return await self.read_surely(state, first, last, bytes_max)
+            return await self.read_or_raise(state, first, last, bytes_max)
         except DescriptorsExhaustedError:  # nothing is damaged: the reader may repeat the request
             return self._result(state, Status.UNKNOWN, first, ())
 
-    async def read_surely(
+    async def read_or_raise(
         self, state: ReplicaState, first: int, last: int, bytes_max: int
     ) -> ReadResult:
         """Return the answer, from the disk if necessary. Raises DescriptorsExhaustedError, so that

@@ -107,7 +107,7 @@ class StartCheckpoints:
                 mark_lsn, unsaved, ledgers.encode, [], ledgers.indexed_highest_of
             )
         except DiskFullError:  # the next checkpoint may use the reserve's room
-            ledgers.unsave()
+            ledgers.mark_unsaved()
             await self._reserve.release()
             return
         ledgers.note_saved()

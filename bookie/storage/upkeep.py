@@ -29,11 +29,11 @@ from bookie.storage.answers import StorageStatistics
 from bookie.storage.cleaner import Cleaner
 from bookie.storage.cleaning import CleaningRoom
 from bookie.storage.cold_ledgers import ColdLedgers
-from bookie.storage.commits import Counts
+from bookie.storage.commits import StoredCounts
 from bookie.storage.disk_watch import DiskWatch
 from bookie.storage.horizon import trim_tombstones
 from bookie.storage.ledgers import Ledgers
-from bookie.storage.reading import Reader
+from bookie.storage.reading import StorageReader
 from bookie.storage.rebuild import Rebuilder
 from bookie.storage.recent import RecentEntries
 from bookie.storage.writability import Reason, Writability
@@ -64,7 +64,7 @@ class UpkeepParts:
     index: Index
     segments: Segments
     log: Log
-    reader: Reader
+    reader: StorageReader
     recent: RecentEntries
 
 
@@ -213,7 +213,7 @@ class Upkeep:
                     self._rest if rests else None,
                 )
             except BaseException as error:  # also when cancelled: the taken changes are not stored
-                parts.ledgers.unsave()
+                parts.ledgers.mark_unsaved()
                 self._checkpoint_at_bytes = log_bytes
                 self._cleaner.put_back_removed(removed)
                 if isinstance(error, DiskFullError):
@@ -244,7 +244,7 @@ class Upkeep:
                 await self._watch.measure(is_pressed=False)
             return await self._cleaner.clean(self._room())
 
-    def statistics(self, counts: Counts, queue_bytes: int) -> StorageStatistics:
+    def statistics(self, counts: StoredCounts, queue_bytes: int) -> StorageStatistics:
         """Return counters and gauges."""
         parts = self._parts
         segments = list(parts.segments.by_number.values())

@@ -38,7 +38,7 @@ _REQUESTS: Final[dict[int, type[Request]]] = {
     7: m.WaitLac,
     8: m.ListEntries,
     9: m.Ping,
-    10: m.TellLac,
+    10: m.ReportLac,
 }
 _REPLIES: Final[dict[int, type[Reply]]] = {
     64: m.HelloReply,

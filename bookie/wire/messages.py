@@ -112,7 +112,7 @@ class WriteLac:
 
 
 @dataclass(frozen=True, slots=True)
-class TellLac:
+class ReportLac:
     """Report of a LAC when no further batch carries it (rule 8.4). Not answered, and nothing waits
     for it. It costs an idle writer one small frame; if it is lost, the next batch or the close has
     the LAC.
@@ -207,7 +207,7 @@ Request = (
     | DetachLedger
     | ReadLac
     | WriteLac
-    | TellLac
+    | ReportLac
     | ReadEntries
     | WaitLac
     | ListEntries

@@ -21,7 +21,7 @@ from ledger_client import LedgerError
 from ledger_client.tasks import BackgroundTasks
 from metadata.errors import MetadataError
 from metadata.ids import BookieId
-from metadata.topics.in_sync_reports import InSync, InSyncReporter
+from metadata.topics.in_sync_reports import InSyncReport, InSyncReporter
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.replica_numbers import ReplicaNumbers
 
@@ -111,7 +111,7 @@ class ReplicaReports:
             if self._reported.get(key) != now:
                 numbers = await self._numbers.numbers_of(replicas)
                 members = await self._numbers.numbers_of(in_sync)
-                self._reporter.report(key, InSync(epoch, numbers, members))
+                self._reporter.report(key, InSyncReport(epoch, numbers, members))
                 self._reported[key] = now
             if count % LOGS_PER_STEP == LOGS_PER_STEP - 1:
                 await asyncio.sleep(0)

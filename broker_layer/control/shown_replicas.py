@@ -17,7 +17,7 @@ from broker_layer.errors import TopicError
 from broker_layer.log.settings.log_config import replication_factor
 from broker_layer.log.settings.topic_configs import TopicDefaults
 from metadata.ids import BookieId
-from metadata.topics.in_sync import InSync
+from metadata.topics.in_sync import InSyncReport
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.replica_numbers import ReplicaNumbers
 from metadata.topics.topic import NO_LEADER, TopicRecord
@@ -36,9 +36,9 @@ class ShownReplicas:
         return [each for each in self.replicas if each not in self.in_sync]
 
 
-def offline_report(epoch: int) -> InSync:
+def offline_report(epoch: int) -> InSyncReport:
     """Return the report of a leader that cannot take a partition over."""
-    return InSync(epoch, (), ())
+    return InSyncReport(epoch, (), ())
 
 
 @dataclass(eq=False, repr=False)

@@ -163,7 +163,7 @@ class OffsetService:
             check_leader_epoch(log, asked.current_leader_epoch)
             _check_askable(isolation, asked.timestamp, version)
             committed = isolation == READ_COMMITTED
-            found = await _looked_for(log, asked.timestamp, read_committed=committed)
+            found = await _find_offset(log, asked.timestamp, read_committed=committed)
         except TopicError as refusal:
             self._unreadable.note(topic, asked.partition_index, refusal)
             error = refusal.code
@@ -263,7 +263,7 @@ def _check_askable(isolation: int, timestamp_ms: int, version: int) -> None:
         raise TopicError(ErrorCode.UNSUPPORTED_VERSION, text)
 
 
-async def _looked_for(
+async def _find_offset(
     log: PartitionLog, timestamp_ms: int, *, read_committed: bool
 ) -> tuple[int, int, int]:
     end = log.last_stable_offset if read_committed else log.high_watermark

@@ -30,8 +30,8 @@ from bookie.wire.messages import (
     Pong,
     ReadEntries,
     ReadLac,
+    ReportLac,
     Request,
-    TellLac,
     WaitLac,
     WriteLac,
 )
@@ -135,10 +135,10 @@ class BookiePool:
         """Store an explicit LAC; the reply contains a status. Raises BookieCallError."""
         return await self._call(bookie_id, request, LacReply, request.ledger_id, timeout_s)
 
-    def tell_lac(self, bookie_id: BookieId, ledger_id: LedgerId, lac: EntryId) -> None:
+    def report_lac(self, bookie_id: BookieId, ledger_id: LedgerId, lac: EntryId) -> None:
         """Send a LAC without waiting for an answer; sends nothing if there is no connection."""
         if not self._is_closed:
-            self._link(bookie_id).send_one_way(TellLac(ledger_id, lac), ledger_id)
+            self._link(bookie_id).send_one_way(ReportLac(ledger_id, lac), ledger_id)
 
     async def wait_lac(self, bookie_id: BookieId, request: WaitLac, *, timeout_s: float) -> Entries:
         """Wait until the LAC moves. Raises BookieCallError."""

@@ -37,7 +37,7 @@ from ledger_client.protocol.copy import (
     CopyPlan,
     CopyRefused,
     CopyState,
-    Mark,
+    IncomingMark,
     is_mark_unbroken,
     plan_copy,
 )
@@ -120,7 +120,7 @@ class FragmentCopier:
         finally:
             self._pool.detach(ledger_id)
 
-    async def remove_stray(self, mark: Mark) -> StoredMetadata:
+    async def remove_stray(self, mark: IncomingMark) -> StoredMetadata:
         """Remove a mark that an earlier copy left, unless its target is a member again; return the
         stored metadata. Raises LedgerNotFoundError and MetadataUnavailableError.
         """

@@ -45,7 +45,7 @@ class CopyRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class IncomingMark:
     """One bookie that is stored as incoming for one fragment of a ledger."""
 
     creation_token: UpdateToken
@@ -133,7 +133,9 @@ class CopyPlan:
 
     def unmarked(self, now: LedgerMetadata, token: UpdateToken) -> LedgerMetadata | None:
         """Remove the mark, whatever else changed in the fragment; None if there is none."""
-        return Mark(self.creation_token, self.first_entry_id, self.target).removed(now, token)
+        return IncomingMark(self.creation_token, self.first_entry_id, self.target).removed(
+            now, token
+        )
 
     def ranges(self) -> Iterator[tuple[EntryId, EntryId]]:
         """Yield the ranges (first, last) that the target must hold, ascending."""
@@ -218,13 +220,13 @@ def plan_copy(
     )
 
 
-def stray_marks(now: LedgerMetadata) -> list[Mark]:
+def stray_marks(now: LedgerMetadata) -> list[IncomingMark]:
     """Return the marks of an open in-sync ledger whose targets are not members.
 
     Each was left by a copy that failed while the metadata service did not answer.
     """
     marks = [
-        Mark(now.creation_token, fragment.first_entry_id, target)
+        IncomingMark(now.creation_token, fragment.first_entry_id, target)
         for fragment in now.fragments
         for target in fragment.incoming
     ]

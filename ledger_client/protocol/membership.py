@@ -70,7 +70,7 @@ class Membership(Protocol):
         """Return whether the ledger can do without a silent member (rule 5.7)."""
 
 
-class Replacing:
+class ReplacingMembership:
     """Quorum mode: the number of replicas stays, the bookies change."""
 
     def __init__(self, *, is_delayed: bool) -> None:
@@ -94,7 +94,7 @@ class Replacing:
         return has_spare
 
 
-class Shrinking:
+class ShrinkingMembership:
     """In-sync mode: the number of replicas follows the members that are alive and do not lag."""
 
     def __init__(self, min_in_sync: int) -> None:
@@ -118,7 +118,7 @@ class Shrinking:
         return len([b for b in in_sync if b != bookie_id]) >= self._min_in_sync
 
 
-class Fixed:
+class FixedMembership:
     """Members neither leave nor join; entries wait for their ack quorum among them."""
 
     def decide(
@@ -172,7 +172,7 @@ def members_with(
 def membership_of(quorum: QuorumSpec, options: AppendOptions) -> Membership:
     """Return the rule for a ledger's mode and its writer's options."""
     if options.fixed_membership:
-        return Fixed()
+        return FixedMembership()
     if quorum.is_in_sync:
-        return Shrinking(quorum.min_in_sync)
-    return Replacing(is_delayed=options.delay_ensemble_change)
+        return ShrinkingMembership(quorum.min_in_sync)
+    return ReplacingMembership(is_delayed=options.delay_ensemble_change)

@@ -18,7 +18,7 @@ from ledger_client.reading.entry_ranges import Range
 from ledger_client.reading.replica_reading import ReadOutcome, ReplicaPiece, ReplicaReading
 
 
-class Verdict(StrEnum):
+class RangeVerdict(StrEnum):
     """Verdict on a range of entries at bookies A and B."""
 
     EQUAL = "equal"
@@ -33,27 +33,29 @@ class Verdict(StrEnum):
     """Neither can return the entries undamaged."""
 
 
-class Compared(NamedTuple):
+class ComparedRange(NamedTuple):
     """Consecutive entries with one verdict."""
 
     first: int
     last: int
-    verdict: Verdict
+    verdict: RangeVerdict
 
 
 _OF_OUTCOMES = {
-    (ReadOutcome.READ, ReadOutcome.MISSING): Verdict.ONLY_A,
-    (ReadOutcome.MISSING, ReadOutcome.READ): Verdict.ONLY_B,
-    (ReadOutcome.READ, ReadOutcome.BAD): Verdict.UNREADABLE_B,
-    (ReadOutcome.BAD, ReadOutcome.READ): Verdict.UNREADABLE_A,
+    (ReadOutcome.READ, ReadOutcome.MISSING): RangeVerdict.ONLY_A,
+    (ReadOutcome.MISSING, ReadOutcome.READ): RangeVerdict.ONLY_B,
+    (ReadOutcome.READ, ReadOutcome.BAD): RangeVerdict.UNREADABLE_B,
+    (ReadOutcome.BAD, ReadOutcome.READ): RangeVerdict.UNREADABLE_A,
 }
 
 
-async def compare_replicas(a: ReplicaReading, b: ReplicaReading) -> AsyncGenerator[Compared, None]:
+async def compare_replicas(
+    a: ReplicaReading, b: ReplicaReading
+) -> AsyncGenerator[ComparedRange, None]:
     """Yield the verdict on every entry that A or B holds; adjacent ranges with the same verdict are
     joined. Raises BookieCallError.
     """
-    joined: Compared | None = None
+    joined: ComparedRange | None = None
     async with aclosing(_parts(a, b)) as parts:
         async for part in parts:
             if joined is None:
@@ -67,18 +69,18 @@ async def compare_replicas(a: ReplicaReading, b: ReplicaReading) -> AsyncGenerat
         yield joined
 
 
-async def _parts(a: ReplicaReading, b: ReplicaReading) -> AsyncGenerator[Compared, None]:
+async def _parts(a: ReplicaReading, b: ReplicaReading) -> AsyncGenerator[ComparedRange, None]:
     async with aclosing(a.stored_ranges()) as held_a, aclosing(b.stored_ranges()) as held_b:
         in_a, in_b = await anext(held_a, None), await anext(held_b, None)
         while in_a is not None or in_b is not None:
             if in_b is None or (in_a is not None and in_a[0] < in_b[0]):
                 assert in_a is not None
                 last = in_a[1] if in_b is None else min(in_a[1], in_b[0] - 1)
-                yield Compared(in_a[0], last, Verdict.ONLY_A)
+                yield ComparedRange(in_a[0], last, RangeVerdict.ONLY_A)
                 in_a = await _behind(in_a, last, held_a)
             elif in_a is None or in_b[0] < in_a[0]:
                 last = in_b[1] if in_a is None else min(in_b[1], in_a[0] - 1)
-                yield Compared(in_b[0], last, Verdict.ONLY_B)
+                yield ComparedRange(in_b[0], last, RangeVerdict.ONLY_B)
                 in_b = await _behind(in_b, last, held_b)
             else:
                 last = min(in_a[1], in_b[1])
@@ -94,7 +96,7 @@ async def _behind(held: Range, last: int, more: AsyncIterator[Range]) -> Range |
 
 async def _compare_both(
     a: ReplicaReading, b: ReplicaReading, first: int, last: int
-) -> AsyncGenerator[Compared, None]:
+) -> AsyncGenerator[ComparedRange, None]:
     """Compare entries that both bookies list, reading both in pieces."""
     async with aclosing(a.read(first, last)) as pieces_a, aclosing(b.read(first, last)) as pieces_b:
         piece_a, piece_b = await anext(pieces_a), await anext(pieces_b)
@@ -114,16 +116,16 @@ def _cut(piece: ReplicaPiece, first: int, last: int) -> ReplicaPiece:
     return ReplicaPiece(first, last, piece.outcome, digests)
 
 
-def _judge(a: ReplicaPiece, b: ReplicaPiece) -> list[Compared]:
+def _judge(a: ReplicaPiece, b: ReplicaPiece) -> list[ComparedRange]:
     """Compare two pieces of the same entries."""
     if (a.outcome, b.outcome) != (ReadOutcome.READ, ReadOutcome.READ):
-        verdict = _OF_OUTCOMES.get((a.outcome, b.outcome), Verdict.UNREADABLE)
-        return [Compared(a.first, a.last, verdict)]
-    judged: list[Compared] = []
+        verdict = _OF_OUTCOMES.get((a.outcome, b.outcome), RangeVerdict.UNREADABLE)
+        return [ComparedRange(a.first, a.last, verdict)]
+    judged: list[ComparedRange] = []
     first = a.first
     for is_equal, group in groupby(x == y for x, y in zip(a.digests, b.digests, strict=True)):
         count = sum(1 for _ in group)
-        verdict = Verdict.EQUAL if is_equal else Verdict.DIFFERENT
-        judged.append(Compared(first, first + count - 1, verdict))
+        verdict = RangeVerdict.EQUAL if is_equal else RangeVerdict.DIFFERENT
+        judged.append(ComparedRange(first, first + count - 1, verdict))
         first += count
     return judged

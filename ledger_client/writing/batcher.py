@@ -30,7 +30,7 @@ class BatchLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class PlannedBatch:
     """One batch to build: its entries and their total size."""
 
     payloads: Sequence[bytes]
@@ -70,7 +70,7 @@ def room_in_batch(quorum: QuorumSpec, next_entry_id: EntryId, limits: BatchLimit
 
 def cut_batches(
     payloads: Sequence[bytes], first_entry_id: EntryId, quorum: QuorumSpec, limits: BatchLimits
-) -> Iterable[Cut]:
+) -> Iterable[PlannedBatch]:
     """Yield the batches of consecutive entries, in order."""
     start, count = 0, len(payloads)
     ends = list(accumulate(map(len, payloads)))
@@ -80,7 +80,7 @@ def cut_batches(
         stop = bisect_right(ends, before + limits.bytes_max, start, min(start + room, count))
         stop = max(stop, start + 1)
         whole = start == 0 and stop == count
-        yield Cut(payloads if whole else payloads[start:stop], ends[stop - 1] - before)
+        yield PlannedBatch(payloads if whole else payloads[start:stop], ends[stop - 1] - before)
         start = stop
 
 

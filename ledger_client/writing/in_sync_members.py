@@ -29,7 +29,7 @@ from ledger_client.in_sync.copying import FragmentCopier
 from ledger_client.in_sync.parked_members import RETURN_BYTES
 from ledger_client.observability import MemberCaughtUp, MemberCopied, MemberCopyFailed
 from ledger_client.protocol import append_events as e
-from ledger_client.protocol.copy import Mark, stray_marks
+from ledger_client.protocol.copy import IncomingMark, stray_marks
 from ledger_client.tasks import BackgroundTasks
 from ledger_client.writing.append_shell import AppendShell, WriterServices
 from metadata.ids import BookieId, EntryId
@@ -204,7 +204,7 @@ class InSyncMembers:
 
         return next_behind(protocol.metadata, may_copy)
 
-    def _next_stray(self, now: float) -> Mark | None:
+    def _next_stray(self, now: float) -> IncomingMark | None:
         marks = stray_marks(self._shell.protocol.metadata)
         may_try = self._failures.may_try
         return next((m for m in marks if may_try(m.first_entry_id, m.target, now)), None)
@@ -250,7 +250,7 @@ class InSyncMembers:
             self._report(MemberCaughtUp(ledger_id, target))
         return target in protocol.metadata.fragment_of(first).ensemble
 
-    async def _remove(self, mark: Mark) -> bool:
+    async def _remove(self, mark: IncomingMark) -> bool:
         """Remove a stray mark; return whether the writer's metadata shows that it is gone."""
         first, target = mark.first_entry_id, mark.target
         try:

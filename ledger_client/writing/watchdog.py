@@ -24,7 +24,7 @@ WATCH_PERIOD_S: Final = 0.05
 TAIL_PART: Final = 0.99
 
 
-class Watched(Protocol):
+class WatchedWriter(Protocol):
     """A writer, as seen by the watchdog."""
 
     @property
@@ -60,11 +60,11 @@ class Watchdog:
             config.suspicions_per_minute_max,
         )
         self._budget = SuspicionBudget(config.suspicions_per_minute_max)
-        self._active: dict[LedgerId, Watched] = {}
+        self._active: dict[LedgerId, WatchedWriter] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._due_at = 0.0
 
-    def activate(self, writer: Watched) -> None:
+    def activate(self, writer: WatchedWriter) -> None:
         """Watch a writer until its `check` returns False."""
         self._active[writer.ledger_id] = writer
         if self._timer is None:
@@ -95,7 +95,7 @@ class Watchdog:
         if self._active and self._timer is None:
             self._arm()
 
-    def _check(self, writer: Watched, now: float) -> bool:
+    def _check(self, writer: WatchedWriter, now: float) -> bool:
         """Check one writer; if it raises, the others are still checked."""
         try:
             return writer.check(now)

@@ -27,7 +27,7 @@ LOOK_MAX_S: Final = 0.25
 
 
 class WriterWatch:
-    """The part of one writer that the watchdog checks (`watchdog.Watched`)."""
+    """The part of one writer that the watchdog checks (`watchdog.WatchedWriter`)."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class WriterWatch:
                 return True
             self._lac_sent = lac
             for bookie_id in protocol.metadata.last_fragment.ensemble:
-                self._services.pool.tell_lac(bookie_id, self.ledger_id, lac)  # rule 8.4
+                self._services.pool.report_lac(bookie_id, self.ledger_id, lac)  # rule 8.4
         return is_busy or oldest is not None or bool(protocol.parked)
 
     def _waited_for(self) -> str:

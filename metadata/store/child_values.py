@@ -134,7 +134,7 @@ class ChildValues:
         for name in [known for known in self._watches if known not in present]:
             self._watches.pop(name)()
             self._due_s.pop(name, None)
-            self._tell(partial(self._on_gone, name))
+            self._run_callback(partial(self._on_gone, name))
         now = asyncio.get_running_loop().time()
         for name in present:
             if name not in self._watches:
@@ -165,9 +165,9 @@ class ChildValues:
             raise
         if name not in self._watches:
             return  # it was removed during the read
-        self._tell(partial(self._on_value, name, stored.value))
+        self._run_callback(partial(self._on_value, name, stored.value))
 
-    def _tell(self, callback: Callable[[], None]) -> None:
+    def _run_callback(self, callback: Callable[[], None]) -> None:
         try:
             callback()
         except MetadataFormatError as error:

@@ -51,7 +51,7 @@ _PARTITION_BYTES: Final = 1 + 3 + 5 + 3 + 3
 
 
 @dataclass(frozen=True, slots=True)
-class InSync:
+class InSyncReport:
     """Numbers of a partition's replicas, and of those that are in sync."""
 
     leader_epoch: int
@@ -59,7 +59,7 @@ class InSync:
     in_sync: tuple[int, ...]
 
 
-def pack_reports(what: str, reports: Mapping[PartitionKey, InSync]) -> tuple[bytes, int]:
+def pack_reports(what: str, reports: Mapping[PartitionKey, InSyncReport]) -> tuple[bytes, int]:
     """Return the stored form, and the number of partitions that did not fit."""
     lists: dict[tuple[int, ...], int] = {}
     topics: dict[TopicId, list[Packed]] = {}
@@ -85,12 +85,12 @@ def pack_reports(what: str, reports: Mapping[PartitionKey, InSync]) -> tuple[byt
     return value, len(reports) - count
 
 
-def unpack_reports(what: str, value: bytes) -> dict[PartitionKey, InSync]:
+def unpack_reports(what: str, value: bytes) -> dict[PartitionKey, InSyncReport]:
     """Read a stored form. Raises MetadataFormatError for anything else."""
     fields = unpack_versioned(what, value, _FORMAT_VERSION, _FIELD_COUNT)
     try:
         lists = [_numbers_of(each) for each in array_of(fields[1])]
-        found: dict[PartitionKey, InSync] = {}
+        found: dict[PartitionKey, InSyncReport] = {}
         for topic in array_of(fields[2]):
             topic_id, partitions = _fields_of(topic, _TOPIC_FIELD_COUNT)
             for each in array_of(partitions):
@@ -103,9 +103,9 @@ def unpack_reports(what: str, value: bytes) -> dict[PartitionKey, InSync]:
 
 def _report_of(
     topic_id: TopicId, field: Packed, lists: list[tuple[int, ...]]
-) -> tuple[PartitionKey, InSync]:
+) -> tuple[PartitionKey, InSyncReport]:
     partition, epoch, replicas, in_sync = _fields_of(field, _PARTITION_FIELD_COUNT)
-    report = InSync(
+    report = InSyncReport(
         leader_epoch=int_of(epoch, 0, LEADER_EPOCH_MAX),
         replicas=lists[int_of(replicas, 0, len(lists) - 1)],
         in_sync=lists[int_of(in_sync, 0, len(lists) - 1)],

@@ -22,13 +22,13 @@ from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.paths import IN_SYNC, in_sync_path
 from metadata.store.child_values import ChildValues
 from metadata.store.interface import Cancel, MetadataStore, SessionState
-from metadata.topics.in_sync import InSync, pack_reports, unpack_reports
+from metadata.topics.in_sync import InSyncReport, pack_reports, unpack_reports
 from metadata.topics.partition import PartitionKey
 
 if TYPE_CHECKING:
     from metadata.ids import Version
 
-__all__ = ["InSync", "InSyncReporter", "InSyncView"]
+__all__ = ["InSyncReport", "InSyncReporter", "InSyncView"]
 
 INTERVAL_S: Final = 0.5
 
@@ -50,7 +50,7 @@ class InSyncReporter:
         self._path = in_sync_path(broker_id)
         self._rng = rng
         self._interval_s = interval_s
-        self._reports: dict[PartitionKey, InSync] = {}
+        self._reports: dict[PartitionKey, InSyncReport] = {}
         self._version: Version | None = None
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -62,7 +62,7 @@ class InSyncReporter:
         assert self._task is None, "started once"
         self._task = asyncio.get_running_loop().create_task(self._keep_writing())
 
-    def report(self, key: PartitionKey, in_sync: InSync) -> None:
+    def report(self, key: PartitionKey, in_sync: InSyncReport) -> None:
         """Report the replicas of a partition with the next write."""
         if self._reports.get(key) != in_sync:
             self._reports[key] = in_sync
@@ -112,13 +112,13 @@ class InSyncView:
     """Reports of all brokers, kept up to date until `aclose`."""
 
     def __init__(self, store: MetadataStore, rng: Random) -> None:
-        self._reports: dict[str, dict[PartitionKey, InSync]] = {}
+        self._reports: dict[str, dict[PartitionKey, InSyncReport]] = {}
         self._callbacks = Callbacks[()]()
         self._values = ChildValues(store, IN_SYNC, rng, on_value=self._put, on_gone=self._drop)
 
-    def find(self, key: PartitionKey) -> InSync | None:
+    def find(self, key: PartitionKey) -> InSyncReport | None:
         """Return the newest leader's report of a partition, or None if there is no report."""
-        found: InSync | None = None
+        found: InSyncReport | None = None
         for reports in self._reports.values():
             report = reports.get(key)
             if report is not None and (found is None or report.leader_epoch > found.leader_epoch):

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from quire.bench.fleet.assumptions import Assumptions, Described, described
+from quire.bench.fleet.assumptions import AssumptionInfo, Assumptions, described
 from quire.cli.command_line import Noun, chosen, positive
 from quire.cli.output import Json, Output, Row
 from quire.cli.progress import Progress
 from quire.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from quire.bench.fleet.results import RunFigures, Spread
+    from quire.bench.fleet.results import FigureSpread, RunFigures
 
 SEEDS_DEFAULT: Final = 2
 COLUMNS: Final = (
@@ -141,7 +141,7 @@ def _print(
     output.line("The median of the seeds, and their range. docs/fleet.md explains each column.")
 
 
-def _range(name: str, over: "Spread | None") -> str:
+def _range(name: str, over: "FigureSpread | None") -> str:
     """Return the median as text, with the range in brackets if there is one."""
     if over is None:
         return "-"
@@ -158,7 +158,7 @@ def _show(name: str, value: float) -> str:
     return f"{value:,.0f}" if value == 0 or value >= 100 else f"{value:.3g}"  # noqa: PLR2004
 
 
-def _number(each: Described) -> Callable[[str], float]:
+def _number(each: AssumptionInfo) -> Callable[[str], float]:
     """Return the parser of one assumption, for argparse."""
 
     def read(text: str) -> float:

@@ -28,7 +28,7 @@ from typing import Final
 
 from bookie.errors import BookieError
 from bookie.files.disk import Disk
-from bookie.files.index_store import OrderedStore, Transaction
+from bookie.files.index_store import OrderedStore, StoreTransaction
 from bookie.index import (
     horizon_pages,
     index_pages,
@@ -37,7 +37,7 @@ from bookie.index import (
     stored_runs,
     stored_segments,
 )
-from bookie.index.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO, INDEX_VERSION, Meta
+from bookie.index.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO, INDEX_VERSION, CheckpointMeta
 from bookie.index.index_runs import Run
 from bookie.index.replica_state import ReplicaState
 from bookie.index.stored_runs import StoredRun, highest_run, scan_runs
@@ -155,7 +155,7 @@ class _Rebuild:
             if not accepts_limbo:
                 raise IndexUnprovenError(why)
             flags = FLAG_LIMBO | FLAG_FENCES_LOST
-            meta = Meta(INDEX_VERSION, flags, mark_lsn=0, state_count=0, state_xor=0)
+            meta = CheckpointMeta(INDEX_VERSION, flags, mark_lsn=0, state_count=0, state_xor=0)
         else:
             assert meta is not None
             await self._keep_segment_numbers()
@@ -168,7 +168,7 @@ class _Rebuild:
         report.is_limbo, report.mark_lsn = bool(meta.flags & FLAG_LIMBO), meta.mark_lsn
         return report
 
-    async def _copy_values(self, meta: Meta | None) -> str:
+    async def _copy_values(self, meta: CheckpointMeta | None) -> str:
         """Copy everything but the mark, runs and live bytes; return the reason why the states
         cannot be accounted for, or an empty string.
         """
@@ -291,7 +291,7 @@ class _Rebuild:
 
 
 def _copied_pairs(
-    prefix: bytes, start: bytes, transaction: Transaction
+    prefix: bytes, start: bytes, transaction: StoreTransaction
 ) -> tuple[list[tuple[bytes, bytes]], bytes | None]:
     """Return pairs from a key on, and the key to continue at; None at the end."""
     pairs = transaction.scan(start, PAIRS_PER_PAGE)
@@ -314,7 +314,7 @@ def _ledger_of(key: bytes) -> LedgerId:
     return LedgerId(int.from_bytes(key[1:9], "big"))
 
 
-def _put_sound(pairs: list[tuple[bytes, bytes]], transaction: Transaction) -> None:
+def _put_sound(pairs: list[tuple[bytes, bytes]], transaction: StoreTransaction) -> None:
     """Store values as they are, without damaged states."""
     for key, value in pairs:
         if not key.startswith(b"s") or not replica_state.is_stored_damaged(key, value):
@@ -329,18 +329,18 @@ async def _check_states(store: OrderedStore) -> StatesCheck:
     return check
 
 
-def _put_runs_of(runs_by_ledger: dict[int, list[Run]], transaction: Transaction) -> None:
+def _put_runs_of(runs_by_ledger: dict[int, list[Run]], transaction: StoreTransaction) -> None:
     for ledger_id, runs in runs_by_ledger.items():
         changes = stored_runs.put_runs(transaction, ledger_id, runs, NO_ENTRY)
         stored_segments.add_live_bytes(transaction, changes)
 
 
-def _is_held(transaction: Transaction, ledger_id: LedgerId) -> bool:
+def _is_held(transaction: StoreTransaction, ledger_id: LedgerId) -> bool:
     value = transaction.get(index_pages.state_key(ledger_id))
     return value is not None and isinstance(replica_state.decode(ledger_id, value), ReplicaState)
 
 
-def _gaps_of(transaction: Transaction, run: FooterRun) -> list[tuple[int, int]]:
+def _gaps_of(transaction: StoreTransaction, run: FooterRun) -> list[tuple[int, int]]:
     """Return the entries of a record that no run names. One run nearly always names all of them, so
     other runs are looked up only if it does not.
     """
@@ -351,7 +351,7 @@ def _gaps_of(transaction: Transaction, run: FooterRun) -> list[tuple[int, int]]:
     return index_runs.find_gaps(known.runs, first, last)
 
 
-def _find_unnamed(page: list[FooterRun], transaction: Transaction) -> list[FooterRun]:
+def _find_unnamed(page: list[FooterRun], transaction: StoreTransaction) -> list[FooterRun]:
     """Return the records of held ledgers that have entries which no run names."""
     held: dict[LedgerId, bool] = {}
     found: list[FooterRun] = []
@@ -363,7 +363,7 @@ def _find_unnamed(page: list[FooterRun], transaction: Transaction) -> list[Foote
     return found
 
 
-def _add_unnamed(number: int, page: list[FooterRun], transaction: Transaction) -> list[int]:
+def _add_unnamed(number: int, page: list[FooterRun], transaction: StoreTransaction) -> list[int]:
     """Index the gaps of some records; return the ledger of each added run."""
     added: list[int] = []
     for run in reversed(page):
@@ -374,7 +374,7 @@ def _add_unnamed(number: int, page: list[FooterRun], transaction: Transaction) -
     return added
 
 
-def _settle(ledgers: list[int], unproven: dict[int, None], transaction: Transaction) -> None:
+def _settle(ledgers: list[int], unproven: dict[int, None], transaction: StoreTransaction) -> None:
     for ledger_id in ledgers:
         key = index_pages.state_key(ledger_id)
         value = transaction.get(key)

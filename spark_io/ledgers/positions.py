@@ -48,7 +48,7 @@ class ChainPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
+class MicroBatchLimits:
     """Maximum size of one micro-batch; None means no limit."""
 
     entries: int | None = None
@@ -68,12 +68,12 @@ class Allowance:
         by_size = float("inf") if self.size is None else max(1.0, self.size / max(1.0, entry_bytes))
         return min(float("inf") if self.entries is None else self.entries, by_size)
 
-    def without(self, entries: int, entry_bytes: float) -> "Allowance":
+    def without(self, entries: int, entry_bytes: float) -> "MicroBatchLimits":
         """Return the rest of the allowance after `entries` entries."""
         size = (
             None if self.size is None else max(0, self.size - ceil(entries * max(1.0, entry_bytes)))
         )
-        return Allowance(None if self.entries is None else self.entries - entries, size)
+        return MicroBatchLimits(None if self.entries is None else self.entries - entries, size)
 
     @property
     def is_used_up(self) -> bool:
@@ -121,7 +121,7 @@ def _chosen(option: str, text: str, known: Sequence[KnownLedger], whole: str) ->
 
 
 def advance_ledgers(
-    known: Sequence[KnownLedger], start: LedgerOffsets, allowance: Allowance
+    known: Sequence[KnownLedger], start: LedgerOffsets, allowance: MicroBatchLimits
 ) -> LedgerOffsets:
     """Return the end of a micro-batch of named ledgers: each ledger gets a share in proportion to
     its backlog, and remaining single entries go to the first ledgers.
@@ -165,7 +165,10 @@ def end_of_chain(
 
 
 def advance_chain(
-    links: Sequence[LinkedLedgers], start: ChainPosition, end: ChainPosition, allowance: Allowance
+    links: Sequence[LinkedLedgers],
+    start: ChainPosition,
+    end: ChainPosition,
+    allowance: MicroBatchLimits,
 ) -> ChainPosition:
     """Return the end of a micro-batch of a chain: `end`, or earlier if the allowance is used up."""
     at = start

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 
 from spark_io.ledgers.batch import RangePartition, partitions_of
 from spark_io.ledgers.options import ReadOptions
-from spark_io.ledgers.positions import Allowance
+from spark_io.ledgers.positions import MicroBatchLimits
 from spark_io.ledgers.reading import read_ranges
 from spark_io.ledgers.stream_ledgers import FollowedSource, Offset, follow, starting_offset
 from spark_io.worker_client import client_of
@@ -81,14 +81,14 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: Mapping[str, object]) -> None:
         """Do nothing: a checkpoint holds the offset, and reading does not trim ledgers."""
 
-    def _allowance(self, limit: ReadLimit | None) -> Allowance:
+    def _allowance(self, limit: ReadLimit | None) -> MicroBatchLimits:
         """Combine Spark's limit with those of the options: all of them apply."""
         entries, size = self._options.max_entries_per_trigger, self._options.max_bytes_per_trigger
         if isinstance(limit, ReadMaxRows):
             entries = limit.max_rows if entries is None else min(entries, limit.max_rows)
         if isinstance(limit, ReadMaxBytes):
             size = limit.max_bytes if size is None else min(size, limit.max_bytes)
-        return Allowance(entries, size)
+        return MicroBatchLimits(entries, size)
 
     def _followed(self) -> FollowedSource:
         if self._source is None:

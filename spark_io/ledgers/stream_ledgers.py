@@ -20,10 +20,10 @@ from spark_io.common_options import EARLIEST, LATEST
 from spark_io.errors import ChainTrimmedError, OffsetError, OptionError
 from spark_io.ledgers.options import ReadOptions
 from spark_io.ledgers.positions import (
-    Allowance,
     ChainPosition,
     LedgerOffsets,
     LinkedLedgers,
+    MicroBatchLimits,
     advance_chain,
     advance_ledgers,
     chain_ranges,
@@ -120,7 +120,9 @@ class FollowedLedgers:
         offsets = self._offsets(stored)
         return self.earliest() | {str(key): value for key, value in offsets.items()}
 
-    def advance(self, start: Mapping[str, object], end: Offset, allowance: Allowance) -> Offset:
+    def advance(
+        self, start: Mapping[str, object], end: Offset, allowance: MicroBatchLimits
+    ) -> Offset:
         """Give each ledger a share in proportion to its backlog."""
         bounded = [
             KnownLedger(each.ledger_id, end[str(each.ledger_id)], each.entry_bytes, each.is_closed)
@@ -182,7 +184,9 @@ class FollowedLinks:
         """Return the position. Raises OffsetError."""
         return ChainPosition.of_json(stored).as_json()
 
-    def advance(self, start: Mapping[str, object], end: Offset, allowance: Allowance) -> Offset:
+    def advance(
+        self, start: Mapping[str, object], end: Offset, allowance: MicroBatchLimits
+    ) -> Offset:
         """Take links in order until the allowance is used up, never past an open ledger of any
         link, because it may grow.
         """

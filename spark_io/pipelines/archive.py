@@ -48,7 +48,7 @@ class ArchiveDamagedError(SparkIoError):
 
 
 @dataclass(frozen=True, slots=True)
-class Archived:
+class ArchiveResult:
     """Result of one run."""
 
     ledger_count: int
@@ -66,7 +66,7 @@ def archive(
     *,
     options: Mapping[str, str] | None = None,
     on_step: Callable[[int, int], None] | None = None,
-) -> Archived:
+) -> ArchiveResult:
     """Copy closed ledgers into files below `path`, on any file system that Spark supports. Skip
     ledgers that are archived already. Call `on_step` with (number done, number of all).
 
@@ -101,7 +101,7 @@ def archive(
         payload_bytes += sum(info.length or 0 for info in infos)
         if on_step is not None:
             on_step(min(start + len(step), len(wanted)), len(wanted))
-    return Archived(len(wanted), entry_count, payload_bytes, len(ids) - len(wanted))
+    return ArchiveResult(len(wanted), entry_count, payload_bytes, len(ids) - len(wanted))
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[int, int, bytes, int]]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Ingested:
+class IngestResult:
     """Additions to a chain."""
 
     chain: str
@@ -53,7 +53,7 @@ def ingest(
     *,
     options: Mapping[str, str] | None = None,
     replaces: bool = False,
-) -> Ingested:
+) -> IngestResult:
     """Append the column `data` (binary or string) of a DataFrame to a chain; return the additions.
     `options` are those of the `ledger` sink.
     """
@@ -83,7 +83,7 @@ def ingest(
         end_index=after.next_index,
     )
     ledgers = [ledger for _, found in added for ledger in found]
-    return Ingested(
+    return IngestResult(
         chain,
         len(ledgers),
         sum(ledger.end for ledger in ledgers),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from metadata.store.interface import Cancel
 
 NOTHING: Final = Bounds(0, 0)
-LOOKS_MAX: Final = 10
+READS_MAX: Final = 10
 """Maximum number of attempts to read a list of ledgers while retention deletes some of them."""
 SETTLE_S: Final = 1.5
 """Time to wait for the LAC of an acknowledged record, in seconds: a broker without appends sends it
@@ -101,16 +101,16 @@ class PartitionView:
 
         Raises LedgerError, MetadataError, BatchError, StateEntryError.
         """
-        for _ in range(LOOKS_MAX - 1):
+        for _ in range(READS_MAX - 1):
             if relist:
                 await self._list()
             try:
-                await self._look()
+                await self._read_end()
             except LedgerNotFoundError:
                 relist = True  # retention has just deleted it
                 continue
             return
-        await self._look()
+        await self._read_end()
 
     async def settle(self) -> None:
         """Wait until records acknowledged just before the call are visible: an idle leader sends
@@ -152,7 +152,7 @@ class PartitionView:
     async def _list(self) -> None:
         self._news.clear()
         partitions = self._services.partitions
-        for _ in range(LOOKS_MAX):
+        for _ in range(READS_MAX):
             try:
                 record, _ = await partitions.get(self._key)
             except NodeNotFoundError:
@@ -166,7 +166,7 @@ class PartitionView:
             self._record, self._segments = record, segments
             return
 
-    async def _look(self) -> None:
+    async def _read_end(self) -> None:
         start = end = self._record.log_start_offset
         used: list[LedgerId] = []
         for segment in reversed(self._segments):

@@ -9,7 +9,7 @@ import pytest
 
 from bookie.errors import DirectoryLockedError
 from bookie.files.disk import Disk
-from bookie.files.index_store import Transaction
+from bookie.files.index_store import StoreTransaction
 
 
 class DiskContract:
@@ -101,7 +101,7 @@ class DiskContract:
     async def check_the_index_orders_and_finds(self, disk: Disk, _: Disk) -> None:
         store = await disk.open_index("index", 1 << 20)
 
-        def fill(transaction: Transaction) -> None:
+        def fill(transaction: StoreTransaction) -> None:
             for number in (5, 1, 3):
                 transaction.put(b"k%d" % number, b"v%d" % number)
             transaction.put(b"gone", b"")
@@ -123,7 +123,7 @@ class DiskContract:
     async def check_a_failed_transaction_leaves_nothing(self, disk: Disk, _: Disk) -> None:
         store = await disk.open_index("index", 1 << 20)
 
-        def fail(transaction: Transaction) -> None:
+        def fail(transaction: StoreTransaction) -> None:
             transaction.put(b"a", b"1")
             raise KeyError("a")
 
@@ -135,7 +135,7 @@ class DiskContract:
     async def check_the_index_grows_and_is_kept(self, disk: Disk, _: Disk) -> None:
         store = await disk.open_index("index", 1 << 20)
 
-        def fill(transaction: Transaction) -> None:
+        def fill(transaction: StoreTransaction) -> None:
             for number in range(20_000):
                 transaction.put(number.to_bytes(4, "big"), b"v" * 100)
 

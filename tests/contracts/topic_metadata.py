@@ -21,7 +21,7 @@ from metadata.ids import BookieId, LedgerId
 from metadata.paths import PRODUCER_IDS
 from metadata.store.interface import MULTI_OPERATIONS_MAX
 from metadata.store.number_blocks import NumberBlocks
-from metadata.topics.in_sync_reports import InSync, InSyncReporter, InSyncView
+from metadata.topics.in_sync_reports import InSyncReport, InSyncReporter, InSyncView
 from metadata.topics.partition import SEGMENTS_IN_RECORD_MAX, PartitionSegment
 from metadata.topics.partition_store import PartitionKey, PartitionStore
 from metadata.topics.replica_numbers import ReplicaNumbers
@@ -47,7 +47,7 @@ def led_by(broker_id: int) -> TopicChange:
     return change
 
 
-def _reports(view: InSyncView, expected: InSync) -> bool:
+def _reports(view: InSyncView, expected: InSyncReport) -> bool:
     return view.find(KEY) == expected
 
 
@@ -151,7 +151,7 @@ class TopicMetadataContract:
         reporter = InSyncReporter(stores[0], 1, Random(RNG_SEED), interval_s=0.01)
         reporter.start()
         for count in range(3):
-            expected = InSync(4, (7, 8), (7, 8)[:count])
+            expected = InSyncReport(4, (7, 8), (7, 8)[:count])
             reporter.report(KEY, expected)
             await eventually(partial(_reports, view, expected))
         await reporter.aclose()

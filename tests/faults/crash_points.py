@@ -16,7 +16,7 @@ from bookie.files import disk_calls
 from bookie.files.disk import Buffer
 from bookie.files.disk_real import RealDisk, RealFile
 from bookie.files.index_lmdb import LmdbStore
-from bookie.files.index_store import Transaction
+from bookie.files.index_store import StoreTransaction
 from bookie.log import records
 from bookie.log.records import RecordKind
 from bookie.log.segments import UNFINISHED_SUFFIX
@@ -160,9 +160,9 @@ def _wrap_commits(point: CrashPoint, count: int) -> None:
 
     def around(real: Callable[..., Any]) -> object:
         def update(
-            store: LmdbStore, job: Callable[[Transaction], object], keeps_room: object
+            store: LmdbStore, job: Callable[[StoreTransaction], object], keeps_room: object
         ) -> object:
-            def doomed(transaction: Transaction) -> object:
+            def doomed(transaction: StoreTransaction) -> object:
                 result = job(transaction)
                 point.hit("checkpoint.before")
                 if point.is_here("checkpoint.during"):

@@ -22,7 +22,7 @@ from typing import Final
 from bookie.config import KIB, StorageConfig
 from bookie.errors import BookieError
 from bookie.identity.identity import format_directories, prove_identity
-from bookie.identity.position import PositionClaim, PositionKeeper, PositionNews
+from bookie.identity.position import PositionCallbacks, PositionClaim, PositionKeeper
 from bookie.server_errors import PositionTakenError
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.opening import KnownDisk
@@ -140,7 +140,7 @@ class History:
             interval_s=self._interval_s,
             rng=self._rng,
             log=ServerLog(simulation_loop().time),
-            news=PositionNews(_unexpected, _went_back),
+            news=PositionCallbacks(_unexpected, _went_back),
         )
         await keeper.claim()
         tasks = [asyncio.ensure_future(storage.background()), asyncio.ensure_future(keeper.run())]

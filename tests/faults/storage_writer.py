@@ -57,7 +57,7 @@ class SlotWriter:
             if draw < 0.82:
                 await self._add(recovery=self._rng.random() < 0.1)
             elif draw < 0.90:
-                await self._tell_lac()
+                await self._report_lac()
             elif draw < 0.93:
                 await self._fence()
             elif draw < 0.95:
@@ -130,7 +130,7 @@ class SlotWriter:
         self._storage.add(batch, recovery=recovery, master_key=KEY, done=done)
         return await answer
 
-    async def _tell_lac(self) -> None:
+    async def _report_lac(self) -> None:
         lac = self._next - 1
         tell(Word.TELLING, self._ledger_id, lac)
         snapshot = await self._storage.write_lac(LedgerId(self._ledger_id), EntryId(lac), KEY)

@@ -13,9 +13,9 @@ from crc32c import crc32c
 
 from bookie.config import KIB, StorageConfig
 from bookie.errors import FormatError
-from bookie.files.index_store import Transaction
+from bookie.files.index_store import StoreTransaction
 from bookie.index import index_pages, stored_runs, stored_segments
-from bookie.index.index_pages import INDEX_VERSION, Meta
+from bookie.index.index_pages import INDEX_VERSION, CheckpointMeta
 from bookie.index.index_runs import Run
 from bookie.index.stored_runs import RunMove
 from bookie.storage.opening import open_parts
@@ -72,7 +72,7 @@ def sample_index() -> Pairs:
     """Return an index with more runs than the golden one."""
     store = MemoryStore()
     transaction = MemoryTransaction(store)
-    index_pages.write_meta(transaction, Meta(INDEX_VERSION, 0, 0, 0, 0))
+    index_pages.write_meta(transaction, CheckpointMeta(INDEX_VERSION, 0, 0, 0, 0))
     for ledger in LEDGERS:
         runs: list[Run] = [
             (10 * i + 6, 10 * i, (1 << 32) + 1000 * i, 900 + ledger) for i in range(6)
@@ -114,7 +114,7 @@ def index_target(golden: Path) -> ParserTarget:
     return ParserTarget("index", check, tuple(map(join, samples)), seal=seal_pairs, weight=0.5)
 
 
-def _look(transaction: Transaction) -> list[tuple[int, Run]]:
+def _look(transaction: StoreTransaction) -> list[tuple[int, Run]]:
     found: list[tuple[int, Run]] = []
     for ledger in LEDGERS:
         looked = stored_runs.look_up(transaction, ledger, 0, HIGHEST, RUNS_MAX)
@@ -136,7 +136,7 @@ async def _open(store: MemoryStore) -> None:
     require(opened.index.meta.version <= INDEX_VERSION, "an index of a newer release is refused")
 
 
-def _change(transaction: Transaction, *, is_sealed: bool) -> None:
+def _change(transaction: StoreTransaction, *, is_sealed: bool) -> None:
     for ledger in LEDGERS:
         stored_runs.put_runs(transaction, ledger, [(24, 13, 9 << 32, 77), (28, 26, 9 << 32, 5)], 56)
         looked = stored_runs.look_up(transaction, ledger, 13, 24, RUNS_MAX)

@@ -37,8 +37,8 @@ from bookie.wire.messages import (
     Ping,
     ReadEntries,
     ReadLac,
+    ReportLac,
     Request,
-    TellLac,
     WaitLac,
     WriteLac,
 )
@@ -79,7 +79,7 @@ CONFIG: Final = StorageConfig(
     reserve_share=0.0,
     queue_bytes_max=64 * KIB,
 )
-_UNANSWERED: Final = (AttachLedger, DetachLedger, TellLac)
+_UNANSWERED: Final = (AttachLedger, DetachLedger, ReportLac)
 _BODIES: Final = (*(encode_message(each) for each in REQUESTS), *BATCHES)
 
 
@@ -270,7 +270,7 @@ class _Episode:
             ReadEntries(ledger_id, EntryId(0), entry, 2**31, fence=False),
             ReadLac(ledger_id, fence=rng.random() < 0.05),
             WriteLac(ledger_id, EntryId(max(-1, entry - 1))),
-            TellLac(ledger_id, EntryId(max(-1, entry - 1))),
+            ReportLac(ledger_id, EntryId(max(-1, entry - 1))),
             WaitLac(ledger_id, EntryId(entry - 1), int(rng.random() * 2_000), 4_000),
             WaitLac(ledger_id, EntryId(known), 60_000, 4_000),
             ListEntries(ledger_id, entry),

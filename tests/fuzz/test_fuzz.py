@@ -163,7 +163,7 @@ def test_a_log_that_fails_when_a_client_leaves_is_found(monkeypatch: pytest.Monk
         storage: BookieStorage, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None
     ) -> LedgerSnapshot:
         stored: asyncio.Future[messages.Status] = asyncio.get_running_loop().create_future()
-        storage.tell_lac(ledger_id, lac, master_key, stored.set_result)
+        storage.report_lac(ledger_id, lac, master_key, stored.set_result)
         return storage.reads.snapshot(ledger_id, await stored)
 
     monkeypatch.setattr(BookieStorage, "write_lac", write_lac)

@@ -42,9 +42,9 @@ from bookie.wire.messages import (
     ReadLac,
     Refused,
     Reply,
+    ReportLac,
     Request,
     Status,
-    TellLac,
     WaitLac,
     WriteLac,
 )
@@ -71,7 +71,7 @@ REQUESTS: Final[tuple[Request, ...]] = (
     WaitLac(ONE, EntryId(-1), 1000, 4096),
     ListEntries(ONE, EntryId(0)),
     Ping(),
-    TellLac(ONE, EntryId(3)),
+    ReportLac(ONE, EntryId(3)),
 )
 REPLIES: Final[tuple[Reply, ...]] = (
     HelloReply(Status.OK, "bookie-a", 1, 0, FRAME_BYTES_MAX, 2**23, ""),

@@ -218,7 +218,7 @@ class _Parts:
         status = Status.OK if stop > last else negative
         return ReadResult(status, EntryId(state.lac), entry(stop), tuple(batches))
 
-    async def read_surely(
+    async def read_or_raise(
         self, state: ReplicaState, first: int, last: int, bytes_max: int
     ) -> ReadResult:
         return await self.read(state, first, last, bytes_max)

@@ -13,7 +13,7 @@ from ledger_client.protocol.acks import UnsettledBatches
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.copy import CopyPlan
 from ledger_client.protocol.ensemble import EnsembleHealth
-from ledger_client.protocol.membership import ParkFailed, Shrink, Shrinking
+from ledger_client.protocol.membership import ParkFailed, Shrink, ShrinkingMembership
 from ledger_client.protocol.recovery_write import WriteBackPhase
 from metadata.ids import EntryId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
@@ -51,17 +51,17 @@ def the_last_in_sync_member_leaves(patches: Patches) -> None:
         remaining = tuple(b for b in ensemble if not health.is_out(b))
         return Shrink(remaining) if remaining else ParkFailed()
 
-    patches.set(Shrinking, "decide", decide)
+    patches.set(ShrinkingMembership, "decide", decide)
 
 
 def the_set_shrinks_below_the_minimum(patches: Patches) -> None:
-    original = Shrinking.decide
+    original = ShrinkingMembership.decide
 
     def decide(self: Any, ensemble: Any, in_sync: Any, health: EnsembleHealth) -> Any:
         self._min_in_sync = 1
         return original(self, ensemble, in_sync, health)
 
-    patches.set(Shrinking, "decide", decide)
+    patches.set(ShrinkingMembership, "decide", decide)
 
 
 def a_spare_takes_the_place_of_the_last_in_sync_member(patches: Patches) -> None:

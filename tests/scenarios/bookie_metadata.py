@@ -12,7 +12,7 @@ from typing_extensions import override  # `typing` has it from 3.12 on
 
 from bookie.identity.identity import Identity
 from bookie.identity.metadata_age import MetadataAge
-from bookie.identity.position import PositionClaim, PositionKeeper, PositionNews
+from bookie.identity.position import PositionCallbacks, PositionClaim, PositionKeeper
 from bookie.server.server_context import ServerContext
 from metadata.ids import BookieId
 from metadata.registry.positions import PositionStore
@@ -85,7 +85,7 @@ async def claim(
         interval_s=RECORD_INTERVAL_S,
         rng=rng,
         log=context.log,
-        news=PositionNews(
+        news=PositionCallbacks(
             lambda error: lines.append(f"ended {type(error).__name__}"), age.note_position
         ),
     )

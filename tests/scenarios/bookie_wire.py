@@ -118,7 +118,7 @@ def request_of(ledger_id: LedgerId, words: Sequence[str], options: Mapping[str, 
         case ["write-lac", lac, *_]:
             return m.WriteLac(ledger_id, EntryId(int(lac)))
         case ["tell-lac", lac, *_]:
-            return m.TellLac(ledger_id, EntryId(int(lac)))
+            return m.ReportLac(ledger_id, EntryId(int(lac)))
         case ["wait-lac", lac, *_]:
             return m.WaitLac(ledger_id, EntryId(int(lac)), WAIT_MS, BYTES_MAX)
         case _:

@@ -49,7 +49,7 @@ def _event(words: Sequence[str]) -> e.RollEvent:
 
 def _show(action: e.RollAction) -> str:
     match action:
-        case e.Run(work, after_s):
+        case e.StartWork(work, after_s):
             return f"{work.value} after {after_s:g} s" if after_s else work.value
         case e.UseNext():
             return "use the next ledger"

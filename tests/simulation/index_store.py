@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from bookie.errors import DiskFailedError, DiskFullError
-from bookie.files.index_store import StoreSizes, Transaction
+from bookie.files.index_store import StoreSizes, StoreTransaction
 
 Result = TypeVar("Result")
 
@@ -28,28 +28,28 @@ class MemoryTransaction:
         self.undo: list[tuple[bytes, bytes | None]] = []
 
     def get(self, key: bytes) -> bytes | None:
-        """See `Transaction.get`."""
+        """See `StoreTransaction.get`."""
         return self._store.pairs.get(key)
 
     def put(self, key: bytes, value: bytes) -> None:
-        """See `Transaction.put`."""
+        """See `StoreTransaction.put`."""
         self._store.take_room()
         self.undo.append((key, self._store.pairs.get(key)))
         self._store.assign(key, value)
 
     def delete(self, key: bytes) -> None:
-        """See `Transaction.delete`."""
+        """See `StoreTransaction.delete`."""
         if key in self._store.pairs:
             self.undo.append((key, self._store.pairs[key]))
             self._store.assign(key, None)
 
     def seek(self, key: bytes) -> tuple[bytes, bytes] | None:
-        """See `Transaction.seek`."""
+        """See `StoreTransaction.seek`."""
         found = self.scan(key, 1)
         return found[0] if found else None
 
     def before(self, key: bytes) -> tuple[bytes, bytes] | None:
-        """See `Transaction.before`."""
+        """See `StoreTransaction.before`."""
         place = bisect.bisect_left(self._store.keys, key)
         if not place:
             return None
@@ -57,7 +57,7 @@ class MemoryTransaction:
         return found, self._store.pairs[found]
 
     def scan(self, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """See `Transaction.scan`."""
+        """See `StoreTransaction.scan`."""
         place = bisect.bisect_left(self._store.keys, start)
         return [(key, self._store.pairs[key]) for key in self._store.keys[place : place + limit]]
 
@@ -98,7 +98,7 @@ class MemoryStore:
             on_stored()
         self._lock, self._viewing = asyncio.Lock(), asyncio.Lock()
 
-    async def view(self, job: Callable[[Transaction], Result]) -> Result:
+    async def view(self, job: Callable[[StoreTransaction], Result]) -> Result:
         """See `OrderedStore.view`; updates may start and end before and after the job runs."""
         async with self._viewing:
             await self._wait()
@@ -107,7 +107,7 @@ class MemoryStore:
             return result
 
     async def update(
-        self, job: Callable[[Transaction], Result], *, keeps_room: bool = False
+        self, job: Callable[[StoreTransaction], Result], *, keeps_room: bool = False
     ) -> Result:
         """See `OrderedStore.update`."""
         async with self._lock:
@@ -196,7 +196,7 @@ class MemoryStore:
             bisect.insort(self.keys, key)
         self.pairs[key] = value
 
-    def _run_on_committed(self, job: Callable[[Transaction], Result]) -> Result:
+    def _run_on_committed(self, job: Callable[[StoreTransaction], Result]) -> Result:
         """Run a job on the store without the update in progress."""
         under_way = [(key, self.pairs.get(key)) for key, _ in self._unsynced]
         self._undo(self._unsynced)

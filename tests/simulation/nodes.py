@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override  # `typing` has it from 3.12 on
 
-from bookie.bookie_process import Addresses, BookieProcess
+from bookie.bookie_process import BookieAddresses, BookieProcess
 from bookie.errors import BookieError
 from bookie.identity.identity import format_directories
 from bookie.options import BookieOptions
@@ -145,7 +145,7 @@ class BookieNode(Node):
             delay_s_max=cluster.plan.disk_delay_s, preallocates=cluster.plan.preallocates
         )
         self.bookie_id: str | None = None
-        self.addresses: Addresses | None = None
+        self.addresses: BookieAddresses | None = None
         self.wipes = 0
         self.process: BookieProcess | None = None
         self.stopping = asyncio.Event()

@@ -23,7 +23,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import NO_TIMESTAMP
 from broker_layer.log.ledger_list import LedgerList, deposed
 from broker_layer.log.rolling import roll_events as e
-from broker_layer.log.rolling.roll_events import RollEvent, Run, Work
+from broker_layer.log.rolling.roll_events import RollEvent, StartWork, Work
 from broker_layer.log.rolling.roll_protocol import RollProtocol
 from broker_layer.log.settings.log_config import LogConfig
 from ledger_client.errors import (
@@ -109,7 +109,7 @@ class LedgerRoller:
         self._last = last
         """The newest ledger that is closed."""
         self._close_wait_s: float | None = None
-        self._run: Run | None = None
+        self._run: StartWork | None = None
         self._task: asyncio.Task[None] | None = None
 
     # -- properties ------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class LedgerRoller:
     def _handle(self, event: RollEvent) -> None:
         for action in self._protocol.handle(event):
             match action:
-                case Run():
+                case StartWork():
                     self._start(action)
                 case e.UseNext():
                     assert self._next is not None
@@ -220,7 +220,7 @@ class LedgerRoller:
                 case e.AbortAll():
                     self._abort_all()
 
-    def _start(self, run: Run) -> None:
+    def _start(self, run: StartWork) -> None:
         if self._protocol.has_ended:
             return  # an action before this one made the log fail
         if run.work is Work.CLOSE:

@@ -65,7 +65,7 @@ RollEvent = LedgerWanted | LedgerGrown | EndRequested | Abandoned | WorkDone | W
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class StartWork:
     """Start some work after a pause, and report its outcome. No other work is under way."""
 
     work: Work
@@ -103,4 +103,4 @@ class AbortAll:
     """Stop the work, and abort the writers of the open and of the draining ledger."""
 
 
-RollAction = Run | UseNext | Complete | DropNext | RefuseAppends | AbortAll
+RollAction = StartWork | UseNext | Complete | DropNext | RefuseAppends | AbortAll

@@ -21,7 +21,7 @@ from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.log.rolling import roll_events as e
-from broker_layer.log.rolling.roll_events import RollAction, RollEvent, Run, Work
+from broker_layer.log.rolling.roll_events import RollAction, RollEvent, StartWork, Work
 
 RETRY_FIRST_S: Final = 0.1
 RETRY_MAX_S: Final = 2.0
@@ -95,10 +95,10 @@ class RollProtocol:
                 return self._refused(error)
         return []
 
-    def _run(self, work: Work, after_s: float = 0.0) -> Run:
+    def _run(self, work: Work, after_s: float = 0.0) -> StartWork:
         assert self._work is None, f"{self._work} is under way"
         self._work = work
-        return Run(work, after_s)
+        return StartWork(work, after_s)
 
     def _drop_next(self) -> list[RollAction]:
         has_next, self._has_next = self._has_next, False

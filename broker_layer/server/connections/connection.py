@@ -20,7 +20,7 @@ from typing import Final
 from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
 from broker_layer.kafka.frames import RequestHeader, read_request_header
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.server.connections.frame_assembler import BODY_BYTES_AT_FIRST, FrameAssembler
+from broker_layer.server.connections.frame_assembler import BODY_BYTES_AT_FIRST, KafkaFrameAssembler
 from broker_layer.server.connections.server_context import ServerContext
 from broker_layer.server.exchange import Buffer, Exchange
 from serving.connection import ServerConnection
@@ -46,7 +46,7 @@ class BrokerConnection(ServerConnection):
         self.connection_id = context.next_connection_id()
         self.client_host = ""
         limits = context.limits
-        self._assembler = FrameAssembler(
+        self._assembler = KafkaFrameAssembler(
             context.receive_buffer, limits.frame_bytes_max, context.bodies
         )
         self._exchanges: deque[Exchange] = deque()

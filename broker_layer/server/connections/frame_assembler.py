@@ -31,7 +31,7 @@ _SIZE: Final = struct.Struct(">i")
 _NOTHING: Final = memoryview(b"")
 
 
-class FrameAssembler:
+class KafkaFrameAssembler:
     """Receiver of a byte stream that returns complete frames, for `asyncio.BufferedProtocol`.
 
     Frames that arrive complete are copied out of the shared receive buffer. For a frame that has

@@ -26,7 +26,7 @@ ABORTABLE_FROM: Final = 11
 
 
 @dataclass(frozen=True, slots=True)
-class Unconfirmed:
+class UnconfirmedBatch:
     """A batch that begins a transaction in its partition."""
 
     partition: TopicPartition
@@ -92,7 +92,7 @@ class ProduceVerification:
         self,
         verified: Verified,
         transactional_id: str,
-        asked: Unconfirmed,
+        asked: UnconfirmedBatch,
         knows_abortable: bool,  # noqa: FBT001 - handed on
     ) -> None:
         partition, header = asked.partition, asked.header
@@ -108,8 +108,8 @@ class ProduceVerification:
         else:
             verified.confirmations[partition] = confirmation
 
-    def _unconfirmed(self, request: ProduceRequest) -> list[Unconfirmed]:
-        found: dict[TopicPartition, Unconfirmed] = {}
+    def _unconfirmed(self, request: ProduceRequest) -> list[UnconfirmedBatch]:
+        found: dict[TopicPartition, UnconfirmedBatch] = {}
         for topic in request.topics:
             for partition, records in topic.partitions:
                 if records is None:
@@ -122,5 +122,5 @@ class ProduceVerification:
                 is_open = log.has_open_transaction(header.producer_id, header.producer_epoch)
                 if header.is_transactional and not is_open:
                     name = TopicPartition(topic.name, partition)
-                    found[name] = Unconfirmed(name, header, log)
+                    found[name] = UnconfirmedBatch(name, header, log)
         return list(found.values())

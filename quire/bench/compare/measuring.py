@@ -39,7 +39,7 @@ class Latencies:
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class AppendGap:
     """Time without an acknowledged append, within the length of the load."""
 
     longest_s: float
@@ -120,13 +120,13 @@ def latencies(due: Sequence[float], acks: Sequence[Ack], start: float, end: floa
     return Latencies(tuple(due), took, len(due) - len(acked), tuple(sorted(acked.values())))
 
 
-def silence(acked_at: Sequence[float], seconds: float) -> Silence:
+def silence(acked_at: Sequence[float], seconds: float) -> AppendGap:
     """Measure the time without an acknowledged append between 0 and `seconds`."""
     within = [at for at in acked_at if 0.0 <= at < seconds]
     gaps = [after - before for before, after in pairwise([0.0, *within, seconds])]
     window_count = math.ceil(seconds / WINDOW_S - 1e-9)
     busy = {int(at / WINDOW_S) for at in within}
-    return Silence(max(gaps), (window_count - len(busy)) * WINDOW_S)
+    return AppendGap(max(gaps), (window_count - len(busy)) * WINDOW_S)
 
 
 def slices(found: Latencies, seconds: float, count: int) -> list[Slice]:

@@ -21,7 +21,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 from quire.bench.compare.durability import LedgerSafety
 from quire.bench.compare.histogram import Histogram
 from quire.bench.compare.injection import InjectionMark
-from quire.bench.compare.measuring import AtAckQuorum, MemberChange, Silence, Slice, Zones
+from quire.bench.compare.measuring import AppendGap, AtAckQuorum, MemberChange, Slice, Zones
 
 QUANTILES: Final = {
     "50pct": 0.5, "75pct": 0.75, "95pct": 0.95, "99pct": 0.99, "999pct": 0.999, "9999pct": 0.9999,
@@ -80,7 +80,7 @@ class RunResult:
     """Number of times that the client accepted no append because too few replicas were in sync."""
     late_ms_max: float
     """Maximum delay of the load generator itself behind its schedule."""
-    silence: Silence
+    silence: AppendGap
     marks: tuple[InjectionMark, ...]
     """Faults, with their times in seconds from the start."""
     changes: tuple[MemberChange, ...]

@@ -117,7 +117,7 @@ class Assumptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class AssumptionInfo:
     """One assumption as the command line shows it."""
 
     name: str
@@ -127,11 +127,11 @@ class Described:
     least: float
 
 
-def described() -> list[Described]:
+def described() -> list[AssumptionInfo]:
     """List every assumption, in the order above."""
     defaults = Assumptions()
     return [
-        Described(
+        AssumptionInfo(
             each.name,
             getattr(defaults, each.name),
             each.metadata["unit"],

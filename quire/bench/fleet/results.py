@@ -108,7 +108,7 @@ def figures(world: World, seed: int) -> RunFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class FigureSpread:
     """One figure over several histories."""
 
     least: float
@@ -116,10 +116,10 @@ class Spread:
     most: float
 
 
-def spread(runs: Sequence[RunFigures], name: str) -> Spread | None:
+def spread(runs: Sequence[RunFigures], name: str) -> FigureSpread | None:
     """Return the spread of a figure, or None if it does not apply."""
     values = [each for run in runs if (each := run.values()[name]) is not None]
-    return Spread(min(values), median(values), max(values)) if values else None
+    return FigureSpread(min(values), median(values), max(values)) if values else None
 
 
 def fault_counts(assumptions: Assumptions, seed: int) -> dict[str, int]:

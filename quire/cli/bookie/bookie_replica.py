@@ -16,7 +16,7 @@ from ledger_client.bookies.connection_calls import BookieCallError, CallFailure
 from ledger_client.cluster_access import Cluster, open_cluster, open_pool, read_ledger
 from ledger_client.digest import LedgerKeys
 from ledger_client.reading.entry_ranges import expected_ranges, without
-from ledger_client.reading.replica_comparison import Compared, Verdict, compare_replicas
+from ledger_client.reading.replica_comparison import ComparedRange, RangeVerdict, compare_replicas
 from ledger_client.reading.replica_entry import DigestVerdict, StoredEntry, read_stored_entry
 from ledger_client.reading.replica_reading import ReplicaReading
 from metadata.ids import BookieId, EntryId, LedgerId
@@ -91,15 +91,15 @@ class _Findings:
 
     def __init__(self, ledger: LedgerMetadata, a: BookieId, b: BookieId) -> None:
         self._ledger = ledger
-        self._names = {Verdict.ONLY_A: b, Verdict.ONLY_B: a}
+        self._names = {RangeVerdict.ONLY_A: b, RangeVerdict.ONLY_B: a}
         self._last = -1 if ledger.last_entry_id is None else ledger.last_entry_id
         self._expected = expected_ranges(ledger, self._last)
 
-    def judge(self, compared: Compared) -> str | None:
+    def judge(self, compared: ComparedRange) -> str | None:
         first, last, verdict = compared
         missing_at = self._names.get(verdict)
         if missing_at is None:
-            return None if verdict is Verdict.EQUAL else f"entries are {verdict.value}"
+            return None if verdict is RangeVerdict.EQUAL else f"entries are {verdict.value}"
         if self._ledger.last_entry_id is None:
             return None  # an open ledger: adds may be under way
         wanted = self._expected.get(missing_at, [])
@@ -107,7 +107,7 @@ class _Findings:
         return f"missing at {missing_at}" if is_wanted else None
 
 
-def _compared_row(compared: Compared, finding: str | None) -> dict[str, Json]:
+def _compared_row(compared: ComparedRange, finding: str | None) -> dict[str, Json]:
     return {
         "first": compared.first,
         "last": compared.last,

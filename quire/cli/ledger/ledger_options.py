@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ledger_client import ClientConfig, LedgerClient, LedgerWriter, Quorum
-from ledger_client.awaitable_handle import Opening
+from ledger_client.awaitable_handle import AwaitableHandle
 from ledger_client.replication import REPLICA_LAG_TIME_MAX_S
 from quire.errors import UsageError
 
@@ -20,7 +20,7 @@ COPIES_DEFAULT: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Creation:
+class NewLedgerOptions:
     """Properties of a ledger that a verb creates."""
 
     ledger_id: int | None
@@ -29,7 +29,7 @@ class Creation:
     password: bytes
     custom_metadata: Mapping[str, str | bytes]
 
-    def create_with(self, client: LedgerClient) -> Opening[LedgerWriter]:
+    def create_with(self, client: LedgerClient) -> AwaitableHandle[LedgerWriter]:
         """Return a call that creates the ledger; await it or enter it."""
         return client.create_ledger(
             self.quorum,
@@ -40,12 +40,12 @@ class Creation:
         )
 
 
-def creation_of(arguments: argparse.Namespace, default: Quorum | None = None) -> Creation:
+def creation_of(arguments: argparse.Namespace, default: Quorum | None = None) -> NewLedgerOptions:
     """Read the options of `create`, `append` and `import`. Raises UsageError.
 
     Missing numbers follow from the given ones: as many copies as bookies, all but one to confirm.
     """
-    return Creation(
+    return NewLedgerOptions(
         ledger_id=getattr(arguments, "id", None),
         quorum=_in_sync_of(arguments) if arguments.in_sync else _quorum_of(arguments, default),
         digest="hmac-sha256" if arguments.digest == "hmac-sha256" else "crc32c",

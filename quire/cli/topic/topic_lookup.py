@@ -26,7 +26,7 @@ ShownTopic = MetadataResponse.MetadataResponseTopic
 CreatedTopic = CreateTopicsResponse.CreatableTopicResult
 
 
-async def shown(brokers: BrokerAccess, names: Sequence[str] | None) -> MetadataResponse:
+async def topic_metadata(brokers: BrokerAccess, names: Sequence[str] | None) -> MetadataResponse:
     """Return the metadata of these topics, or of all with None; it also reports unknown topics."""
     asked = MetadataRequest.MetadataRequestTopic
     topics = None if names is None else [asked(name=name, topic_id=NO_ID) for name in names]
@@ -36,11 +36,11 @@ async def shown(brokers: BrokerAccess, names: Sequence[str] | None) -> MetadataR
 
 async def topic_named(brokers: BrokerAccess, name: str, *, try_next: str = SEE_LIST) -> ShownTopic:
     """Return a topic. Raises TopicRefusedError with NOT_FOUND if there is none."""
-    (topic,) = (await shown(brokers, [name])).topics
-    return there(topic, name, try_next=try_next)
+    (topic,) = (await topic_metadata(brokers, [name])).topics
+    return require_topic(topic, name, try_next=try_next)
 
 
-def there(topic: ShownTopic, name: str, *, try_next: str = SEE_LIST) -> ShownTopic:
+def require_topic(topic: ShownTopic, name: str, *, try_next: str = SEE_LIST) -> ShownTopic:
     """Return a topic's metadata. Raises TopicRefusedError with NOT_FOUND if there is no topic."""
     is_unknown = topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     text = f"there is no topic {name!r}" if is_unknown else None
@@ -74,7 +74,7 @@ async def ask_for_topic(
 
 async def make_if_missing(brokers: BrokerAccess, name: str) -> None:
     """Create a topic with the brokers' defaults if it is missing. Raises TopicRefusedError."""
-    (topic,) = (await shown(brokers, [name])).topics
+    (topic,) = (await topic_metadata(brokers, [name])).topics
     if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         made = await ask_for_topic(brokers, name)
         if made.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:  # another client was first

@@ -31,7 +31,7 @@ from quire.cli.topic.topic_lookup import (
     TIMEOUT_MS,
     ShownTopic,
     ask_for_topic,
-    shown,
+    topic_metadata,
     topic_named,
 )
 from quire.cli.topic.topic_partitions import partition_rows
@@ -71,7 +71,7 @@ async def create_topic(arguments: argparse.Namespace, output: Output) -> int:
 async def list_topic(arguments: argparse.Namespace, output: Output) -> int:
     """List topics."""
     async with open_brokers(arguments) as brokers:
-        topics = (await shown(brokers, None)).topics
+        topics = (await topic_metadata(brokers, None)).topics
     with output.listing("topic", "partitions", "replication", "without_leader") as listing:
         for topic in sorted(topics, key=lambda each: each.name or ""):
             if topic.is_internal and not arguments.internal:

@@ -24,7 +24,7 @@ from metadata.topics.topic import TopicId
 from quire.cli.command_line import metadata_address, require_consent
 from quire.cli.output import Output
 from quire.cli.topic.topic_access import NoBrokerError, open_brokers, require
-from quire.cli.topic.topic_lookup import TIMEOUT_MS, shown, there
+from quire.cli.topic.topic_lookup import TIMEOUT_MS, require_topic, topic_metadata
 from quire.errors import CommandError, ExitCode, UsageError
 
 
@@ -38,8 +38,8 @@ async def trim_topic(arguments: argparse.Namespace, output: Output) -> int:
     """Make a partition begin at an offset, or behind one of its ledgers."""
     name, partition = arguments.topic, arguments.partition
     async with open_brokers(arguments) as brokers:
-        response = await shown(brokers, [name])
-        topic_id = there(response.topics[0], name).topic_id
+        response = await topic_metadata(brokers, [name])
+        topic_id = require_topic(response.topics[0], name).topic_id
         leader = _leader_of(response, partition)
         offset = arguments.before
         if offset is None:

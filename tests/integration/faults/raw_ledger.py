@@ -86,7 +86,7 @@ class RawLedger:
         sent = self.send(bookie_id, first, payloads, lac=lac, length_before=length_before)
         assert await asyncio.wait_for(sent, TIMEOUT_S) is Status.OK
 
-    async def tell_lac(self, bookie_id: BookieId, lac: int) -> None:
+    async def report_lac(self, bookie_id: BookieId, lac: int) -> None:
         """Store an explicit LAC on one bookie."""
         request = WriteLac(self.keys.ledger_id, EntryId(lac))
         answer = await self.direct.pool.write_lac(bookie_id, request, timeout_s=TIMEOUT_S)

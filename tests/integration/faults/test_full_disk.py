@@ -16,7 +16,7 @@ import pytest
 
 from bookie.errors import DiskFullError
 from bookie.files.index_lmdb import LmdbStore
-from bookie.files.index_store import Transaction
+from bookie.files.index_store import StoreTransaction
 from ledger_client import LedgerClient, LedgerError, NotEnoughBookiesError, Quorum
 from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
@@ -145,7 +145,7 @@ async def test_an_index_on_a_full_file_system_continues_when_there_is_room(
         store = await LmdbStore.open(disk / "index", PIECE_BYTES * 64)
         _fill(disk / "filler")
 
-        def put_much(transaction: Transaction) -> None:
+        def put_much(transaction: StoreTransaction) -> None:
             for number in range(1_000):
                 transaction.put(b"%d" % number, bytes(1_000))
 

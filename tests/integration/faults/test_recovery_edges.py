@@ -42,7 +42,7 @@ async def test_a_lac_in_the_middle_of_a_batch(cluster: LocalCluster, *, other_ha
         await ledger.store(two, 0, PAYLOADS)
         if other_has_it:
             await ledger.store(three, 0, PAYLOADS)
-        await ledger.tell_lac(two, 4)
+        await ledger.report_lac(two, 4)
         async with LedgerClient(cluster.metadata_uri) as client:
             info = await client.recover_ledger(ledger.id)
             assert (info.last_entry_id, info.length) == (9, sum(map(len, PAYLOADS)))
@@ -58,7 +58,7 @@ async def test_two_recoverers_with_different_frozen_lacs(cluster: LocalCluster) 
         ensemble = ledger.metadata.last_fragment.ensemble
         for bookie_id, lac in zip(ensemble, (7, 4, 4), strict=True):
             await ledger.store(bookie_id, 0, PAYLOADS)
-            await ledger.tell_lac(bookie_id, lac)
+            await ledger.report_lac(bookie_id, lac)
         async with held_recovery(uri, ledger) as first:
             with paused(one):
                 first.start()

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from ledger_client import LedgerClient, LedgerWriter, Quorum
-from ledger_client.awaitable_handle import Opening
+from ledger_client.awaitable_handle import AwaitableHandle
 from tests.simulation.checkers.wholeness import RETURN_S
 from tests.simulation.cluster import Cluster
 from tests.simulation.model import LedgerModel
@@ -107,7 +107,7 @@ class ProgressCheck:
         finally:
             await self._revive(dead)
 
-    def _create(self) -> Opening[LedgerWriter]:
+    def _create(self) -> AwaitableHandle[LedgerWriter]:
         password = self._cluster.plan.workload.password
         return self._client.create_ledger(self._quorum, password=password)
 

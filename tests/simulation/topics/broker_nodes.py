@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import override  # `typing` has it from 3.12 on
 
 from broker_layer.broker_parts import BrokerEnvironment
-from broker_layer.broker_process import BrokerProcess, Serving
+from broker_layer.broker_process import BrokerAddresses, BrokerProcess
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import BrokerOptions
 from ledger_client import LedgerClient
@@ -50,7 +50,7 @@ class BrokerNode(Node):
         super().__init__(cluster, f"broker-{number}")
         self.number = number
         self.topics = cluster
-        self.serving: Serving | None = None
+        self.serving: BrokerAddresses | None = None
         self.process: BrokerProcess | None = None
         self.stopping = asyncio.Event()
 

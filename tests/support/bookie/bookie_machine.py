@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from bookie.bookie_process import Addresses, BookieProcess
+from bookie.bookie_process import BookieAddresses, BookieProcess
 from bookie.files.disk_real import RealDisk
 from bookie.identity.identity import format_directories
 from bookie.options import load_options
@@ -91,7 +91,7 @@ class Running:
     disk: RealDisk
     store: MemoryMetadataStore
     bookie_id: BookieId
-    addresses: Addresses
+    addresses: BookieAddresses
 
     @classmethod
     async def start(cls, machine: Machine, name: str, options: dict[str, str | float]) -> Self:

@@ -175,7 +175,7 @@ class ManualStorage(BookieStorage, LedgerReads):
         return LedgerSnapshot(Status.OK, ledger.lac, ledger.highest, ledger.fenced)
 
     @override
-    def tell_lac(
+    def report_lac(
         self,
         ledger_id: LedgerId,
         lac: EntryId,

@@ -28,9 +28,9 @@ from bookie.wire.messages import (
     ReadEntries,
     ReadLac,
     Reply,
+    ReportLac,
     Request,
     Status,
-    TellLac,
     WaitLac,
     WriteLac,
 )
@@ -107,7 +107,7 @@ class ScriptedBookie:
             case ReadEntries() | WaitLac():
                 nothing = encode_entries(Status.NO_SUCH_ENTRY, EntryId(5), EntryId(8), [])
                 return b"".join(nothing)
-            case Hello() | AttachLedger() | DetachLedger() | TellLac():
+            case Hello() | AttachLedger() | DetachLedger() | ReportLac():
                 return None
 
     def answer_add(self, frame: Frame) -> bytes:

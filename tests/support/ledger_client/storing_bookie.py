@@ -20,9 +20,9 @@ from bookie.wire.messages import (
     ReadLac,
     Refused,
     Reply,
+    ReportLac,
     Request,
     Status,
-    TellLac,
     WaitLac,
     WriteLac,
 )
@@ -82,7 +82,7 @@ class StoringBookie(ScriptedBookie):
             case AttachLedger(ledger_id, key):
                 self.keys[self.speaking, ledger_id] = key
                 return None
-            case TellLac(ledger_id, lac):
+            case ReportLac(ledger_id, lac):
                 told = self.ledgers[ledger_id]
                 told.lac = max(told.lac, lac)
                 return None

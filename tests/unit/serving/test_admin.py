@@ -8,7 +8,7 @@ from aiohttp import web
 from prometheus_client import Metric
 from prometheus_client.registry import Collector
 
-from serving.admin import Administered, AdminServer
+from serving.admin import AdminContent, AdminServer
 from serving.errors import CannotListenError
 from serving.latency import LatencyCounts
 from serving.metrics import counter, described_metric, gauge, histogram_metric
@@ -52,7 +52,7 @@ async def act(request: web.Request) -> web.Response:
 async def test_every_answer_is_json(
     way: str, headers: dict[str, str], status: int, says: str
 ) -> None:
-    administered = Administered(
+    administered = AdminContent(
         "thing", Metrics(), lambda: "a part", (web.post("/act", act),), (OSError,)
     )
     server = AdminServer(administered, ServerLog(lambda: 0.0))
@@ -77,7 +77,7 @@ async def test_every_answer_is_json(
 
 
 async def test_address_in_use_is_reported() -> None:
-    administered = Administered("thing", Metrics(), lambda: None, ())
+    administered = AdminContent("thing", Metrics(), lambda: None, ())
     log = ServerLog(lambda: 0.0)
     first, second = AdminServer(administered, log), AdminServer(administered, log)
     host, port = await first.start("127.0.0.1", 0)

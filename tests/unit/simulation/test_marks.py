@@ -5,8 +5,8 @@ import random
 from collections.abc import Callable
 from unittest.mock import patch
 
-from bookie.files.index_store import Transaction
-from bookie.index.index_pages import Meta, write_meta
+from bookie.files.index_store import StoreTransaction
+from bookie.index.index_pages import CheckpointMeta, write_meta
 from tests.simulation.checkers.checker import Checkers
 from tests.simulation.checkers.marks import MarksChecker
 from tests.simulation.disk import CrashableDisk, Platter
@@ -26,8 +26,8 @@ def _violations(marks: list[int], *, damaged: dict[str, None]) -> list[str]:
     model = Model(loop)
     checkers = Checkers(model, [MarksChecker(model, damaged)])
 
-    def storing(mark: int) -> Callable[[Transaction], None]:
-        return lambda transaction: write_meta(transaction, Meta(1, 0, mark, 0, 0))
+    def storing(mark: int) -> Callable[[StoreTransaction], None]:
+        return lambda transaction: write_meta(transaction, CheckpointMeta(1, 0, mark, 0, 0))
 
     def see(store: MemoryStore) -> None:
         checkers.on_index_stored(HOST, store)

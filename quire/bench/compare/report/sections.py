@@ -20,7 +20,7 @@ from quire.bench.compare.report.charts import Chart, Table, letter
 from quire.bench.compare.results import CURVE, RunResult
 from quire.bench.compare.spreads import Spread, verdicts
 
-GLANCED: Final = ("p99_ms", "max_ms", "silence_s", "losable", "recoverable")
+OVERVIEW_FIGURES: Final = ("p99_ms", "max_ms", "silence_s", "losable", "recoverable")
 JUDGED: Final = ("p50_ms", "p99_ms", "p999_ms", "max_ms", "silence_longest_s")
 METHOD: Final = (
     "Each run is an open loop of appends on a fixed schedule against real bookie processes and a "
@@ -53,7 +53,7 @@ Runs = Mapping[str, Sequence[RunResult]]
 def sections_of(comparison: Comparison) -> list[Section]:
     """Return every section, in order."""
     letters = {name: number for number, name in enumerate(configurations.BY_NAME)}
-    made = [_opening(comparison, letters), _glance(comparison, letters)]
+    made = [_opening(comparison, letters), _overview(comparison, letters)]
     for scenario in comparison.scenarios:
         for rate in comparison.rates:
             runs = {
@@ -80,12 +80,12 @@ def _opening(comparison: Comparison, letters: Mapping[str, int]) -> Section:
     return Section("method", "What was compared, and how", METHOD, tables)
 
 
-def _glance(comparison: Comparison, letters: Mapping[str, int]) -> Section:
+def _overview(comparison: Comparison, letters: Mapping[str, int]) -> Section:
     """Return one table per figure, with a row for each scenario at its lowest rate."""
     names = comparison.configurations
     headings = tuple(f"{letter(letters[name])} {name}" for name in names)
     tables = []
-    for figure in (figures.BY_NAME[each] for each in GLANCED):
+    for figure in (figures.BY_NAME[each] for each in OVERVIEW_FIGURES):
         rows = []
         for scenario in comparison.scenarios:
             runs = (comparison.at_lowest_rate(scenario, name) for name in names)

@@ -3,7 +3,7 @@
 from quire.bench.compare.durability import LedgerSafety
 from quire.bench.compare.histogram import Histogram
 from quire.bench.compare.injection import InjectionMark
-from quire.bench.compare.measuring import AtAckQuorum, MemberChange, Silence, Slice, Zones
+from quire.bench.compare.measuring import AppendGap, AtAckQuorum, MemberChange, Slice, Zones
 from quire.bench.compare.results import Cell, PerSecond, RunResult, Takeover
 
 
@@ -27,7 +27,7 @@ def run_of(
         failed_appends=3,
         refused_count=4,
         late_ms_max=0.5,
-        silence=Silence(0.25, 0.2),
+        silence=AppendGap(0.25, 0.2),
         marks=(InjectionMark(0.5, "bookie 1 killed (-9)"),),
         changes=(MemberChange(0.6, 7, ("a",), 0.05), MemberChange(0.9, 7, ("b",), None)),
         at_ack_quorum=AtAckQuorum(9, 0.001, 0.0625, 0.125, 2, 3.5),

@@ -16,7 +16,7 @@ import pytest
 from bookie.errors import DiskFullError
 from bookie.files import disk_calls
 from bookie.files.index_lmdb import DATA_NAME, DELETION_SHARE, START_BYTES, LmdbStore
-from bookie.files.index_store import Transaction
+from bookie.files.index_store import StoreTransaction
 
 MAP_BYTES = 2**20
 DEADLINE_S = 30.0
@@ -52,7 +52,7 @@ async def test_a_view_does_not_wait_for_an_update(tmp_path: Path) -> None:
     await store.update(lambda transaction: transaction.put(b"key", b"old"))
     is_updating, may_commit = threading.Event(), threading.Event()
 
-    def update(transaction: Transaction) -> None:
+    def update(transaction: StoreTransaction) -> None:
         transaction.put(b"key", b"new")
         is_updating.set()
         may_commit.wait()
@@ -75,12 +75,12 @@ async def test_the_map_grows_only_between_views(tmp_path: Path) -> None:
     await store.update(lambda transaction: transaction.put(b"first", b"value"))
     is_viewing, may_end = threading.Event(), threading.Event()
 
-    def view(transaction: Transaction) -> bytes | None:
+    def view(transaction: StoreTransaction) -> bytes | None:
         is_viewing.set()
         may_end.wait()
         return transaction.get(b"first")
 
-    def update(transaction: Transaction) -> None:
+    def update(transaction: StoreTransaction) -> None:
         for key, value in values.items():
             transaction.put(key, value)
 
@@ -110,7 +110,7 @@ async def test_store_on_a_separate_disk_leaves_room_for_deletions_and_a_start(
 
     numbers = itertools.count()
 
-    def put_some(transaction: Transaction) -> None:
+    def put_some(transaction: StoreTransaction) -> None:
         for number in itertools.islice(numbers, 20):
             transaction.put(b"%06d" % number, bytes(1000))
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bookie.errors import DiskFullError, FormatError
-from bookie.identity.metadata_age import MetadataAge, Seen, decode_seen, encode_seen
+from bookie.identity.metadata_age import MetadataAge, SeenMetadata, decode_seen, encode_seen
 from bookie.storage.writability import Reason, Writability
 from metadata.ids import BookieId, Version
 from metadata.paths import LEDGER_IDS
@@ -140,7 +140,7 @@ async def test_note_position_is_durable_on_return() -> None:
 
 
 def test_the_mark_is_read_as_it_was_written() -> None:
-    seen = Seen(Version(17), 3_001, "it went back: 3 and was 5")
+    seen = SeenMetadata(Version(17), 3_001, "it went back: 3 and was 5")
     assert decode_seen(encode_seen(seen)) == seen
     fresh = replace(seen, went_back="")
     assert decode_seen(encode_seen(fresh)) == fresh
@@ -148,7 +148,7 @@ def test_the_mark_is_read_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "newer", "no text"])
 def test_a_damaged_mark_is_refused(damage: str) -> None:
-    data = encode_seen(Seen(Version(17), 3_001))
+    data = encode_seen(SeenMetadata(Version(17), 3_001))
     damaged = {
         "cut": data[:-3],
         "flipped": data.replace(b"17", b"18"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 from typing_extensions import override
 
-from bookie.identity.position import PositionClaim, PositionKeeper, PositionNews
+from bookie.identity.position import PositionCallbacks, PositionClaim, PositionKeeper
 from bookie.log.log import Log
 from bookie.server_errors import PositionTakenError
 from metadata.errors import MetadataFormatError, OutcomeUnknownError, StoreUnavailableError
@@ -99,7 +99,7 @@ class Bench:
             interval_s=interval_s,
             rng=random.Random(1),
             log=ServerLog(loop.time),
-            news=PositionNews(self.taken.append, self._note_went_back),
+            news=PositionCallbacks(self.taken.append, self._note_went_back),
         )
 
     async def _note_went_back(self, _found: Version, _known: Version) -> None:

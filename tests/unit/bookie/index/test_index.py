@@ -12,10 +12,10 @@ import pytest
 
 from bookie.config import StorageConfig
 from bookie.errors import DiskFullError
-from bookie.files.index_store import Transaction
+from bookie.files.index_store import StoreTransaction
 from bookie.index import index_pages, index_runs, replica_state, stored_runs, stored_states
 from bookie.index.index import Index
-from bookie.index.index_pages import INDEX_VERSION, Meta
+from bookie.index.index_pages import INDEX_VERSION, CheckpointMeta
 from bookie.index.index_runs import Lookup, Run
 from bookie.index.replica_state import ReplicaState
 from bookie.index.stored_runs import RunMove
@@ -49,7 +49,7 @@ class Twins:
         self.places: dict[int, dict[int, int]] = {1: {}, 2: {}, 2**63 - 1: {}}
         self.indexed_highest = dict.fromkeys(self.places, -1)
         self.next_location = 1 << 32
-        self.index = Index(self.store, CONFIG, Meta(INDEX_VERSION, 0, 0, 0, 0))
+        self.index = Index(self.store, CONFIG, CheckpointMeta(INDEX_VERSION, 0, 0, 0, 0))
 
     async def begin(self) -> None:
         meta = self.index.meta
@@ -254,7 +254,7 @@ def test_look_up_with_a_late_answer_sees_runs_that_checkpoints_stored() -> None:
         may_answer = asyncio.Event()
         view = store.view
 
-        async def view_late(job: Callable[[Transaction], Lookup]) -> Lookup:
+        async def view_late(job: Callable[[StoreTransaction], Lookup]) -> Lookup:
             found = await view(job)
             await may_answer.wait()
             return found
@@ -310,7 +310,7 @@ def test_moves_happen_only_from_the_old_place() -> None:
         store = MemoryStore()
         old: list[Run] = [(4, 0, 100, 10), (9, 5, 200, 10), (20, 15, 300, 10)]
 
-        def fill(transaction: Transaction) -> None:
+        def fill(transaction: StoreTransaction) -> None:
             stored_runs.put_runs(transaction, 3, old, -1)
 
         await store.update(fill)
@@ -333,7 +333,9 @@ def test_moves_happen_only_from_the_old_place() -> None:
 def test_states_are_counted_and_summed() -> None:
     async def main() -> None:
         store = MemoryStore()
-        await store.update(lambda t: index_pages.write_meta(t, Meta(INDEX_VERSION, 0, 0, 0, 0)))
+        await store.update(
+            lambda t: index_pages.write_meta(t, CheckpointMeta(INDEX_VERSION, 0, 0, 0, 0))
+        )
         for ledger_id in (5, 6, 5):
             state = ReplicaState(LedgerId(ledger_id))
             state.lac, state.fenced, state.master_key = 3, True, b"k" * 32

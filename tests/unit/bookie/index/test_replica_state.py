@@ -93,7 +93,7 @@ def test_changes_after_take_unsaved_are_unsaved_again() -> None:
     ledgers.states[1].touch()
     assert [*ledgers.take_unsaved()] == [1]
     ledgers.get_or_make(LedgerId(2))
-    ledgers.unsave()
+    ledgers.mark_unsaved()
     assert [*ledgers.take_unsaved()] == [2, 1]
 
 

@@ -8,9 +8,9 @@ import random
 from functools import partial
 
 from bookie.config import StorageConfig
-from bookie.files.index_store import Transaction
+from bookie.files.index_store import StoreTransaction
 from bookie.index import index_pages, replica_state, stored_runs, stored_segments, stored_states
-from bookie.index.index_pages import Meta
+from bookie.index.index_pages import CheckpointMeta
 from bookie.index.replica_state import ReplicaState
 from bookie.log import records
 from bookie.log.log import Log
@@ -88,8 +88,8 @@ def index_pairs() -> list[tuple[bytes, bytes]]:
         state.fenced, state.master_key, state.lac, state.length = True, b"k" * 32, 3, 12
         deleted = LedgerId(2**63 - 1)
 
-        def fill(transaction: Transaction) -> None:
-            index_pages.write_meta(transaction, Meta(1, 0, 0x1_0000_0040, 0, 0))
+        def fill(transaction: StoreTransaction) -> None:
+            index_pages.write_meta(transaction, CheckpointMeta(1, 0, 0x1_0000_0040, 0, 0))
             stored_runs.put_runs(
                 transaction, 7, [(2, 0, 2**32 + 80, 99), (9, 3, 2**32 + 500, 70)], -1
             )

@@ -113,7 +113,7 @@ def test_requests_for_a_cold_ledger_keep_their_order() -> None:
         storage.add(
             make_run(ledger_id, 3, 1), recovery=False, master_key=KEY, done=note("first").set_result
         )
-        storage.tell_lac(ledger_id, EntryId(2), KEY, note("lac").set_result)
+        storage.report_lac(ledger_id, EntryId(2), KEY, note("lac").set_result)
         assert storage.queued_bytes > 0
         fence = asyncio.create_task(storage.fence(ledger_id, KEY))
         await until(lambda: len(storage._cold._waiting[ledger_id]) == 3)

@@ -14,7 +14,7 @@ import pytest
 from bookie.files import disk_calls
 from bookie.files.disk import Buffer
 from bookie.files.disk_real import QUICK_COMMITS_MIN, RealDisk
-from bookie.files.under_way import UnderWay, watched
+from bookie.files.running_operations import RunningOperations, watched
 from bookie.storage.disk_health import DiskHealth, HangGuard
 from bookie.storage.writability import Writability
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
@@ -42,7 +42,7 @@ class Watched:
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.faults = DiskFaults()
-        self.under_way = UnderWay(loop.time)
+        self.under_way = RunningOperations(loop.time)
         plain = CrashableDisk(Platter(), random.Random(1), self.faults)
         self.disk = watched(plain, self.under_way)
         self.writability = Writability(loop.time)
@@ -127,7 +127,7 @@ def test_paused_process_does_not_report_a_hang() -> None:
 async def test_a_small_write_that_holds_the_event_loop_is_noticed_by_the_guard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    under_way = UnderWay(time.monotonic)
+    under_way = RunningOperations(time.monotonic)
     disk = watched(RealDisk(tmp_path), under_way)
     file = await disk.create("log/a")
     monkeypatch.setattr(disk_calls, "write_and_sync", lambda *_: 0.0)
@@ -156,7 +156,7 @@ async def test_a_small_write_that_holds_the_event_loop_is_noticed_by_the_guard(
 
 
 async def test_guard_does_nothing_while_the_loop_checks() -> None:
-    under_way = UnderWay(time.monotonic)
+    under_way = RunningOperations(time.monotonic)
     given_up: list[str] = []
     guard = HangGuard(under_way, time.monotonic, 0.05, given_up.append, grace_s=0.02)
     await under_way.run("a write", asyncio.sleep(0.5))

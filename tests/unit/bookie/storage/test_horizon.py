@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bookie.files.index_store import Transaction
+from bookie.files.index_store import StoreTransaction
 from bookie.index import horizon_pages
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.standing import Standing
@@ -148,7 +148,7 @@ def test_no_crash_comes_between_a_trim_and_its_horizon() -> None:
         update = store.update
 
         async def update_and_look(
-            job: Callable[[Transaction], object], *, keeps_room: bool = False
+            job: Callable[[StoreTransaction], object], *, keeps_room: bool = False
         ) -> object:
             result = await update(job, keeps_room=keeps_room)
             horizon = await store.view(horizon_pages.read_horizon)

@@ -48,7 +48,7 @@ requests = st.one_of(
     st.builds(m.WaitLac, ledger_ids, lacs, st.integers(0, 60_000), u32s),
     st.builds(m.ListEntries, ledger_ids, entry_ids),
     st.just(m.Ping()),
-    st.builds(m.TellLac, ledger_ids, lacs),
+    st.builds(m.ReportLac, ledger_ids, lacs),
 )
 replies = st.one_of(
     st.builds(m.HelloReply, statuses, texts, u32s, st.integers(0, 2**64 - 1), u32s, u32s, texts),
@@ -87,7 +87,7 @@ GOLDEN: list[tuple[Message, str]] = [
     (m.WaitLac(LedgerId(7), NO_ENTRY, 1000, 0), "950707ffcd03e800"),
     (m.ListEntries(LedgerId(2**63 - 1), EntryId(0)), "9308cf7fffffffffffffff00"),
     (m.Ping(), "9109"),
-    (m.TellLac(LedgerId(7), EntryId(5)), "930a0705"),
+    (m.ReportLac(LedgerId(7), EntryId(5)), "930a0705"),
     (m.HelloReply(Status.OK, "b-1", 1, 0, 2, 3, ""), "984000a3622d3101000203a0"),
     (m.LacReply(Status.FENCED, EntryId(5), EntryId(9), fenced=True), "9541040509c3"),
     (

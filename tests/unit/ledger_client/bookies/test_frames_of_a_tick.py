@@ -4,7 +4,7 @@ import asyncio
 
 from bookie.wire.codec import encode_message
 from bookie.wire.frames import FrameKind, frame_header
-from bookie.wire.messages import Hello, HelloReply, Ping, Pong, Status, TellLac
+from bookie.wire.messages import Hello, HelloReply, Ping, Pong, ReportLac, Status
 from ledger_client.bookies.connection import BookieConnection
 from ledger_client.bookies.connection_calls import CallFailure
 from metadata.ids import BookieId, EntryId, LedgerId
@@ -60,7 +60,7 @@ async def test_frames_to_a_bookie_that_owes_answers_wait_for_the_end_of_the_tick
     connection = _opened(recorder)
     for number in range(100):
         connection.attach(LedgerId(number), bytes(32))
-        connection.send_one_way(TellLac(LedgerId(number), EntryId(5)))
+        connection.send_one_way(ReportLac(LedgerId(number), EntryId(5)))
     assert recorder.writes == []
     await asyncio.sleep(0)
     assert len(recorder.writes) == 1

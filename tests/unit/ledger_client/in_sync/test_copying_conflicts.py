@@ -13,7 +13,7 @@ from ledger_client.errors import (
     MetadataConflictError,
     MetadataUnavailableError,
 )
-from ledger_client.protocol.copy import Mark, stray_marks
+from ledger_client.protocol.copy import IncomingMark, stray_marks
 from metadata.errors import OutcomeUnknownError, StoreUnavailableError
 from metadata.ids import BookieId, EntryId, UpdateToken
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
@@ -307,7 +307,7 @@ def test_a_mark_that_no_copy_will_use_is_removed(
 
     async def scenario(world: World) -> None:
         await world.change(*changes)
-        mark = Mark(world.metadata.creation_token, EntryId(0), BookieId("d"))
+        mark = IncomingMark(world.metadata.creation_token, EntryId(0), BookieId("d"))
         before = await world.now()
         assert stray_marks(before) == ([mark] if is_removed else [])
         after, _ = await world.copier().remove_stray(mark)

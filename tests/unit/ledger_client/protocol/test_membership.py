@@ -19,13 +19,13 @@ from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.protocol.ensemble import EnsembleHealth
 from ledger_client.protocol.membership import (
     Decision,
-    Fixed,
+    FixedMembership,
     Membership,
     ParkFailed,
     Replace,
-    Replacing,
+    ReplacingMembership,
     Shrink,
-    Shrinking,
+    ShrinkingMembership,
     membership_of,
 )
 from metadata.errors import InvalidTransitionError
@@ -59,7 +59,7 @@ def test_failed_members_leave_unless_too_few_in_sync_stay(
     some = st.sets(st.sampled_from(ensemble))
     failed, parked, caught_up = data.draw(some), data.draw(some), data.draw(some)
     in_sync = tuple(b for b in ensemble if b in caught_up and b not in failed | parked)
-    decision = Shrinking(least).decide(ensemble, in_sync, health_of(failed, parked))
+    decision = ShrinkingMembership(least).decide(ensemble, in_sync, health_of(failed, parked))
     match decision:
         case Shrink(remaining):
             assert remaining == tuple(b for b in ensemble if b not in failed | parked)
@@ -75,24 +75,27 @@ def test_quorum_mode_replaces_failed_members_and_fixed_mode_keeps_them(
 ) -> None:
     ensemble = NAMES[:3]
     positions = tuple(p for p, b in enumerate(ensemble) if b in failed)
-    assert Replacing(is_delayed=False).decide(ensemble, (), health_of(failed)) == Replace(positions)
-    delayed = Replacing(is_delayed=True).decide(ensemble, (), health_of(failed))
+    assert ReplacingMembership(is_delayed=False).decide(ensemble, (), health_of(failed)) == Replace(
+        positions
+    )
+    delayed = ReplacingMembership(is_delayed=True).decide(ensemble, (), health_of(failed))
     assert delayed == (Replace(positions) if len(failed) > 1 else None)
-    assert Fixed().decide(ensemble, (), health_of(failed)) == ParkFailed()
+    assert FixedMembership().decide(ensemble, (), health_of(failed)) == ParkFailed()
 
 
 def test_a_member_is_suspected_only_if_it_has_an_effect() -> None:
     a, b, c = (BookieId(name) for name in "abc")
-    replacing = Replacing(is_delayed=False)
+    replacing = ReplacingMembership(is_delayed=False)
     for has_spare in (False, True):
         assert replacing.may_suspect(a, (), has_spare=has_spare) is has_spare
-        assert not Fixed().may_suspect(a, (a, b, c), has_spare=has_spare)
+        assert not FixedMembership().may_suspect(a, (a, b, c), has_spare=has_spare)
     needed = [
-        Shrinking(2).may_suspect(a, in_sync, has_spare=True) for in_sync in ((a, b), (a,), ())
+        ShrinkingMembership(2).may_suspect(a, in_sync, has_spare=True)
+        for in_sync in ((a, b), (a,), ())
     ]
     assert needed == [False, False, False]
-    assert Shrinking(2).may_suspect(a, (a, b, c), has_spare=False)
-    assert Shrinking(2).may_suspect(a, (b, c), has_spare=False), (
+    assert ShrinkingMembership(2).may_suspect(a, (a, b, c), has_spare=False)
+    assert ShrinkingMembership(2).may_suspect(a, (b, c), has_spare=False), (
         "a member that catches up is not needed"
     )
 
@@ -100,10 +103,10 @@ def test_a_member_is_suspected_only_if_it_has_an_effect() -> None:
 @pytest.mark.parametrize(
     ("quorum", "options", "kind"),
     [
-        (QuorumSpec(3, 3, 2), AppendOptions(), Replacing),
-        (THREE_MIN_TWO, AppendOptions(), Shrinking),
-        (THREE_MIN_TWO, AppendOptions(fixed_membership=True), Fixed),
-        (QuorumSpec(3, 3, 2), AppendOptions(fixed_membership=True), Fixed),
+        (QuorumSpec(3, 3, 2), AppendOptions(), ReplacingMembership),
+        (THREE_MIN_TWO, AppendOptions(), ShrinkingMembership),
+        (THREE_MIN_TWO, AppendOptions(fixed_membership=True), FixedMembership),
+        (QuorumSpec(3, 3, 2), AppendOptions(fixed_membership=True), FixedMembership),
     ],
 )
 def test_the_mode_and_the_options_choose_the_rule(
@@ -243,7 +246,7 @@ def a_lone_survivor_is_refused(patch: pytest.MonkeyPatch) -> None:
             return ParkFailed()
         return Shrink(living(ensemble, health))
 
-    patch.setattr(Shrinking, "decide", decide)
+    patch.setattr(ShrinkingMembership, "decide", decide)
 
 
 def the_last_in_sync_member_leaves(patch: pytest.MonkeyPatch) -> None:
@@ -253,7 +256,7 @@ def the_last_in_sync_member_leaves(patch: pytest.MonkeyPatch) -> None:
         left = living(ensemble, health)
         return Shrink(left) if len(left) >= self._min_in_sync else ParkFailed()
 
-    patch.setattr(Shrinking, "decide", decide)
+    patch.setattr(ShrinkingMembership, "decide", decide)
 
 
 def a_spare_replaces_the_last_in_sync_member(patch: pytest.MonkeyPatch) -> None:
@@ -280,7 +283,7 @@ def the_set_shrinks_below_min_in_sync(patch: pytest.MonkeyPatch) -> None:
     def decide(_self: Any, ensemble: Any, in_sync: Any, health: EnsembleHealth) -> Decision:
         return Shrink(living(ensemble, health)) if in_sync else ParkFailed()
 
-    patch.setattr(Shrinking, "decide", decide)
+    patch.setattr(ShrinkingMembership, "decide", decide)
 
 
 def too_few_members_confirm(patch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from ledger_client.client_services import DirectoryAddresses
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.reading.entry_ranges import Range, merged
-from ledger_client.reading.replica_comparison import Compared, Verdict, compare_replicas
+from ledger_client.reading.replica_comparison import ComparedRange, RangeVerdict, compare_replicas
 from ledger_client.reading.replica_entry import DigestVerdict, read_stored_entry
 from ledger_client.reading.replica_reading import ReadOutcome, ReplicaPiece, ReplicaReading
 from metadata.ids import BookieId, EntryId, LedgerId
@@ -61,23 +61,23 @@ class FakeReading(ReplicaReading):
                 first += 1
 
 
-def expected_verdict(a: int | None, b: int | None, *, in_a: bool, in_b: bool) -> Verdict:
+def expected_verdict(a: int | None, b: int | None, *, in_a: bool, in_b: bool) -> RangeVerdict:
     a_gone, b_gone = not in_a or a == -1, not in_b or b == -1
     if in_a and not in_b:
-        return Verdict.ONLY_A
+        return RangeVerdict.ONLY_A
     if in_b and not in_a:
-        return Verdict.ONLY_B
+        return RangeVerdict.ONLY_B
     if not (a is None or b is None or a_gone or b_gone):
-        return Verdict.EQUAL if a == b else Verdict.DIFFERENT
+        return RangeVerdict.EQUAL if a == b else RangeVerdict.DIFFERENT
     if b_gone and not a_gone and a is not None:
-        return Verdict.ONLY_A
+        return RangeVerdict.ONLY_A
     if a_gone and not b_gone and b is not None:
-        return Verdict.ONLY_B
+        return RangeVerdict.ONLY_B
     if a is None and b is not None and not b_gone:
-        return Verdict.UNREADABLE_A
+        return RangeVerdict.UNREADABLE_A
     if b is None and a is not None and not a_gone:
-        return Verdict.UNREADABLE_B
-    return Verdict.UNREADABLE
+        return RangeVerdict.UNREADABLE_B
+    return RangeVerdict.UNREADABLE
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -203,11 +203,14 @@ async def test_two_replicas_are_compared_by_their_digests(cluster: TestCluster) 
         held[2] = BatchView(other)
         readings = {each.id: ReplicaReading(pool, each.id, keys) for each in (a, b, c)}
         found = [each async for each in compare_replicas(readings[a.id], readings[b.id])]
-        assert found == [Compared(0, 4, Verdict.EQUAL), Compared(5, 9, Verdict.UNREADABLE_B)]
+        assert found == [
+            ComparedRange(0, 4, RangeVerdict.EQUAL),
+            ComparedRange(5, 9, RangeVerdict.UNREADABLE_B),
+        ]
         found = [each async for each in compare_replicas(readings[a.id], readings[c.id])]
         assert found == [
-            Compared(0, 0, Verdict.ONLY_A),
-            Compared(1, 1, Verdict.EQUAL),
-            Compared(2, 2, Verdict.DIFFERENT),
-            Compared(3, 9, Verdict.EQUAL),
+            ComparedRange(0, 0, RangeVerdict.ONLY_A),
+            ComparedRange(1, 1, RangeVerdict.EQUAL),
+            ComparedRange(2, 2, RangeVerdict.DIFFERENT),
+            ComparedRange(3, 9, RangeVerdict.EQUAL),
         ]

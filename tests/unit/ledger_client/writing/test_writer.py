@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bookie.wire.messages import Status, TellLac
+from bookie.wire.messages import ReportLac, Status
 from ledger_client import (
     BackpressureError,
     BookieSuspected,
@@ -259,9 +259,9 @@ async def test_an_idle_writer_sends_its_lac(cluster: TestCluster) -> None:
     writer = await opened(cluster)
     await writer.append_many([b"x"] * 3)
     bookie = cluster.bookie(members(cluster, writer)[0])
-    await until(lambda: any(r == TellLac(writer.ledger_id, EntryId(2)) for r in bookie.requests))
+    await until(lambda: any(r == ReportLac(writer.ledger_id, EntryId(2)) for r in bookie.requests))
     await asyncio.sleep(0.2)
-    assert sum(isinstance(r, TellLac) for r in bookie.requests) == 1
+    assert sum(isinstance(r, ReportLac) for r in bookie.requests) == 1
     await writer.aclose()
 
 

@@ -11,7 +11,7 @@ from metadata.errors import MetadataFormatError
 from metadata.paths import in_sync_path
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.in_sync import REPORT_BYTES_MAX, pack_reports, unpack_reports
-from metadata.topics.in_sync_reports import InSync, InSyncReporter, InSyncView
+from metadata.topics.in_sync_reports import InSyncReport, InSyncReporter, InSyncView
 from metadata.topics.partition import PartitionKey
 from metadata.topics.topic import LEADER_EPOCH_MAX, PARTITIONS_MAX, TopicId
 from tests.unit.metadata.conftest import ScriptedFaults
@@ -27,11 +27,11 @@ keys = st.builds(
     st.integers(0, PARTITIONS_MAX - 1),
 )
 numbers = st.lists(st.integers(0, 2**31 - 1), max_size=3).map(tuple)
-reports = st.builds(InSync, st.integers(0, LEADER_EPOCH_MAX), numbers, numbers)
+reports = st.builds(InSyncReport, st.integers(0, LEADER_EPOCH_MAX), numbers, numbers)
 
 
 @given(st.dictionaries(keys, reports, max_size=6))
-def test_reports_round_trip(each: dict[PartitionKey, InSync]) -> None:
+def test_reports_round_trip(each: dict[PartitionKey, InSyncReport]) -> None:
     value, left_out = pack_reports("/a", each)
     assert (unpack_reports("/a", value), left_out) == (each, 0)
 
@@ -43,7 +43,7 @@ def test_other_bytes_are_a_format_error(value: bytes) -> None:
 
 
 def test_a_missing_list_is_a_format_error() -> None:
-    value, _ = pack_reports("/a", {KEY: InSync(3, BOTH, BOTH)})
+    value, _ = pack_reports("/a", {KEY: InSyncReport(3, BOTH, BOTH)})
     with pytest.raises(MetadataFormatError):
         unpack_reports("/a", value[:-1] + b"\x01")
 
@@ -55,7 +55,7 @@ def test_a_report_is_never_too_large(topic_count: int, replica_lists: int) -> No
         topic_id = TopicId((index % topic_count).to_bytes(16, "big"))
         first = 2**30 + index % replica_lists
         replicas = (first, first + 1, first + 2)
-        report = InSync(LEADER_EPOCH_MAX, replicas, replicas[:2])
+        report = InSyncReport(LEADER_EPOCH_MAX, replicas, replicas[:2])
         many[PartitionKey(topic_id, index // topic_count)] = report
     value, left_out = pack_reports("/a", many)
     assert len(value) <= REPORT_BYTES_MAX
@@ -67,7 +67,7 @@ def test_ten_thousand_partitions_fit() -> None:
     topics = [TopicId(i.to_bytes(16, "big")) for i in range(1_000)]
     lists = [(2**30 + i, 2**30 + i + 1, 2**30 + i + 2) for i in range(100)]
     many = {
-        PartitionKey(topic_id, i): InSync(9, lists[i], lists[i][:2])
+        PartitionKey(topic_id, i): InSyncReport(9, lists[i], lists[i][:2])
         for topic_id in topics
         for i in range(10)
     }
@@ -85,18 +85,18 @@ async def test_the_newest_leaders_report_counts(
     cancel = view.on_change(lambda: reported.append(None))
     await view.start()
     assert view.find(KEY) is None
-    first.report(KEY, InSync(4, BOTH, BOTH))
-    await until(lambda: view.find(KEY) == InSync(4, BOTH, BOTH))
-    second.report(KEY, InSync(5, BOTH, BOTH[:1]))
-    await until(lambda: view.find(KEY) == InSync(5, BOTH, BOTH[:1]))
-    first.report(KEY, InSync(4, BOTH, ()))
+    first.report(KEY, InSyncReport(4, BOTH, BOTH))
+    await until(lambda: view.find(KEY) == InSyncReport(4, BOTH, BOTH))
+    second.report(KEY, InSyncReport(5, BOTH, BOTH[:1]))
+    await until(lambda: view.find(KEY) == InSyncReport(5, BOTH, BOTH[:1]))
+    first.report(KEY, InSyncReport(4, BOTH, ()))
     second.withdraw(KEY)
-    await until(lambda: view.find(KEY) == InSync(4, BOTH, ()))
+    await until(lambda: view.find(KEY) == InSyncReport(4, BOTH, ()))
     first.withdraw(KEY)
     await until(lambda: view.find(KEY) is None)
     assert len(reported) == 5
     cancel()
-    first.report(KEY, InSync(4, BOTH, BOTH))
+    first.report(KEY, InSyncReport(4, BOTH, BOTH))
     await until(lambda: view.find(KEY) is not None)
     assert len(reported) == 5
     for each in (first, second, view):
@@ -110,14 +110,14 @@ async def test_many_reports_cost_few_writes(
     reporter.start()
     faults.writes.clear()
     for index in range(1_000):
-        reporter.report(PartitionKey(TOPIC_ID, index), InSync(1, BOTH, BOTH))
+        reporter.report(PartitionKey(TOPIC_ID, index), InSyncReport(1, BOTH, BOTH))
         await asyncio.sleep(0.001)
     await asyncio.sleep(2)
     assert len(faults.writes) <= 6
     stored = unpack_reports("/a", (await store.get(in_sync_path(1))).value)
     assert len(stored) == 1_000
     faults.writes.clear()
-    reporter.report(KEY, InSync(1, BOTH, BOTH))
+    reporter.report(KEY, InSyncReport(1, BOTH, BOTH))
     reporter.withdraw(PartitionKey(TOPIC_ID, 9_999))
     await asyncio.sleep(2)
     assert faults.writes == []
@@ -130,7 +130,7 @@ async def test_a_report_is_finally_written(
 ) -> None:
     earlier = InSyncReporter(store, 1, rng)
     earlier.start()
-    earlier.report(KEY, InSync(1, BOTH, ()))
+    earlier.report(KEY, InSyncReport(1, BOTH, ()))
     view = InSyncView(store, rng)
     await view.start()
     await until(lambda: view.find(KEY) is not None)
@@ -138,10 +138,10 @@ async def test_a_report_is_finally_written(
     reporter = InSyncReporter(store, 1, rng)
     reporter.start()
     faults.acts = [act]
-    reporter.report(KEY, InSync(2, BOTH, BOTH))
-    await until(lambda: view.find(KEY) == InSync(2, BOTH, BOTH))
+    reporter.report(KEY, InSyncReport(2, BOTH, BOTH))
+    await until(lambda: view.find(KEY) == InSyncReport(2, BOTH, BOTH))
     await asyncio.sleep(2)
-    reporter.report(KEY, InSync(2, BOTH, BOTH[:1]))
-    await until(lambda: view.find(KEY) == InSync(2, BOTH, BOTH[:1]))
+    reporter.report(KEY, InSyncReport(2, BOTH, BOTH[:1]))
+    await until(lambda: view.find(KEY) == InSyncReport(2, BOTH, BOTH[:1]))
     await reporter.aclose()
     await view.aclose()

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from spark_io.errors import OffsetError, OptionError
 from spark_io.ledgers.positions import (
-    Allowance,
     ChainPosition,
     LinkedLedgers,
+    MicroBatchLimits,
     advance_chain,
     advance_ledgers,
     chain_ranges,
@@ -18,7 +18,9 @@ from spark_io.ledgers.positions import (
 )
 from spark_io.ledgers.splits import KnownLedger
 
-allowances = st.builds(Allowance, st.none() | st.integers(1, 40), st.none() | st.integers(1, 4_000))
+allowances = st.builds(
+    MicroBatchLimits, st.none() | st.integers(1, 40), st.none() | st.integers(1, 4_000)
+)
 counts = st.lists(st.lists(st.integers(0, 30), max_size=4), max_size=5)
 
 
@@ -37,7 +39,7 @@ def chain_of(links: list[list[int]], first_index: int = 0) -> list[LinkedLedgers
 
 @given(counts, allowances)
 def test_a_chain_is_read_once_in_steps_of_any_size(
-    links: list[list[int]], allowance: Allowance
+    links: list[list[int]], allowance: MicroBatchLimits
 ) -> None:
     chain = chain_of(links)
     end = end_of_chain(chain, len(links))
@@ -59,7 +61,7 @@ def test_a_chain_is_read_once_in_steps_of_any_size(
 
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=8), allowances)
 def test_an_open_ledger_at_the_end_is_read_once_while_it_grows(
-    growth: list[int], allowance: Allowance
+    growth: list[int], allowance: MicroBatchLimits
 ) -> None:
     at, seen, reached = ChainPosition(0), [], 0
     for number, more in enumerate([*growth, 0]):
@@ -79,7 +81,7 @@ def test_an_open_ledger_at_the_end_is_read_once_while_it_grows(
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=5), allowances)
 def test_named_ledgers_are_read_once_within_the_bounds(
-    ends: list[int], allowance: Allowance
+    ends: list[int], allowance: MicroBatchLimits
 ) -> None:
     known = [closed(number, end) for number, end in enumerate(ends)]
     at = dict.fromkeys(range(len(ends)), 0)
@@ -105,7 +107,7 @@ def test_no_step_passes_an_open_ledger_of_an_earlier_link() -> None:
 
 
 def test_a_start_offset_after_the_end_is_kept() -> None:
-    assert advance_ledgers([closed(1, 5)], {1: 9}, Allowance()) == {1: 9}
+    assert advance_ledgers([closed(1, 5)], {1: 9}, MicroBatchLimits()) == {1: 9}
 
 
 def test_positions_are_json_and_back() -> None:

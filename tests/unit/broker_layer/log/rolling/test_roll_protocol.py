@@ -84,7 +84,7 @@ class Shell:
 
     def _perform(self, action: e.RollAction, *, may_be_listed: bool) -> None:
         match action:
-            case e.Run(next_work):
+            case e.StartWork(next_work):
                 assert self.work is None, "one piece of work is under way"
                 self.work = next_work
                 self._check_start(next_work)
@@ -190,7 +190,7 @@ def test_refused_work_is_tried_again_or_refuses_appends(*, is_filling: bool) -> 
         actions = shell.handle(REFUSED)
         if is_written:
             follows = {Work.CREATE: Work.PAUSE, Work.LIST: Work.LIST}.get(refused, Work.RECOVER)
-            assert isinstance(actions[0], e.Run)
+            assert isinstance(actions[0], e.StartWork)
             assert actions[0].work is follows
             assert 0.1 <= actions[0].after_s <= 2
         else:

@@ -14,7 +14,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.options import load_options
 from broker_layer.server.config import BrokerLimits
-from broker_layer.server.connections.frame_assembler import FrameAssembler
+from broker_layer.server.connections.frame_assembler import KafkaFrameAssembler
 from broker_layer.server.connections.listeners import ListenerAddress, advertise, parse_listeners
 from broker_layer.server.connections.memory_budget import MemoryBudget
 from broker_layer.server.fetch.fetch_sessions import FetchPosition, FetchSessions
@@ -32,7 +32,7 @@ def test_frames_are_assembled_from_any_pieces(sizes: list[int], cuts: list[int])
     frames = [rng.randbytes(size) for size in sizes]
     stream = b"".join(len(each).to_bytes(4, "big") + each for each in frames)
     shared = bytearray(300)
-    assembler = FrameAssembler(shared, 1_000, BodyPool(10_000))
+    assembler = KafkaFrameAssembler(shared, 1_000, BodyPool(10_000))
     found: list[bytes] = []
     position, turn = 0, 0
     while position < len(stream):
@@ -48,14 +48,14 @@ def test_frames_are_assembled_from_any_pieces(sizes: list[int], cuts: list[int])
 
 @pytest.mark.parametrize("size", [-1, 0, 7, 1_001])
 def test_frame_of_invalid_size_is_refused(size: int) -> None:
-    assembler = FrameAssembler(bytearray(300), 1_000, BodyPool(0))
+    assembler = KafkaFrameAssembler(bytearray(300), 1_000, BodyPool(0))
     assembler.get_buffer()[:4] = size.to_bytes(4, "big", signed=True)
     with pytest.raises(KafkaFrameError):
         assembler.buffer_updated(4)
 
 
 def test_announced_frame_allocates_as_bytes_arrive() -> None:
-    assembler = FrameAssembler(bytearray(300), 2**30, BodyPool(0))
+    assembler = KafkaFrameAssembler(bytearray(300), 2**30, BodyPool(0))
     assembler.get_buffer()[:4] = (2**29).to_bytes(4, "big")
     assert assembler.buffer_updated(4) == []
     assert assembler.announced_bytes == 2**29

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from bookie.files.disk import Buffer, Disk, File
-from bookie.files.index_store import OrderedStore, Transaction
+from bookie.files.index_store import OrderedStore, StoreTransaction
 
 Result = TypeVar("Result")
 
@@ -26,7 +26,7 @@ class RunningOperation:
     began_s: float
 
 
-class UnderWay:
+class RunningOperations:
     """The running operations. Any thread may call `oldest`."""
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -61,13 +61,13 @@ class UnderWay:
         return RunningOperation(number, what, began_s)
 
 
-def watched(disk: Disk, under_way: UnderWay) -> Disk:
+def watched(disk: Disk, under_way: RunningOperations) -> Disk:
     """Return the same disk, with its running operations recorded."""
     return cast("Disk", _WatchedDisk(disk, under_way))
 
 
 class _WatchedDisk:
-    def __init__(self, disk: Disk, under_way: UnderWay) -> None:
+    def __init__(self, disk: Disk, under_way: RunningOperations) -> None:
         self._disk = disk
         self._under_way = under_way
 
@@ -100,7 +100,7 @@ class _WatchedDisk:
 
 
 class _WatchedFile:
-    def __init__(self, file: File, under_way: UnderWay) -> None:
+    def __init__(self, file: File, under_way: RunningOperations) -> None:
         self._file = file
         self._under_way = under_way
         self._what = f"a write to {file.name}"
@@ -123,7 +123,7 @@ class _WatchedFile:
 
 
 class _WatchedStore:
-    def __init__(self, store: OrderedStore, under_way: UnderWay) -> None:
+    def __init__(self, store: OrderedStore, under_way: RunningOperations) -> None:
         self._store = store
         self._under_way = under_way
 
@@ -131,7 +131,7 @@ class _WatchedStore:
         return getattr(self._store, name)
 
     async def update(
-        self, job: Callable[[Transaction], Result], *, keeps_room: bool = False
+        self, job: Callable[[StoreTransaction], Result], *, keeps_room: bool = False
     ) -> Result:
         updating = self._store.update(job, keeps_room=keeps_room)
         return await self._under_way.run("a commit of the index", updating)
