@@ -62,6 +62,7 @@ def test_every_world_keeps_the_rules(scope: Scope) -> None:
     assert found.resting > 0
 
 
+@pytest.mark.long
 def test_a_swap_keeps_the_last_in_sync_member() -> None:
     assert Search(scopes_in_sync.THREE_LEAVE).run().violation is None
 

@@ -105,6 +105,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     await server.stop()
 
 
+@pytest.mark.long
 async def test_kill_keeps_acked_adds_and_fences(site: Site) -> None:
     bookie_id = await site.format()
     bookie = await site.start()

@@ -16,7 +16,7 @@ from ledger_client import LedgerClient, NotEnoughBookiesError, Quorum, RecoveryU
 from quire.local_cluster import LocalCluster
 from tests.integration.faults.test_identities import run_words
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120), pytest.mark.long]
 RECOVERY_S = 5.0
 SESSION_WAIT_S = 30.0
 OLD, NEW = [b"old"] * 10, [b"new"] * 100
@@ -41,7 +41,6 @@ async def test_a_copy_of_a_running_bookie_is_refused(tmp_path: Path) -> None:
         await writer.aclose()
 
 
-@pytest.mark.long
 async def test_a_copy_of_a_killed_bookie_is_in_limbo(tmp_path: Path) -> None:
     async with LocalCluster(bookies=2) as cluster, LedgerClient(cluster.metadata_uri) as client:
         original, other = cluster.bookies

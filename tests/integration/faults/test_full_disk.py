@@ -22,7 +22,7 @@ from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.integration.faults.appending import appending, check_kept
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.long]
 DISK = "64m"
 PIECE_BYTES = 1024 * 1024
 WAIT_S = 30.0
@@ -85,7 +85,6 @@ async def test_a_bookie_starts_on_a_disk_that_is_full(tmp_path: Path) -> None:
                 await _until(reserve.exists)
 
 
-@pytest.mark.long
 async def test_a_bookie_starts_and_frees_room_when_its_index_has_filled_its_disk(
     tmp_path: Path,
 ) -> None:
@@ -119,7 +118,6 @@ async def _append_until_read_only(client: LedgerClient, bookie: LocalBookie) -> 
     return [ledger.id for ledger in ledgers]
 
 
-@pytest.mark.long
 async def test_a_disk_smaller_than_the_reserve_is_not_formatted(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     with small_disk(disk, "160m"):
@@ -167,7 +165,6 @@ async def _run(words: list[str]) -> "subprocess.CompletedProcess[str]":
     )
 
 
-@pytest.mark.long
 async def test_a_full_disk(cluster_with_a_small_disk: LocalCluster, tmp_path: Path) -> None:
     cluster = cluster_with_a_small_disk
     small = cluster.bookies[0]

@@ -22,7 +22,7 @@ from tests.campaign.direct import CALL_TIMEOUT_S, READ_BYTES, Direct, open_direc
 from tests.integration.faults.appending import check_told
 from tests.integration.faults.raw_ledger import make_ledger
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120), pytest.mark.long]
 REFUSAL_S = 20.0
 OLD, NEW = [b"old"] * 50, [b"new"] * 50
 

@@ -17,6 +17,7 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.timeout(180),
     pytest.mark.skipif(not can_have_islands(), reason="needs root and network namespaces"),
+    pytest.mark.long,
 ]
 COUNT = 300
 WRITTEN_S = 30.0

@@ -15,6 +15,8 @@ from ledger_client.reading.reader import LedgerReader
 from ledger_client.writing.writer import LedgerWriter
 from quire.local_cluster import LocalCluster
 
+pytestmark = pytest.mark.long
+
 ENTRY = b"." * 500
 RECOVERERS = 5
 
@@ -119,7 +121,6 @@ async def test_recovery_replaces_a_bookie_that_is_away(
             away.resume()
 
 
-@pytest.mark.long
 async def test_without_enough_bookies_the_end_stays_open_until_they_return(
     cluster: LocalCluster,
 ) -> None:

@@ -24,6 +24,8 @@ from tests.contracts.store_service import Signal, eventually
 from tests.integration.metadata.service import ZooKeeperService, pause
 from tests.support.metadata.samples import A, B, D, open_ledger, token
 
+pytestmark = pytest.mark.long
+
 NOW_MS = 1_700_000_000_000
 SESSION_S = 1.0
 

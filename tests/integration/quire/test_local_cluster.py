@@ -24,6 +24,7 @@ async def read_all(uri: str, ledger_id: int) -> list[bytes]:
         return [e.data async for batch in reader.read(0, last) for e in batch]
 
 
+@pytest.mark.long
 async def test_bookies_are_killed_paused_restarted_and_added() -> None:
     async with LocalCluster(bookies=3) as cluster:
         added = await cluster.add_bookie()
@@ -55,6 +56,7 @@ async def test_bookies_are_killed_paused_restarted_and_added() -> None:
     assert not any(bookie.is_running for bookie in cluster.bookies)
 
 
+@pytest.mark.long
 async def test_the_same_directory_is_the_same_cluster(tmp_path: Path) -> None:
     async with LocalCluster(bookies=3, data_dir=tmp_path) as cluster:
         ids = [bookie.id for bookie in cluster.bookies]

@@ -22,7 +22,7 @@ from metadata.registry.location import Place
 from metadata.store.embedded import EmbeddedZooKeeper
 from tests.integration.quire.command import QUIRE, environment, run_quire
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.long]
 
 GUIDE = Path(__file__).parents[3] / "docs" / "operating.md"
 LEDGERS = 50
@@ -130,7 +130,6 @@ def shared_hosts(ledger: LedgerMetadata, places: dict[BookieId, Place]) -> list[
     return found
 
 
-@pytest.mark.long
 async def test_no_write_set_shares_a_host_even_after_a_replacement(
     tmp_path: Path, metadata: str
 ) -> None:

@@ -16,6 +16,8 @@ from metadata.topics.topic import TopicId
 from quire.errors import ExitCode
 from tests.integration.quire.command import RunningCluster, start_cluster
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
@@ -53,7 +55,6 @@ def test_a_topic_from_creation_to_deletion(cluster: RunningCluster) -> None:
     assert cluster.json("topic", "list") == []
 
 
-@pytest.mark.long
 def test_settings_are_altered_and_wrong_ones_named(cluster: RunningCluster) -> None:
     cluster.json("topic", "create", "settings")
     words = ("topic", "config", "settings")
@@ -92,7 +93,6 @@ def test_a_broker_may_be_named_by_its_address(cluster: RunningCluster) -> None:
     assert unknown.returncode == ExitCode.UNAVAILABLE
 
 
-@pytest.mark.long
 def test_wrong_uses_are_refused_with_the_reason(cluster: RunningCluster) -> None:
     cluster.json("topic", "create", "wrong")
     for words, told in (
@@ -138,7 +138,6 @@ def test_a_topic_is_created_on_request(cluster: RunningCluster) -> None:
     assert cluster.run("topic", "consume", "asked-for").stdout == b"x\nx\n"
 
 
-@pytest.mark.long
 def test_a_topic_decides_how_large_a_record_may_be(cluster: RunningCluster) -> None:
     cluster.json("topic", "create", "large", "--set", "max.message.bytes=8000000")
     cluster.json("topic", "produce", "large", stdin=b"x" * 7_900_000)
@@ -158,7 +157,6 @@ async def ended_ledgers(cluster: RunningCluster, topic_id: str) -> list[Partitio
     return [each for each in record.segments if not each.is_open]
 
 
-@pytest.mark.long
 def test_the_oldest_records_are_trimmed(cluster: RunningCluster) -> None:
     made = cluster.json("topic", "create", "trimmed", "--set", "segment.bytes=16384")
     for _ in range(3):

@@ -68,6 +68,7 @@ def test_the_history_is_common_to_all_configurations() -> None:
 
 
 @pytest.mark.parametrize("name", ["all-of-3", "majority-3", "4-of-4-ack-3"])
+@pytest.mark.long
 def test_repair_copies_the_entries_of_the_lost_bookie(name: str) -> None:
     down_s, at_s = 6 * HOUR_S, 7200.0
     run = simulation(name, [crash(0, at_s, down_s)], CALM)
@@ -88,6 +89,7 @@ def test_a_bookie_that_returns_in_time_is_not_copied() -> None:
     assert world.measures.repaired_entries == 0
 
 
+@pytest.mark.long
 def test_more_crashes_mean_less_availability() -> None:
     def mean_outage_s(name: str, rate: float) -> float:
         assumptions = replace(ROUGH, crashes=rate)
