@@ -61,3 +61,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     @override
     def time(self) -> float:
         return self._jumping.now
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass within a callback, as slow work does."""
+        self._jumping.now += seconds

@@ -1,0 +1,78 @@
+"""Ledgers that a job publishes while a collection runs are kept (Spark design, exactly once)."""
+
+from collections.abc import AsyncIterator
+from random import Random
+
+import pytest
+
+from ledger_client import Chain, LedgerClient, LedgerInfo, LedgerNotFoundError, Quorum
+from metadata.paths import chain_path
+from metadata.store.memory import MemoryMetadataStore
+from metadata.store.memory_faults import NoFaults, StoreCall
+from serving.overriding import override
+from tests.support.ledger_client.cluster import QUICK, TestCluster
+
+NAME = "orders"
+START_MS = 1_700_000_000_000
+TWO = Quorum.all(2)
+
+
+class PublishesFirst(NoFaults):
+    """Publishes once, immediately before the first write to the chain's head."""
+
+    def __init__(self) -> None:
+        self.publication: tuple[Chain, LedgerInfo] | None = None
+
+    @override
+    async def before(self, call: StoreCall) -> None:
+        await super().before(call)
+        if call.is_write and call.path == chain_path(NAME) and self.publication is not None:
+            (chain, info), self.publication = self.publication, None
+            await chain.publish([info])
+
+
+class Setting:
+    """A cluster whose wall clock the test sets."""
+
+    def __init__(self) -> None:
+        self.faults = PublishesFirst()
+        self.cluster = TestCluster(self.faults)
+        self.now_ms = START_MS
+
+    def client(self) -> LedgerClient:
+        client = LedgerClient.from_parts(
+            MemoryMetadataStore(self.cluster.server),
+            rng=Random(5),
+            wall_clock_ms=lambda: self.now_ms,
+            config=QUICK,
+        )
+        self.cluster.clients.append(client)
+        return client
+
+
+@pytest.fixture
+async def setting() -> AsyncIterator[Setting]:
+    setting = Setting()
+    for _ in range(2):
+        await setting.cluster.add_bookie()
+    yield setting
+    await setting.cluster.aclose()
+
+
+async def written(client: LedgerClient, chain: Chain) -> LedgerInfo:
+    async with client.create_ledger(TWO, metadata=chain.custom_metadata) as writer:
+        await writer.append(b"row")
+    return writer.info
+
+
+async def test_a_ledger_that_is_published_during_a_collection_is_kept(setting: Setting) -> None:
+    client = setting.client()
+    chain = client.chain(NAME)
+    await chain.create()
+    published, lost = await written(client, chain), await written(client, chain)
+    setting.now_ms += 10_000
+    setting.faults.publication = setting.client().chain(NAME), published
+    assert await chain.collect(grace_s=1) == 1
+    assert (await client.ledger_info(published.id)).is_closed
+    with pytest.raises(LedgerNotFoundError):
+        await client.ledger_info(lost.id)

@@ -1,0 +1,48 @@
+"""A new session's lease counts from the sending of the request for it, not from the answer, which
+may arrive when the server has almost ended the session.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from metadata.store.uri import parse_metadata_uri
+from metadata.store.zookeeper_session import LinkNews, LinkUp, ZooKeeperSession
+from tests.support.metadata.virtual_time import VirtualTimeLoop
+
+TIMEOUTS_MS = (4000, 4000)
+
+
+@dataclass
+class SlowConnection:
+    """The calls of a kazoo connection that the session wraps; a server answers after 3 s."""
+
+    loop: VirtualTimeLoop
+
+    def _connect(self, _host: str, _address: str, _port: int) -> tuple[int, int]:
+        self.loop.advance(3.0)
+        return TIMEOUTS_MS
+
+    def _invoke(self, _timeout: float, _request: Any, _xid: Any = None) -> None:
+        raise AssertionError("nothing is sent")
+
+    def _expand_client_hosts(self) -> list[Any]:
+        return []
+
+
+async def test_a_lease_counts_from_the_request() -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    news: list[LinkNews] = []
+    session = ZooKeeperSession(parse_metadata_uri("zk://h:1"), 4.0, Random(1), news.append)
+    connection: Any = SlowConnection(loop)
+    session._wrap_connection(connection)
+    began = loop.time()
+    assert connection._connect("h", "h", 1) == TIMEOUTS_MS
+    await asyncio.sleep(0)
+    (up,) = news
+    assert isinstance(up, LinkUp)
+    assert up.session_timeout_s == 6.0
+    assert up.contacted_s == began
+    assert loop.time() == began + 3.0
