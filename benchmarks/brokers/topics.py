@@ -67,9 +67,7 @@ async def quire_side(bench: Bench) -> AsyncIterator[list[Side]]:
 async def kafka_side(bench: Bench, java: JavaPeer) -> AsyncIterator[list[Side]]:
     """Start three brokers; the second side's topics are flushed for each message."""
     with bench.subdirectory() as directory:
-        logs = directory / "logs"
-        logs.mkdir()
-        async with running_brokers(directory, java, logs) as (_, addresses):
+        async with running_brokers(directory, java, directory) as (_, addresses):
             yield [
                 Side("kafka, no fsync", addresses),
                 Side("kafka, flush.messages=1", addresses, (SYNCED,)),

@@ -11,7 +11,7 @@ import gc
 import logging
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -63,36 +63,56 @@ class Result:
 
 def run_seed(seed: int, *, beyond_budget: bool = False, trace: bool = False) -> Result:
     """Run one seed to its end."""
-    disabled_logs = logging.root.manager.disable
+    plan = make_plan(seed, beyond_budget=beyond_budget)
+    with undisturbed():
+        loop = SimulationLoop(seed)
+        model = Model(loop, trace=trace)
+        model.note("plan", repr(plan))
+        run = _Run(loop, model, seed, beyond_budget=beyond_budget)
+        with _pooled_bodies(plan), watched_confirmations(model):
+            run_to_end(loop, model, run.main(), UNTIL_S, trace=trace)
+        result = _result(run, model, seed, loop.time())
+        forget(loop)
+    return result
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Run without log lines, and without garbage collections, whose times would be part of the
+    history.
+    """
+    disabled_logs, gc_was_on = logging.root.manager.disable, gc.isenabled()
     logging.disable(logging.CRITICAL)
-    gc_was_on = gc.isenabled()
-    gc.disable()  # otherwise the times of garbage collections would be part of the history
+    gc.disable()
     gc.collect()  # otherwise the previous run would be frozen too, and never freed
     gc.freeze()
-    loop = SimulationLoop(seed)
-    model = Model(loop, trace=trace)
-    plan = make_plan(seed, beyond_budget=beyond_budget)
-    model.note("plan", repr(plan))
-    run = _Run(loop, model, seed, beyond_budget=beyond_budget)
+    yield
+    if gc_was_on:
+        gc.enable()
+    logging.disable(disabled_logs)
+
+
+def run_to_end(
+    loop: SimulationLoop,
+    model: Model,
+    main: Coroutine[None, None, None],
+    until_s: float,
+    *,
+    trace: bool,
+) -> None:
+    """Run `main`, and report its failure and those of other tasks; with `trace`, raise it."""
     try:
-        with _pooled_bodies(plan), watched_confirmations(model):
-            loop.run_until_complete(asyncio.wait_for(run.main(), UNTIL_S))
+        loop.run_until_complete(asyncio.wait_for(main, until_s))
     except LivelockError as error:
         model.report("livelock", str(error))
     except TimeoutError:
-        model.report("livelock", f"not at its end after {UNTIL_S} s")
+        model.report("livelock", f"not at its end after {until_s} s")
     except Exception as error:
         model.report("simulation", described(error))
         if trace:
             raise
     for failure in loop.failures:
         model.report("unhandled", described(failure))
-    result = _result(run, model, seed, loop.time())
-    forget(loop)
-    if gc_was_on:
-        gc.enable()
-    logging.disable(disabled_logs)
-    return result
 
 
 @contextmanager

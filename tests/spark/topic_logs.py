@@ -25,23 +25,11 @@ from metadata.store.zookeeper import open_store
 from metadata.topics.partition_store import PartitionKey, PartitionStore
 from metadata.topics.topic import TopicId, TopicRecord, new_topic
 from metadata.topics.topic_store import TopicStore
+from tests.support.broker_layer import log_setting
 
 LEADER = 1
-CONFIG = LogConfig(
-    quorum=Quorum(3, 3, 1),  # with an ack quorum of one readers query all three for the LAC
-    segment_bytes=1 << 20,
-    segment_ms=3_600_000,
-    segment_jitter_ms=0,
-    retention_ms=None,
-    retention_bytes=None,
-    is_compacted=False,
-    max_message_bytes=1 << 20,
-    min_in_sync=1,
-    uses_append_time=False,
-    timestamp_before_max_ms=None,
-    timestamp_after_max_ms=None,
-    unclean_recovery=False,
-)
+# With an ack quorum of one, readers query all three bookies for the LAC.
+CONFIG = replace(log_setting.CONFIG, quorum=Quorum(3, 3, 1))
 
 
 def records(first: int, count: int, size: int = 20, at_ms: int = 1_700_000_000_000) -> list[Record]:

@@ -117,9 +117,7 @@ async def _quire(bench: Bench) -> AsyncIterator[Sequence[ServingSide]]:
 @asynccontextmanager
 async def _kafka(bench: Bench, java: JavaPeer) -> AsyncIterator[Sequence[ServingSide]]:
     with bench.subdirectory() as directory:
-        logs = directory / "logs"
-        logs.mkdir()
-        async with running_brokers(directory, java, logs) as (_, addresses):
+        async with running_brokers(directory, java, directory) as (_, addresses):
             yield [
                 ServingSide(Side.KAFKA, addresses),
                 ServingSide(Side.KAFKA_SYNCED, addresses, SYNCED),

@@ -13,19 +13,37 @@ NONE: Final = -1
 """Offset of a partition for which a group has no committed offset."""
 
 
-class Ends:
+class _Queries:
+    """Consumer that is closed at the end of its block."""
+
+    def __init__(self, bootstrap: str, group: str, level: str = "read_committed") -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "isolation.level": level,
+                "reconnect.backoff.max.ms": 1_000,
+            }
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._consumer.close()
+
+
+class Ends(_Queries):
     """Consumer for queries of partition ends; closed at the end of its block."""
 
     def __init__(self, bootstrap: str, level: IsolationLevel) -> None:
         self.level = level.name.lower()
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": "ends",
-                "isolation.level": self.level,
-                "reconnect.backoff.max.ms": 1_000,
-            }
-        )
+        super().__init__(bootstrap, "ends", self.level)
 
     def of(self, topic: str, partition: int, timeout_s: float) -> int:
         """Return one partition's end. Raises KafkaException."""
@@ -48,32 +66,15 @@ class Ends:
                 ends[each] = str(raised.args[0].name())
         return ends
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._consumer.close()
-
-
-class Offsets:
+class Offsets(_Queries):
     """Consumer for queries of a group's offsets; it never joins the group, and is closed with its
     block.
     """
 
     def __init__(self, bootstrap: str, group: str) -> None:
         self.group = group
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": group,
-                "reconnect.backoff.max.ms": 1_000,
-            }
-        )
+        super().__init__(bootstrap, group)
 
     def of(self, topic: str, partitions: int, timeout_s: float) -> dict[int, int]:
         """Return the committed offsets, NONE where there is none.
@@ -83,14 +84,3 @@ class Offsets:
         places = [TopicPartition(topic, each) for each in range(partitions)]
         answers = self._consumer.committed(places, timeout=timeout_s)
         return {each.partition: max(NONE, each.offset) for each in answers if each.error is None}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._consumer.close()

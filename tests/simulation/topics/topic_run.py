@@ -7,8 +7,6 @@ Source: assurance design, "Deterministic simulation".
 """
 
 import asyncio
-import gc
-import logging
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,11 +26,10 @@ from broker_layer.log.settings.log_config import LogConfig, log_config
 from broker_layer.log.settings.topic_configs import TopicDefaults
 from broker_layer.log.state_log import StateLog
 from broker_layer.options import BrokerOptions
-from tests.simulation.loop import LivelockError, SimulationLoop
+from tests.simulation.loop import SimulationLoop
 from tests.simulation.model import Model
 from tests.simulation.network import HOST
-from tests.simulation.observing import described
-from tests.simulation.run import Result, forget
+from tests.simulation.run import Result, forget, run_to_end, undisturbed
 from tests.simulation.topics.broker_nodes import KafkaNode
 from tests.simulation.topics.careless import produce_carelessly
 from tests.simulation.topics.classic_members import share_classically
@@ -64,36 +61,17 @@ TOPIC_EXISTS: Final = 36
 
 def run_topics_seed(seed: int, *, trace: bool = False) -> Result:
     """Run one seed to its end."""
-    disabled_logs = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    gc_was_on = gc.isenabled()
-    gc.disable()  # otherwise the times of garbage collections would be part of the history
-    gc.collect()
-    gc.freeze()
-    loop = SimulationLoop(seed)
-    model = Model(loop, trace=trace)
     plan = make_topics_plan(seed)
-    model.note("plan", repr(plan))
-    run = _Run(loop, plan, model)
-    try:
+    with undisturbed():
+        loop = SimulationLoop(seed)
+        model = Model(loop, trace=trace)
+        model.note("plan", repr(plan))
+        run = _Run(loop, plan, model)
         with _hastened(plan), _watched(run):
-            loop.run_until_complete(asyncio.wait_for(run.main(), UNTIL_S))
-    except LivelockError as error:
-        model.report("livelock", str(error))
-    except TimeoutError:
-        model.report("livelock", f"not at its end after {UNTIL_S} s")
-    except Exception as error:
-        model.report("simulation", described(error))
-        if trace:
-            raise
-    for failure in loop.failures:
-        model.report("unhandled", described(failure))
-    result = run.result(loop.time())
-    del run  # its contents are discarded with the loop
-    forget(loop)
-    if gc_was_on:
-        gc.enable()
-    logging.disable(disabled_logs)
+            run_to_end(loop, model, run.main(), UNTIL_S, trace=trace)
+        result = run.result(loop.time())
+        del run  # its contents are discarded with the loop
+        forget(loop)
     return result
 
 
