@@ -116,7 +116,7 @@ def _announce(cluster: "LocalCluster", output: Output) -> None:
             for bookie in cluster.bookies:
                 listing.add(_bookie_as_json(bookie))
             for broker in cluster.brokers:
-                listing.add({**_broker_as_json(broker), "id": broker.name})
+                listing.add({**_server_as_json(broker), "id": broker.name})
         output.line(f"\nexport {METADATA_VARIABLE}={cluster.metadata_uri}")
         if cluster.brokers:
             addresses = ",".join(broker.address for broker in cluster.brokers)
@@ -130,26 +130,20 @@ def _as_json(cluster: "LocalCluster") -> dict[str, Json]:
     return {
         "metadata": cluster.metadata_uri,
         "bookies": [_bookie_as_json(bookie) for bookie in cluster.bookies],
-        "brokers": [_broker_as_json(broker) for broker in cluster.brokers],
+        "brokers": [_server_as_json(broker) for broker in cluster.brokers],
         "zookeeper": {"pid": cluster.zookeeper.pid},
         "data": str(cluster.data_dir),
     }
 
 
-def _broker_as_json(broker: "LocalBroker") -> dict[str, Json]:
+def _server_as_json(server: "LocalBookie | LocalBroker") -> dict[str, Json]:
     return {
-        "id": broker.id,
-        "address": broker.address,
-        "pid": broker.pid,
-        "admin_url": broker.admin_url,
+        "id": server.id,
+        "address": server.address,
+        "pid": server.pid,
+        "admin_url": server.admin_url,
     }
 
 
 def _bookie_as_json(bookie: "LocalBookie") -> dict[str, Json]:
-    return {
-        "id": bookie.id,
-        "address": bookie.address,
-        "pid": bookie.pid,
-        "admin_url": bookie.admin_url,
-        "data_dir": str(bookie.data_dir),
-    }
+    return {**_server_as_json(bookie), "data_dir": str(bookie.data_dir)}
