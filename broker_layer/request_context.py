@@ -10,7 +10,6 @@ from dataclasses import dataclass
 class RequestContext:
     """Origin of one request, and the API version of the request and its answer."""
 
-    api_key: int
     api_version: int
     client_id: str
     """Empty where the client gave none."""

@@ -41,7 +41,6 @@ CONFIG: Final = LogConfig(
     retention_bytes=None,
     is_compacted=False,
     max_message_bytes=1024 * 1024,
-    min_in_sync=1,
     uses_append_time=False,
     timestamp_before_max_ms=None,
     timestamp_after_max_ms=None,

@@ -87,11 +87,6 @@ class Identity:
         return record is None or record.is_orderly or self.dead_incarnation is not None
 
     @property
-    def is_stale(self) -> bool:
-        """Whether stored data may be lost."""
-        return bool(self.limbo_reason)
-
-    @property
     def recorded_end_lsn(self) -> int:
         """LSN below which everything was durable when the bookie last recorded its position."""
         return 0 if self.position.record is None else self.position.record.end_lsn

@@ -45,7 +45,6 @@ class _Wanted:
 
     ledger_id: int
     next_entry_id: int
-    last_entry_id: int
     room: int
     batches: list[Buffer] = field(default_factory=list)
 
@@ -102,7 +101,7 @@ class StorageReader:
         """Return the answer, from the disk if necessary. Raises DescriptorsExhaustedError, so that
         UNKNOWN means that a later read fails too.
         """
-        wanted = _Wanted(state.ledger_id, first, last, bytes_max)
+        wanted = _Wanted(state.ledger_id, first, bytes_max)
         batches = wanted.batches
         status = Status.OK
         attempts = LOOKUPS_MAX

@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from random import Random
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from ledger_client.tasks import BackgroundTasks
@@ -65,11 +64,6 @@ class TopicFollower:
         self._wake = asyncio.Event()
         self._cancel_names: Cancel | None = None
         self._tasks = BackgroundTasks()
-
-    @property
-    def records(self) -> Mapping[str, TopicRecord]:
-        """The records as last read."""
-        return MappingProxyType(self._records)
 
     def start(self) -> None:
         """Begin to follow changes; continue while the store is unavailable."""

@@ -79,10 +79,6 @@ class VersionRange(NamedTuple):
         """Return whether `version` is served."""
         return self.min <= version <= self.max
 
-    def is_flexible(self, version: int) -> bool:
-        """Return whether `version` is flexible."""
-        return version >= self.flexible_from
-
 
 NEVER: Final = 32767
 """`flexible_from` of an API without flexible versions: above every version."""

@@ -33,7 +33,7 @@ from broker_layer.log.state_loading import CHANGE, SNAPSHOT, SNAPSHOT_END, load_
 from ledger_client.errors import BackpressureError, LedgerError, NotEnoughInSyncReplicasError
 from ledger_client.writing.writer import LedgerWriter
 from metadata.errors import MetadataError
-from metadata.ids import BookieId, EntryId
+from metadata.ids import EntryId
 from metadata.topics.partition_store import PartitionKey
 
 WAITING_RECORDS_MAX: Final = 200_000
@@ -106,16 +106,6 @@ class StateLog:
     def leader_epoch(self) -> int:
         """The epoch under which this broker leads the partition."""
         return self._ledger_list.epoch
-
-    @property
-    def replicas(self) -> tuple[BookieId, ...]:
-        """The bookies of the newest ledger; empty if this leader has begun none."""
-        return self._roller.replicas
-
-    @property
-    def in_sync(self) -> tuple[BookieId, ...]:
-        """The replicas that store every committed record, are live, and do not lag."""
-        return self._roller.in_sync
 
     @property
     def log_end_offset(self) -> int:

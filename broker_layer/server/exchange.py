@@ -84,7 +84,6 @@ class Exchange:
         """The origin of the request."""
         requester = self.requester
         return RequestContext(
-            self.api_key,
             self.api_version,
             self.client_id,
             requester.client_host,

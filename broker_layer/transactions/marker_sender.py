@@ -73,12 +73,6 @@ class MarkerSender:
             loop = asyncio.get_running_loop()
             self._cut = loop.call_later(self._config.marker_pause_first_s, self._cut_pauses)
 
-    @property
-    def waiting_count(self) -> int:
-        """Number of markers that are paused or queued."""
-        paused = sum(len(entries) for _, entries in self._pauses.values())
-        return paused + sum(len(queue) for queue in self._queues.values())
-
     async def aclose(self) -> None:
         """Stop; the next coordinator sends the markers that were not stored."""
         if self._cut is not None:

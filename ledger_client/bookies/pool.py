@@ -33,7 +33,6 @@ from bookie.wire.messages import (
     ReportLac,
     Request,
     WaitLac,
-    WriteLac,
 )
 from ledger_client.bookies.connection import Answer
 from ledger_client.bookies.connection_calls import AddSink, BookieCallError, CallFailure, PendingAdd
@@ -127,12 +126,6 @@ class BookiePool:
         """Request the LAC, optionally fencing; the reply contains a status. Raises
         BookieCallError.
         """
-        return await self._call(bookie_id, request, LacReply, request.ledger_id, timeout_s)
-
-    async def write_lac(
-        self, bookie_id: BookieId, request: WriteLac, *, timeout_s: float
-    ) -> LacReply:
-        """Store an explicit LAC; the reply contains a status. Raises BookieCallError."""
         return await self._call(bookie_id, request, LacReply, request.ledger_id, timeout_s)
 
     def report_lac(self, bookie_id: BookieId, ledger_id: LedgerId, lac: EntryId) -> None:

@@ -54,11 +54,6 @@ class BrokerRegistrar:
             on_lost=on_lost,
         )
 
-    @property
-    def incarnation(self) -> bytes:
-        """The random bytes that identify this process."""
-        return self._keeper.incarnation
-
     async def start(self, *, held_wait_s: float = HELD_WAIT_S) -> None:
         """Register. Raises NameHeldError if another live process still holds the id after
         `held_wait_s`, StoreUnavailableError when the store does not answer.

@@ -23,7 +23,6 @@ from metadata.cancelling import cancel_and_wait
 from metadata.errors import (
     MetadataError,
     MetadataFormatError,
-    NodeExistsError,
     NodeNotFoundError,
     VersionConflictError,
 )
@@ -51,14 +50,6 @@ class DeletionFeed:
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
-
-    async def add(self, ledger_id: LedgerId, now_ms: int) -> None:
-        """Record a deletion in a separate step; one that is recorded already is fine."""
-        operation = deletion_of(ledger_id, now_ms)
-        try:
-            await self._store.create(operation.path, operation.value)
-        except NodeExistsError:
-            return
 
     async def entries(self, shard: int) -> list[LedgerId]:
         """Return the deleted ledgers recorded in one of the DELETION_SHARDS shards,

@@ -47,7 +47,6 @@ from metadata.store.interface import (
     Delete,
     MetadataStore,
     WatchCallback,
-    find,
 )
 
 FIRST_VERSION: Final = Version(0)
@@ -168,10 +167,6 @@ class LedgerStore:
                 if not was_there:
                     raise
                 await asyncio.sleep(backoff.next_s())
-
-    async def is_deleted(self, ledger_id: LedgerId) -> bool:
-        """Return whether a ledger has no metadata, by a fresh read (second read of rule 10.1)."""
-        return await find(self._store, ledger_path(ledger_id)) is None
 
     async def list_ledger_ids(self, start: LedgerId = FIRST_LEDGER_ID) -> AsyncIterator[LedgerId]:
         """Stream the ids from `start` on, in order. Holds one node's children per level in memory.

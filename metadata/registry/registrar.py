@@ -55,11 +55,6 @@ class BookieRegistrar:
             on_lost=on_lost,
         )
 
-    @property
-    def incarnation(self) -> bytes:
-        """The random bytes that this process's registration carries."""
-        return self._keeper.incarnation
-
     async def start(self, *, held_wait_s: float = HELD_WAIT_S) -> None:
         """Register. Raises NameHeldError if another live process still holds the id after
         `held_wait_s`.

@@ -112,12 +112,8 @@ class TopicRecord:
         """Whether only the epoch floor is left; the topic's ledgers are gone."""
         return self.is_deleted and not self.partitions
 
-    def with_leader(self, partition: int, leader: int) -> "TopicRecord":
-        """Name the leader of a partition in a new epoch, even if it is the same broker."""
-        return self.with_leaders({partition: leader})
-
     def with_leaders(self, leaders: Mapping[int, int]) -> "TopicRecord":
-        """Name the leaders of some partitions, each in a new epoch."""
+        """Name the leaders of some partitions, each in a new epoch, even if it stays the same."""
         changed = list(self.partitions)
         for partition, leader in leaders.items():
             assert 0 <= partition < len(changed), partition

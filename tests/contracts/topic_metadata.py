@@ -42,7 +42,7 @@ def led_by(broker_id: int) -> TopicChange:
 
     def change(record: TopicRecord) -> TopicRecord | None:
         is_led = record.partitions[0].leader == broker_id
-        return None if is_led else record.with_leader(0, broker_id)
+        return None if is_led else record.with_leaders({0: broker_id})
 
     return change
 
@@ -59,7 +59,7 @@ class TopicMetadataContract:
         first = await both[0].create(topic("orders", 1))
         with pytest.raises(TopicExistsError):
             await both[1].create(topic("orders", 2))
-        await both[1].change("orders", lambda record: record.with_leader(0, 5))
+        await both[1].change("orders", lambda record: record.with_leaders({0: 5}))
         await both[0].change("orders", TopicRecord.with_deletion)
         await both[0].finish_deletion("orders", first.topic_id)
         with pytest.raises(TopicNotFoundError):
@@ -71,8 +71,8 @@ class TopicMetadataContract:
     async def test_the_largest_topic_is_stored(self, service: StoreService) -> None:
         topics = TopicStore(await service.connect(), Random(RNG_SEED))
         made = await topics.create(topic("large", 1, *[999_999] * PARTITIONS_MAX))
-        changed = await topics.change("large", lambda record: record.with_leader(0, 5))
-        assert changed.partitions == made.with_leader(0, 5).partitions
+        changed = await topics.change("large", lambda record: record.with_leaders({0: 5}))
+        assert changed.partitions == made.with_leaders({0: 5}).partitions
         assert await topics.get("large", fresh=True) == (changed, 1)
 
     async def test_many_topics_change_while_others_change_them(self, service: StoreService) -> None:
@@ -81,7 +81,7 @@ class TopicMetadataContract:
         await asyncio.gather(*[both[0].create(topic(name, 1)) for name in names])
         await asyncio.gather(
             both[0].change_many({name: led_by(5) for name in names}),
-            both[1].change_many({name: lambda each: each.with_leader(1, 6) for name in names[::3]}),
+            both[1].change_many(dict.fromkeys(names[::3], lambda each: each.with_leaders({1: 6}))),
         )
         for index, name in enumerate(names):
             record, _ = await both[0].get(name, fresh=True)

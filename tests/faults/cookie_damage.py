@@ -91,7 +91,7 @@ def _contents(directory: Path) -> dict[str, bytes]:
 
 
 def _is_who_it_was(found: Identity, bookie_id: BookieId) -> bool:
-    return found.bookie_id == bookie_id and not found.is_stale
+    return found.bookie_id == bookie_id and not found.limbo_reason
 
 
 async def _start_whole(whole: Path, store: MemoryMetadataStore) -> None:

@@ -140,7 +140,7 @@ def _requests() -> list[bytes]:
 
 
 def _frame(api_key: ApiKey, version: int, body: bytes) -> bytes:
-    tags = b"\0" if ADVERTISED[api_key].is_flexible(version) else b""
+    tags = b"\0" if version >= ADVERTISED[api_key].flexible_from else b""
     return _START.pack(api_key, version, 7, -1) + tags + body
 
 

@@ -37,7 +37,6 @@ class LogConfig:
     is_compacted: bool
     """Whether cleanup.policy names compact: then every record must have a key."""
     max_message_bytes: int
-    min_in_sync: int
     uses_append_time: bool
     timestamp_before_max_ms: int | None
     """Maximum time by which a record's time may be behind the broker's clock; None: no limit."""
@@ -61,11 +60,10 @@ def log_config(stored: Mapping[str, str], defaults: TopicDefaults) -> LogConfig:
     values = _Values(stored, defaults)
     policies = list_of(values.text("cleanup.policy"))
     is_kept = "delete" not in policies
-    quorum, min_in_sync = _replication(values)
     segment_ms = values.number("segment.ms")
     append_time = values.text("message.timestamp.type") == "LogAppendTime"
     return LogConfig(
-        quorum=quorum,
+        quorum=_replication(values),
         segment_bytes=values.number("segment.bytes"),
         segment_ms=segment_ms,
         segment_jitter_ms=min(values.number("segment.jitter.ms"), segment_ms // 10),
@@ -73,7 +71,6 @@ def log_config(stored: Mapping[str, str], defaults: TopicDefaults) -> LogConfig:
         retention_bytes=None if is_kept else values.bound("retention.bytes"),
         is_compacted="compact" in policies,
         max_message_bytes=values.number("max.message.bytes"),
-        min_in_sync=min_in_sync,
         uses_append_time=append_time,
         timestamp_before_max_ms=values.bound("message.timestamp.before.max.ms"),
         timestamp_after_max_ms=values.bound("message.timestamp.after.max.ms"),
@@ -123,7 +120,7 @@ class _Values:
         return default if value is None else int(value)
 
 
-def _replication(values: _Values) -> tuple[Quorum, int]:
+def _replication(values: _Values) -> Quorum:
     if values.text("replication.mode") == "quorum":
         return _fixed_quorum(values)
     for name in ("write.quorum", "ack.quorum"):
@@ -131,10 +128,10 @@ def _replication(values: _Values) -> tuple[Quorum, int]:
             raise refused_config(f"{name} needs replication.mode=quorum")
     min_in_sync = _min_in_sync(values, values.replicas, "the replication factor")
     lag_s = values.number("replica.lag.time.max.ms") / 1000
-    return Quorum.in_sync(values.replicas, min_in_sync, replica_lag_time_max=lag_s), min_in_sync
+    return Quorum.in_sync(values.replicas, min_in_sync, replica_lag_time_max=lag_s)
 
 
-def _fixed_quorum(values: _Values) -> tuple[Quorum, int]:
+def _fixed_quorum(values: _Values) -> Quorum:
     write = values.optional("write.quorum", values.replicas)
     if write != values.replicas:
         raise refused_config(
@@ -144,7 +141,8 @@ def _fixed_quorum(values: _Values) -> tuple[Quorum, int]:
     ack = values.optional("ack.quorum", write // 2 + 1)
     if ack > write:
         raise refused_config(f"ack.quorum is {ack}: it must not be more than the {write} replicas")
-    return Quorum(write, write, ack), _min_in_sync(values, ack, "ack.quorum")
+    _min_in_sync(values, ack, "ack.quorum")  # raises if every append would be refused
+    return Quorum(write, write, ack)
 
 
 def _min_in_sync(values: _Values, limit: int, what: str) -> int:

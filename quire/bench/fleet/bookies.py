@@ -27,9 +27,8 @@ time."""
 
 @dataclass(slots=True, eq=False)
 class Silence:
-    """Reason why a bookie does not respond, and the time since when."""
+    """Reason why a bookie does not respond."""
 
-    since_s: float
     keeps_what_was_sent: bool
     """A pause: what was sent during it waits in the connections and is stored when it ends."""
 

@@ -91,7 +91,7 @@ class Simulation:
         fallen: list[tuple[BookieId, Silence]] = []
         self._settle_reads()
         for machine in machines:
-            silence = Silence(fault.at_s, keeps_what_was_sent=fault.kind is FaultKind.PAUSE)
+            silence = Silence(keeps_what_was_sent=fault.kind is FaultKind.PAUSE)
             bookie_id = self.world.bookies.begin_silence(machine, silence)
             if bookie_id is not None:
                 fallen.append((bookie_id, silence))

@@ -11,7 +11,7 @@ from random import Random
 from typing import Final
 
 from bookie.wire.batch import build_batch
-from bookie.wire.messages import ReadLac, Status, WriteLac
+from bookie.wire.messages import LacReply, ReadLac, Status, WriteLac
 from ledger_client.bookies.connection_calls import CallFailure
 from ledger_client.digest import LedgerKeys
 from metadata.ids import NO_ENTRY, UPDATE_TOKEN_BYTES, BookieId, ClientId, EntryId, UpdateToken
@@ -88,8 +88,9 @@ class RawLedger:
 
     async def report_lac(self, bookie_id: BookieId, lac: int) -> None:
         """Store an explicit LAC on one bookie."""
-        request = WriteLac(self.keys.ledger_id, EntryId(lac))
-        answer = await self.direct.pool.write_lac(bookie_id, request, timeout_s=TIMEOUT_S)
+        ledger_id = self.keys.ledger_id
+        request = WriteLac(ledger_id, EntryId(lac))
+        answer = await self.direct.pool._call(bookie_id, request, LacReply, ledger_id, TIMEOUT_S)
         assert answer.status is Status.OK
 
     async def fence(self, bookie_id: BookieId) -> None:

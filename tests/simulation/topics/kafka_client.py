@@ -121,7 +121,7 @@ class Connection(asyncio.Protocol):
         if not self.is_open or self._transport is None:
             return
         self._number += 1
-        name, tags = self._client_id, b"\0" if SERVED[api_key].is_flexible(version) else b""
+        name, tags = self._client_id, b"\0" if version >= SERVED[api_key].flexible_from else b""
         head = _HEAD.pack(10 + len(name) + len(tags) + len(body), api_key, version, self._number)
         self._transport.write(head + struct.pack(">h", len(name)) + name + tags + body)
 
@@ -202,7 +202,7 @@ class KafkaClient:
         """Return the answer to a message. Raises Unanswered."""
         body = bytes(encode_request(request, version))
         answer = await self.call(broker, api_key, version, body, patience_s)
-        skipped = 1 if SERVED[api_key].is_flexible(version) else 0
+        skipped = 1 if version >= SERVED[api_key].flexible_from else 0
         return decode_response(api_key, version, answer[skipped:])
 
     def close(self) -> None:

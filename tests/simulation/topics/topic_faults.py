@@ -179,7 +179,7 @@ class TopicFaults:
         store = MemoryMetadataStore(cluster.metadata)
         try:
             topics = TopicStore(store, random.Random(self._rng.random()))
-            await topics.change(topic, lambda record: record.with_leader(partition, leader))
+            await topics.change(topic, lambda record: record.with_leaders({partition: leader}))
         except MetadataError as error:
             cluster.model.note("elect", str(error))
         finally:

@@ -74,7 +74,7 @@ class Admin:
         self, key: ApiKey, request: ApiMessage, kind: type[MessageT], version: int | None = None
     ) -> MessageT:
         version = ADVERTISED[key].max if version is None else version
-        context = RequestContext(int(key), version, "client", "host", LISTENER, 1)
+        context = RequestContext(version, "client", "host", LISTENER, 1)
         decoded = decode_request(key, version, bytes(encode_request(request, version)))
         answer = await self.handlers[key](decoded, context)
         body = answer if isinstance(answer, bytes) else bytes(encode_response(answer, version))

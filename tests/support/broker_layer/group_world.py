@@ -140,7 +140,7 @@ class World:
         client_id: str = "tester",
     ) -> ResponseT:
         used = request.max_version if version is None else version
-        context = RequestContext(request.API_KEY, used, client_id, "/127.0.0.1", "PLAIN", 1)
+        context = RequestContext(used, client_id, "/127.0.0.1", "PLAIN", 1)
         body = bytes(request.encode(version=used))
         decoded = type(request).decode(body, version=used)
         answer = await self.handlers[request.API_KEY](decoded, context)

@@ -32,7 +32,6 @@ CONFIG = LogConfig(
     retention_bytes=None,
     is_compacted=False,
     max_message_bytes=1 << 20,
-    min_in_sync=1,
     uses_append_time=False,
     timestamp_before_max_ms=None,
     timestamp_after_max_ms=None,

@@ -224,7 +224,7 @@ class Broker:
         """Answer an encoded request as the dispatcher does."""
         await asyncio.sleep(delay_s)
         request = decode_request(ApiKey(api_key), version, body)
-        context = RequestContext(api_key, version, client_id, "host", "BROKERS", 1)
+        context = RequestContext(version, client_id, "host", "BROKERS", 1)
         answer = await self.handlers[api_key](request, context)
         assert not isinstance(answer, bytes)
         return bytes(encode_response(answer, version))

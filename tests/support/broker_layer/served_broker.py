@@ -143,7 +143,7 @@ class Client:
     def send(self, api_key: ApiKey, version: int, body: bytes | bytearray) -> int:
         self.correlation_id += 1
         head = struct.pack(">hhi", api_key, version, self.correlation_id) + b"\0\4test"
-        if ADVERTISED[api_key].is_flexible(version):
+        if version >= ADVERTISED[api_key].flexible_from:
             head += b"\0"
         self.writer.write(struct.pack(">i", len(head) + len(body)) + head + body)
         self.sent.append((api_key, version))
@@ -160,7 +160,7 @@ class Client:
         """Return the body of the answer to the oldest unanswered request."""
         api_key, version = self.sent.pop(0)
         _, data = await self.frame()
-        has_tags = api_key != ApiKey.API_VERSIONS and ADVERTISED[api_key].is_flexible(version)
+        has_tags = api_key != ApiKey.API_VERSIONS and version >= ADVERTISED[api_key].flexible_from
         return data[1:] if has_tags else data
 
     async def ask(self, api_key: ApiKey, request: ApiMessage, version: int) -> ApiMessage:

@@ -53,7 +53,7 @@ async def test_a_formatted_bookie_starts_again_and_again(machine: Machine) -> No
     for starts in (1, 2, 3):
         identity = await machine.start(platter)
         assert (identity.bookie_id, identity.starts) == (bookie_id, starts)
-        assert not identity.is_stale
+        assert not identity.limbo_reason
 
 
 async def test_two_formats_make_two_bookies(machine: Machine) -> None:
@@ -144,17 +144,17 @@ async def test_old_copy_stays_in_limbo(machine: Machine) -> None:
     await machine.start(platter)
     snapshot = copy.deepcopy(platter)
     await machine.start(platter)
-    assert (await machine.start(snapshot)).is_stale
-    assert (await machine.start(snapshot)).is_stale, "the next start must still know it"
+    assert (await machine.start(snapshot)).limbo_reason
+    assert (await machine.start(snapshot)).limbo_reason, "the next start must still know it"
 
 
 async def test_one_old_directory_is_enough(machine: Machine) -> None:
     platter = Platter()
     await machine.format(platter)
     old = copy.deepcopy(platter.names["index/cookie"])
-    assert not (await machine.start(platter)).is_stale
+    assert not (await machine.start(platter)).limbo_reason
     platter.names["index/cookie"] = old
-    assert (await machine.start(platter)).is_stale
+    assert (await machine.start(platter)).limbo_reason
 
 
 async def test_metadata_older_than_the_disk_is_refused(machine: Machine) -> None:
@@ -180,8 +180,8 @@ async def test_a_copy_made_after_an_interrupted_start_is_old(machine: Machine) -
     await interrupted.store.create("/instance", (await machine.store.get("/instance")).value)
     await CookieStore(interrupted.store).create(record)
     snapshot = copy.deepcopy(platter)
-    assert not (await interrupted.start(platter)).is_stale
-    assert (await interrupted.start(snapshot)).is_stale
+    assert not (await interrupted.start(platter)).limbo_reason
+    assert (await interrupted.start(snapshot)).limbo_reason
 
 
 @pytest.mark.parametrize("crash_at", range(1, 10))
@@ -196,7 +196,7 @@ async def test_a_crash_at_any_write_leaves_a_bookie_that_starts(crash_at: int, s
         await prove_identity(cast("Disk", _Crashing(disk, crash_at)), machine.store)
     platter.crash(machine.rng)
     identity = await machine.start(platter)
-    assert not identity.is_stale, "an interrupted start is no old copy"
+    assert not identity.limbo_reason, "an interrupted start is no old copy"
 
 
 @pytest.mark.parametrize("second_at", range(1, 18))
@@ -212,8 +212,8 @@ async def test_two_interrupted_starts_lose_nothing(first_at: int, second_at: int
         except _PowerLossError:
             platter.crash(machine.rng)
         else:
-            assert not identity.is_stale
-    assert not (await machine.start(platter)).is_stale
+            assert not identity.limbo_reason
+    assert not (await machine.start(platter)).limbo_reason
 
 
 class _PowerLossError(BookieError):

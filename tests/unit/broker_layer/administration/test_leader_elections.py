@@ -36,7 +36,7 @@ async def test_preferred_leaders_are_elected(setting: Setting, admin: Admin, ver
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
     await admin.broker.controller.aclose()
-    moved = await admin.broker.topics.change("a", lambda known: known.with_leader(0, 2))
+    moved = await admin.broker.topics.change("a", lambda known: known.with_leaders({0: 2}))
     admin.broker.view.learn(moved)
 
     assert await elect(admin, 0, version=version) == [0]
@@ -90,7 +90,7 @@ async def test_a_late_election_is_answered_with_an_error(
     await admin.broker.log("a")
     await admin.broker.manager.aclose()
     await admin.broker.view.aclose()
-    await admin.broker.topics.change("a", lambda record: record.with_leader(0, 1))
+    await admin.broker.topics.change("a", lambda record: record.with_leaders({0: 1}))
     assert admin.broker.view.topics["a"] == stale
 
     assert await elect(admin, 0, kind=1) == [ErrorCode.REQUEST_TIMED_OUT]

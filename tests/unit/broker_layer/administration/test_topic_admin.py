@@ -291,6 +291,6 @@ async def test_leaders_are_planned_only_if_a_change_needs_them(
     for event in (TopicChanged("a"), TopicChanged("nothing"), ViewSettled()):
         controller._on_event(event)
         assert not controller._wake.is_set()
-    view.learn(view.topics["a"].with_leader(1, 7))
+    view.learn(view.topics["a"].with_leaders({1: 7}))
     controller._on_event(TopicChanged("a"))
     assert controller._wake.is_set()

@@ -121,7 +121,7 @@ def test_a_move_applies_only_to_the_leadership_that_was_seen() -> None:
     topic = _topic("a", 1, 2)
     plan = plan_leaders([topic], [2], [2])
 
-    assert apply_moves(topic.with_leader(0, 1), list(plan)) is None
+    assert apply_moves(topic.with_leaders({0: 1}), list(plan)) is None
     assert apply_moves(topic.with_deletion(), list(plan)) is None
 
 

@@ -97,16 +97,16 @@ async def test_a_listing_from_before_a_creation_removes_nothing(world: World) ->
     await world.hold_answers()
     world.follower.learn(await world.others.create(topic("orders")))
     await world.release()
-    assert list(world.follower.records) == ["orders"]
+    assert list(world.follower._records) == ["orders"]
     assert world.changes == [("orders", True)]
 
 
 async def test_a_read_of_the_deleted_topic_does_not_remove_its_successor(world: World) -> None:
     first = await world.others.create(topic("orders"))
     world.follower.start()
-    await until(lambda: "orders" in world.follower.records)
+    await until(lambda: "orders" in world.follower._records)
     await world.others.change("orders", lambda record: record.with_deletion())
-    await until(lambda: world.follower.records["orders"].is_deleted)
+    await until(lambda: world.follower._records["orders"].is_deleted)
     world.changes.clear()
 
     world.topics.gate.clear()
@@ -114,7 +114,7 @@ async def test_a_read_of_the_deleted_topic_does_not_remove_its_successor(world: 
     await world.hold_answers()
     world.follower.learn(await world.others.create(topic("orders", 2)))
     await world.release()
-    assert world.follower.records["orders"].topic_id == topic("orders", 2).topic_id
+    assert world.follower._records["orders"].topic_id == topic("orders", 2).topic_id
     assert ("orders", False) not in world.changes
 
 
@@ -123,5 +123,5 @@ async def test_a_topic_that_is_gone_from_a_later_listing_is_dropped(world: World
     await until(lambda: world.settled > 0)
     world.follower.learn(topic("orders"))  # never stored
     world.follower.reread()
-    await until(lambda: not world.follower.records)
+    await until(lambda: not world.follower._records)
     assert world.changes == [("orders", True), ("orders", False)]

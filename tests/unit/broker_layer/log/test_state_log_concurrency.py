@@ -140,7 +140,7 @@ async def test_coordinator_continues_without_lost_ledger(
 ) -> None:
     first = await take_over(setting, 1, replace(CONFIG, quorum=Quorum.in_sync(1, 1)))
     await first.append(b"a")
-    (lost,) = first.replicas
+    (lost,) = first._roller.replicas
     await first.aclose()
     await setting.cluster.bookie(str(lost)).unregister()
     await setting.cluster.bookie(str(lost)).stop()
@@ -149,7 +149,7 @@ async def test_coordinator_continues_without_lost_ledger(
         await take_over(setting, 2, services=quick)
 
     after = await take_over(setting, 3, replace(CONFIG, unclean_since=2), services=quick)
-    await until(lambda: bool(after.replicas))
+    await until(lambda: bool(after._roller.replicas))
     await after.aclose()
 
     again = await take_over(setting, 4, replace(CONFIG, unclean_since=2))

@@ -24,7 +24,8 @@ async def test_each_leader_gets_its_markers_in_one_request() -> None:
     assert sorted(world.written) == [(1, A1, MARKER), (2, A0, MARKER), (2, B0, MARKER)]
     assert world.requests == [(2, 2)]
     assert sorted(stored) == [A0, A1, B0]
-    assert world.sender.waiting_count == 0
+    assert not world.sender._pauses
+    assert not world.sender._queues
     await world.sender.aclose()
 
 
@@ -81,7 +82,7 @@ async def test_a_partition_without_leader_is_waited_for() -> None:
     world.sender.send(job_of(stored), [A0])
     await asyncio.sleep(1000)
     assert not world.written
-    assert world.sender.waiting_count == 1
+    assert len(world.sender._pauses) == 1
     world.leaders = {A0: 2}
     for _ in range(1000):
         world.sender.retry_soon()
@@ -124,7 +125,8 @@ async def test_a_newer_coordinator_ends_the_job() -> None:
     await asyncio.sleep(10)
     assert job.is_cancelled
     assert not stored
-    assert world.sender.waiting_count == 0
+    assert not world.sender._pauses
+    assert not world.sender._queues
     await world.sender.aclose()
 
 

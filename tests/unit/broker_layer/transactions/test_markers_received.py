@@ -123,7 +123,7 @@ async def test_a_groups_marker_goes_to_its_coordinator() -> None:
 async def answer(
     handler: MarkerHandler, request: WriteTxnMarkersRequest, client_id: str = "tool"
 ) -> list[tuple[int, str, int, int]]:
-    context = RequestContext(27, 1, client_id, "host", "BROKERS", 1)
+    context = RequestContext(1, client_id, "host", "BROKERS", 1)
     response = await handler.write_markers(request, context)
     assert isinstance(response, WriteTxnMarkersResponse)
     return [

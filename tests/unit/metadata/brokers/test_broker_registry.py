@@ -74,12 +74,12 @@ async def test_a_directory_shows_the_live_ones(
     registrar = BrokerRegistrar(store, FIRST, rng)
     await registrar.start()
     directory, seen = await directory_on(other_store, rng)
-    first = replace(FIRST, incarnation=registrar.incarnation)
+    first = replace(FIRST, incarnation=registrar._keeper.incarnation)
     assert directory.brokers == {1: first}
     second_registrar = BrokerRegistrar(store, SECOND, rng)
     await second_registrar.start()
     await until(lambda: 2 in directory.brokers)
-    second = replace(SECOND, incarnation=second_registrar.incarnation)
+    second = replace(SECOND, incarnation=second_registrar._keeper.incarnation)
     leaving = replace(second, is_leaving=True)
     second_registrar.update(leaving)
     await until(lambda: directory.brokers[2].is_leaving)
@@ -102,7 +102,7 @@ async def test_a_new_process_under_an_id_is_a_change(
     await second.start()
     assert len(seen) == 1
     other_store.resume()
-    await until(lambda: seen[-1] == {1: replace(FIRST, incarnation=second.incarnation)})
+    await until(lambda: seen[-1] == {1: replace(FIRST, incarnation=second._keeper.incarnation)})
     await directory.aclose()
     await second.aclose()
 
@@ -115,7 +115,7 @@ async def test_a_registration_returns_with_a_new_session(
     directory, seen = await directory_on(other_store, rng)
     store.expire()
     await until(lambda: {} in seen and 1 in directory.brokers)
-    assert directory.brokers[1].incarnation == registrar.incarnation
+    assert directory.brokers[1].incarnation == registrar._keeper.incarnation
     await directory.aclose()
     await registrar.aclose()
 
@@ -149,7 +149,7 @@ async def test_an_id_has_one_live_holder(
     second = BrokerRegistrar(other_store, FIRST, rng)
     with pytest.raises(NameHeldError):
         await second.start(held_wait_s=0.0)
-    third = BrokerRegistrar(other_store, FIRST, rng, dead_incarnations=(first.incarnation,))
+    third = BrokerRegistrar(other_store, FIRST, rng, dead_incarnations=(first._keeper.incarnation,))
     await third.start(held_wait_s=0.0)
     await until(lambda: len(lost) == 1)
     await third.aclose()

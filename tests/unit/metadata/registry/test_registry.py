@@ -28,6 +28,7 @@ from tests.until import until
 
 REGISTRATION = BookieRegistration(A, "host-a", 3181, capacity_bytes=1000, free_bytes=500)
 OTHER = BookieRegistration(B, "host-b", 3181)
+INCARNATION = bytes(16)
 
 
 async def directory_on(
@@ -161,12 +162,12 @@ async def test_an_id_has_one_live_holder(
 async def test_a_holder_known_to_be_dead_is_replaced_at_once(
     store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
-    first = BookieRegistrar(store, REGISTRATION, rng)
+    first = BookieRegistrar(store, REGISTRATION, rng, incarnation=INCARNATION)
     await first.start()
     lost: list[NameHeldError] = []
     store.suspend()
     second = BookieRegistrar(
-        other_store, REGISTRATION, rng, dead_incarnations=(first.incarnation,), on_lost=lost.append
+        other_store, REGISTRATION, rng, dead_incarnations=(INCARNATION,), on_lost=lost.append
     )
     await second.start(held_wait_s=0.0)
     assert lost == []
@@ -178,10 +179,10 @@ async def test_a_process_that_lost_its_id_is_notified(
     store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     lost: list[NameHeldError] = []
-    first = BookieRegistrar(store, REGISTRATION, rng, on_lost=lost.append)
+    first = BookieRegistrar(store, REGISTRATION, rng, incarnation=INCARNATION, on_lost=lost.append)
     await first.start()
     store.suspend()
-    second = BookieRegistrar(other_store, REGISTRATION, rng, dead_incarnations=(first.incarnation,))
+    second = BookieRegistrar(other_store, REGISTRATION, rng, dead_incarnations=(INCARNATION,))
     await second.start(held_wait_s=0.0)
     store.resume()
     await until(lambda: len(lost) == 1)

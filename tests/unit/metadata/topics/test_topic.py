@@ -97,7 +97,7 @@ def test_invalid_topic_names(name: str) -> None:
 
 
 def test_every_leader_change_begins_an_epoch() -> None:
-    record = topic(1, 2, 3).with_leader(1, 3).with_leaders({0: NO_LEADER, 1: 3})
+    record = topic(1, 2, 3).with_leaders({1: 3}).with_leaders({0: NO_LEADER, 1: 3})
     assert record.partitions == (
         PartitionLeadership(1, NO_LEADER, 1),
         PartitionLeadership(2, 3, 2),
@@ -118,7 +118,7 @@ def test_configs_are_replaced_completely() -> None:
 
 
 def test_a_topic_begins_above_the_epochs_of_its_predecessor() -> None:
-    old = topic(1, 2).with_leader(1, 2).with_leader(1, 1).with_deletion()
+    old = topic(1, 2).with_leaders({1: 2}).with_leaders({1: 1}).with_deletion()
     assert (old.is_tombstone, len(old.partitions)) == (False, 2)
     tombstone = old.as_tombstone()
     assert (tombstone.is_tombstone, tombstone.epoch_floor) == (True, 2)

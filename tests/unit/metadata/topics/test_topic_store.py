@@ -44,7 +44,7 @@ def led_by(broker_id: int) -> TopicChange:
 
     def change(record: TopicRecord) -> TopicRecord | None:
         is_led = record.partitions[0].leader == broker_id
-        return None if is_led else record.with_leader(0, broker_id)
+        return None if is_led else record.with_leaders({0: broker_id})
 
     return change
 
@@ -187,7 +187,7 @@ async def test_a_change_of_unknown_outcome_applies_once(
 ) -> None:
     await topics.create(topic())
     faults.acts = [act]
-    record = await topics.change(NAME, lambda each: each.with_leader(0, 7))
+    record = await topics.change(NAME, lambda each: each.with_leaders({0: 7}))
     assert record.partitions[0].leader_epoch == 1
     await asyncio.sleep(faults.late_s * 2)
     assert await leaders_of(topics) == [(7, 1), (2, 0)]
@@ -219,7 +219,7 @@ async def test_many_writers_lose_no_change(topics: TopicStore, other_topics: Top
     await topics.create(topic(NAME, *[0] * 20))
     both = [topics, other_topics]
     work = [
-        both[i % 2].change(NAME, partial(TopicRecord.with_leader, partition=i, leader=9))
+        both[i % 2].change(NAME, partial(TopicRecord.with_leaders, leaders={i: 9}))
         for i in range(20)
     ]
     await asyncio.gather(*work)
@@ -247,7 +247,7 @@ async def test_unknown_outcomes_of_many_changes_are_decided_one_by_one(
     for name in names:
         await topics.create(topic(name))
     faults.acts = ["", "", "", "", act]
-    work = topics.change_many({name: lambda each: each.with_leader(1, 8) for name in names})
+    work = topics.change_many({name: lambda each: each.with_leaders({1: 8}) for name in names})
     others = other_topics.change_many({name: led_by(5) for name in names[::7]})
     await asyncio.gather(work, others)
     await asyncio.sleep(faults.late_s * 2)
@@ -272,7 +272,7 @@ async def test_a_refusing_service_raises(topics: TopicStore, faults: ScriptedFau
 
 async def test_a_name_is_free_again_once_the_ledgers_are_gone(topics: TopicStore) -> None:
     first = await topics.create(topic())
-    await topics.change(NAME, lambda each: each.with_leader(1, 3))
+    await topics.change(NAME, lambda each: each.with_leaders({1: 3}))
     await topics.change(NAME, TopicRecord.with_deletion)
     assert (await topics.get(NAME))[0].is_deleted
     with pytest.raises(TopicExistsError) as caught:

@@ -27,7 +27,7 @@ FAULTS = ["", "", "", "lost", "dropped", "late", "refused"]
 def led_by(partition: int, broker_id: int) -> TopicChange:
     def change(record: TopicRecord) -> TopicRecord | None:
         is_led = record.partitions[partition].leader == broker_id
-        return None if is_led else record.with_leader(partition, broker_id)
+        return None if is_led else record.with_leaders({partition: broker_id})
 
     return change
 

@@ -29,7 +29,7 @@ def test_defaults_equal_kafka_defaults() -> None:
     config = log_config({}, DEFAULTS)
 
     assert config.quorum.mode is QuorumMode.IN_SYNC
-    assert (config.quorum.ensemble, config.min_in_sync) == (3, 1)
+    assert (config.quorum.ensemble, config.quorum.min_in_sync) == (3, 1)
     assert config.segment_bytes == 1024**3
     assert config.retention_ms == 7 * 24 * 3600 * 1000
     assert config.retention_bytes is None
@@ -82,8 +82,8 @@ def test_unreachable_min_in_sync_is_refused() -> None:
 def test_broker_min_in_sync_is_lowered_to_replicas() -> None:
     defaults = TopicDefaults(configs={"min.insync.replicas": "2"})
 
-    assert log_config({"replication.factor": "1"}, defaults).min_in_sync == 1
-    assert log_config({"replication.factor": "3"}, defaults).min_in_sync == 2
+    assert log_config({"replication.factor": "1"}, defaults).quorum.min_in_sync == 1
+    assert log_config({"replication.factor": "3"}, defaults).quorum.min_in_sync == 2
 
 
 def test_quorums_that_contradict_each_other_are_refused() -> None:
