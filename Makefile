@@ -16,6 +16,8 @@ CONNECTIONS ?= 400
 SECONDS ?= 10
 QUICK ?=
 BUG_SEEDS ?= 490
+MODULE ?=
+SAMPLE ?=
 REPEAT ?= 1
 OUT ?= bench-results/compare
 WORKERS ?= $(shell count=$$(getconf _NPROCESSORS_ONLN); if [ $$count -gt 7 ]; then count=7; fi; expr $$count + 1)
@@ -35,7 +37,7 @@ CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 pyth
 # Tests start thousands of processes: each would compile the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test test-all test-fast test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-topics sim sim-topics seeded-bugs model faults fuzz flood docs docs-site clean
+.PHONY: help venv test test-all test-fast test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-topics sim sim-topics seeded-bugs mutation model faults fuzz flood docs docs-site clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
@@ -54,6 +56,7 @@ help:
 	@echo 'make sim              a whole cluster under SEEDS=200 seeds, in virtual time, with faults'
 	@echo 'make sim-topics       the same with brokers, producers, consumers and transactions'
 	@echo 'make seeded-bugs      break a copy of the code in each known way, and list the tests that find it (QUICK=1)'
+	@echo 'make mutation         change the code of decisions in small wrong ways, and list the changes that no test notices (MODULE=..., SAMPLE=150)'
 	@echo 'make model            every interleaving of a small scope: SCOPE=small, ci or full'
 	@echo 'make faults           real processes and files under faults: BUDGET=small or full'
 	@echo 'make fuzz             damaged bytes into every parser: FRAMES=1000000'
@@ -164,6 +167,10 @@ sim-topics: $(STAMP)
 # finds a bug is enough.
 seeded-bugs: $(STAMP)
 	@$(BIN)/python -m tests.seeded_bugs $(if $(QUICK),--stop-at-first) --detector units --detector model --detector simulation --seeds $(BUG_SEEDS)
+
+# Of all modules, hours; SAMPLE takes some mutants of three groups of modules, which SEED chooses.
+mutation: $(STAMP)
+	@$(BIN)/python -m tests.mutation $(if $(MODULE),--module '$(MODULE)') $(if $(SAMPLE),--sample $(SAMPLE) --seed '$(SEED)')
 
 model: $(STAMP)
 	@$(BIN)/python -m tests.model --scope $(SCOPE)

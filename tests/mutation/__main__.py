@@ -1,0 +1,130 @@
+"""`python -m tests.mutation`: change the code of decisions in small wrong ways, one at a time, and
+check whether their tests fail.
+
+Prints every mutant that no test noticed and is not explained in `equivalent/`, and a table of
+scores. The exit status is 1 if there is such a mutant, or if an explained one was noticed.
+"""
+
+import argparse
+import json
+import os
+import random
+import sys
+from pathlib import Path
+
+from tests.mutation import explained, scores
+from tests.mutation.forks import run_forked
+from tests.mutation.mutants import Module, Mutant
+from tests.mutation.scores import Result
+from tests.mutation.session import Judgement, Verdict, run_session
+from tests.mutation.swapping import ROOT
+from tests.mutation.targets import TARGETS, Target
+
+TARGET_S = 4 * 3600
+CPU_S = 10.0
+"""Processor time that the tests of one mutant may take together."""
+Chosen = list[tuple[Target, list[Module], list[Mutant]]]
+
+
+def main() -> int:
+    """Judge the chosen mutants."""
+    given = _arguments()
+    os.chdir(ROOT)
+    chosen = _chosen(given)
+    if given.list:
+        for mutant in (each for _, _, mutants in chosen for each in mutants):
+            sys.stdout.write(f"{mutant.described}\n")
+        return 0
+    reasons = explained.reasons()
+    results: list[Result] = []
+    for target, modules, mutants in chosen:
+        sys.stderr.write(f"{target.name}: {len(mutants)} mutants\n")
+        problem, judged = _judge(target, modules, mutants, given)
+        results += [Result(target, each, reasons.get(each.mutant.key, "")) for each in judged]
+        if problem:
+            sys.stderr.write(f"{target.name}: {problem}\n")
+            return 2
+    if given.json:
+        Path(given.json).write_text(json.dumps(scores.as_json(results), indent=1) + "\n")
+    sys.stdout.write(scores.surprises(results) + scores.table(results))
+    return 1 if any(each.is_surprising for each in results) else 0
+
+
+def _chosen(given: argparse.Namespace) -> Chosen:
+    """Parse the chosen modules, and choose of their mutants."""
+    chosen: Chosen = []
+    again = scores.keys_of(json.loads(Path(given.again).read_text())) if given.again else ()
+    for target in TARGETS:
+        if given.target not in target.name:
+            continue
+        paths = [each for each in target.paths if given.module in each]
+        modules = [Module(path, Path(path).read_text()) for path in paths]
+        mutants = [each for module in modules for each in module.mutants]
+        mutants = [each for each in mutants if given.function in each.function]
+        if given.again:
+            mutants = [each for each in mutants if each.key in again]
+        chosen.append((target, modules, mutants))
+    chosen = [each for each in chosen if each[2]]
+    if not given.sample:
+        return chosen
+    rng = random.Random(given.seed)
+    chosen = sorted(rng.sample(chosen, min(given.targets, len(chosen))), key=lambda c: c[0].name)
+    every = [mutant for _, _, mutants in chosen for mutant in mutants]
+    kept = set(rng.sample(every, min(given.sample, len(every))))
+    return [
+        (target, modules, [m for m in mutants if m in kept]) for target, modules, mutants in chosen
+    ]
+
+
+def _judge(
+    target: Target, modules: list[Module], mutants: list[Mutant], given: argparse.Namespace
+) -> tuple[str, list[Judgement]]:
+    """Judge a target's mutants in a process of its own; return also what went wrong, if any."""
+    numbers = {mutant: number for number, mutant in enumerate(mutants)}
+    found: list[list[object]] = []
+
+    def tell(judged: Judgement) -> None:
+        number = numbers[judged.mutant]
+        found.append([number, judged.verdict, judged.test, judged.is_slow, judged.seconds])
+        if given.verbose:
+            said = f"{judged.verdict} {judged.seconds:.1f} s {judged.test}"
+            os.write(errors, f"{judged.mutant.described} [{said}]\n".encode())
+
+    def run() -> list[object]:
+        tests = [f"tests/{each}" for each in target.tests]
+        return [run_session(modules, mutants, tests, tell, given.cpu_s), found]
+
+    errors = os.dup(2)
+    outcome = run_forked(run, TARGET_S)
+    os.close(errors)
+    if not outcome.is_done:
+        return outcome.text or "the time was up", []
+    problem, judged = outcome.result
+    return problem, [
+        Judgement(mutants[number], Verdict(verdict), test, is_slow, seconds)
+        for number, verdict, test, is_slow, seconds in judged
+    ]
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("--target", default="", help="only targets whose name contains this")
+    parser.add_argument("--module", default="", help="only modules whose path contains this")
+    parser.add_argument("--function", default="", help="only functions whose name contains this")
+    parser.add_argument("--sample", type=int, default=0, help="only so many mutants, at random")
+    parser.add_argument("--targets", type=int, default=3, help="number of targets to sample from")
+    parser.add_argument("--seed", default="0", help="of the sample; any text")
+    parser.add_argument(
+        "--cpu-s", type=float, default=CPU_S, help="limit for the tests of one mutant"
+    )
+    parser.add_argument("--verbose", action="store_true", help="print each verdict")
+    parser.add_argument("--json", metavar="FILE", help="write scores and survivors there as JSON")
+    parser.add_argument(
+        "--again", metavar="FILE", help="only mutants that such a file says were not killed"
+    )
+    parser.add_argument("--list", action="store_true", help="print the mutants and exit")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

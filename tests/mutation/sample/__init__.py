@@ -1,0 +1,1 @@
+"""A module and its tests, by which `test_mutation` checks the verdicts."""

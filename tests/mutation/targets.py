@@ -1,0 +1,244 @@
+"""Modules whose mutants are judged, and the tests that judge them.
+
+Leaves judging to `session`. Modules of one target share a process, so its tests should be theirs.
+The ZooKeeper store is left out: its tests need a real ZooKeeper.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+DECISIONS_WANTED: Final = 90
+"""Percentage of mutants of pure protocols and storage decisions that tests should kill."""
+OTHERS_WANTED: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Modules of a folder, by name, and paths of tests, relative to `tests/`."""
+
+    name: str
+    wanted: int
+    folder: str
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+
+    @property
+    def paths(self) -> list[str]:
+        """Paths of the modules."""
+        return [f"{self.folder}/{name}.py" for name in self.modules]
+
+
+SCENARIOS: Final = Path(__file__).parents[1] / "scenarios"
+OF_LEDGERS: Final = (
+    "append",
+    "close",
+    "in_sync",
+    "in_sync_recovery",
+    "read",
+    "recovery",
+    "recovery_close",
+)
+CLIENT: Final = "unit/ledger_client"
+
+
+def transcripts(*folders: str) -> tuple[str, ...]:
+    """Return the tests of the transcripts in folders of `scenarios/`."""
+    paths = [path for folder in folders for path in sorted((SCENARIOS / folder).glob("*.txt"))]
+    test = "scenarios/test_scenarios.py::test_scenario"
+    return tuple(f"{test}[{path.parent.name}/{path.stem}]" for path in paths)
+
+
+TARGETS: Final = (
+    Target(
+        "ledger protocols",
+        DECISIONS_WANTED,
+        "ledger_client/protocol",
+        (
+            "acks",
+            "append",
+            "append_errors",
+            "append_events",
+            "copy",
+            "copy_events",
+            "cutting",
+            "ensemble",
+            "membership",
+            "quorum",
+            "read",
+            "recovery",
+            "recovery_events",
+            "recovery_fence",
+            "recovery_read",
+            "recovery_write",
+            "suspicion",
+        ),
+        (*transcripts(*OF_LEDGERS), f"{CLIENT}/protocol"),
+    ),
+    Target(
+        "ledger metadata",
+        DECISIONS_WANTED,
+        "metadata/ledgers",
+        ("chain", "codec", "ledger_metadata"),
+        (
+            *transcripts("metadata", *OF_LEDGERS),
+            "unit/metadata/ledgers/test_chain.py",
+            "unit/metadata/ledgers/test_codec.py",
+            "unit/metadata/ledgers/test_ledger_metadata.py",
+        ),
+    ),
+    Target(
+        "topic metadata",
+        DECISIONS_WANTED,
+        "metadata/topics",
+        ("in_sync", "partition", "replica_numbers", "topic", "topic_names"),
+        ("unit/metadata/topics", "contracts/test_memory_topics.py"),
+    ),
+    Target(
+        "rolling of topics",
+        DECISIONS_WANTED,
+        "broker_layer/log/rolling",
+        ("roll_protocol",),
+        (*transcripts("rolling"), "unit/broker_layer/log/rolling/test_roll_protocol.py"),
+    ),
+    Target(
+        "ledger states",
+        DECISIONS_WANTED,
+        "bookie/index",
+        ("replica_state",),
+        (*transcripts("bookie"), "unit/bookie/index/test_replica_state.py"),
+    ),
+    Target(
+        "replay",
+        DECISIONS_WANTED,
+        "bookie/log",
+        ("replay",),
+        ("unit/bookie/log",),
+    ),
+    Target(
+        "storage",
+        DECISIONS_WANTED,
+        "bookie/storage",
+        ("admission", "cleaning", "horizon", "overlapping", "recent", "standing"),
+        (*transcripts("bookie"), "unit/bookie/storage"),
+    ),
+    Target(
+        "writers",
+        OTHERS_WANTED,
+        "ledger_client/writing",
+        (
+            "append_range",
+            "batcher",
+            "confirmations",
+            "first_replica_waiters",
+            "full_replication",
+            "in_sync_members",
+            "outbox",
+            "stored_watch",
+            "watchdog",
+            "window",
+        ),
+        (f"{CLIENT}/writing", f"{CLIENT}/in_sync", f"{CLIENT}/test_client.py"),
+    ),
+    Target(
+        "recovery",
+        OTHERS_WANTED,
+        "ledger_client/recovery",
+        ("late_fences", "recovered_entries", "recovery_errors", "unclean_recovery"),
+        (f"{CLIENT}/recovery", f"{CLIENT}/in_sync"),
+    ),
+    Target(
+        "in-sync members",
+        OTHERS_WANTED,
+        "ledger_client/in_sync",
+        ("away_members", "copy_limits", "parked_members"),
+        (f"{CLIENT}/in_sync", f"{CLIENT}/writing"),
+    ),
+    Target(
+        "readers",
+        OTHERS_WANTED,
+        "ledger_client/reading",
+        ("entry_ranges", "followed_ledger", "lac_reading", "length_search", "tailing"),
+        (f"{CLIENT}/reading", f"{CLIENT}/test_client.py"),
+    ),
+    Target(
+        "metadata stores",
+        OTHERS_WANTED,
+        "metadata/store",
+        (
+            "batching",
+            "child_values",
+            "ephemeral",
+            "memory",
+            "memory_tree",
+            "number_blocks",
+            "session_clock",
+            "tree_deletion",
+            "uri",
+        ),
+        ("unit/metadata", "contracts/test_memory_store.py"),
+    ),
+    Target(
+        "stored ledgers",
+        OTHERS_WANTED,
+        "metadata/ledgers",
+        ("chain_store", "deletion_feed", "ledger_ids", "ledger_store"),
+        ("unit/metadata/ledgers", "contracts/test_memory_store.py"),
+    ),
+    Target(
+        "stored topics",
+        OTHERS_WANTED,
+        "metadata/topics",
+        ("in_sync_reports", "partition_store", "topic_store"),
+        ("unit/metadata/topics", "contracts/test_memory_topics.py"),
+    ),
+    Target(
+        "registrations of bookies",
+        OTHERS_WANTED,
+        "metadata/registry",
+        ("cookies", "directory", "location", "positions", "registrar", "registration"),
+        ("unit/metadata/registry",),
+    ),
+    Target(
+        "registrations of brokers",
+        OTHERS_WANTED,
+        "metadata/brokers",
+        ("broker_registration", "broker_registry", "election"),
+        ("unit/metadata/brokers",),
+    ),
+    Target(
+        "state of partitions",
+        OTHERS_WANTED,
+        "broker_layer/log/state",
+        (
+            "epoch_table",
+            "offset_index",
+            "partition_state",
+            "producer_state",
+            "state_entry",
+            "transaction_index",
+        ),
+        ("unit/broker_layer/log/state",),
+    ),
+    Target(
+        "transactions",
+        OTHERS_WANTED,
+        "broker_layer/transactions",
+        ("machine", "values"),
+        ("unit/broker_layer/transactions",),
+    ),
+    Target(
+        "classic groups",
+        OTHERS_WANTED,
+        "broker_layer/groups/classic",
+        ("classic_group", "classic_phases"),
+        ("unit/broker_layer/groups",),
+    ),
+    Target(
+        "consumer groups",
+        OTHERS_WANTED,
+        "broker_layer/groups/consumer",
+        ("assignors", "consumer_group", "consumer_targets", "consumer_values", "reconciliation"),
+        ("unit/broker_layer/groups",),
+    ),
+)
