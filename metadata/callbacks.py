@@ -3,11 +3,13 @@
 Leaves what is reported, and when, to its owner.
 
 Invariants: a callback that is cancelled during a notification runs at most once more; one that is
-added during a notification runs from the next one on; a callback that raises does not keep the
-others from running.
+added during a notification runs from the next one on; a callback that raises affects neither the
+others nor the owner.
 """
 
+import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVarTuple
 
 from metadata.store.interface import Cancel
@@ -15,31 +17,44 @@ from metadata.store.interface import Cancel
 Arguments = TypeVarTuple("Arguments")
 
 
+@dataclass(slots=True, eq=False)
+class _Registered(Generic[*Arguments]):
+    call: Callable[[*Arguments], None]
+    has_failed: bool = False
+
+
 class Callbacks(Generic[*Arguments]):
     """Callbacks for one kind of change, in the order in which they were added."""
 
+    __slots__ = ("_registered",)
+
     def __init__(self) -> None:
-        self._callbacks: dict[int, Callable[[*Arguments], None]] = {}
-        self._count = 0
+        self._registered: dict[_Registered[*Arguments], None] = {}
 
     def add(self, callback: Callable[[*Arguments], None]) -> Cancel:
         """Register a callback; return a function that removes it and may be called repeatedly."""
-        self._count += 1
-        number = self._count
-        self._callbacks[number] = callback
+        registered = _Registered(callback)
+        self._registered[registered] = None
 
         def cancel() -> None:
-            self._callbacks.pop(number, None)
+            self._registered.pop(registered, None)
 
         return cancel
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no callback is registered."""
+        return not self._registered
+
     def notify(self, *arguments: *Arguments) -> None:
-        """Call all callbacks, then raise the first exception that one of them raised."""
-        failure: Exception | None = None
-        for callback in list(self._callbacks.values()):
+        """Call all callbacks. The first exception of each callback is reported to the event loop,
+        which logs it; later ones are not.
+        """
+        for each in tuple(self._registered):
             try:
-                callback(*arguments)
-            except Exception as error:  # noqa: BLE001 - raised once the others have run
-                failure = failure or error
-        if failure is not None:
-            raise failure
+                each.call(*arguments)
+            except Exception as error:  # noqa: BLE001 - it is reported, and the others run
+                if not each.has_failed:
+                    each.has_failed = True
+                    what = {"message": f"callback {each.call} failed", "exception": error}
+                    asyncio.get_running_loop().call_exception_handler(what)

@@ -4,7 +4,7 @@ Leaves the detection of a reason to the module that can see it (for example
 `bookie.storage.disk_watch`), and writing log lines to `bookie.bookie_process`. Pure: the clock is
 an argument.
 
-Invariants: a bookie is writable when no reason that blocks adds is active; a listener is called
+Invariants: a bookie is writable when no reason that blocks adds is active; a callback is called
 once for each reason that begins or ends, after the change has taken effect.
 Source: protocol rule 2.4; storage design, "Limits and refusals".
 """
@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from metadata.callbacks import Callbacks
+from metadata.store.interface import Cancel
 
 
 class Reason(StrEnum):
@@ -123,11 +126,11 @@ class Writability:
         self.is_writable = True
         self._now = now
         self._active: dict[tuple[Reason, str], Condition] = {}
-        self._listeners: list[Callable[[ConditionChange], None]] = []
+        self._callbacks = Callbacks[ConditionChange]()
 
-    def on_change(self, listener: Callable[[ConditionChange], None]) -> None:
-        """Register a listener, which is called when a condition begins or ends."""
-        self._listeners.append(listener)
+    def on_change(self, callback: Callable[[ConditionChange], None]) -> Cancel:
+        """Register a callback, which is called when a condition begins or ends."""
+        return self._callbacks.add(callback)
 
     def begin(self, reason: Reason, text: str, *, where: str = "") -> None:
         """Add a condition. If it is active already, only replace its text."""
@@ -190,5 +193,4 @@ class Writability:
 
     def _report_change(self, change: ConditionChange) -> None:
         self.is_writable = not any(each.blocks_adds for each in self._active.values())
-        for listener in list(self._listeners):
-            listener(change)
+        self._callbacks.notify(change)

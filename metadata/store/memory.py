@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from metadata.callbacks import Callbacks
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import (
     MetadataError,
@@ -91,8 +92,8 @@ class MemoryMetadataStore:
         self._seen = 0
         self._requests: dict[int, _Request] = {}
         self._watches: dict[int, _Watch] = {}
-        self._session_callbacks: dict[int, SessionCallback] = {}
-        self._news: deque[tuple[SessionCallback, SessionState]] = deque()
+        self._session_callbacks = Callbacks[SessionState]()
+        self._news: deque[SessionState] = deque()
         self._last_number = 0
         self._expiry: asyncio.TimerHandle | None = None
 
@@ -155,9 +156,7 @@ class MemoryMetadataStore:
 
     def on_session(self, callback: SessionCallback) -> Cancel:
         """Call back at every change of the session's state."""
-        number = self._next_number()
-        self._session_callbacks[number] = callback
-        return lambda: _remove(self._session_callbacks, number)
+        return self._session_callbacks.add(callback)
 
     async def aclose(self) -> None:
         """End the session, which removes its ephemeral nodes at once."""
@@ -166,7 +165,6 @@ class MemoryMetadataStore:
         self._stop_expiry()
         self._enter(SessionState.CLOSED)
         self._watches.clear()
-        self._session_callbacks.clear()
         self._server.end_session(self._session_id)
         requests = list(self._requests.values())
         self._fail(requests, lambda _: StoreClosedError("the metadata store is closed"))
@@ -326,7 +324,11 @@ class MemoryMetadataStore:
         check_path(watch.path)
         number = self._next_number()
         self._watches[number] = watch
-        return lambda: _remove(self._watches, number)
+
+        def cancel() -> None:
+            self._watches.pop(number, None)
+
+        return cancel
 
     def _call_back(self, number: int, change: NodeChange | None = None) -> None:
         def deliver() -> None:
@@ -341,13 +343,11 @@ class MemoryMetadataStore:
 
     def _enter(self, state: SessionState) -> None:
         self._state = state
-        for callback in list(self._session_callbacks.values()):
-            self._news.append((callback, state))
-            asyncio.get_running_loop().call_soon(self._report_next)
+        self._news.append(state)
+        asyncio.get_running_loop().call_soon(self._report_next)
 
     def _report_next(self) -> None:
-        callback, state = self._news.popleft()
-        callback(state)
+        self._session_callbacks.notify(self._news.popleft())
 
     def _stop_expiry(self) -> None:
         if self._expiry is not None:
@@ -357,10 +357,6 @@ class MemoryMetadataStore:
     def _next_number(self) -> int:
         self._last_number += 1
         return self._last_number
-
-
-def _remove(callbacks: dict[int, _Watch] | dict[int, SessionCallback], number: int) -> None:
-    callbacks.pop(number, None)
 
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from metadata.callbacks import Callbacks
 from metadata.cancelling import cancel_and_wait
 from metadata.store.interface import Cancel, WatchCallback
 
@@ -43,7 +44,7 @@ class WatchEntry:
     path: str
     kind: WatchKind
     fire: Callable[[], None]
-    callbacks: dict[int, WatchCallback] = field(default_factory=dict)
+    callbacks: Callbacks[()] = field(default_factory=Callbacks[()])
     reported: int | None = None
     is_queued: bool = False
     watcher: object = None
@@ -71,7 +72,6 @@ class WatchTable:
         self._entries: dict[Key, WatchEntry] = {}
         self._queue: deque[WatchEntry] = deque()
         self._wake = asyncio.Event()
-        self._last_number = 0
         self._is_connected = False
         self._task = asyncio.get_running_loop().create_task(self._arm_queued())
 
@@ -83,13 +83,21 @@ class WatchTable:
             entry = WatchEntry(path, kind, lambda: self._fired(key))
             self._entries[key] = entry
             self._enqueue(entry)
-        elif entry.reported is not None:
+        late: asyncio.Handle | None = None
+        if entry.reported is not None:
             # The new caller may have read before the last change.
-            asyncio.get_running_loop().call_soon(self._call_late, entry, self._last_number + 1)
-        self._last_number += 1
-        number = self._last_number
-        entry.callbacks[number] = callback
-        return lambda: self._remove(key, number)
+            late = asyncio.get_running_loop().call_soon(callback)
+        remove = entry.callbacks.add(callback)
+
+        def cancel() -> None:
+            remove()
+            if late is not None:
+                late.cancel()
+            if entry.callbacks.is_empty and self._is_live(entry):
+                del self._entries[key]
+                self._drop(entry, not self._arming)
+
+        return cancel
 
     def disconnected(self) -> None:
         """Note that the server has dropped every watch."""
@@ -109,14 +117,6 @@ class WatchTable:
         self._queue.clear()
         await cancel_and_wait(self._task)
 
-    def _remove(self, key: Key, number: int) -> None:
-        entry = self._entries.get(key)
-        if entry is not None and number in entry.callbacks:
-            del entry.callbacks[number]
-            if not entry.callbacks:
-                del self._entries[key]
-                self._drop(entry, not self._arming)
-
     def _enqueue(self, entry: WatchEntry) -> None:
         if not entry.is_queued:
             entry.is_queued = True
@@ -130,25 +130,12 @@ class WatchTable:
         entry = self._entries.get(key)
         if entry is None:
             return
-        self._call_back(entry)
+        entry.callbacks.notify()
         asyncio.get_running_loop().call_later(REARM_DELAY_S, self._rearm, entry)
 
     def _rearm(self, entry: WatchEntry) -> None:
         if self._is_live(entry):
             self._enqueue(entry)
-
-    def _call_late(self, entry: WatchEntry, number: int) -> None:
-        callback = entry.callbacks.get(number)
-        if callback is not None:
-            callback()
-
-    def _call_back(self, entry: WatchEntry) -> None:
-        for callback in list(entry.callbacks.values()):
-            try:
-                callback()
-            except Exception as error:  # noqa: BLE001 - the others run, and the watch stays
-                what = {"message": f"a change of {entry.path}", "exception": error}
-                asyncio.get_running_loop().call_exception_handler(what)
 
     async def _arm_queued(self) -> None:
         allowance = float(ARMS_BURST)
@@ -185,4 +172,4 @@ class WatchTable:
                 self._drop(entry, not self._arming)
         if self._is_live(entry) and entry.reported != found:
             entry.reported = found
-            self._call_back(entry)
+            entry.callbacks.notify()

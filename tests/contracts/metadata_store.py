@@ -231,6 +231,30 @@ class MetadataStoreContract:
         assert store.session_id == first
         assert (await store.get("/live/one", fresh=True)).ephemeral
 
+    async def test_a_failing_session_callback_affects_nothing_else(
+        self, service: StoreService
+    ) -> None:
+        store = await service.connect()
+        await store.create("/a", b"")
+        states: list[SessionState] = []
+        reports: list[object] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, what: reports.append(what["exception"]))
+
+        def fail(state: SessionState) -> None:
+            raise LookupError(state)
+
+        store.on_session(fail)
+        store.on_session(states.append)
+        signal = Signal()
+        store.watch_value("/a", signal)
+        await settle(store)
+        signal.clear()
+        await service.interrupt(store)
+        await signal.wait()
+        assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
+        assert [type(each) for each in reports] == [LookupError]
+
     async def test_value_watch_reports_each_kind_of_change(self, service: StoreService) -> None:
         one, other = await service.connect(), await service.connect()
         signal = Signal()

@@ -1,5 +1,7 @@
 """Lease clock: the session expires by our own clock, counted from requests that were answered."""
 
+import asyncio
+
 from metadata.store.interface import SessionState
 from metadata.store.session_clock import SessionClock
 from metadata.store.zookeeper_session import LinkDown, LinkUp, SessionLost, try_timeout_s
@@ -76,6 +78,22 @@ def test_a_service_that_never_answered_has_no_session_to_lose() -> None:
     made.note_link(SessionLost())
     made.check(100.0)
     assert made.state is SUSPENDED
+
+
+async def test_a_failing_callback_does_not_end_the_heartbeat_that_checks() -> None:
+    reports: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, what: reports.append(what["exception"]))
+
+    def fail(state: SessionState) -> None:
+        raise LookupError(state)
+
+    made = SessionClock(10.0, 0.0)
+    made.on_session(fail)
+    made.note_link(LinkUp(1, 4.0, 1.0))
+    made.check(5.0)
+    assert made.state is EXPIRED
+    assert len(reports) == 1
 
 
 def test_closed_is_final() -> None:
