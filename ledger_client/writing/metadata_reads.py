@@ -6,8 +6,8 @@ One event can concern every ledger of a client: a session that comes back calls 
 lost bookie changes the metadata of all its ledgers. Each read waits for a random time, and starts
 when the rate permits.
 
-Invariants: a ledger waits at most once; at most METADATA_READS_PER_S reads start per second, and
-at most METADATA_READS_AT_ONCE are under way.
+Invariants: a ledger waits at most once; no read starts before its own delay has passed; at most
+METADATA_READS_PER_S reads start per second, and at most METADATA_READS_AT_ONCE are under way.
 
 Source: protocol rule 11.7; metadata design, "Watches".
 """
@@ -37,9 +37,10 @@ class MetadataReads:
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
-        self._wanted: dict[LedgerId, Read] = {}
+        self._wanted: dict[LedgerId, tuple[float, Read]] = {}
+        """Waiting reads, with the loop times at which they are due."""
         self._due: list[tuple[float, LedgerId]] = []
-        """A heap; a ledger that is no longer wanted stays in it until it is due."""
+        """A heap; a cancelled read stays in it until it is due."""
         self._next_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._running = 0
@@ -49,9 +50,10 @@ class MetadataReads:
         """Call `read` once, soon; does nothing while the ledger waits for a read."""
         if ledger_id in self._wanted:
             return
-        self._wanted[ledger_id] = read
         delay_s = delay_max_s * (0.5 + self._rng.random() / 2)
-        heappush(self._due, (asyncio.get_running_loop().time() + delay_s, ledger_id))
+        due_s = asyncio.get_running_loop().time() + delay_s
+        self._wanted[ledger_id] = due_s, read
+        heappush(self._due, (due_s, ledger_id))
         self._arm()
 
     def cancel(self, ledger_id: LedgerId) -> None:
@@ -75,9 +77,10 @@ class MetadataReads:
             self._timer = asyncio.get_running_loop().call_at(at, self._start_next)
 
     def _start_next(self) -> None:
-        _, ledger_id = heappop(self._due)
-        read = self._wanted.pop(ledger_id, None)
-        if read is not None:
+        due_s, ledger_id = heappop(self._due)
+        wanted_s, read = self._wanted.get(ledger_id, (None, None))
+        if read is not None and wanted_s == due_s:  # else it was cancelled
+            del self._wanted[ledger_id]
             self._next_at = asyncio.get_running_loop().time() + 1 / METADATA_READS_PER_S
             self._running += 1
             self._tasks.start(self._perform(read))

@@ -190,3 +190,26 @@ def test_no_read_starts_after_the_end() -> None:
         await asyncio.sleep(2 * READ_DELAY_MAX_S)
 
     run_simulation(main, 1)
+
+
+def test_a_read_wanted_again_after_a_cancel_waits_again() -> None:
+    async def main() -> list[float]:
+        loop = asyncio.get_running_loop()
+        reads, started_at_s = MetadataReads(Random(1)), list[float]()
+
+        async def read() -> None:
+            started_at_s.append(loop.time())
+
+        for number in range(10):
+            reads.want(LedgerId(number), read)
+            reads.cancel(LedgerId(number))
+        await asyncio.sleep(READ_DELAY_MAX_S / 2)  # the cancelled reads become due from now on
+        for number in range(10):
+            reads.want(LedgerId(number), read)
+        await asyncio.sleep(2 * READ_DELAY_MAX_S)
+        return started_at_s
+
+    started_at_s = run_simulation(main, 1)
+
+    assert len(started_at_s) == 10
+    assert started_at_s[0] >= READ_DELAY_MAX_S
