@@ -115,8 +115,6 @@ class BookieProcess:
             self._disk, self._store, originals, partial(self._make_room, config, log)
         )
         storage = await self._open_storage(identity, config)
-        ledgers = LedgerStore(self._store, self._rng, self._wall_clock_ms)
-        storage.set_standing_reader(standing_reader(ledgers, identity.bookie_id))
         switch = OperatorSwitch(self._disk, storage.writability)
         await switch.restore()
         report_conditions(storage.writability, log)
@@ -150,11 +148,13 @@ class BookieProcess:
             log.warning("reserve file removed", reason="the disk is full at the start")
 
     async def _open_storage(self, identity: Identity, config: StorageConfig) -> BookieStorage:
+        ledgers = LedgerStore(self._store, self._rng, self._wall_clock_ms)
         storage = await BookieStorage.open(
             self._disk,
             config,
             rng=self._rng,
             known=KnownDisk(identity.limbo_reason, identity.recorded_end_lsn),
+            read_standing=standing_reader(ledgers, identity.bookie_id),
         )
         self._parts.push_async_callback(self._record_orderly, storage)
         self._run(storage.background())

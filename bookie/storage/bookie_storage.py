@@ -37,7 +37,9 @@ from bookie.storage.writability import Writability
 from bookie.wire.batch import BatchView
 from bookie.wire.errors import BatchError
 from bookie.wire.messages import Status
+from metadata.callbacks import Callbacks
 from metadata.ids import EntryId, LedgerId
+from metadata.store.interface import Cancel
 from serving.latency import LatencyCounts
 
 
@@ -45,7 +47,12 @@ class BookieStorage:
     """Storage of one bookie. Call every method on the event loop that opened it."""
 
     def __init__(
-        self, disk: Disk, config: StorageConfig, opened: OpenedStorage, rng: random.Random
+        self,
+        disk: Disk,
+        config: StorageConfig,
+        opened: OpenedStorage,
+        rng: random.Random,
+        read_standing: StandingReader | None,
     ) -> None:
         self.limbo_reason = opened.limbo_reason
         self._disk = disk
@@ -62,15 +69,16 @@ class BookieStorage:
             self._recent,
             partial(Log, disk, config, segments, opened.outcome.end_lsn),
             self._note_disk_full,
+            self._note_answered,
         )
+        self._group_durable = Callbacks[()]()
         self._log = self.log = self._commits.log
-        self._cold = ColdLedgers(ledgers, index, self._wake)
+        self._cold = ColdLedgers(ledgers, index, self._wake, read_standing)
         parts = UpkeepParts(
             ledgers, self._cold, index, segments, self._log, self._reader, self._recent
         )
         loss = opened.outcome.describe_loss()
         self._upkeep = Upkeep(disk, config, parts, self._wake, rng, loss)
-        self._commits.callbacks += (self._upkeep.note_changes, self._wake)
         self._overlapping = OverlappingAdds(
             self._log, index, self._reader, self._recent, self._wake
         )
@@ -86,13 +94,21 @@ class BookieStorage:
 
     @classmethod
     async def open(
-        cls, disk: Disk, config: StorageConfig, *, rng: random.Random, known: KnownDisk = WHOLE
+        cls,
+        disk: Disk,
+        config: StorageConfig,
+        *,
+        rng: random.Random,
+        known: KnownDisk = WHOLE,
+        read_standing: StandingReader | None = None,
     ) -> "BookieStorage":
         """Replay the log and return the storage; the caller runs `background()` as a task. `known`
-        may put the storage into limbo. Raises FormatError, DiskFailedError.
+        may put the storage into limbo. `read_standing` reads the metadata of an unknown ledger at
+        or below the horizon (rule 10.3); without it, its requests are answered UNKNOWN. Raises
+        FormatError, DiskFailedError.
         """
         opened = await open_parts(disk, config, known)
-        return cls(disk, config, opened, rng)
+        return cls(disk, config, opened, rng, read_standing)
 
     async def close(self) -> None:
         """Wait for queued records, seal the log, make a checkpoint and release every file. Watches
@@ -177,13 +193,14 @@ class BookieStorage:
     def _note_disk_full(self) -> None:
         self._upkeep.note_disk_full()
 
-    def set_standing_reader(self, reader: StandingReader) -> None:
-        """Set the reader of metadata for unknown ledgers at or below the horizon (rule 10.3)."""
-        self._cold.standing_reader = reader
+    def _note_answered(self) -> None:
+        self._upkeep.note_changes()
+        self._wake()
+        self._group_durable.notify()
 
-    def on_group_durable(self, callback: Callable[[], None]) -> None:
+    def on_group_durable(self, callback: Callable[[], None]) -> Cancel:
         """Register a callback, called after each group's `done` callbacks in the same iteration."""
-        self._commits.callbacks.append(callback)
+        return self._group_durable.add(callback)
 
     @property
     def is_answering_group(self) -> bool:

@@ -50,16 +50,23 @@ class _Deferred:
 class ColdLedgers:
     """Requests that wait for the states of their ledgers."""
 
-    def __init__(self, ledgers: Ledgers, index: Index, wake: Callable[[], None]) -> None:
-        """`wake` is called after each decrease of `queued_bytes`."""
+    def __init__(
+        self,
+        ledgers: Ledgers,
+        index: Index,
+        wake: Callable[[], None],
+        read_standing: StandingReader | None,
+    ) -> None:
+        """`wake` is called after each decrease of `queued_bytes`. `read_standing` reads the
+        metadata of a ledger that may have been deleted and trimmed (rule 10.3).
+        """
         self.queued_bytes = 0
         self.failure: BookieError | None = None
         """Error of the index: after it, no ledger can be looked up."""
         self._ledgers = ledgers
         self._index = index
         self._wake = wake
-        self.standing_reader: StandingReader | None = None
-        """Reads metadata for ledgers that may have been deleted and trimmed (rule 10.3)."""
+        self._read_standing = read_standing
         self.standings: dict[int, Standing] = {}
         """Standing of the ledger whose requests are running now, if its metadata was read."""
         self._waiting: dict[int, list[_Deferred]] = {}
@@ -119,7 +126,7 @@ class ColdLedgers:
                 self._failed.set()
             for ledger_id in ledger_ids:
                 if self._needs_standing(ledger_id):
-                    task = asyncio.create_task(self._read_standing(ledger_id))
+                    task = asyncio.create_task(self._run_with_standing(ledger_id))
                     self._standing_reads[ledger_id] = task
                 else:
                     self._run_requests(ledger_id)
@@ -143,15 +150,15 @@ class ColdLedgers:
             and any(deferred.stores for deferred in self._waiting[ledger_id])
         )
 
-    async def _read_standing(self, ledger_id: int) -> None:
+    async def _run_with_standing(self, ledger_id: int) -> None:
         """Read the metadata, which was deleted before the tombstone was trimmed; then run the
         requests.
         """
         standing = Standing.UNKNOWN
         try:
-            if self.standing_reader is not None:
+            if self._read_standing is not None:
                 async with self._standing_slots, asyncio.timeout(STANDING_READ_S_MAX):
-                    standing = await self.standing_reader(LedgerId(ledger_id))
+                    standing = await self._read_standing(LedgerId(ledger_id))
         except (MetadataError, TimeoutError):
             pass  # the answer is UNKNOWN, and the client repeats its request
         finally:

@@ -53,17 +53,17 @@ class Commits:
         recent: RecentEntries,
         make_log: Callable[[GroupHandler], Log],
         on_disk_full: Callable[[], None],
+        on_answered: Callable[[], None],
     ) -> None:
-        """`make_log` returns the log, which calls the given function for each group."""
+        """`make_log` returns the log, which calls the given function for each group. `on_answered`
+        is called after the answers of each group, in the same iteration of the event loop.
+        """
         self.counts = StoredCounts()
         self.is_answering = False
-        """True while a group is being answered: `callbacks` are called after it, in the same
-        iteration of the event loop.
-        """
-        self.callbacks: list[Callable[[], None]] = []
-        """Called after the answers of each group, in the same iteration of the event loop."""
+        """True while a group is being answered."""
         self.log = make_log(self.on_group)
         self._on_disk_full = on_disk_full
+        self._on_answered = on_answered
         self._ledgers = ledgers
         self._index = index
         self._segments = segments
@@ -166,8 +166,7 @@ class Commits:
                 answer(status)
         finally:
             self.is_answering = False
-        for callback in self.callbacks:
-            callback()
+        self._on_answered()
 
     def _store_add(self, add: QueuedAdd, lsn: int) -> int:
         batch, state = add.batch, add.state

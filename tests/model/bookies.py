@@ -135,7 +135,13 @@ class _Parts:
         parts = cast("Any", self)
         log = cast("Any", self.log)
         self.commits = _Commits(
-            ledgers, parts, cast("Any", self.segments), parts, lambda _: log, lambda: None
+            ledgers,
+            parts,
+            cast("Any", self.segments),
+            parts,
+            lambda _: log,
+            on_disk_full=lambda: None,
+            on_answered=lambda: None,
         )
         storage: Any = BookieStorage.__new__(BookieStorage)
         storage._ledgers, storage._log, storage._commits = ledgers, self.log, self.commits
@@ -143,7 +149,7 @@ class _Parts:
         writability: Any = SimpleNamespace(
             is_writable=True, may_have_lost_fences=False, takes_recovery_adds=True
         )
-        cold = storage._cold = ColdLedgers(ledgers, parts, lambda: None)
+        cold = storage._cold = ColdLedgers(ledgers, parts, lambda: None, None)
         admission = storage._admission = Admission(
             ledgers, cold, cast("Any", self.log), writability
         )

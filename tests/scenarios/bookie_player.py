@@ -233,12 +233,14 @@ class _Machine:
             started.set_result(None)
             return
         known = KnownDisk(identity.limbo_reason, identity.recorded_end_lsn)
-        storage = await BookieStorage.open(disk, CONFIG, rng=self._rng, known=known)
+        ledgers = LedgerStore(self._store, self._rng, lambda: 0)
+        standing = standing_reader(ledgers, identity.bookie_id)
+        storage = await BookieStorage.open(
+            disk, CONFIG, rng=self._rng, known=known, read_standing=standing
+        )
         if identity.limbo_reason:
             await storage.checkpoint()
             await remove_mark(marks, LIMBO_NAME)
-        ledgers = LedgerStore(self._store, self._rng, lambda: 0)
-        storage.set_standing_reader(standing_reader(ledgers, identity.bookie_id))
         now = simulation_loop().time
         self._context = ServerContext(
             identity.bookie_id, storage, ServerLimits(), ServerCounters(), ServerLog(now), now

@@ -8,6 +8,7 @@ from typing import TypeVar
 from bookie.config import KIB, StorageConfig
 from bookie.storage.answers import ReadResult
 from bookie.storage.bookie_storage import BookieStorage
+from bookie.storage.standing import StandingReader
 from bookie.wire.batch import BatchView
 from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId
@@ -34,15 +35,23 @@ SMALL = StorageConfig(
 class Bench:
     """One platter, and one storage on it at a time."""
 
-    def __init__(self, seed: int = 1, config: StorageConfig = SMALL) -> None:
+    def __init__(
+        self,
+        seed: int = 1,
+        config: StorageConfig = SMALL,
+        read_standing: StandingReader | None = None,
+    ) -> None:
         self.rng = random.Random(f"bench {seed}")
         self.platter = Platter()
         self.faults = DiskFaults()
         self.config = config
+        self._read_standing = read_standing
 
     async def open(self) -> BookieStorage:
         disk = CrashableDisk(self.platter, self.rng, self.faults)
-        return await BookieStorage.open(disk, self.config, rng=self.rng)
+        return await BookieStorage.open(
+            disk, self.config, rng=self.rng, read_standing=self._read_standing
+        )
 
     async def reopen(self, storage: BookieStorage) -> BookieStorage:
         await storage.close()

@@ -28,21 +28,27 @@ class Metadata:
     def __init__(self) -> None:
         self.standings: dict[int, Standing] = {}
         self.asked: list[int] = []
+        self.is_silent = False
+        self.is_down = False
 
     async def read(self, ledger_id: LedgerId) -> Standing:
         self.asked.append(ledger_id)
+        if self.is_silent:
+            await asyncio.Event().wait()
+        if self.is_down:
+            raise StoreUnavailableError("zk", "no connection")
         await asyncio.sleep(0.01)
         return self.standings.get(ledger_id, Standing.GONE)
 
 
-def bench(tombstones_max: int = 2) -> Bench:
-    return Bench(1, dataclasses.replace(SMALL, tombstones_max=tombstones_max, hot_ledgers_max=1))
+def bench(metadata: Metadata, tombstones_max: int = 2) -> Bench:
+    config = dataclasses.replace(SMALL, tombstones_max=tombstones_max, hot_ledgers_max=1)
+    return Bench(1, config, metadata.read)
 
 
 async def trimmed(made: Bench, metadata: Metadata) -> BookieStorage:
     """Return a storage that deleted ledgers 1 to 8, and keeps few of their tombstones."""
     storage = await made.open()
-    storage.set_standing_reader(metadata.read)
     for ledger_id in (*DELETED, LAST):
         assert await add(storage, make_run(ledger_id, 0, 2)) is Status.OK
     for ledger_id in DELETED:
@@ -59,7 +65,8 @@ async def trimmed(made: Bench, metadata: Metadata) -> BookieStorage:
 
 def test_deleted_ledgers_do_not_come_back() -> None:
     async def main() -> None:
-        made, metadata = bench(), Metadata()
+        metadata = Metadata()
+        made = bench(metadata)
         storage = await trimmed(made, metadata)
         for _ in range(2):
             for ledger_id in DELETED:
@@ -75,7 +82,6 @@ def test_deleted_ledgers_do_not_come_back() -> None:
                 assert status in (Status.DELETED, Status.NO_SUCH_LEDGER)
             assert storage.ledger_count == 1
             storage = await made.reopen(storage)
-            storage.set_standing_reader(metadata.read)
         await storage.close()
 
     run_simulation(main, 1)
@@ -96,7 +102,7 @@ def test_metadata_is_read_for_an_unknown_ledger_below_the_horizon(
 ) -> None:
     async def main() -> None:
         metadata = Metadata()
-        storage = await trimmed(bench(0), metadata)
+        storage = await trimmed(bench(metadata, 0), metadata)
         metadata.standings = {1: standing, 2: standing, 3: standing}
         assert await add(storage, make_run(1, 0, 1)) is ordinary
         assert await add(storage, make_run(2, 0, 1), recovery=True) is recovery
@@ -112,22 +118,15 @@ def test_metadata_is_read_for_an_unknown_ledger_below_the_horizon(
 
 def test_silent_metadata_service_gives_unknown_and_delays_no_other_ledger() -> None:
     async def main() -> None:
-        storage = await trimmed(bench(0), Metadata())
-
-        async def never(_ledger_id: LedgerId) -> Standing:
-            await asyncio.Event().wait()
-            raise AssertionError
-
-        async def fail(_ledger_id: LedgerId) -> Standing:
-            raise StoreUnavailableError("zk", "no connection")
-
-        storage.set_standing_reader(never)
+        metadata = Metadata()
+        storage = await trimmed(bench(metadata, 0), metadata)
+        metadata.is_silent = True
         adding = asyncio.create_task(add(storage, make_run(1, 0, 1)))
         assert await add(storage, make_run(LAST, 2, 1)) is Status.OK
         assert await add(storage, make_run(LAST + 1, 0, 1)) is Status.OK
         assert not adding.done()
         assert await adding is Status.UNKNOWN
-        storage.set_standing_reader(fail)
+        metadata.is_silent, metadata.is_down = False, True
         assert await add(storage, make_run(1, 0, 1)) is Status.UNKNOWN
         assert storage.queued_bytes == 0
         await storage.close()
@@ -137,7 +136,7 @@ def test_silent_metadata_service_gives_unknown_and_delays_no_other_ledger() -> N
 
 def test_no_crash_comes_between_a_trim_and_its_horizon() -> None:
     async def main() -> None:
-        made = bench(0)
+        made = bench(Metadata(), 0)
         storage = await made.open()
         for ledger_id in DELETED:
             await add(storage, make_run(ledger_id, 0, 2))
@@ -170,7 +169,7 @@ def test_no_crash_comes_between_a_trim_and_its_horizon() -> None:
 
 def test_a_damaged_horizon_is_noticed() -> None:
     async def main() -> None:
-        made = bench(0)
+        made = bench(Metadata(), 0)
         storage = await trimmed(made, Metadata())
         await storage._index._store.update(lambda t: t.put(b"h", b"damaged"))
         storage = await made.reopen(storage)

@@ -129,7 +129,6 @@ async def standing(known: Known) -> Standing:
 
 async def live(bench: Bench, model: dict[int, Known]) -> None:
     storage = await bench.open()
-    storage.set_standing_reader(lambda ledger_id: standing(model[ledger_id]))
     await check_all(storage, model)
     background = asyncio.create_task(storage.background())
 
@@ -157,10 +156,10 @@ async def crash_again_and_again(seed: int, *, loses_syncs: bool = False) -> None
         clean_mean_run_bytes_min=rng.choice((0, 300)),
         clean_live_share_max=rng.choice((0.3, 0.9)),
     )
-    bench = Bench(seed, config)
+    model = {ledger_id: Known() for ledger_id in range(LEDGERS)}
+    bench = Bench(seed, config, lambda ledger_id: standing(model[ledger_id]))
     bench.faults.preallocates = rng.random() < 0.5
     bench.faults.loses_syncs = loses_syncs
-    model = {ledger_id: Known() for ledger_id in range(LEDGERS)}
     for _ in range(5):
         node, task = loop.spawn(live(bench, model))
         await asyncio.sleep(rng.random() * rng.choice((0.2, 2.0, 4.0)))
