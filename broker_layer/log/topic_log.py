@@ -216,7 +216,7 @@ class TopicLog:
 
         It is called after the high watermark or the log's start moved, and when the log ends.
         """
-        return self._appender.on_progress(callback)
+        return self._appender.progress.add(callback)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -341,7 +341,7 @@ class TopicLog:
         except TopicError as error:
             raise self._appender.fail(error.text) from error
         self._appender.state.drop_below(offset)
-        self._appender.report_progress()
+        self._appender.progress.notify()
 
     # -- ending ----------------------------------------------------------------------------------
 

@@ -39,8 +39,8 @@ from broker_layer.log.rolling.ledger_roller import LedgerRoller, OpenLedger
 from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.state.producer_state import BatchRefused, Duplicate
 from ledger_client.errors import LedgerError, NotEnoughInSyncReplicasError
+from metadata.callbacks import Callbacks
 
-Callback = Callable[[], None]
 Batch = bytes | bytearray | memoryview
 
 ROLL_EARLY_SHARE: Final = 0.9
@@ -58,7 +58,7 @@ class LogAppender:
         name: str,
         config: LogConfig,
         begin: TakenOver,
-        on_failed: Callback,
+        on_failed: Callable[[], None],
     ) -> None:
         services = ledger_list.services
         self.config = config
@@ -73,8 +73,8 @@ class LogAppender:
         self._pending = PendingBatches(services.pending_bytes_max, services.pending_batches_max)
         self._deferred: deque[DeferredBatch] = deque()
         self._changed = asyncio.Event()
-        self._callbacks: dict[int, Callback] = {}
-        self._last_callback = 0
+        self.progress = Callbacks[()]()
+        """Called after the high watermark or the log's start moved, and when the log ends."""
         self.wants_roll = False
         """Whether the log is to roll to another ledger soon."""
         self._opened_s = 0.0
@@ -249,7 +249,7 @@ class LogAppender:
             if self._deferred:
                 self.admit_deferred()
             self._wake()
-            self.report_progress()
+            self.progress.notify()
 
     def admit_deferred(self) -> None:
         """Admit batches that waited for a ledger, or for room in one."""
@@ -276,25 +276,6 @@ class LogAppender:
             self._deferred.popleft().fail(error)
         self._wake()
 
-    def on_progress(self, callback: Callback) -> Callback:
-        """Register a callback; return a function that removes it.
-
-        It is called after the high watermark or the log's start moved, and when the log ends.
-        """
-        self._last_callback += 1
-        number = self._last_callback
-        self._callbacks[number] = callback
-
-        def cancel() -> None:
-            self._callbacks.pop(number, None)
-
-        return cancel
-
-    def report_progress(self) -> None:
-        """Call every registered callback."""
-        for callback in list(self._callbacks.values()):
-            callback()
-
     def _wake(self) -> None:
         self._changed.set()  # every caller that waits now returns from `wait`
         self._changed.clear()
@@ -314,7 +295,7 @@ class LogAppender:
             self._pending.fail(self.failure)
             self.refuse_deferred(self.failure)
             self.roller.abandon()
-            self.report_progress()
+            self.progress.notify()
             if notifies_owner:
                 self._on_failed()
         return self.failure

@@ -3,5 +3,4 @@
 - `fetch`: answers with what is there, or waits.
 - `fetch_reading`: partitions of one Fetch, within its limits of bytes.
 - `fetch_sessions`: partitions of a session, and those that an answer names (KIP-227).
-- `fetch_waiting`: Fetches that wait, by partition.
 """

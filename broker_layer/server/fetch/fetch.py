@@ -1,7 +1,7 @@
 """The Fetch API: returns available records, or waits for them.
 
-Leaves the choice of partitions to `fetch_sessions`, reading them to `fetch_reading`, waiting to
-`fetch_waiting`, and encoding to `kafka.fetch_codec`.
+Leaves the choice of partitions to `fetch_sessions`, reading them to `fetch_reading`, and encoding
+to `kafka.fetch_codec`.
 
 Invariants: a Fetch waits only while its result is below `min_bytes`, no partition has an error or
 more records than fit, and `max_wait_ms` has not passed; the progress of its partitions wakes it, it
@@ -28,7 +28,6 @@ from broker_layer.kafka.versions import FETCH_TOPIC_ID_VERSION
 from broker_layer.server.exchange import Exchange
 from broker_layer.server.fetch.fetch_reading import FetchReader, PartitionRead, ReadBounds, was_cut
 from broker_layer.server.fetch.fetch_sessions import FetchPlan, FetchPosition, FetchSessions
-from broker_layer.server.fetch.fetch_waiting import FetchWaits
 from broker_layer.server.quotas import ByteRateQuota
 from broker_layer.server.service_tools import ServiceTools
 
@@ -51,7 +50,6 @@ class FetchService:
         self._deadlines = tools.deadlines
         self._now = tools.now
         self._quota = ByteRateQuota(tools.limits.fetch_bytes_per_s)
-        self._waits = FetchWaits()
         self._waiting: dict[int, asyncio.Event] = {}
         self._wait_id = 0
         self._is_closing = False
@@ -121,9 +119,7 @@ class FetchService:
         self._counters.fetches_waiting_now = len(self._waiting)
         tick = self._deadlines.add(wait_id, wait_s, end_wait)
         exchange.on_gone = end_wait
-        watched = [each.log for each in reads if each.log is not None]
-        for log in watched:
-            self._waits.wait(log, wait_id, event.set)
+        cancels = [each.log.on_progress(event.set) for each in reads if each.log is not None]
         try:
             while not (is_over or self._is_closing or any(each.error for each in reads)):
                 await event.wait()
@@ -134,8 +130,8 @@ class FetchService:
                 if _is_enough(total, reads, bytes_min, bounds):
                     return
         finally:
-            for log in watched:
-                self._waits.end(log, wait_id)
+            for cancel in cancels:
+                cancel()
             self._deadlines.remove(wait_id, tick)
             self._waiting.pop(wait_id, None)
             self._counters.fetches_waiting_now = len(self._waiting)

@@ -16,6 +16,7 @@ from broker_layer.groups.handlers import handlers
 from broker_layer.groups.offsets.offset_commits import OffsetVerifier
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.request_context import RequestContext
+from metadata.callbacks import Callbacks
 
 WALL_START_MS = 1_700_000_000_000
 ResponseT = TypeVar("ResponseT")
@@ -27,7 +28,7 @@ class MemoryTopics:
     def __init__(self, counts: dict[str, int]) -> None:
         self.counts = {CONSUMER_OFFSETS: 1, **counts}
         self.ids = {name: name.encode().ljust(16, b".") for name in self.counts}
-        self.callbacks: list[Callable[[], None]] = []
+        self.callbacks = Callbacks[()]()
         self.is_complete = True
 
     def topic_id_of(self, name: str) -> bytes | None:
@@ -43,20 +44,17 @@ class MemoryTopics:
         return list(self.counts)
 
     def on_topics_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        self.callbacks.append(callback)
-        return lambda: self.callbacks.remove(callback)
+        return self.callbacks.add(callback)
 
     def put(self, name: str, count: int, topic_id: bytes | None = None) -> None:
         self.counts[name] = count
         self.ids[name] = topic_id or name.encode().ljust(16, b".")
-        for callback in self.callbacks:
-            callback()
+        self.callbacks.notify()
 
     def drop(self, name: str) -> None:
         del self.counts[name]
         del self.ids[name]
-        for callback in self.callbacks:
-            callback()
+        self.callbacks.notify()
 
 
 class MemoryLog:

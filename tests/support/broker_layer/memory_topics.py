@@ -17,6 +17,8 @@ from broker_layer.log.state.partition_state import ActiveProducer
 from broker_layer.log.topic_log import LogReadResult
 from broker_layer.server.exchange import Buffer
 from broker_layer.transactions.values import Claim, TopicPartition
+from broker_layer.transactions.verification_guards import Confirmation, VerificationGuards
+from metadata.callbacks import Callbacks
 
 BATCH_BYTES_MAX = 2**20 + 1000
 
@@ -38,11 +40,10 @@ class MemoryLog:
     """(base offset, end offset, bytes)"""
     open_transactions: list[tuple[int, int]] = field(default_factory=list)
     pending: list[tuple[int, "asyncio.Future[Appended]", int]] = field(default_factory=list)
-    callbacks: dict[int, Callable[[], None]] = field(default_factory=dict)
+    callbacks: Callbacks[()] = field(default_factory=Callbacks[()])
     room: asyncio.Event = field(default_factory=asyncio.Event)
     reads: int = 0
     will_commit: bool = False
-    callback_number: int = 0
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         return (producer_id, producer_epoch) in self.open_transactions
@@ -80,16 +81,12 @@ class MemoryLog:
             self.high_watermark = self.last_stable_offset = end
             if not future.done():
                 future.set_result(Appended(base, -1, self.log_start_offset))
-        self.tell()
+        self.callbacks.notify()
 
     def fail_pending(self, error: TopicError) -> None:
         pending, self.pending = self.pending, []
         for _, future, _ in pending:
             future.set_exception(error)
-
-    def tell(self) -> None:
-        for callback in list(self.callbacks.values()):
-            callback()
 
     async def wait_for_room(self, size: int) -> None:
         await self.room.wait()
@@ -113,14 +110,7 @@ class MemoryLog:
         )
 
     def on_progress(self, callback: Callable[[], None]) -> Callable[[], None]:
-        self.callback_number += 1
-        number = self.callback_number
-        self.callbacks[number] = callback
-
-        def cancel() -> None:
-            self.callbacks.pop(number, None)
-
-        return cancel
+        return self.callbacks.add(callback)
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> RecordPosition | None:
         for _, _, data in self.batches:
@@ -146,25 +136,11 @@ class MemoryLog:
         if offset > self.high_watermark:
             raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, "beyond the high watermark")
         self.log_start_offset = max(self.log_start_offset, offset)
-        self.tell()
+        self.callbacks.notify()
         return self.log_start_offset
 
     def active_producers(self) -> list[ActiveProducer]:
         return [ActiveProducer(7, 1, 9, 1_000, -1, -1)]
-
-
-@dataclass(slots=True)
-class MemoryConfirmation:
-    """Confirmation that a transaction was open."""
-
-    is_void: bool = False
-    is_released: bool = False
-
-    def holds(self) -> bool:
-        return not self.is_void
-
-    def release(self) -> None:
-        self.is_released = True
 
 
 @dataclass(slots=True)
@@ -177,7 +153,7 @@ class MemoryTopics:
     unverified: dict[tuple[str, int], TopicError] = field(default_factory=dict)
     verified: list[tuple[str, int]] = field(default_factory=list)
     overtaken: list[tuple[str, int]] = field(default_factory=list)
-    confirmations: list[MemoryConfirmation] = field(default_factory=list)
+    guards: VerificationGuards = field(default_factory=VerificationGuards)
     may_verify: asyncio.Event = field(default_factory=asyncio.Event)
     openings: dict[tuple[str, int], asyncio.Event] = field(default_factory=dict)
 
@@ -206,13 +182,14 @@ class MemoryTopics:
 
     async def verify(
         self, claim: Claim, partition: TopicPartition, *, knows_abortable: bool = False
-    ) -> MemoryConfirmation:
+    ) -> Confirmation:
         await self.may_verify.wait()
         self.verified.append(partition)
         refusal = self.unverified.get(partition)
         if refusal is not None:
             raise refusal
         self.logs[partition].open_transactions.append((claim.producer_id, claim.epoch))
-        confirmation = MemoryConfirmation(is_void=partition in self.overtaken)
-        self.confirmations.append(confirmation)
+        confirmation = self.guards.begin(partition, claim.producer_id)
+        if partition in self.overtaken:
+            confirmation.void()
         return confirmation

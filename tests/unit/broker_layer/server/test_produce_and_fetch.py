@@ -264,7 +264,7 @@ async def test_unknown_transaction_is_refused() -> None:
         assert errors == [ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE]
         assert topics.logs["orders", 0].log_end_offset == 0
         assert topics.logs["orders", 1].log_end_offset == 0
-        assert [each.is_released for each in topics.confirmations] == [True]
+        assert not topics.guards._live
 
 
 @pytest.mark.parametrize("bytes_max", [0, 1])
@@ -283,13 +283,13 @@ async def test_fetch_waits_for_append() -> None:
     async with serving(topics) as broker:
         reader, writer = await broker.connect(), await broker.connect()
         reader.send_fetch(Ask({"orders": BOTH}, max_wait_ms=15_000))
-        await until(lambda: bool(topics.logs["orders", 1].callbacks))
+        await until(lambda: not topics.logs["orders", 1].callbacks.is_empty)
         reads = topics.logs["orders", 0].reads
         writer.send_produce({"orders": {1: batch(b"one")}})
         answer = await reader.fetched()
         assert [each.high_watermark for each in answer.responses[0].partitions] == [0, 1]
         assert topics.logs["orders", 0].reads == reads, "nothing was looked up where nothing moved"
-        assert not topics.logs["orders", 1].callbacks
+        assert topics.logs["orders", 1].callbacks.is_empty
 
 
 async def test_fetch_waits_for_min_bytes() -> None:
@@ -297,7 +297,7 @@ async def test_fetch_waits_for_min_bytes() -> None:
     async with serving(topics) as broker:
         reader, writer = await broker.connect(), await broker.connect()
         reader.send_fetch(Ask({"orders": BOTH}, max_wait_ms=15_000, min_bytes=5_000))
-        await until(lambda: bool(topics.logs["orders", 1].callbacks))
+        await until(lambda: not topics.logs["orders", 1].callbacks.is_empty)
         for partition, size in ((1, 10), (0, 10), (0, 6_000)):
             writer.send_produce({"orders": {partition: batch(b"x" * size)}})
             await writer.produced()
@@ -312,7 +312,7 @@ async def test_fetch_returns_empty_after_max_wait() -> None:
         client.send_fetch(Ask({"orders": {0: Wanted()}}, max_wait_ms=30))
         row = (await client.fetched()).responses[0].partitions[0]
         assert (row.error_code, row.high_watermark, bytes_of(row)) == (0, 0, b"")
-        assert not topics.logs["orders", 0].callbacks
+        assert topics.logs["orders", 0].callbacks.is_empty
 
 
 async def test_epochs_and_offsets_are_checked() -> None:

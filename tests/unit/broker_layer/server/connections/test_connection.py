@@ -200,11 +200,11 @@ async def test_closed_connections_release_memory() -> None:
         client.send_fetch(Ask({"orders": {1: Wanted()}}, max_wait_ms=15_000))
         waiting = await broker.connect()
         waiting.send_fetch(Ask({"orders": {1: Wanted()}}, max_wait_ms=15_000))
-        await until(lambda: bool(log.pending) and bool(topics.logs["orders", 1].callbacks))
+        await until(lambda: bool(log.pending) and not topics.logs["orders", 1].callbacks.is_empty)
         client.writer.close()
         waiting.writer.close()
         await until(lambda: not broker.services.context.connections)
-        await until(lambda: not topics.logs["orders", 1].callbacks)
+        await until(lambda: topics.logs["orders", 1].callbacks.is_empty)
         assert broker.services.context.budget.used_bytes == 0
         log.commit()
 
@@ -312,9 +312,9 @@ async def test_pipelined_fetches_are_answered_in_order() -> None:
         await client.produced()
         client.send_fetch(Ask({"orders": {1: Wanted()}}, max_wait_ms=15_000))
         client.send_fetch(Ask({"orders": {0: Wanted()}}))
-        await until(lambda: bool(topics.logs["orders", 1].callbacks))
+        await until(lambda: not topics.logs["orders", 1].callbacks.is_empty)
         assert topics.logs["orders", 0].reads == 0
-        topics.logs["orders", 1].tell()  # woken without news, it continues to wait
+        topics.logs["orders", 1].callbacks.notify()  # woken without news, it continues to wait
         writer = await broker.connect()
         writer.send_produce({"orders": {1: batch(b"two")}})
         first, second = await client.fetched(), await client.fetched()

@@ -18,7 +18,7 @@ async def test_full_fetch_does_not_wait(is_there_before: bool) -> None:
         ask = Ask({"orders": {0: wanted}}, max_wait_ms=LONG_MS, min_bytes=5_000)
         if not is_there_before:
             reader.send_fetch(ask)
-            await until(lambda: bool(topics.logs["orders", 0].callbacks))
+            await until(lambda: not topics.logs["orders", 0].callbacks.is_empty)
         for _ in range(4):
             writer.send_produce({"orders": {0: batch(b"x" * 2_000)}})
             await writer.produced()
@@ -34,7 +34,7 @@ async def test_min_bytes_above_max_bytes_does_not_wait() -> None:
         reader, writer = await broker.connect(), await broker.connect()
         ask = Ask({"orders": {0: Wanted()}}, max_wait_ms=LONG_MS, min_bytes=9_000, max_bytes=2_000)
         reader.send_fetch(ask)
-        await until(lambda: bool(topics.logs["orders", 0].callbacks))
+        await until(lambda: not topics.logs["orders", 0].callbacks.is_empty)
         writer.send_produce({"orders": {0: batch(b"x" * 2_000)}})
         await writer.produced()
         [row] = (await reader.fetched()).responses[0].partitions
