@@ -35,8 +35,8 @@ from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.listeners import ListenerAddress
 from broker_layer.server.connections.server import BrokerServer
 from broker_layer.server.exchange import Buffer
-from broker_layer.server.ports import Confirmation
 from broker_layer.transactions.values import Claim, TopicPartition
+from broker_layer.transactions.verification_guards import Confirmation
 from serving.process import COLLECT_AFTER_OBJECTS
 from serving.server_log import ServerLog
 

@@ -20,7 +20,7 @@ from broker_layer.server.fetch.fetch_reading import FetchReader
 from broker_layer.server.fetch.fetch_sessions import FetchSessions
 from broker_layer.server.leader_hints import LeaderHints
 from broker_layer.server.offsets import OffsetService
-from broker_layer.server.ports import ClusterNames, PartitionLogs, TransactionVerifier
+from broker_layer.server.ports import ClusterNames, PartitionLogs, ProduceVerifier
 from broker_layer.server.produce.produce import ProduceService
 from broker_layer.server.produce.produce_room import ProduceRoom
 from broker_layer.server.produce.produce_verification import ProduceVerification
@@ -40,7 +40,7 @@ class ServiceParts:
     broker_id: int
     logs: PartitionLogs
     names: ClusterNames
-    verifier: TransactionVerifier
+    verifier: ProduceVerifier
     handlers: Mapping[int, Handler]
     """Handlers of every API that no service of this package answers."""
 

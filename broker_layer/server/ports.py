@@ -14,6 +14,7 @@ from broker_layer.log.state.partition_state import ActiveProducer
 from broker_layer.log.topic_log import LogReadResult
 from broker_layer.server.exchange import Buffer
 from broker_layer.transactions.values import Claim, TopicPartition
+from broker_layer.transactions.verification_guards import Confirmation
 
 if TYPE_CHECKING:
     from broker_layer.log.appending.pending_batches import Appended
@@ -115,18 +116,8 @@ class ClusterNames(Protocol):
         """Return the rack of a broker, as in Metadata."""
 
 
-class Confirmation(Protocol):
-    """Confirmation that a partition is in a producer's open transaction; a marker ends it."""
-
-    def holds(self) -> bool:
-        """Return whether a batch may be appended; true only until the caller's next `await`."""
-
-    def release(self) -> None:
-        """Release the confirmation."""
-
-
-class TransactionVerifier(Protocol):
-    """Verification of transactions at their coordinators."""
+class ProduceVerifier(Protocol):
+    """The method of `transactions.verification.TransactionVerifier` that Produce uses."""
 
     def verify(
         self, claim: Claim, partition: TopicPartition, *, knows_abortable: bool = False

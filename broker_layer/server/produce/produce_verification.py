@@ -18,8 +18,9 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import RecordBatchError
 from broker_layer.kafka.produce_codec import ProduceRequest
 from broker_layer.kafka.record_batch import RecordBatchHeader, read_header
-from broker_layer.server.ports import Confirmation, PartitionLog, PartitionLogs, TransactionVerifier
+from broker_layer.server.ports import PartitionLog, PartitionLogs, ProduceVerifier
 from broker_layer.transactions.values import Claim, TopicPartition
+from broker_layer.transactions.verification_guards import Confirmation
 
 ABORTABLE_FROM: Final = 11
 """The first version of Produce whose clients accept TRANSACTION_ABORTABLE."""
@@ -66,7 +67,7 @@ class Verified:
 class ProduceVerification:
     """Verifier of batches that begin a transaction in their partition."""
 
-    def __init__(self, logs: PartitionLogs, verifier: TransactionVerifier) -> None:
+    def __init__(self, logs: PartitionLogs, verifier: ProduceVerifier) -> None:
         self._logs = logs
         self._verifier = verifier
 
