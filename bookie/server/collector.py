@@ -87,8 +87,6 @@ class Collector:
         self._news: dict[LedgerId, None] = {}
         self._wake = asyncio.Event()
         self._follower = DeletionFollower(store, self._note, rng)
-        self.removed_count = 0
-        self.passes_ended = 0
 
     async def run(self) -> None:
         """Collect until cancelled."""
@@ -98,7 +96,6 @@ class Collector:
             await self._follow_feed(self._pass_interval_s * self._rng.random())
             while True:
                 await self._check_all()
-                self.passes_ended += 1
                 await self._expire_feed()
                 await self._age.keep()
                 await self._follow_feed(self._pass_interval_s * (0.75 + self._rng.random() / 2))
@@ -180,7 +177,6 @@ class Collector:
                 "ledger not removed", ledger=ledger_id, status=status.name.lower()
             )
             return False
-        self.removed_count += 1
         self._context.log.info("ledger removed", ledger=ledger_id)
         return True
 

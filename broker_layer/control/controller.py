@@ -85,7 +85,6 @@ class Controller:
         self._rebalance_due_s = 0.0
         self._cancels: list[Cancel] = []
         self._tasks = BackgroundTasks()
-        self.moves_stored = 0
         """Number of leaderships that this broker changed as the controller."""
 
     def start(self) -> None:
@@ -245,7 +244,6 @@ class Controller:
         }
         for record in (await self._parts.topics.change_many(changes)).values():
             self._parts.view.learn(record)
-        self.moves_stored += len(plan)
         _log.info("%d partitions %s", len(plan), what)
 
     # -- deleted topics --------------------------------------------------------------------------

@@ -9,7 +9,7 @@ last entry is admitted, so that its ids are one range.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Final
 
 from ledger_client.errors import LedgerError
@@ -36,11 +36,6 @@ class AppendWindow:
     def entries(self) -> int:
         """Number of entries that have an id and are not confirmed."""
         return self._entries
-
-    @property
-    def turn(self) -> AbstractAsyncContextManager[None]:
-        """Context of the one caller that waits for room or admits a range; others wait in line."""
-        return self._next_turn()
 
     def has_room(self, payload_bytes: int, count: int = 1) -> bool:
         """Return whether this much may be admitted now; anything may when nothing is pending."""
@@ -86,7 +81,8 @@ class AppendWindow:
             await self._changed.wait()
 
     @asynccontextmanager
-    async def _next_turn(self) -> AsyncIterator[None]:
+    async def turn(self) -> AsyncIterator[None]:
+        """Context of the one caller that waits for room or admits a range; others wait in line."""
         # Counted from here on: a caller that got the turn may not have run yet, but came before.
         self._in_line += 1
         try:

@@ -123,7 +123,7 @@ class LedgerWriter:
         entry_id: EntryId | None = None
         try:
             async with asyncio.timeout(timeout):
-                async with window.turn:
+                async with window.turn():
                     await window.wait_for_room(size, 1)
                     entry_id = self.push_entry(owned, size)
                     handle = self._shell.confirmations.expect(entry_id)
@@ -175,7 +175,7 @@ class LedgerWriter:
         done = AppendedRange()
         try:
             async with asyncio.timeout(timeout):
-                async with self._shell.window.turn:
+                async with self._shell.window.turn():
                     await append_range(self, entries, done)
                 if done.count:
                     await self._shell.confirmations.expect(EntryId(done.first + done.count - 1))

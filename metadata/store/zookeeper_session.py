@@ -108,7 +108,6 @@ class ZooKeeperSession:
         self._last_tried: object = None
         self._dropped = 0
         self._try_timeout_s = try_timeout_s(session_timeout_s, len(uri.hosts))
-        self._negotiated_s = session_timeout_s
         self._contacted_s = self._loop.time()
         self._client: Any = KazooClient(
             hosts=uri.host_text,  # kazoo creates no chroot of several levels: `_full` adds it

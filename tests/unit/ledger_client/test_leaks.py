@@ -54,7 +54,7 @@ async def test_each_waiter_gets_its_own_error() -> None:
         seen.append(caught.value)
     for _ in range(2):
         with pytest.raises(LedgerFencedError) as caught:
-            async with window.turn:
+            async with window.turn():
                 raise AssertionError
         seen.append(caught.value)
     assert len({id(each) for each in [*seen, error]}) == 5

@@ -12,12 +12,12 @@ async def test_no_caller_overtakes_two_that_wait_in_line() -> None:
     may_end = asyncio.Event()
 
     async def hold() -> None:
-        async with window.turn:
+        async with window.turn():
             await may_end.wait()
         order.append("slipped in" if window.is_free(1) else "stood back")
 
     async def stand_in_line() -> None:
-        async with window.turn:
+        async with window.turn():
             order.append("next in line")
 
     tasks = [asyncio.create_task(hold()), asyncio.create_task(stand_in_line())]
@@ -33,7 +33,7 @@ async def test_a_cancelled_caller_in_line_is_skipped() -> None:
     may_end = asyncio.Event()
 
     async def stand_in_line() -> None:
-        async with window.turn:
+        async with window.turn():
             await may_end.wait()
 
     holder, waiter = (asyncio.create_task(stand_in_line()) for _ in range(2))
@@ -51,11 +51,11 @@ async def test_a_caller_that_is_cancelled_as_it_gets_the_turn_passes_it_on() -> 
     served: list[str] = []
 
     async def hold() -> None:
-        async with window.turn:
+        async with window.turn():
             await may_end.wait()
 
     async def stand_in_line(name: str) -> None:
-        async with window.turn:
+        async with window.turn():
             served.append(name)
 
     holder = asyncio.create_task(hold())
