@@ -65,7 +65,9 @@ class ClientSession:
             return await asyncio.shield(self._starting)
         except asyncio.CancelledError:
             if self._closing is not None:  # the start was cancelled, not the caller
-                raise ClientClosedError("the client was closed while it was starting") from None
+                raise ClientClosedError(
+                    "the client was closed while it started: create a new one"
+                ) from None
             raise
 
     async def create(self, wanted: NewLedger, timeout: float | None) -> LedgerWriter:

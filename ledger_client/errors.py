@@ -226,7 +226,10 @@ def append_timed_out(
 ) -> QuorumTimeoutError:
     """Return the error of an append whose time is up; the append may have no id yet."""
     if entry_id is None:
-        text = f"the window had no room within {timeout_s} s: nothing was sent"
+        text = f"the window had no room within {timeout_s} s: nothing was sent; append again later"
         return QuorumTimeoutError(text, ledger_id=ledger_id, outcome="not_written")
-    text = f"entry {entry_id} was not confirmed within {timeout_s} s: it may still be"
+    text = (
+        f"entry {entry_id} was not confirmed within {timeout_s} s, and may be confirmed later: "
+        "read the ledger before you append the entry again"
+    )
     return QuorumTimeoutError(text, ledger_id=ledger_id, entry_id=entry_id)

@@ -160,7 +160,7 @@ class LedgerCalls:
                 except BookieCallError as error:
                     status = error.status or Status.UNKNOWN
                 if status is Status.UNAUTHORIZED:
-                    text = f"bookie {bookie_id} refuses this password"
+                    text = f"bookie {bookie_id} refused the password: open it with the correct one"
                     raise UnauthorizedError(text, ledger_id=ledger_id)
                 if status is Status.OK:
                     return

@@ -109,16 +109,6 @@ class StoreRefusedError(MetadataError):
         self.why = why
 
 
-class SessionExpiredError(MetadataError):
-    """The session that held the ephemeral nodes has ended; the nodes are gone or soon will be."""
-
-    retriable = True
-
-    def __init__(self, address: str) -> None:
-        super().__init__(f"the session with the metadata service at {address} has expired")
-        self.address = address
-
-
 class StoreClosedError(MetadataError):
     """The store was used after `aclose`, or in a process forked after it was opened."""
 
@@ -127,7 +117,9 @@ class ValueTooLargeError(MetadataError):
     """A value over the limit was refused before sending: ZooKeeper would drop the connection."""
 
     def __init__(self, path: str, size: int, limit: int) -> None:
-        super().__init__(f"the value of {path} has {size} bytes, more than the {limit} allowed")
+        super().__init__(
+            f"the value of {path} has {size} bytes, more than the {limit} allowed: store less in it"
+        )
         self.path = path
         self.size = size
         self.limit = limit
@@ -249,7 +241,7 @@ class TopicExistsError(MetadataError):
         super().__init__(
             f"topic {name!r} is being deleted: wait until its ledgers are gone"
             if is_being_deleted
-            else f"topic {name!r} exists already"
+            else f"topic {name!r} exists already: choose another name"
         )
         self.name = name
         self.is_being_deleted = is_being_deleted
@@ -279,7 +271,8 @@ class TooManyPartitionsError(MetadataError, ValueError):
 
     def __init__(self, name: str, count: int, limit: int) -> None:
         super().__init__(
-            f"topic {name!r} would have {count} partitions, more than the {limit} allowed"
+            f"topic {name!r} would have {count} partitions, more than the {limit} allowed: use "
+            "several topics"
         )
         self.name = name
         self.count = count

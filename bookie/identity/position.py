@@ -171,7 +171,8 @@ class PositionKeeper:
             self._note_success()
         except (MetadataError, DiskFullError) as error:
             if not self._is_failing:
-                self._log.warning("position not recorded", reason=str(error))
+                try_next = "remove the cause: the bookie repeats the write by itself"
+                self._log.warning("position not recorded", reason=str(error), try_next=try_next)
             self._is_failing = True
 
     def _note_success(self) -> None:

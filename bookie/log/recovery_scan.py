@@ -75,7 +75,8 @@ async def find_segments(disk: Disk) -> Segments:
             version = records.newer_version(head)
             if version is not None:
                 raise FormatError(
-                    name, f"it has format version {version}, written by a newer release"
+                    name,
+                    f"it has format version {version}, so start the newer release that wrote it",
                 )
             segment = Segment(number, is_cleaned=is_cleaned, size=file.size)
             segment.predecessor_end = replay.predecessor_end(head, number)

@@ -130,7 +130,8 @@ class Collector:
             try:
                 await self._feed.expire(shard, before_ms)
             except MetadataError as error:
-                self._context.log.warning("deletion feed not trimmed", reason=str(error))
+                text = "deletion feed not trimmed until the next pass"
+                self._context.log.warning(text, reason=str(error))
 
     async def _check_all(self) -> None:
         after: int | None = -1
@@ -173,9 +174,8 @@ class Collector:
             remove = storage.delete_ledger if metadata is None else storage.release_ledger
             status = await remove(ledger_id)
         if status is not Status.OK:
-            self._context.log.warning(
-                "ledger not removed", ledger=ledger_id, status=status.name.lower()
-            )
+            text = "ledger not removed until the next pass"
+            self._context.log.warning(text, ledger=ledger_id, status=status.name.lower())
             return False
         self._context.log.info("ledger removed", ledger=ledger_id)
         return True

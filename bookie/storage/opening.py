@@ -148,7 +148,10 @@ async def _load_meta(
     """
     meta = await store.view(index_pages.read_meta)
     if meta is not None and meta.version > INDEX_VERSION:
-        raise FormatError(INDEX_NAME, f"it has format version {meta.version}, of a newer release")
+        raise FormatError(
+            INDEX_NAME,
+            f"it has format version {meta.version}, so start the newer release that wrote it",
+        )
     check = await _check_states(store)
     ledgers.count, ledgers.tombstone_count = check.held_count, check.deleted_count
     ledgers.highest_id = check.last_id
@@ -274,7 +277,9 @@ class _Applier:
             header = parse_header(body)
         except BatchError as error:  # its CRCs match, so it was written this way
             name = segment_name(records.segment_of(lsn), is_cleaned=False)
-            raise FormatError(name, f"the batch at LSN {lsn} is not valid: {error}") from error
+            raise FormatError(
+                name, f"the batch at LSN {lsn} is not valid ({error}): replace this bookie"
+            ) from error
         ledger_id = header.ledger_id
         if self._ledgers.is_deleted(ledger_id):
             return

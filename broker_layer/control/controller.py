@@ -148,7 +148,7 @@ class Controller:
                 backoff.count = 0
             except Exception as error:  # noqa: BLE001 - partitions need leaders after any error
                 level = logging.WARNING if isinstance(error, MetadataError) else logging.ERROR
-                _log.log(level, "leaders were not changed, retrying: %s", error)
+                _log.log(level, "leaders were not changed; the controller tries again: %s", error)
                 delay_s = backoff.next_s()
 
     async def _step(self) -> float:
@@ -265,7 +265,11 @@ class Controller:
                     self._dead_wake.set()
                     backoff.count = 0
                 except Exception as error:  # noqa: BLE001 - any failure is retried later
-                    _log.warning("topic %s is not erased yet, retrying: %s", record.name, error)
+                    _log.warning(
+                        "topic %s is not erased yet; the controller tries again: %s",
+                        record.name,
+                        error,
+                    )
                     self._erase_wake.set()
                     await asyncio.sleep(backoff.next_s())
             deleting = self._parts.view.deleting
@@ -292,7 +296,9 @@ class Controller:
                     del self._dead[topic_id]
                 backoff.count = 0
             except Exception as error:  # noqa: BLE001 - any failure is retried later
-                _log.warning("ledgers of deleted topics are left, retrying: %s", error)
+                _log.warning(
+                    "ledgers of deleted topics are left; the controller tries again: %s", error
+                )
                 self._dead_wake.set()
                 await asyncio.sleep(backoff.next_s())
 

@@ -65,6 +65,8 @@ class LiveBookies:
             try:
                 await self._numbers.numbers_of(list(self._directory.bookies))
             except MetadataError as error:
-                _log.debug("the numbers of bookies were not read, retrying: %s", error)
+                _log.debug(
+                    "the numbers of bookies were not read; the broker tries again: %s", error
+                )
                 self._wake.set()
                 await asyncio.sleep(1.0)

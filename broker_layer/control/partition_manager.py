@@ -259,7 +259,8 @@ class PartitionManager:
             config = log_config(record.configs, self._config.topic_defaults)
         except TopicError as error:
             _log.warning(
-                "topic %s keeps its earlier settings, the new ones are invalid: %s",
+                "topic %s keeps its earlier settings, because the new ones are not valid (%s): "
+                "change them with `quire topic config`",
                 record.name,
                 error,
             )
@@ -292,7 +293,9 @@ class PartitionManager:
                 records = await self._topics.change_many(changes)
             except Exception as error:  # noqa: BLE001 - partitions need epochs after any error
                 level = logging.WARNING if isinstance(error, MetadataError) else logging.ERROR
-                _log.log(level, "no new leader epochs yet, retrying: %s", error)
+                _log.log(
+                    level, "new leader epochs were not stored; the broker tries again: %s", error
+                )
                 self._epochs_wake.set()
                 await asyncio.sleep(backoff.next_s())
                 continue

@@ -59,7 +59,7 @@ class RetentionTimer:
                 await log.enforce_retention(self._wall_clock_ms())
             except (TopicError, LedgerError, MetadataError) as error:
                 _log.warning(
-                    "retention of %s-%s failed, retrying later: %s",
+                    "retention of %s-%s failed and runs again later: %s",
                     log.topic,
                     log.key.partition,
                     error,
@@ -131,5 +131,5 @@ class ReplicaReports:
             try:
                 await self.report()
             except MetadataError as error:
-                _log.debug("in-sync replicas were not reported, retrying: %s", error)
+                _log.debug("in-sync replicas were not reported; the broker tries again: %s", error)
             await asyncio.sleep(self._interval_s)

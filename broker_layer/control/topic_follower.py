@@ -112,7 +112,7 @@ class TopicFollower:
                 await self._read_what_is_due()
                 backoff.count = 0
             except MetadataError as error:
-                _log.debug("the view of topics was not updated, retrying: %s", error)
+                _log.debug("the view of topics was not updated; the broker tries again: %s", error)
                 self._wake.set()
                 await asyncio.sleep(backoff.next_s())
                 continue

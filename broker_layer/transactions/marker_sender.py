@@ -155,7 +155,11 @@ class MarkerSender:
         try:
             codes = await self._remote.write(leader, markers)
         except TopicError as error:
-            _log.info("broker %d did not confirm markers, retrying: %s", leader.broker_id, error)
+            _log.info(
+                "broker %d did not confirm markers; they are sent again: %s",
+                leader.broker_id,
+                error,
+            )
             self._retry_later(batch)
         else:
             self._settle(batch, codes)

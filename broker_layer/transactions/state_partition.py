@@ -92,7 +92,9 @@ class StatePartition:
                 self._store(machine, decision.transaction)
             except TopicError as error:
                 _log.warning(
-                    "state partition %d did not store a decision, retrying: %s", self.number, error
+                    "state partition %d did not store a decision and tries again: %s",
+                    self.number,
+                    error,
                 )
 
     def time_out(self, now_ms: int) -> None:

@@ -272,7 +272,8 @@ class _Parts:
         """Raise if an earlier part failed."""
         if self._has_failed:
             raise LedgerError(
-                "an earlier part of the range failed", ledger_id=self._writer.ledger_id
+                "nothing of this part was sent, because an earlier part of the range failed",
+                ledger_id=self._writer.ledger_id,
             )
 
 
@@ -306,7 +307,9 @@ def _chunks(entries: Iterable[EntryLike]) -> Iterator[list[EntryLike]]:
 
 def _copy_outcome(done: asyncio.Future[int], confirmed: Future[int]) -> None:
     if done.cancelled():
-        confirmed.set_exception(LedgerError("the append was abandoned", outcome="unknown"))
+        confirmed.set_exception(
+            LedgerError("the client was closed before the entry was confirmed", outcome="unknown")
+        )
     elif (error := done.exception()) is not None:
         confirmed.set_exception(error)
     else:

@@ -61,7 +61,9 @@ class BackgroundLoop:
             if self._is_closed:
                 raise ClientClosedError("the client is closed: create a new one")
             if threading.current_thread() is self._thread:
-                raise LedgerError("a blocking call from `on_event` would wait for itself")
+                raise LedgerError(
+                    "a blocking call in `on_event` would wait for itself: use a thread"
+                )
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(

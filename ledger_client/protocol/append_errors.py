@@ -65,13 +65,19 @@ def final_refusal(
     ledger_id = metadata.ledger_id
     match status:
         case Status.DELETED:
-            text = "it was deleted while being written"
+            text = "it was deleted while being written: continue in a new ledger"
             return LedgerNotFoundError(text, ledger_id=ledger_id, outcome="unknown")
         case Status.UNAUTHORIZED:
-            text = f"bookie {bookie_id} refused the password of this writer"
+            text = (
+                f"bookie {bookie_id} has this ledger with another password: continue in a new "
+                "ledger, and check that the bookie belongs to this cluster"
+            )
             return UnauthorizedError(text, ledger_id=ledger_id, outcome="unknown")
         case Status.CONFLICT:
-            text = f"bookie {bookie_id} stores other bytes at entry {first}: recover the ledger"
+            text = (
+                f"bookie {bookie_id} stores other bytes at entry {first}, so two writers used the "
+                "ledger: recover it, and continue in a new one"
+            )
             return EntryConflictError(text, ledger_id=ledger_id, entry_id=first)
         case _:
             return None

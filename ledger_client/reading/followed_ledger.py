@@ -89,7 +89,8 @@ class FollowedLedger:
 
     def deleted_error(self) -> LedgerError:
         """Return the error for a read of a deleted ledger."""
-        return LedgerNotFoundError("it was deleted with its entries", ledger_id=self.ledger_id)
+        text = "it was deleted with its entries: close this reader"
+        return LedgerNotFoundError(text, ledger_id=self.ledger_id)
 
     async def aclose(self) -> None:
         """Stop following."""

@@ -234,7 +234,8 @@ class RangeReader:
         match failure:
             case p.ReportMissing():
                 return EntryNotFoundError(
-                    f"no replica has entry {entry_id}",
+                    f"no replica has entry {entry_id}: `quire ledger verify {ledger_id}` shows "
+                    "which entries have copies",
                     ledger_id=ledger_id,
                     entry_id=entry_id,
                 )
@@ -246,7 +247,10 @@ class RangeReader:
             case p.ReportUnreadable(reasons, is_damaged):
                 why = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in reasons.items())
                 if is_damaged:
-                    text = f"every returned copy of entry {entry_id} is damaged ({why})"
+                    text = (
+                        f"every returned copy of entry {entry_id} is damaged ({why}): start the "
+                        f"bookies that are down, and run `quire ledger verify {ledger_id}`"
+                    )
                     return DigestMismatchError(text, ledger_id=ledger_id, entry_id=entry_id)
                 text = f"no replica returned entry {entry_id} ({why}): try again when they are up"
                 return QuorumTimeoutError(

@@ -56,7 +56,9 @@ class LateFences:
             return () if task is None else await asyncio.shield(task)
         except asyncio.CancelledError:
             if task is not None and task.cancelled():  # not the caller
-                raise ClientClosedError("the client was closed", ledger_id=ledger_id) from None
+                raise ClientClosedError(
+                    "the client was closed: create a new one", ledger_id=ledger_id
+                ) from None
             raise
 
     async def aclose(self) -> None:

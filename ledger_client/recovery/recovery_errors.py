@@ -40,7 +40,8 @@ def recovery_error(ledger_id: LedgerId, failure: e.RecoveryFailure) -> LedgerErr
         case e.OtherBytesStored(bookie_id, entry_id):
             return EntryConflictError(
                 f"from entry {entry_id} on, bookie {bookie_id} stores other bytes than were read "
-                "elsewhere, with valid digests: two writers used the ledger; it stays in recovery",
+                "elsewhere, with valid digests: two writers used the ledger. It stays in recovery; "
+                f"compare the copies: `quire bookie compare {bookie_id} OTHER_ID {ledger_id}`",
                 ledger_id=ledger_id,
                 entry_id=entry_id,
             )
@@ -63,6 +64,8 @@ def recovery_error(ledger_id: LedgerId, failure: e.RecoveryFailure) -> LedgerErr
             )
             return MetadataConflictError(text, ledger_id=ledger_id)
         case e.Deleted():
-            return LedgerNotFoundError("it does not exist, or was deleted", ledger_id=ledger_id)
+            return LedgerNotFoundError(
+                "it does not exist: it was never created, or was deleted", ledger_id=ledger_id
+            )
         case _:
             assert_never(failure)

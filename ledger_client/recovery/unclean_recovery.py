@@ -99,7 +99,7 @@ class UncleanRecovery:
             return 0, 0
         raise RecoveryUndecidedError(
             "no replica of any earlier fragment can be read to its end: start one of "
-            + (", ".join(missing) or ", ".join(metadata.last_fragment.ensemble)),
+            f"{', '.join(missing or metadata.last_fragment.ensemble)} and recover it again",
             ledger_id=metadata.ledger_id,
             missing=missing,
         )

@@ -287,12 +287,15 @@ def _refusal(error: Exception, ledger_id: LedgerId) -> LedgerError:
     refusal: LedgerError
     match error:
         case NodeNotFoundError():
-            text = "it was deleted while being written"
+            text = "it was deleted while being written: continue in a new ledger"
             refusal = LedgerNotFoundError(text, ledger_id=ledger_id)
         case MetadataError():
             refusal = translate(error, ledger_id)
         case _:
-            text = f"its metadata could not be stored ({type(error).__name__}: {error})"
+            text = (
+                f"its metadata could not be stored ({type(error).__name__}: {error}): recover it, "
+                "and continue in a new ledger"
+            )
             refusal = LedgerError(text, ledger_id=ledger_id)
     refusal.outcome, refusal.__cause__ = "unknown", error
     return refusal

@@ -59,7 +59,8 @@ class FullReplication:
             first, last = self._stretches[index]
             raise QuorumTimeoutError(
                 f"entries {first}..{last} are confirmed but not on their complete write quorum, "
-                "because a bookie failed after the confirmation: a repair will copy them",
+                "because a bookie failed after the confirmation: `quire ledger verify "
+                f"{self.ledger_id}` shows their copies",
                 ledger_id=self.ledger_id,
                 outcome="unknown",
                 entry_id=entry_id,

@@ -45,7 +45,8 @@ class StoredWatch:
         try:
             stored = await self._services.ledgers.get(self._ledger_id, fresh=True)
         except NodeNotFoundError:
-            error = LedgerNotFoundError("it was deleted elsewhere", ledger_id=self._ledger_id)
+            text = "another client deleted it: continue in a new ledger"
+            error = LedgerNotFoundError(text, ledger_id=self._ledger_id)
             self._shell.dispatch(e.WriterFailed(error))
         except MetadataError:
             if not self._is_closed and not self._shell.protocol.has_ended:

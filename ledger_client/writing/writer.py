@@ -182,7 +182,7 @@ class LedgerWriter:
         except LedgerError as error:
             raise done.describe(error, self.last_confirmed) from error.__cause__
         except TimeoutError as error:
-            text = f"append_many did not end within {timeout} s"
+            text = f"append_many did not end within {timeout} s: see `confirmed_count`"
             late = QuorumTimeoutError(text, ledger_id=self.ledger_id)
             raise done.describe(late, self.last_confirmed) from error
         return range(done.first, done.first + done.count)
@@ -209,7 +209,7 @@ class LedgerWriter:
         except QuorumTimeoutError:
             raise
         except TimeoutError as error:
-            text = f"entry {entry_id} was not on its complete write quorum within {limit} s"
+            text = f"entry {entry_id} lacks copies after {limit} s: call this again"
             raise QuorumTimeoutError(text, ledger_id=self.ledger_id) from error
 
     async def aclose(self, *, timeout: float | None = None) -> None:
@@ -393,7 +393,7 @@ class LedgerWriter:
         """Fail pending appends and request the close (rule 6.1), unless that is done."""
         self._flush()
         shell = self._shell
-        text = "the writer was closed before the entry was confirmed"
+        text = "the writer was closed before the entry was confirmed: read the ledger to find it"
         shell.fail_pending(LedgerClosedError(text, ledger_id=self.ledger_id, outcome="unknown"))
         if not shell.closed.done() and shell.failure is None:
             shell.dispatch(e.CloseRequested(self._services.token()))

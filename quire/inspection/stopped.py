@@ -53,7 +53,7 @@ async def list_segments(disk: Disk) -> Segments:
             try:
                 version = records.newer_version(await file.read(0, records.RECORD_HEADER_BYTES))
                 if version is not None:
-                    why = f"it has format version {version}, written by a newer release"
+                    why = f"it has format version {version}, so use the newer release that wrote it"
                     raise FormatError(name, why)
                 segments.add(Segment(number, is_cleaned=is_cleaned, size=file.size))
             finally:

@@ -200,10 +200,11 @@ def _check_digests(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 def _closed(info: LedgerInfo | None, ledger_id: int) -> LedgerInfo:
     if info is None:
-        text = "the ledger to archive does not exist"
+        text = "it does not exist, so it cannot be archived: `quire ledger list` shows the others"
         raise LedgerNotFoundError(text, ledger_id=LedgerId(ledger_id))
     if not info.is_closed:
-        raise SparkIoError(f"ledger {ledger_id} is {info.state}: only closed ledgers are archived")
+        text = f"ledger {ledger_id} is {info.state}, and only closed ledgers are archived"
+        raise SparkIoError(f"{text}: close it, or recover it: quire ledger recover {ledger_id}")
     return info
 
 

@@ -108,10 +108,13 @@ def _checked_ids(metadata: str, ledger_ids: Sequence[int]) -> list[int]:
     ids = list(dict.fromkeys(ledger_ids))
     for ledger_id, info in zip(ids, client.ledger_infos(ids), strict=True):
         if info is None:
-            text = "the ledger to scrub does not exist"
+            text = (
+                "it does not exist, so it cannot be checked: `quire ledger list` shows the others"
+            )
             raise LedgerNotFoundError(text, ledger_id=LedgerId(ledger_id))
         if not info.is_closed:
-            raise SparkIoError(f"ledger {ledger_id} is {info.state}: only closed ones are scrubbed")
+            text = f"ledger {ledger_id} is {info.state}, and only closed ledgers are scrubbed"
+            raise SparkIoError(f"{text}: close it, or recover it: quire ledger recover {ledger_id}")
     return ids
 
 

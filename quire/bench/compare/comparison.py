@@ -116,7 +116,7 @@ def locked(directory: Path) -> Iterator[None]:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                text = f"{directory}: another comparison adds runs to it now"
+                text = f"{directory}: another comparison adds runs to it now; wait for it to end"
                 raise ResultsError(text) from error
             yield
     except OSError as error:

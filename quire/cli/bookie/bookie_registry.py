@@ -31,6 +31,12 @@ class NoSuchBookieError(CommandError):
 
     code = ExitCode.NOT_FOUND
 
+    def __init__(self, bookie_id: str) -> None:
+        super().__init__(
+            f"this cluster has no bookie {bookie_id}: check the id, and the cluster's address",
+            try_next="quire bookie list",
+        )
+
 
 class BookieDownError(CommandError):
     """The bookie, or its admin server, cannot be reached now."""
@@ -110,5 +116,5 @@ async def _find(arguments: argparse.Namespace) -> BookieRegistration | None:
         known = await cluster.cookies.list_bookie_ids()
     registration = next((each for each in up.values() if each.bookie_id == wanted), None)
     if registration is None and wanted not in known:
-        raise NoSuchBookieError(f"there is no bookie {wanted}", try_next="quire bookie list")
+        raise NoSuchBookieError(wanted)
     return registration

@@ -146,7 +146,7 @@ async def _check_up(cluster: Cluster, bookie_id: BookieId) -> None:
     if bookie_id in cluster.directory.bookies:
         return
     if bookie_id not in await cluster.cookies.list_bookie_ids():
-        raise NoSuchBookieError(f"there is no bookie {bookie_id}", try_next="quire bookie list")
+        raise NoSuchBookieError(bookie_id)
     raise BookieDownError(
         f"bookie {bookie_id} is not up: only a running bookie can be read",
         try_next="start it, or inspect its directory: quire bookie dump SEGMENT_FILE",

@@ -100,7 +100,7 @@ async def check(arguments: argparse.Namespace, output: Output) -> int:
     """Read a stopped bookie's log; status 1 if any of it is damaged."""
     data_dir = Path(arguments.data_dir)
     if not data_dir.is_dir():  # noqa: ASYNC240  nothing else runs
-        raise UsageError(f"{data_dir} is not a directory")
+        raise UsageError(f"{data_dir} is not a directory", try_next="give the bookie's data_dir")
     try:
         report = await check_directory(data_dir)
     except BookieError as error:
