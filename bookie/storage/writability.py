@@ -181,11 +181,9 @@ class Writability:
         reasons = dict.fromkeys(reason for reason, _ in self._active)
         return tuple(f"{CONDITION_PREFIX}{reason.value}" for reason in reasons)
 
-    def has(self, reason: Reason, *, where: str | None = None) -> bool:
-        """Return whether a reason is active: for any mount, or for the mount `where`."""
-        if where is None:
-            return any(active is reason for active, _ in self._active)
-        return (reason, where) in self._active
+    def has(self, reason: Reason) -> bool:
+        """Return whether a reason is active, for any mount."""
+        return any(active is reason for active, _ in self._active)
 
     def conditions(self) -> tuple[Condition, ...]:
         """Return the active conditions, oldest first."""

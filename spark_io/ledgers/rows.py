@@ -22,7 +22,6 @@ from ledger_client import EntryBatch, Fragment
 from metadata.ids import EntryId
 
 ROWS_PER_BATCH_MAX: Final = 65_536
-COLUMNS: Final = ("ledger_id", "entry_id", "fragment", "data")
 DDL: Final = "ledger_id bigint, entry_id bigint, fragment int, data binary"
 DDL_WITHOUT_DATA: Final = "ledger_id bigint, entry_id bigint, fragment int"
 
