@@ -12,7 +12,6 @@ from typing import Final, TypeVar
 
 Item = TypeVar("Item")
 
-MIB: Final = 1024 * 1024
 MEGABYTE: Final = 1_000_000
 
 

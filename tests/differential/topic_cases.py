@@ -13,7 +13,6 @@ GROW: Final = ("CreatePartitions", 37)
 ELECT: Final = ("ElectLeaders", 43)
 DESCRIBE_CLUSTER: Final = ("DescribeCluster", 60)
 DESCRIBE_PARTITIONS: Final = ("DescribeTopicPartitions", 75)
-LOG_DIRS: Final = ("DescribeLogDirs", 35)
 TIMEOUT_MS: Final = 20_000
 NAME_CHARACTERS_MAX: Final = 249
 

@@ -26,7 +26,6 @@ DIRECTORY_MODE: Final = 0o040700
 BLOCK_BYTES: Final = 4_096
 DETACH: Final = 2
 SETATTR_SIZE: Final = 1 << 3
-NO_ANSWER: Final = -1
 
 IN_HEADER = struct.Struct("=IIQQIIII")
 OUT_HEADER = struct.Struct("=IiQ")

@@ -27,7 +27,6 @@ MIRROR: Final = "org.apache.kafka.connect.mirror.MirrorMaker"
 SOURCE: Final = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 SINK: Final = "org.apache.kafka.connect.file.FileStreamSinkConnector"
 AS_STRING: Final = "org.apache.kafka.connect.storage.StringConverter"
-AS_BYTES: Final = "org.apache.kafka.connect.converters.ByteArrayConverter"
 START_TIMEOUT_S: Final = 120.0
 COPY_TIMEOUT_S: Final = 90.0
 ANSWER_TIMEOUT_S: Final = 30.0

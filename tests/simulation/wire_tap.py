@@ -24,9 +24,6 @@ _BATCH = struct.Struct("<HBBIQQ")
 _ENTRIES = struct.Struct("<HHIqq")
 _ACK = struct.Struct("<II")
 
-READ_LAC: Final = 4
-READ_ENTRIES: Final = 6
-WAIT_LAC: Final = 7
 HELLO_REPLY: Final = 64
 LAC_REPLY: Final = 65
 REFUSED: Final = 68

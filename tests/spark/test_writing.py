@@ -10,8 +10,6 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from ledger_client.sync import LedgerClient
 from tests.spark.conftest import RunningCluster
 
-CHAIN = "jobs"
-
 
 @pytest.fixture
 def chain(client: LedgerClient, request: pytest.FixtureRequest) -> str:

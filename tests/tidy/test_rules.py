@@ -11,7 +11,6 @@ PRODUCT = ("metadata", "bookie", "ledger_client")
 NOT_BUILT = frozenset({"9"})
 RULE = re.compile(r"^(\d{1,2}\.\d) ", re.MULTILINE)
 CITED = re.compile(r"(?<![\d.])(\d{1,2}\.\d)(?:-(\d{1,2}\.\d))?(?!\d|\.\d)")
-SECTIONS = re.compile(r"sections? (\d{1,2})(?:-(\d{1,2}))?\b")
 
 
 def built_rules(text: str) -> list[str]:

@@ -36,7 +36,6 @@ class Side(StrEnum):
     KAFKA_SYNCED = "Kafka flush.messages=1"
 
 
-RDKAFKA: Final = (Tool.RDKAFKA_PRODUCER, Tool.RDKAFKA_CONSUMER)
 CONSUMING: Final = (Tool.CONSUMER, Tool.RDKAFKA_CONSUMER)
 RATES: Final = (Shown("records_per_s", "entries_per_s"), Shown("MB_per_s", "MB_per_s"))
 LATENCIES: Final = tuple(Shown(f"{name}_ms", "ms") for name in ("mean", "p50", "p99", "p999"))

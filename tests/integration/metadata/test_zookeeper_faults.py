@@ -27,7 +27,6 @@ from tests.support.metadata.samples import A, B, D, open_ledger, token
 pytestmark = pytest.mark.long
 
 NOW_MS = 1_700_000_000_000
-SESSION_S = 1.0
 
 
 def unused_port() -> int:

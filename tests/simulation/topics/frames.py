@@ -18,7 +18,6 @@ ALL_ACKS: Final = -1
 _ACKS = struct.Struct(">hi")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
 _FETCH = struct.Struct(">iiiibii")
 _FETCH_PARTITION = struct.Struct(">iiqqi")
 _PRODUCED = struct.Struct(">ihqqq")
