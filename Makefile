@@ -103,7 +103,7 @@ test-all: $(STAMP)
 test-fast: $(STAMP)
 	@$(PYTEST) tests/unit -m 'not integration and not long' --ignore tests/unit/simulation
 
-# PySpark and Arrow are large, and nothing but `spark_io` needs them: they come when they are asked for.
+# PySpark and Arrow are large, and only `spark_io` needs them: they are installed on request.
 $(SPARK_STAMP): $(STAMP)
 	@echo 'Installing PySpark into .venv'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,broker,spark,dev]'
@@ -136,7 +136,7 @@ bench-compare: $(STAMP)
 	@$(BIN)/quire bench compare --repeat $(REPEAT) --out '$(OUT)' $(COMPARE)
 	@$(if $(COMPARE),,$(BIN)/quire bench compare --configurations all-of-3,majority-3,in-sync-3 --sweep $(SWEEP) --out '$(OUT)')
 
-# Five interleaved runs of each system, about 20 minutes; where there is no Maven it says so and ends well. PEERS passes
+# Five interleaved runs of each system, about 20 minutes; without Maven it says so and succeeds. PEERS passes
 # options on: PEERS='--repeat 3 --only quire kafka'.
 bench-peers: $(STAMP)
 	@$(BIN)/python -m benchmarks.peers $(if $(SMOKE),--smoke) $(PEERS)
@@ -183,7 +183,7 @@ fuzz: $(STAMP)
 	@$(BIN)/python -m tests.fuzz --frames $(FRAMES) --workers 2 $(if $(SEED),--seed $(SEED))
 
 # One good client's latencies without bad clients, with CONNECTIONS of each kind for SECONDS, with all, and without again.
-# Status 1 if one of its appends failed, an entry came back wrong, or memory grew beyond the limits. Latencies are only told.
+# Status 1 if one of its appends failed, an entry came back wrong, or memory grew beyond the limits. Latencies are only printed.
 flood: $(STAMP)
 	@$(BIN)/python -m tests.fuzz.flood --connections $(CONNECTIONS) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
