@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Final
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, codec
@@ -93,10 +94,6 @@ def seek_by_time(address: str) -> None:
 def group(address: str) -> None:
     """Two members share four partitions; a later one resumes."""
     topic, name = new_topic(address, 4), fresh("group")
-    producer = KafkaProducer(bootstrap_servers=address)
-    for number, value in enumerate(values_of()):
-        producer.send(topic, value, partition=number % 4)
-    producer.flush(TIMEOUT_S)
 
     def member() -> KafkaConsumer:
         return KafkaConsumer(
@@ -108,45 +105,44 @@ def group(address: str) -> None:
             heartbeat_interval_ms=300,
         )
 
-    first, second = member(), member()
-    check(sorted(read(first, RECORDS)) == values_of(), "values differ")
-    first.commit()
-    deadline = time.monotonic() + TIMEOUT_S
-    while [len(first.assignment()), len(second.assignment())] != [2, 2]:
-        check(time.monotonic() < deadline, "two members do not share")
-        for each in (first, second):
-            each.poll(50)
-    first.close()
-    second.close()
-    producer.send(topic, b"later", partition=2)
-    producer.close()
-    third = member()
-    check(read(third, 1) == [b"later"], "did not resume")
-    third.close()
+    with closing(KafkaProducer(bootstrap_servers=address)) as producer:
+        for number, value in enumerate(values_of()):
+            producer.send(topic, value, partition=number % 4)
+        producer.flush(TIMEOUT_S)
+        with closing(member()) as first, closing(member()) as second:
+            check(sorted(read(first, RECORDS)) == values_of(), "values differ")
+            first.commit()
+            deadline = time.monotonic() + TIMEOUT_S
+            while [len(first.assignment()), len(second.assignment())] != [2, 2]:
+                check(time.monotonic() < deadline, "two members do not share")
+                for each in (first, second):
+                    each.poll(50)
+        producer.send(topic, b"later", partition=2)
+    with closing(member()) as third:
+        check(read(third, 1) == [b"later"], "did not resume")
 
 
 def transactions(address: str) -> None:
     """Commit and abort, with the offsets of a group."""
     topic, name = new_topic(address), fresh("group")
-    producer = KafkaProducer(bootstrap_servers=address, transactional_id=fresh("transactional"))
-    producer.init_transactions()
-    for place, commits in enumerate((True, False, True)):
-        producer.begin_transaction()
-        for value in values_of(10, place * 10):
-            producer.send(topic, value, partition=0)
-        producer.flush(TIMEOUT_S)
-        if commits:
-            offsets = {TopicPartition(topic, 0): OffsetAndMetadata(place + 1, "", -1)}
-            producer.send_offsets_to_transaction(offsets, name)
-            producer.commit_transaction()
-        else:
-            producer.abort_transaction()
-    producer.close()
+    settings = {"bootstrap_servers": address, "transactional_id": fresh("transactional")}
+    with closing(KafkaProducer(**settings)) as producer:
+        producer.init_transactions()
+        for place, commits in enumerate((True, False, True)):
+            producer.begin_transaction()
+            for value in values_of(10, place * 10):
+                producer.send(topic, value, partition=0)
+            producer.flush(TIMEOUT_S)
+            if commits:
+                offsets = {TopicPartition(topic, 0): OffsetAndMetadata(place + 1, "", -1)}
+                producer.send_offsets_to_transaction(offsets, name)
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
     found = read_first(address, topic, 20, isolation_level="read_committed")
     check(found == values_of(10) + values_of(10, 20), "read committed", found)
-    source = KafkaConsumer(bootstrap_servers=address, group_id=name)
-    check(source.committed(TopicPartition(topic, 0)) == 3, "offset of the transaction")
-    source.close()
+    with closing(KafkaConsumer(bootstrap_servers=address, group_id=name)) as source:
+        check(source.committed(TopicPartition(topic, 0)) == 3, "offset of the transaction")
 
 
 def administration(address: str) -> None:
@@ -158,11 +154,10 @@ def administration(address: str) -> None:
         (described,) = admin.describe_topics([topic])
         check(len(described["partitions"]) == 2, "partitions", described)
         check(admin.describe_cluster()["brokers"], "no brokers")
-        source = KafkaConsumer(bootstrap_servers=address, group_id=name)
         place = TopicPartition(topic, 1)
-        source.assign([place])
-        source.commit({place: OffsetAndMetadata(5, "noted", -1)})
-        source.close()
+        with closing(KafkaConsumer(bootstrap_servers=address, group_id=name)) as source:
+            source.assign([place])
+            source.commit({place: OffsetAndMetadata(5, "noted", -1)})
         found = admin.list_group_offsets([name])[name]
         check(found[place].offset == 5, "offset", found)
         admin.delete_groups([name])
