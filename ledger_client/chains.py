@@ -54,11 +54,15 @@ class ChainInfo:
     name: str
     first_index: int
     next_index: int
+    creation_token: bytes = b""
+    """Identifies the chain: one that is deleted and created again under its name has another token.
+    Empty for a chain that a release without these tokens created.
+    """
 
     @classmethod
-    def of(cls, name: str, head: ChainHead) -> "ChainInfo":
+    def of(cls, name: str, head: ChainHead, creation_token: bytes) -> "ChainInfo":
         """Return the public view of a head."""
-        return cls(name, head.first_index, head.next_index)
+        return cls(name, head.first_index, head.next_index, creation_token)
 
 
 class Chain:
@@ -95,8 +99,9 @@ class Chain:
         """Return the current head of the chain. Raises ChainNotFoundError."""
         services = await self._session.services()
         async with self._call(services, timeout):
+            token = await services.chains.creation_token(self.name)
             head, _ = await services.chains.head(self.name)
-        return ChainInfo.of(self.name, head)
+        return ChainInfo.of(self.name, head, token)
 
     @in_own_loop
     async def links(
@@ -181,7 +186,9 @@ class Chain:
         """Remove the links below `first_index` from the chain; `collect` deletes their ledgers."""
         services = await self._session.services()
         async with self._call(services, timeout):
-            return ChainInfo.of(self.name, await services.chains.trim(self.name, first_index))
+            token = await services.chains.creation_token(self.name)
+            head = await services.chains.trim(self.name, first_index)
+        return ChainInfo.of(self.name, head, token)
 
     async def collect(
         self,

@@ -27,6 +27,8 @@ class LedgerInfo:
     digest: DigestType
     metadata: Mapping[str, str | bytes]
     """Custom metadata given at creation."""
+    creation_token: bytes
+    """Identifies the ledger: no other ledger, of this cluster or of another one, has this token."""
     created_ms: int
     """Creation time by the creator's clock, in milliseconds since 1970."""
     last_entry_id: EntryId | None
@@ -52,6 +54,7 @@ class LedgerInfo:
             fragments=metadata.fragments,
             digest=metadata.digest,
             metadata=metadata.custom,
+            creation_token=metadata.creation_token,
             created_ms=metadata.created_ms,
             last_entry_id=metadata.last_entry_id,
             length=metadata.length,

@@ -16,6 +16,7 @@ Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 
     /positions/<bookie id>                the end of a bookie's log, value: `positions.py`
     /instance                             the cluster's identity, value: `cookies.py`
     /chains/<name>                        the head of a chain, value: `chain.py`
+    /chains/<name>/creation               the chain's creation token, value: `chain_creation.py`
     /chains/<name>/links/0000/012/345     link 12345 of it, value: `chain.py`
     /chains/<name>/applications/ab/<hash> the last batch of an application, value: `chain.py`
     /topics/<name>                        a topic, value: `topic.py`
@@ -147,6 +148,11 @@ def position_path(bookie_id: BookieId) -> str:
 def chain_path(name: str) -> str:
     """Return the path of a chain's head."""
     return f"{CHAINS}/{name}"
+
+
+def chain_creation_path(name: str) -> str:
+    """Return the path of a chain's creation token."""
+    return f"{chain_path(name)}/creation"
 
 
 def chain_links_path(name: str) -> str:

@@ -5,6 +5,7 @@
 - `ledger_store`: stores it by compare-and-set, with every unknown outcome decided (rule 1.3).
 - `ledger_ids`: ledger ids, unique in the cluster.
 - `chain`: an ordered list of ledgers as values; pure.
+- `chain_creation`: creates a chain, with the token that identifies it.
 - `chain_store`: stores chains by compare-and-set.
 - `deletion_feed`: reports to bookies which ledgers were deleted.
 """

@@ -1,6 +1,7 @@
 """Store of a cluster's chains: ordered lists of ledgers, changed by compare-and-set alone.
 
-Leaves the meaning of a chain to its writers, and its ledgers to `metadata.ledgers.ledger_store`.
+Leaves the meaning of a chain to its writers, its creation to `metadata.ledgers.chain_creation`, and
+its ledgers to `metadata.ledgers.ledger_store`.
 
 Invariants: a link, the head that counts it and the batch that it represents are written in one
 multi, or not at all; only the token decides a publication whose outcome is unknown; a ledger that
@@ -19,7 +20,6 @@ from typing import Final
 
 from metadata.backoff import Backoff
 from metadata.errors import (
-    ChainExistsError,
     ChainNotFoundError,
     LedgersCollectedError,
     MetadataError,
@@ -44,6 +44,7 @@ from metadata.ledgers.chain import (
     unpack_head,
     unpack_link,
 )
+from metadata.ledgers.chain_creation import chain_creation_token, create_chain
 from metadata.paths import (
     CHAINS,
     LINK_LEVEL_DIGITS,
@@ -108,25 +109,15 @@ class ChainStore:
 
     async def create(self, name: str) -> None:
         """Create an empty chain. Raises ChainExistsError, InvalidChainNameError."""
-        path = chain_path(check_chain_name(name))
-        head = ChainHead(self._token())
-        value = pack_head(path, head)
-        backoff = Backoff(self._rng)
-        is_unknown = False
-        while True:
-            try:
-                await self._store.create(path, value)
-                return
-            except OutcomeUnknownError:
-                is_unknown = True
-            except StoreUnavailableError:
-                if not is_unknown:
-                    raise
-            except NodeExistsError:
-                if is_unknown and (await self._read_head(name, backoff)).token == head.token:
-                    return
-                raise ChainExistsError(name) from None
-            await asyncio.sleep(backoff.next_s())
+        await create_chain(self._store, name, self._rng)
+
+    async def creation_token(self, name: str) -> UpdateToken:
+        """Return the token that identifies this chain among those of its name; NO_TOKEN for a
+        chain of a release that had no such tokens.
+
+        Read it before what it is to identify: a chain that is created in between is then noticed.
+        """
+        return await chain_creation_token(self._store, name)
 
     async def head(self, name: str) -> tuple[ChainHead, Version]:
         """Read the current head of a chain. Raises ChainNotFoundError."""
@@ -376,13 +367,6 @@ class ChainStore:
                 continue
             async for index in self._stored_indices(f"{path}/{name}", above + name):
                 yield index
-
-    async def _read_head(self, name: str, backoff: Backoff) -> ChainHead:
-        while True:
-            try:
-                return (await self.head(name))[0]
-            except StoreUnavailableError:
-                await asyncio.sleep(backoff.next_s())
 
     def _token(self) -> UpdateToken:
         return UpdateToken(self._rng.randbytes(UPDATE_TOKEN_BYTES))

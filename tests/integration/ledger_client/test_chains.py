@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -108,7 +109,23 @@ async def test_a_change_is_waited_for(client: LedgerClient) -> None:
     waiting = asyncio.create_task(chain.wait_changed(known, timeout=60))
     await asyncio.sleep(0.1)
     await chain.publish([await written(client, chain)])
-    assert await waiting == ChainInfo("orders", 0, 1)
+    assert await waiting == replace(known, next_index=1)
+
+
+async def test_a_chain_that_is_created_again_has_another_token(client: LedgerClient) -> None:
+    chain = client.chain("orders")
+    await chain.create()
+    first = await chain.info()
+    waiting = asyncio.create_task(chain.wait_changed(first, timeout=60))
+    await chain.publish([await written(client, chain)])
+    token = (await chain.trim(1)).creation_token
+    assert token == (await chain.info()).creation_token == (await waiting).creation_token
+    await chain.delete()
+    await chain.create()
+    again = await chain.info()
+    assert (again.first_index, again.next_index) == (first.first_index, first.next_index)
+    assert len(token) == len(again.creation_token)
+    assert first.creation_token == token != again.creation_token
 
 
 async def test_wrong_calls_are_refused(client: LedgerClient) -> None:
@@ -142,7 +159,8 @@ def test_the_blocking_face() -> None:
                 reader.follow()
                 assert reader.wait_confirmed(0, timeout=5) == 1
                 chain.publish([writer.info], application="x", batch=3)
-                assert chain.wait_changed(ChainInfo("orders", 0, 0), timeout=30).next_index == 1
+                known = ChainInfo("orders", 0, 0, chain.info().creation_token)
+                assert chain.wait_changed(known, timeout=30).next_index == 1
                 for _ in range(1_000):
                     if followed.info.next_index == 1:
                         break
