@@ -22,8 +22,14 @@ from random import Random
 from typing import Any, Final
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NodeExistsError
-from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.exceptions import (
+    EXCEPTIONS,
+    ConnectionDropped,
+    KazooException,
+    NodeExistsError,
+    ZookeeperError,
+)
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
@@ -39,6 +45,9 @@ WATCHER_TABLES: Final = ("_data_watchers", "_child_watchers")
 """Kazoo's tables of path -> functions."""
 PRUNE_AFTER: Final = 1_000
 """Number of removed watchers after which the paths without any are removed from the tables."""
+
+# An error code without a class would end kazoo's thread, and with it the session.
+EXCEPTIONS.default_factory = lambda: ZookeeperError
 
 _log = logging.getLogger(__name__)
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
@@ -196,10 +205,13 @@ class ZooKeeperSession:
         def settle() -> None:
             if future.done():
                 return
-            if result.exception is None:
+            error = result.exception
+            if error is None:
                 future.set_result(result.value)
-            else:
-                future.set_exception(result.exception)
+            elif isinstance(error, KazooException):
+                future.set_exception(error)
+            else:  # kazoo could not read the answer
+                future.set_exception(KazooException(f"{type(error).__name__}: {error}"))
 
         result.rawlink(lambda _: self._to_loop(settle))
         return future
@@ -244,12 +256,13 @@ class ZooKeeperSession:
         self._to_loop(lambda: self._on_news(news))
 
     def _wrap_connection(self, connection: Any) -> None:
-        """Limit the time of each attempt, order the servers, and read values that kazoo does not
-        expose.
+        """Limit the time of each attempt, order the servers, read values that kazoo does not
+        expose, and connect again after an answer that kazoo cannot read.
         """
         plain_connect = connection._connect  # noqa: SLF001
         plain_invoke = connection._invoke  # noqa: SLF001
         plain_expand = connection._expand_client_hosts  # noqa: SLF001
+        plain_read = connection._read_socket  # noqa: SLF001
 
         def connect(host: str, address: str, port: int) -> Any:
             self._last_tried = (host, address, port)
@@ -266,6 +279,14 @@ class ZooKeeperSession:
                 timeout = min(timeout, self._try_timeout_s)
             return plain_invoke(timeout, request, xid)
 
+        def read(timeout: float) -> Any:
+            try:
+                return plain_read(timeout)
+            except (KazooException, KazooTimeoutError):
+                raise
+            except Exception as error:  # it would end kazoo's thread
+                raise ConnectionDropped(f"an answer cannot be read: {error}") from error
+
         def expand() -> list[Any]:
             hosts = plain_expand()
             self._rng.shuffle(hosts)
@@ -274,4 +295,5 @@ class ZooKeeperSession:
 
         connection._connect = connect  # noqa: SLF001
         connection._invoke = invoke  # noqa: SLF001
+        connection._read_socket = read  # noqa: SLF001
         connection._expand_client_hosts = expand  # noqa: SLF001

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from kazoo import exceptions as kazoo_errors
 
 from ledger_client import (
     LedgerError,
@@ -15,15 +16,21 @@ from ledger_client import (
 )
 from metadata.errors import MetadataFormatError, StoreRefusedError
 from metadata.ids import Version
+from metadata.store.interface import CompareAndSet
 from metadata.store.memory import MemoryMetadataStore
+from metadata.store.zookeeper_calls import translated
 from tests.support.ledger_client.cluster import THREE, TestCluster
+from tests.until import until
 
 
 class Faults:
-    """Holds the error that each compare-and-set raises while it is set."""
+    """Holds the error that each compare-and-set raises while it is set, and errors that one
+    compare-and-set each raises.
+    """
 
     def __init__(self) -> None:
         self.error: Exception | None = None
+        self.once: list[Exception] = []
 
 
 @pytest.fixture
@@ -33,6 +40,8 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
     async def compare_and_set(
         self: MemoryMetadataStore, path: str, value: bytes, expected: Version
     ) -> Version:
+        if faults.once:
+            raise faults.once.pop()
         if faults.error is not None:
             raise faults.error
         return await plain(self, path, value, expected)
@@ -89,3 +98,20 @@ async def test_a_refused_change_of_members_fails_the_pending_appends(
         assert caught.value.outcome in ("unknown", "not_written")
         with pytest.raises(expected, match=text):
             await writer.aclose()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("new"), kazoo_errors.SystemZookeeperError()])
+async def test_an_error_of_unknown_meaning_only_delays_a_writer(
+    writer: LedgerWriter, faults: Faults, error: Exception
+) -> None:
+    unknown = translated(error, CompareAndSet("/ledgers", b"", Version(0)), "zk:2181")
+    members = writer.members
+    faults.once = [unknown] * 3
+    writer._watch.suspect(members[0], 1.0)
+    assert await writer.append(b"confirmed too") == 1
+    await until(lambda: writer.members != members)
+    assert not faults.once
+    faults.once = [unknown]
+    async with asyncio.timeout(30):
+        await writer.aclose()
+    assert (writer.info.state, writer.info.last_entry_id) == ("closed", 1)

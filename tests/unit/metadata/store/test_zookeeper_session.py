@@ -27,6 +27,9 @@ class SlowConnection:
     def _invoke(self, _timeout: float, _request: Any, _xid: Any = None) -> None:
         raise AssertionError("nothing is sent")
 
+    def _read_socket(self, _timeout: float) -> None:
+        raise AssertionError("nothing is read")
+
     def _expand_client_hosts(self) -> list[Any]:
         return []
 
