@@ -124,9 +124,10 @@ class LedgerClient:
     ) -> AwaitableHandle[LedgerWriter]:
         """Create a ledger and open it for writing: await the result, or enter it.
 
-        Leaving its block waits for pending appends and closes the ledger. Raises ValueError for
-        arguments out of range; NotEnoughBookiesError, LedgerExistsError, MetadataTooLargeError,
-        MetadataUnavailableError.
+        Leaving its block waits for pending appends and closes the ledger. An id that you choose
+        must never have been used or allocated: choose far above the allocated ones, which begin at
+        1. Raises ValueError for arguments out of range; NotEnoughBookiesError, LedgerExistsError,
+        MetadataTooLargeError, MetadataUnavailableError.
         """
         wanted = NewLedger.of(quorum, ledger_id, digest, password, metadata)
         return AwaitableHandle(partial(self._session.create, wanted, timeout))

@@ -44,7 +44,7 @@ from metadata.ledgers.ledger_metadata import (
     LedgerState,
     QuorumSpec,
 )
-from metadata.paths import chosen_id_path, client_path
+from metadata.paths import LEDGER_IDS, chosen_id_path, client_path
 from metadata.store.interface import find
 
 LIST_READS_AT_ONCE: Final = 32
@@ -52,6 +52,10 @@ INFO_READS_AT_ONCE: Final = 256
 ID_IS_USED_UP: Final = (
     "a ledger with this id existed and was deleted, and a chosen id is never used again: choose "
     "another id, or let the client choose"
+)
+ID_IS_ALLOCATED: Final = (
+    "the cluster has allocated this id to a client, so a ledger may have had it, and no id is used "
+    "twice: choose a much higher id, or let the client choose"
 )
 ID_ATTEMPTS_MAX: Final = 100
 """Maximum number of allocated ids to skip because users chose them for their ledgers."""
@@ -127,8 +131,9 @@ class LedgerCalls:
                 except NodeExistsError as error:
                     if wanted.ledger_id is None:
                         continue
-                    if error.path == chosen_id_path(ledger_id):
-                        raise LedgerExistsError(ID_IS_USED_UP, ledger_id=ledger_id) from error
+                    why = {chosen_id_path(ledger_id): ID_IS_USED_UP, LEDGER_IDS: ID_IS_ALLOCATED}
+                    if error.path in why:
+                        raise LedgerExistsError(why[error.path], ledger_id=ledger_id) from error
                     raise
                 else:
                     return metadata, version, LedgerKeys.of(metadata, wanted.password)

@@ -4,12 +4,14 @@ decided.
 Leaves the changes, and the reaction to a conflict, to the calling protocols.
 
 Invariants: only its token shows that a change was applied (rule 1.3); a ledger and its entry in the
-deletion feed change in one step (rule 10.1); an id that a client chose is used once.
+deletion feed change in one step (rule 10.1); an id is used for one ledger only (rule 10.2), so a
+compare-and-set of the writer of a deleted ledger never meets another ledger at the same version.
 
 Source: protocol rules 1.2-1.4 and 10.1; metadata design, "Ledgers", "Storms" and "Deletion".
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from random import Random
 from typing import Final
@@ -27,9 +29,11 @@ from metadata.errors import (
 from metadata.ids import LedgerId, Version
 from metadata.ledgers.codec import decode_ledger_metadata, encode_ledger_metadata
 from metadata.ledgers.deletion_feed import deletion_of
+from metadata.ledgers.ledger_ids import FIRST_ID
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.paths import (
     DELETION_SHARDS,
+    LEDGER_IDS,
     LEDGERS,
     LEVEL_DIGITS,
     chosen_id_path,
@@ -42,12 +46,16 @@ from metadata.paths import (
 from metadata.store.batching import BatchingStore
 from metadata.store.interface import (
     Cancel,
+    Check,
     CompareAndSet,
     Create,
     Delete,
     MetadataStore,
+    Operation,
     WatchCallback,
+    find,
 )
+from metadata.store.number_blocks import pack_block, unpack_block
 
 FIRST_VERSION: Final = Version(0)
 FIRST_LEDGER_ID: Final = LedgerId(0)
@@ -68,22 +76,27 @@ class LedgerStore:
         again.
 
         Raises NodeExistsError when another ledger has this id (the error's path is the ledger's),
-        or when a client chose the id for a ledger that was deleted since (`chosen_id_path`). Raises
-        ValueTooLargeError, and StoreUnavailableError when nothing was written.
+        when a client chose the id for a ledger that was deleted since (`chosen_id_path`), or when a
+        chosen id may have been allocated before (LEDGER_IDS). Raises ValueTooLargeError, and
+        StoreUnavailableError when nothing was written.
         """
         path, chosen = ledger_path(metadata.ledger_id), chosen_id_path(metadata.ledger_id)
         create = Create(path, encode_ledger_metadata(metadata))
         # Creating and removing the node in one step succeeds only if no client chose the id.
-        operations: list[Create | Delete] = [Create(chosen, b""), Delete(chosen, FIRST_VERSION)]
-        operations = [create, Create(chosen, b"")] if is_chosen else [*operations, create]
+        operations: list[Operation] = [Create(chosen, b""), Delete(chosen, FIRST_VERSION), create]
         backoff = Backoff(self._rng)
         is_unknown = False
         while True:
             try:
+                if is_chosen:
+                    counter = await self._check_of_counter(metadata.ledger_id)
+                    operations = [create, Create(chosen, b""), counter]
                 await self._store.multi(operations)
             except NodeNotFoundError:
                 await self._make_parents(path, chosen)
                 continue
+            except VersionConflictError:
+                pass  # ids were allocated meanwhile
             except OutcomeUnknownError:
                 is_unknown = True
             except StoreUnavailableError:
@@ -181,6 +194,24 @@ class LedgerStore:
     def watch(self, ledger_id: LedgerId, callback: WatchCallback) -> Cancel:
         """Call back after each change of a ledger; as `MetadataStore.watch_value`."""
         return self._store.watch_value(ledger_path(ledger_id), callback)
+
+    async def _check_of_counter(self, ledger_id: LedgerId) -> Check:
+        """Return an operation that fails once more ids are allocated than now. Raises
+        NodeExistsError if the id is among those that may have been allocated and used (rule 10.2).
+        """
+        while True:
+            stored = await find(self._store, LEDGER_IDS)
+            if stored is None:
+                with contextlib.suppress(NodeExistsError, OutcomeUnknownError):
+                    await self._store.create(LEDGER_IDS, pack_block(LEDGER_IDS, FIRST_ID))
+                continue
+            free = unpack_block(LEDGER_IDS, stored.value, FIRST_ID)
+            if not FIRST_ID <= ledger_id < free:
+                return Check(LEDGER_IDS, stored.version)
+            for path in (ledger_path(ledger_id), chosen_id_path(ledger_id)):
+                if await find(self._store, path) is not None:
+                    raise NodeExistsError(path)
+            raise NodeExistsError(LEDGER_IDS)
 
     async def _is_ours(self, metadata: LedgerMetadata, backoff: Backoff) -> bool:
         try:

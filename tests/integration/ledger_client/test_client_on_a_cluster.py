@@ -122,11 +122,11 @@ async def test_refusals(cluster: LocalCluster) -> None:
         with pytest.raises(NotEnoughBookiesError) as caught:
             await client.create_ledger(Quorum.all(5))
         assert (caught.value.needed, caught.value.seen) == (5, 4)
-        async with client.create_ledger(THREE, ledger_id=9) as ledger:
+        async with client.create_ledger(THREE, ledger_id=9_000) as ledger:
             await ledger.append(b"x")
         with pytest.raises(LedgerExistsError):
-            await client.create_ledger(THREE, ledger_id=9)
-        async with client.open_ledger(9) as reader:
+            await client.create_ledger(THREE, ledger_id=9_000)
+        async with client.open_ledger(9_000) as reader:
             with pytest.raises(EntryNotFoundError):
                 await reader.read_entry(1)
 

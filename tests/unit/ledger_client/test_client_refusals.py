@@ -61,6 +61,17 @@ async def test_an_id_is_used_once(cluster: TestCluster) -> None:
     assert caught.value.ledger_id == 9
 
 
+async def test_an_id_that_a_client_was_given_cannot_be_chosen(cluster: TestCluster) -> None:
+    client = cluster.client()
+    async with client.create_ledger(THREE) as ledger:
+        pass
+    await client.delete_ledger(ledger.id)
+    with pytest.raises(LedgerExistsError, match="choose a much higher id"):
+        await client.create_ledger(THREE, ledger_id=ledger.id)
+    async with client.create_ledger(THREE, ledger_id=10**12):
+        pass
+
+
 async def test_ids_chosen_by_others_are_skipped(cluster: TestCluster) -> None:
     client = cluster.client()
     async with client.create_ledger(THREE) as first:

@@ -1,6 +1,7 @@
 """Rule 1.3 (unknown outcomes), rule 10.1 (deletion) and the listing of many ledgers."""
 
 import asyncio
+import random
 from dataclasses import replace
 
 import pytest
@@ -16,9 +17,17 @@ from metadata.errors import (
 from metadata.ids import LEDGER_ID_MAX, EntryId, LedgerId, Version
 from metadata.ledgers.codec import encode_ledger_metadata
 from metadata.ledgers.deletion_feed import DeletionFeed
+from metadata.ledgers.ledger_ids import LedgerIdAllocator
 from metadata.ledgers.ledger_metadata import Fragment
 from metadata.ledgers.ledger_store import LedgerStore
-from metadata.paths import CHOSEN_ID_SHARDS, DELETION_SHARDS, LEDGERS, chosen_id_path, ledger_path
+from metadata.paths import (
+    CHOSEN_ID_SHARDS,
+    DELETION_SHARDS,
+    LEDGER_IDS,
+    LEDGERS,
+    chosen_id_path,
+    ledger_path,
+)
 from metadata.store.memory import MemoryMetadataStore
 from tests.support.metadata.samples import A, B, C, D, E, open_ledger, token
 from tests.unit.metadata.conftest import ScriptedFaults
@@ -54,6 +63,71 @@ async def test_a_chosen_id_is_used_once(ledgers: LedgerStore, store: MemoryMetad
             await ledgers.create(again, is_chosen=is_chosen)
         assert raised.value.path == chosen_id_path(SEVEN)
         await require_deleted(ledgers)
+
+
+async def allocated(store: MemoryMetadataStore, rng: random.Random) -> LedgerId:
+    return await LedgerIdAllocator(store, rng, block_ids=10).allocate()
+
+
+async def test_an_allocated_id_cannot_be_chosen(
+    ledgers: LedgerStore, store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    ledger = open_ledger(await allocated(store, rng))
+    for again in (ledger, open_ledger(10)):
+        with pytest.raises(NodeExistsError) as raised:
+            await ledgers.create(again, is_chosen=True)
+        assert raised.value.path == LEDGER_IDS
+    for free in (0, 11):
+        assert await ledgers.create(open_ledger(free), is_chosen=True) == 0
+
+
+async def test_an_existing_ledger_is_named_before_the_counter(
+    ledgers: LedgerStore, store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    await ledgers.create(open_ledger(), is_chosen=True)
+    await allocated(store, rng)
+    again = replace(open_ledger(), creation_token=token(99))
+    for path in (ledger_path(SEVEN), chosen_id_path(SEVEN)):
+        with pytest.raises(NodeExistsError) as raised:
+            await ledgers.create(again, is_chosen=True)
+        assert raised.value.path == path
+        await ledgers.delete(SEVEN)
+
+
+@pytest.mark.parametrize("act", ["lost", "late"])
+async def test_a_chosen_id_is_ours_although_ids_were_allocated_since(
+    ledgers: LedgerStore,
+    store: MemoryMetadataStore,
+    other_store: MemoryMetadataStore,
+    faults: ScriptedFaults,
+    rng: random.Random,
+    act: str,
+) -> None:
+    await allocated(store, rng)
+    await ledgers.create(open_ledger(12), is_chosen=True)  # makes the parents
+    faults.acts = [act]
+    creating = asyncio.create_task(ledgers.create(open_ledger(11), is_chosen=True))
+    await asyncio.sleep(faults.late_s * 1.01)
+    await allocated(other_store, rng)
+    assert await creating == 0
+
+
+async def test_an_id_that_is_allocated_meanwhile_cannot_be_chosen(
+    ledgers: LedgerStore,
+    store: MemoryMetadataStore,
+    other_store: MemoryMetadataStore,
+    faults: ScriptedFaults,
+    rng: random.Random,
+) -> None:
+    await allocated(store, rng)
+    await ledgers.create(open_ledger(12), is_chosen=True)  # makes the parents
+    faults.acts = ["late"]
+    creating = asyncio.create_task(ledgers.create(open_ledger(11), is_chosen=True))
+    await asyncio.sleep(faults.late_s / 2)
+    await allocated(other_store, rng)
+    with pytest.raises(NodeExistsError) as raised:
+        await creating
+    assert raised.value.path == LEDGER_IDS
 
 
 async def test_an_allocated_id_leaves_nothing_behind(
