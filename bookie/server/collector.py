@@ -4,12 +4,12 @@ this bookie.
 Leaves freeing the bytes to the storage's cleaning, and the list of deletions to
 `metadata.ledgers.deletion_feed`.
 
-Invariants: data of a ledger is removed only after a second, fresh read of its metadata allows it,
+Invariants: data of a ledger is removed only after a second, agreed read of its metadata allows it,
 made while no add for the ledger reaches the storage; nothing is removed while the metadata service
 does not know this bookie, because then it belongs to another cluster; nothing is removed while the
 metadata service is older than it was; metadata is read at a limited rate.
 
-Source: protocol rules 10.1, 10.2, 10.4, 10.5.
+Source: protocol rules 1.6, 10.1, 10.2, 10.4, 10.5.
 """
 
 import asyncio
@@ -158,13 +158,13 @@ class Collector:
         if self._age.went_back:
             return False
         bookie_id, storage = self._context.bookie_id, self._context.storage
-        metadata = await self._read(ledger_id, fresh=False)
+        metadata = await self._read(ledger_id, agreed=False)
         if not may_remove(metadata, bookie_id):
             return False
         if metadata is not None and await storage.is_released(ledger_id):
             return False
         with self._context.hold(ledger_id):
-            metadata = await self._read(ledger_id, fresh=True)
+            metadata = await self._read(ledger_id, agreed=True)
             if not may_remove(metadata, bookie_id):
                 return False
             await self._cookies.get(bookie_id)
@@ -180,9 +180,9 @@ class Collector:
         self._context.log.info("ledger removed", ledger=ledger_id)
         return True
 
-    async def _read(self, ledger_id: LedgerId, *, fresh: bool) -> LedgerMetadata | None:
+    async def _read(self, ledger_id: LedgerId, *, agreed: bool) -> LedgerMetadata | None:
         try:
-            metadata, _ = await self._ledgers.get(ledger_id, fresh=fresh)
+            metadata, _ = await self._ledgers.get(ledger_id, agreed=agreed)
         except NodeNotFoundError:
             return None
         return metadata

@@ -111,14 +111,14 @@ class LedgerStore:
             await asyncio.sleep(backoff.next_s())
 
     async def get(
-        self, ledger_id: LedgerId, *, fresh: bool = False
+        self, ledger_id: LedgerId, *, fresh: bool = False, agreed: bool = False
     ) -> tuple[LedgerMetadata, Version]:
-        """Read a ledger; with `fresh`, the result includes every write that ended before the call.
+        """Read a ledger; `fresh` and `agreed` as for `MetadataStore.get`.
 
         Raises NodeNotFoundError, MetadataFormatError.
         """
         path = ledger_path(ledger_id)
-        stored = await self._store.get(path, fresh=fresh)
+        stored = await self._store.get(path, fresh=fresh, agreed=agreed)
         metadata = decode_ledger_metadata(stored.value, path)
         if metadata.ledger_id != ledger_id:
             raise MetadataFormatError(path, f"it describes ledger {metadata.ledger_id}")

@@ -3,10 +3,12 @@
 Leaves the meaning of the paths to the modules that own them. `memory.py` is the reference
 implementation, `zookeeper.py` the real one; one contract suite tests both.
 
-Invariants: writes to one path are totally ordered; a read with `fresh=True` sees every write that
-ended before it began; a multi is all or nothing.
+Invariants: writes to one path are totally ordered; a client never reads an older state than before;
+a read with `agreed=True` sees every write that ended before it began, and one with `fresh=True`
+does too, unless a leader answers that was replaced and does not know it yet; a multi is all or
+nothing.
 
-Source: protocol rules 1.2-1.3; ZooKeeper's data model.
+Source: protocol rules 1.2, 1.3 and 1.6; ZooKeeper's data model; metadata design, "Fresh reads".
 """
 
 from collections.abc import Callable, Sequence
@@ -126,9 +128,12 @@ class MetadataStore(Protocol):
         parent does not exist.
         """
 
-    async def get(self, path: str, *, fresh: bool = False) -> Stored:
-        """Read a node; `fresh` first waits until this server has caught up with the leader. Raises
-        NodeNotFoundError.
+    async def get(self, path: str, *, fresh: bool = False, agreed: bool = False) -> Stored:
+        """Read a node. Raises NodeNotFoundError.
+
+        `fresh` first waits until this server has caught up with its leader. `agreed` first has a
+        quorum of servers commit a write without effect, which is as expensive as any write: use it
+        where a read alone, without a compare-and-set after it, leads to a loss of data.
         """
 
     async def compare_and_set(self, path: str, value: bytes, expected: Version) -> Version:
@@ -142,8 +147,10 @@ class MetadataStore(Protocol):
         NodeNotEmptyError.
         """
 
-    async def children(self, path: str, *, fresh: bool = False) -> list[str]:
-        """Return the sorted names below a node; an empty list if it does not exist."""
+    async def children(self, path: str, *, fresh: bool = False, agreed: bool = False) -> list[str]:
+        """Return the sorted names below a node; an empty list if it does not exist. `fresh` and
+        `agreed` as for `get`.
+        """
 
     async def multi(self, operations: Sequence[Operation]) -> list[Version]:
         """Apply all operations or none; return the version after each (for a delete or check, the

@@ -125,9 +125,10 @@ class MemoryMetadataStore:
                 continue  # an empty parent was removed concurrently
         return (await self._write("create", [operation]))[0]
 
-    async def get(self, path: str, *, fresh: bool = False) -> Stored:
+    async def get(self, path: str, *, fresh: bool = False, agreed: bool = False) -> Stored:
         """Read a node (see `MetadataStore`)."""
-        return await self._read("get", path, partial(self._tree.get, path), fresh=fresh)
+        read = partial(self._tree.get, path)
+        return await self._read("get", path, read, fresh=fresh, agreed=agreed)
 
     async def compare_and_set(self, path: str, value: bytes, expected: Version) -> Version:
         """Write if the version matches (see `MetadataStore`)."""
@@ -138,9 +139,10 @@ class MemoryMetadataStore:
         """Delete if the version matches (see `MetadataStore`)."""
         await self._write("delete", [Delete(path, expected)])
 
-    async def children(self, path: str, *, fresh: bool = False) -> list[str]:
+    async def children(self, path: str, *, fresh: bool = False, agreed: bool = False) -> list[str]:
         """Return the sorted names below a node (see `MetadataStore`)."""
-        return await self._read("children", path, partial(self._tree.children, path), fresh=fresh)
+        read = partial(self._tree.children, path)
+        return await self._read("children", path, read, fresh=fresh, agreed=agreed)
 
     async def multi(self, operations: Sequence[Operation]) -> list[Version]:
         """Apply all operations or none (see `MetadataStore`)."""
@@ -242,34 +244,30 @@ class MemoryMetadataStore:
             versions.extend(self._server.apply(call.session_id, operations))
             self._seen = self._tree.change_count
 
-        await self._request(name, operations[0].path, act, is_write=True)
+        await self._request(StoreCall(self._session_id, name, operations[0].path, True), act)  # noqa: FBT003
         return versions
 
-    async def _read(self, name: str, path: str, read: Callable[[int], T], *, fresh: bool) -> T:
+    async def _read(
+        self, name: str, path: str, read: Callable[[int], T], *, fresh: bool, agreed: bool
+    ) -> T:
         found: list[T] = []
 
         def act(call: StoreCall) -> None:
             newest = self._tree.change_count
-            if fresh:
-                self._seen = newest
-            else:
-                wanted = newest - self._server.faults.missed_changes(call)
-                self._seen = min(
-                    newest, max(self._seen, wanted)
-                )  # a session never reads an older state than before
+            wanted = newest if agreed else newest - self._server.faults.missed_changes(call)
+            # A session never reads an older state than before.
+            self._seen = min(newest, max(self._seen, wanted))
             found.append(read(newest - self._seen))
 
-        await self._request(name, path, act, is_write=False)
+        call = StoreCall(self._session_id, name, path, False, fresh, agreed)  # noqa: FBT003
+        await self._request(call, act)
         return found[0]
 
-    async def _request(
-        self, name: str, path: str, act: Callable[[StoreCall], None], *, is_write: bool
-    ) -> None:
-        check_path(path)
+    async def _request(self, call: StoreCall, act: Callable[[StoreCall], None]) -> None:
+        check_path(call.path)
         if self._state is SessionState.CLOSED:
             raise StoreClosedError("the metadata store is closed")
         loop = asyncio.get_running_loop()
-        call = StoreCall(self._session_id, name, path, is_write)
         request = _Request(call, loop.create_future())
         number = self._next_number()
         self._requests[number] = request

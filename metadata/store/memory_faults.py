@@ -21,6 +21,10 @@ class StoreCall:
     operation: str
     path: str
     is_write: bool
+    is_fresh: bool = False
+    """Whether it is a read that waits until the server has caught up with its leader."""
+    is_agreed: bool = False
+    """Whether it is a read that waits until a quorum has committed a write without effect."""
 
 
 class StoreFaults(Protocol):
@@ -37,7 +41,9 @@ class StoreFaults(Protocol):
         """
 
     def missed_changes(self, call: StoreCall) -> int:
-        """Return how many of the newest changes a read that is not fresh misses."""
+        """Return how many of the newest changes a read misses: a fresh one misses some only if a
+        leader answers that was replaced and does not know it yet. Agreed reads miss none.
+        """
 
     def watch_delay_s(self, path: str) -> float:
         """Return the delay of a change notification, in seconds."""

@@ -61,6 +61,8 @@ from metadata.store.zookeeper_watches import WatchEntry, WatchKind, WatchTable
 
 HEARTBEATS_PER_SESSION: Final = 3
 NO_NODE_STATE: Final = -1
+ROOT_EXISTS: Final = Check("/", Version(-1))
+"""Succeeds at any version, and changes nothing."""
 
 _log = logging.getLogger(__name__)
 
@@ -145,9 +147,11 @@ class ZooKeeperMetadataStore:
                 await self._make_parents(path)
         return await self._create(operation)
 
-    async def get(self, path: str, *, fresh: bool = False) -> Stored:
+    async def get(self, path: str, *, fresh: bool = False, agreed: bool = False) -> Stored:
         """Read a node (see `MetadataStore`)."""
-        value, stat = await self._read(path, lambda: self._session.submit("get", path), fresh=fresh)
+        value, stat = await self._read(
+            path, lambda: self._session.submit("get", path), fresh=fresh, agreed=agreed
+        )
         return Stored(value, Version(stat.version), stat.ephemeralOwner != 0)
 
     async def compare_and_set(self, path: str, value: bytes, expected: Version) -> Version:
@@ -164,13 +168,14 @@ class ZooKeeperMetadataStore:
         operation = Delete(path, expected)
         await self._write(operation, lambda: self._session.submit("delete", path, version=expected))
 
-    async def children(self, path: str, *, fresh: bool = False) -> list[str]:
+    async def children(self, path: str, *, fresh: bool = False, agreed: bool = False) -> list[str]:
         """Return the sorted names below a node (see `MetadataStore`)."""
         try:
             names, _stat = await self._read(
                 path,
                 lambda: self._session.submit("get_children", path, include_data=True),
                 fresh=fresh,
+                agreed=agreed,
             )
         except NodeNotFoundError:
             return []
@@ -248,6 +253,7 @@ class ZooKeeperMetadataStore:
         call: Callable[[], Awaitable[Any]],
         *,
         fresh: bool = False,
+        agreed: bool = False,
     ) -> Any:
         """Repeat a read until it is answered, within the operation's time."""
         self._require_open()
@@ -258,11 +264,8 @@ class ZooKeeperMetadataStore:
                     await self._wait_until_up()
                     sent_s = loop.time()
                     try:
-                        if fresh:  # within one session, a read after a sync waits for the sync
-                            synced = self._session.submit("sync", path)
-                            answer, _ = await asyncio.gather(call(), synced)
-                        else:
-                            answer = await call()
+                        ahead = self._submit_ahead(path, fresh=fresh, agreed=agreed)
+                        answer, *_ = await asyncio.gather(call(), *ahead)
                     except CONNECTION_ERRORS:
                         await self._wait_after_loss()
                         continue
@@ -275,6 +278,15 @@ class ZooKeeperMetadataStore:
             if isinstance(meant, OutcomeUnknownError):  # a read changes nothing
                 meant = StoreUnavailableError(self._address, meant.why)
             raise meant from error
+
+    def _submit_ahead(self, path: str, *, fresh: bool, agreed: bool) -> list[Awaitable[Any]]:
+        """Send what a read waits for: a sync, which the leader answers alone, or a transaction,
+        which a quorum commits. A server answers in order, and one that is behind what kazoo has
+        seen refuses the connection.
+        """
+        if agreed:
+            return [self._session.submit_transaction([transaction_call(ROOT_EXISTS)])]
+        return [self._session.submit("sync", path)] if fresh else []
 
     async def _write(self, operation: Operation, call: Callable[[], Awaitable[Any]]) -> Any:
         """Send a write once. Its outcome is known or unknown; it is never repeated here."""

@@ -130,6 +130,16 @@ class MetadataStoreContract:
             await one.compare_and_set("/a", b"%d" % version, Version(version))
             assert (await other.get("/a", fresh=True)).value == b"%d" % version
 
+    async def test_an_agreed_read_sees_what_another_wrote(self, service: StoreService) -> None:
+        one, other = await service.connect(), await service.connect()
+        await one.create("/a", b"0")
+        for version in range(20):
+            await one.compare_and_set("/a", b"%d" % version, Version(version))
+            assert (await other.get("/a", agreed=True)).value == b"%d" % version
+        assert await other.children("/", agreed=True) == ["a"]
+        with pytest.raises(NodeNotFoundError):
+            await other.get("/none", agreed=True)
+
     async def test_multi_applies_all(self, service: StoreService) -> None:
         store = await service.connect()
         await store.create("/a", b"")

@@ -56,6 +56,7 @@ class Faults:
         self.delay_before_s = 0.0
         self.delay_after_s = 0.0
         self.hidden_changes = 0
+        self.hidden_from_fresh = 0
 
     async def before(self, call: StoreCall) -> None:
         await asyncio.sleep(self.delay_before_s)
@@ -64,7 +65,7 @@ class Faults:
         await asyncio.sleep(self.delay_after_s)
 
     def missed_changes(self, call: StoreCall) -> int:
-        return self.hidden_changes
+        return self.hidden_from_fresh if call.is_fresh else self.hidden_changes
 
     def watch_delay_s(self, path: str) -> float:
         return 0.0
@@ -187,6 +188,22 @@ async def test_a_slow_follower_never_goes_back_and_fresh_reads_catch_up(
     assert (await store.get("/a", fresh=True)).value == b"1"
     assert (await store.get("/a")).value == b"1"
     assert await store.children("/") == ["a", "b"]
+    await other.aclose()
+
+
+async def test_a_replaced_leader_answers_fresh_reads_but_not_agreed_ones(
+    store: MemoryMetadataStore, faults: Faults
+) -> None:
+    other = MemoryMetadataStore(store._server)
+    await other.create("/a", b"0")
+    assert (await store.get("/a")).value == b"0"
+    faults.hidden_changes = faults.hidden_from_fresh = 100
+    await other.compare_and_set("/a", b"1", Version(0))
+    await other.create("/b", b"")
+    assert (await store.get("/a", fresh=True)).value == b"0"
+    assert await store.children("/", fresh=True) == ["a"]
+    assert await store.children("/", agreed=True) == ["a", "b"]
+    assert (await store.get("/a")).value == b"1"
     await other.aclose()
 
 

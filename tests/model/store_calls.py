@@ -56,8 +56,9 @@ class _Script:
             raise OutcomeUnknownError(path, "drawn")
         return Version(answer[1])
 
-    async def get(self, _path: str, *, fresh: bool) -> Stored:
+    async def get(self, _path: str, *, fresh: bool, agreed: bool) -> Stored:
         assert fresh
+        assert not agreed
         answer = await self._next(GET)
         value = encode_ledger_metadata(self._pool.values[answer[1]])
         return Stored(value, Version(answer[2]))

@@ -29,7 +29,7 @@ class MetadataFaults(NoFaults):
 
     def __init__(self) -> None:
         self.bookie_session = -1
-        self.is_stale = False
+        self.standing = "metadata-is-fresh"
         self.requests_until_held = 0
         self.released = asyncio.Event()
 
@@ -43,7 +43,10 @@ class MetadataFaults(NoFaults):
 
     @override
     def missed_changes(self, call: StoreCall) -> int:
-        return 1_000 if self.is_stale and call.session_id == self.bookie_session else 0
+        is_stale = self.standing == "metadata-leader-is-replaced" or (
+            self.standing == "metadata-is-stale" and not call.is_fresh
+        )
+        return 1_000 if is_stale and call.session_id == self.bookie_session else 0
 
 
 async def record_as_another(store: MetadataStore, bookie_id: BookieId) -> None:

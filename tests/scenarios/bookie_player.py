@@ -22,7 +22,7 @@ Events, about ledger 7 unless `ledger=N` is given; `me` is this bookie's id:
     read 0..4 [fence] | lac | fence | write-lac N | tell-lac N | wait-lac N
     REQUEST & REQUEST                                  of the last three lines: in one loop step
     metadata open|in_recovery|closed|deleted [fragments=0:me,b] [incoming=me]    what is stored
-    metadata-is-stale | metadata-is-fresh              for reads that do not request a fresh one
+    metadata-is-stale | metadata-leader-is-replaced | metadata-is-fresh  all but fresh, agreed reads
     hold-metadata N | release-metadata                 the bookie's Nth request from now on
     collect                                            check if the data may be removed
     trim                                               clean, and trim every tombstone
@@ -133,7 +133,7 @@ class _Machine:
                 await self._hurt(words[0], "".join(where))
             case [
                 "another-process" | "back-up-metadata" | "restore-metadata" | "accept-metadata"
-                | "metadata-is-stale" | "metadata-is-fresh"
+                | "metadata-is-stale" | "metadata-is-fresh" | "metadata-leader-is-replaced"
             ]:  # fmt: skip
                 await self._change_service(words[0])
             case ["hold-syncs" | "release-syncs" | "fail-sync"]:
@@ -200,8 +200,8 @@ class _Machine:
         match how:
             case "another-process":
                 await record_as_another(self._store, self._bookie_ids[0])
-            case "metadata-is-stale" | "metadata-is-fresh":
-                self._metadata_faults.is_stale = how == "metadata-is-stale"
+            case "metadata-is-stale" | "metadata-is-fresh" | "metadata-leader-is-replaced":
+                self._metadata_faults.standing = how
             case "back-up-metadata":
                 self._backup = copy.deepcopy(self._server.tree)
             case "restore-metadata":

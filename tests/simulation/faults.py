@@ -27,6 +27,7 @@ OLD_DISK_S: Final = 30.0
 OLD_DISK_WAIT_S: Final = 120.0
 TAKE_OVER_S: Final = 15.0
 DOWN_S: Final = (0.1, 1.0, 5.0, 20.0, 60.0)
+REPLACED_S: Final = 3.0
 STALL_S: Final = (0.3, 1.0, 3.0, 10.0, 40.0, 150.0)
 
 
@@ -45,6 +46,7 @@ class Faults:
         self._take_over_count = 0
         self._copy_count = 0
         self._second_starts = SecondStarts(cluster, random.Random(f"copies {cluster.plan.seed}"))
+        self._leaders_rng = random.Random(f"leaders {cluster.plan.seed}")
         self._deaths = UnsyncedDeaths(cluster, random.Random(f"deaths {cluster.plan.seed}"))
         self._kinds: dict[str, Fault] = {
             "kill_bookie": self._kill_bookie,
@@ -76,6 +78,7 @@ class Faults:
             "fence_unsynced": self._deaths.fence_unsynced,
             "full_sync": self._full_sync,
             "start_copy": self._start_copy,
+            "replace_leader": self._replace_leader,
         }
 
     def start(self) -> None:
@@ -90,6 +93,7 @@ class Faults:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         cluster = self._cluster
         cluster.store_faults.stalled_until_s = 0.0
+        cluster.store_faults.behind.clear()
         for source, target in self._cuts:
             cluster.network.heal(source, target)
         self._cuts.clear()
@@ -292,6 +296,18 @@ class Faults:
         store = self._rng.choice((*self._cluster.bookies, *self._cluster.clients)).store
         if store is not None:
             store.expire()
+
+    async def _replace_leader(self) -> None:
+        """Replace the leader of the metadata service, unnoticed by some processes' servers."""
+        nodes = (*self._cluster.bookies, *self._cluster.clients)
+        rng = self._leaders_rng
+        share = rng.choice((0.3, 0.7))
+        stores = [each.store for each in nodes if each.store and rng.random() < share]
+        for store in stores:
+            store.follow_replaced_leader()
+        await asyncio.sleep(REPLACED_S * rng.random())
+        for store in stores:
+            store.leave_replaced_leader()
 
     async def _suspend_session(self) -> None:
         store = self._rng.choice((*self._cluster.bookies, *self._cluster.clients)).store

@@ -60,6 +60,7 @@ LATER_KINDS: Final = {
     "fence_unsynced": ("takeovers",),
     "full_sync": ("crashes",),
     "start_copy": ("damage",),
+    "replace_leader": ("metadata",),
 }
 """Kinds with the themes to which they belong, drawn by a generator of their own: the rest of a
 seed's plan is the same without them.

@@ -15,6 +15,7 @@ import random
 from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import dataclass
+from typing import Final
 
 from typing_extensions import override
 
@@ -27,6 +28,8 @@ from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.store.memory_faults import StoreCall
 from metadata.store.memory_tree import NodeChange
 from tests.simulation.loop import NODE, simulation_loop
+
+REPLACED_STEP_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class SimulatedStoreFaults:
         self.message_count = 0
         """Number of requests, answers and watch events."""
         self.lost_watch_count = 0
+        self.behind: dict[int, Callable[[], int]] = {}
+        """By session: number of changes that its server's leader, which was replaced, missed."""
         self._rng = random.Random(f"store {seed}")
 
     async def before(self, call: StoreCall) -> None:
@@ -69,6 +74,11 @@ class SimulatedStoreFaults:
             await asyncio.sleep(self.stalled_until_s - loop.time() + self._rng.random() * 0.1)
         if self._rng.random() < self.odds.refused_share:
             raise StoreUnavailableError("memory", "refused by the simulation")
+        if call.session_id in self.behind and (call.is_write or call.is_agreed):
+            while call.session_id in self.behind:  # noqa: ASYNC110
+                await asyncio.sleep(REPLACED_STEP_S)
+            if call.is_write:
+                raise OutcomeUnknownError(call.path, "the leader was replaced")
 
     async def after(self, call: StoreCall) -> None:
         """Wait for the delay of an answer, or lose it."""
@@ -79,6 +89,10 @@ class SimulatedStoreFaults:
 
     def missed_changes(self, call: StoreCall) -> int:
         """Draw how many changes a read is behind the leader."""
+        if call.session_id in self.behind:
+            return self.behind[call.session_id]()
+        if call.is_fresh:
+            return 0
         if self._rng.random() < self.odds.stale_share:
             return self._rng.randint(1, self.odds.stale_changes_max)
         return 0
@@ -123,8 +137,22 @@ class NodeStore(MemoryMetadataStore):
         """Number of breaks: an event in flight on an earlier connection never arrives."""
         super().__init__(server, session_timeout_s=session_timeout_s)
 
+    def follow_replaced_leader(self) -> None:
+        """Be connected, from now on, to a server whose leader is replaced now, and does not know
+        it: reads miss later changes, writes have no answer, and watches do not fire.
+        """
+        tree, since = self._tree, self._tree.change_count
+        self._faults.behind[self.session_id] = lambda: tree.change_count - since
+
+    def leave_replaced_leader(self) -> None:
+        """Lose the connection, because the leader has learned that it was replaced."""
+        if self._faults.behind.pop(self.session_id, None) is not None and self.is_connected:
+            self._lose()
+
     @override
     def notice(self, change: NodeChange) -> None:
+        if self.session_id in self._faults.behind:
+            return
         self._at_home(lambda: MemoryMetadataStore.notice(self, change))
 
     @override

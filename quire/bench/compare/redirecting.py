@@ -26,9 +26,10 @@ class RedirectingStore(ZooKeeperMetadataStore):
         self._redirects = redirects
 
     @override
-    async def get(self, path: str, *, fresh: bool = False) -> Stored:
+    async def get(self, path: str, *, fresh: bool = False, agreed: bool = False) -> Stored:
         """Read a node; in a registration, replace the address."""
-        return redirected(path, await super().get(path, fresh=fresh), self._redirects)
+        stored = await super().get(path, fresh=fresh, agreed=agreed)
+        return redirected(path, stored, self._redirects)
 
 
 def redirected(path: str, stored: Stored, redirects: Mapping[str, str]) -> Stored:

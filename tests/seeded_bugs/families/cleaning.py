@@ -28,6 +28,7 @@ NEVER_FULL = hidden_from_simulation("a simulated disk never fills up")
 HORIZON = "tests/unit/bookie/storage/test_horizon.py"
 NOT_MOVED = hidden_from_simulation("without repair no ledger moves away from a bookie")
 NOT_TRIMMED = hidden_from_simulation("its clients seldom send adds to ledgers that they deleted")
+UNKNOWN_TO_A_LEADER = "test_a_ledger_that_a_replaced_leader_does_not_know_stays"
 NOT_COLLECTED = hidden_from_model("the model deletes no ledgers")
 
 BUGS = (
@@ -85,17 +86,35 @@ BUGS = (
     ),
     SeededBug(
         "deleted_on_a_stale_listing",
-        "A ledger that is absent from a stale read is deleted without a second, fresh read.",
+        "A ledger that is absent from a stale read is deleted without a second, agreed read.",
         ("10.1",),
         (
             Edit(
                 COLLECTOR,
-                "            metadata = await self._read(ledger_id, fresh=True)\n",
-                "            metadata = await self._read(ledger_id, fresh=False)\n",
+                "            metadata = await self._read(ledger_id, agreed=True)\n",
+                "            metadata = await self._read(ledger_id, agreed=False)\n",
             ),
         ),
-        (simulation("metadata"),),
+        (units(f"{COLLECTOR_TESTS}::{UNKNOWN_TO_A_LEADER}"), simulation("metadata")),
         (NOT_COLLECTED,),
+    ),
+    SeededBug(
+        "deleted_on_the_word_of_a_replaced_leader",
+        "A ledger is deleted after a second read that a leader of the metadata service answers"
+        " which was replaced, and does not know the ledger.",
+        ("1.6", "10.1"),
+        (
+            Edit(
+                COLLECTOR,
+                "            metadata, _ = await self._ledgers.get(ledger_id, agreed=agreed)\n",
+                "            metadata, _ = await self._ledgers.get(ledger_id, fresh=agreed)\n",
+            ),
+        ),
+        (units(f"{COLLECTOR_TESTS}::{UNKNOWN_TO_A_LEADER}"),),
+        (
+            NOT_COLLECTED,
+            hidden_from_simulation("no simulated leader of the metadata service is replaced"),
+        ),
     ),
     SeededBug(
         "collected_while_a_recovery_writes",

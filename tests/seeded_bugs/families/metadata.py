@@ -21,6 +21,9 @@ LEDGER_STORE = "metadata/ledgers/ledger_store.py"
 SHELL = "ledger_client/writing/append_shell.py"
 RECOVERER = "ledger_client/recovery/recoverer.py"
 STORE_TESTS = "tests/unit/metadata/ledgers/test_ledger_store.py"
+ZOOKEEPER = "metadata/store/zookeeper.py"
+FRESH_READS = "tests/unit/metadata/store/test_zookeeper_reads.py"
+MEMORY_ONLY = hidden_from_simulation("its metadata service is in memory, without ZooKeeper")
 CLIENT_TESTS = "tests/unit/ledger_client/test_client.py"
 RECOVERER_TESTS = "tests/unit/ledger_client/recovery/test_recoverer.py"
 
@@ -204,5 +207,75 @@ BUGS = (
             hidden_from_model("a world starts with its ledger: none is created"),
             hidden_from_simulation("ids are allocated: no two clients create the same one"),
         ),
+    ),
+    SeededBug(
+        "an_allocated_id_is_chosen",
+        "A client chooses the id of a deleted ledger that the cluster had allocated: the old"
+        " writer's compare-and-set meets the new ledger at the same version.",
+        ("10.2",),
+        (
+            Edit(
+                LEDGER_STORE,
+                "            if not FIRST_ID <= ledger_id < free:\n",
+                "            if FIRST_ID <= free:\n",
+            ),
+        ),
+        (units(STORE_TESTS),),
+        (
+            hidden_from_model("a world starts with its ledger: none is created"),
+            hidden_from_simulation("its clients let ids be allocated"),
+        ),
+    ),
+    SeededBug(
+        "fresh_read_without_a_sync",
+        "The store over ZooKeeper does not sync before a fresh read: a server that lags answers"
+        " with an older state.",
+        ("1.6",),
+        (
+            Edit(
+                ZOOKEEPER,
+                '        return [self._session.submit("sync", path)] if fresh else []\n',
+                '        return [self._session.submit("sync", path)]'
+                " if fresh and not path else []\n",
+            ),
+        ),
+        (units(FRESH_READS),),
+        (SHELL_ONLY, MEMORY_ONLY),
+    ),
+    SeededBug(
+        "agreed_read_that_only_syncs",
+        "The store over ZooKeeper syncs before an agreed read and commits nothing: a replaced"
+        " leader answers with an older state.",
+        ("1.6",),
+        (
+            Edit(
+                ZOOKEEPER,
+                "            return [self._session.submit_transaction("
+                "[transaction_call(ROOT_EXISTS)])]\n",
+                '            return [self._session.submit("sync", path)]\n',
+            ),
+        ),
+        (units(FRESH_READS),),
+        (SHELL_ONLY, MEMORY_ONLY),
+    ),
+    SeededBug(
+        "unknown_error_code_ends_the_session",
+        "An error code that kazoo does not know ends kazoo's thread: no change of metadata is"
+        " decided any more.",
+        ("1.3",),
+        (
+            Edit(
+                "metadata/store/zookeeper_session.py",
+                "EXCEPTIONS.default_factory = lambda: ZookeeperError\n",
+                "",
+            ),
+            Edit(
+                "metadata/store/zookeeper_session.py",
+                "        connection._read_socket = read  # noqa: SLF001\n",
+                "",
+            ),
+        ),
+        (units("tests/unit/metadata/store/test_zookeeper_errors.py"),),
+        (SHELL_ONLY, MEMORY_ONLY),
     ),
 )

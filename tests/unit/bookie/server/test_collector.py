@@ -1,4 +1,4 @@
-"""Local data is removed only after a fresh read allows it (rule 10.1), and never returns (10.2)."""
+"""Local data is removed only after an agreed read allows it (10.1), and never returns (10.2)."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from bookie.identity.metadata_age import MetadataAge
 from bookie.server.collector import Collector, may_remove
 from bookie.wire.messages import Status
+from metadata.errors import NodeNotFoundError
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import (
     DigestType,
@@ -19,6 +21,7 @@ from metadata.ledgers.ledger_metadata import (
     QuorumSpec,
 )
 from metadata.registry.cookies import CookieRecord, CookieStore
+from metadata.store.memory_faults import NoFaults, StoreCall
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.support.bookie.bookie_machine import Machine
 from tests.support.bookie.running_server import BOOKIE, RunningServer
@@ -153,6 +156,26 @@ async def test_nothing_is_stored_between_the_second_read_and_the_removal(
     assert await removing
     assert await client.ack(late) is Status.DELETED
     await client.close()
+
+
+class _ReplacedLeader(NoFaults):
+    """A leader that was replaced before any ledger was created, and does not know it."""
+
+    @override
+    def missed_changes(self, call: StoreCall) -> int:
+        return 1_000 if "/ledgers/" in call.path else 0
+
+
+async def test_a_ledger_that_a_replaced_leader_does_not_know_stays(
+    collecting: Collecting,
+) -> None:
+    await collecting.machine.create_ledger(1, BOOKIE)
+    await collecting.add(1)
+    collecting.machine.server.faults = _ReplacedLeader()
+    with pytest.raises(NodeNotFoundError):
+        await collecting.ledgers.get(ONE, fresh=True)
+    assert not await collecting.collector.check(ONE)
+    assert collecting.served.storage.ledger_ids() == [ONE]
 
 
 async def test_an_emptied_metadata_service_removes_nothing(collecting: Collecting) -> None:

@@ -36,7 +36,7 @@ class LedgerReads(NoFaults):
 
     @override
     def missed_changes(self, call: StoreCall) -> int:
-        return self.missed if "/ledgers/" in call.path else 0
+        return self.missed if "/ledgers/" in call.path and not call.is_fresh else 0
 
 
 @pytest.fixture
