@@ -21,7 +21,9 @@ from bookie.storage.writability import Writability
 from bookie.wire.batch import BatchView, Buffer
 from bookie.wire.errors import BatchError
 from bookie.wire.messages import Status
+from metadata.callbacks import Callbacks
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
+from metadata.store.interface import Cancel
 from serving.latency import LatencyCounts
 from serving.overriding import override
 
@@ -60,7 +62,7 @@ class ManualStorage(BookieStorage, LedgerReads):
         self._deleted: dict[LedgerId, None] = {}
         self._pending: list[Callable[[], None]] = []
         self._is_answering = False
-        self._durable: list[Callable[[], None]] = []
+        self._durable = Callbacks[()]()
         self._watches: dict[int, tuple[LedgerId, Callable[[], None]]] = {}
 
     def commit(self) -> None:
@@ -69,8 +71,7 @@ class ManualStorage(BookieStorage, LedgerReads):
         for done in pending:
             done()
         self._is_answering = False
-        for callback in self._durable:
-            callback()
+        self._durable.notify()
 
     @override
     def add(
@@ -131,8 +132,8 @@ class ManualStorage(BookieStorage, LedgerReads):
                 callback()
 
     @override
-    def on_group_durable(self, callback: Callable[[], None]) -> None:
-        self._durable.append(callback)
+    def on_group_durable(self, callback: Callable[[], None]) -> Cancel:
+        return self._durable.add(callback)
 
     @property
     @override
