@@ -14,6 +14,7 @@ from ledger_client.errors import LedgerError, LedgerFencedError, RecoveryUndecid
 from ledger_client.reading.reader import LedgerReader
 from ledger_client.writing.writer import LedgerWriter
 from quire.local_cluster import LocalCluster
+from tests.until import until
 
 pytestmark = pytest.mark.long
 
@@ -102,7 +103,7 @@ async def test_recovery_replaces_a_bookie_that_is_away(
     ):
         writer = await client.create_ledger(Quorum(ensemble=3, write=3, ack=2))
         appending = asyncio.create_task(append_until_fenced(writer))
-        await asyncio.sleep(0.5)
+        await until(lambda: writer.last_confirmed >= 0)
         info = await client.ledger_info(writer.id)
         away = next(b for b in cluster.bookies if b.id in info.fragments[-1].ensemble)
         if is_paused:
