@@ -11,7 +11,7 @@ Source: metadata design; kazoo reports LOST only after it has reconnected.
 
 from metadata.callbacks import Callbacks
 from metadata.store.interface import Cancel, SessionCallback, SessionState
-from metadata.store.zookeeper_session import LinkDown, LinkNews, LinkUp, SessionLost
+from metadata.store.zookeeper_session import LinkDown, LinkEvent, LinkUp, SessionLost
 
 
 class SessionClock:
@@ -34,12 +34,12 @@ class SessionClock:
         """Call back at every change of the state."""
         return self._callbacks.add(callback)
 
-    def note_link(self, news: LinkNews) -> None:
+    def note_link(self, event: LinkEvent) -> None:
         """Process a report from the connection; reports must come in order."""
         if self.state is SessionState.CLOSED:
             return
-        self._is_up = isinstance(news, LinkUp)
-        match news:
+        self._is_up = isinstance(event, LinkUp)
+        match event:
             case LinkUp(session_id, session_timeout_s, contacted_s):
                 if self.session_id not in (0, session_id):
                     self._enter(SessionState.EXPIRED)

@@ -56,7 +56,7 @@ from metadata.store.zookeeper_calls import (
     translated,
     version_of,
 )
-from metadata.store.zookeeper_session import LinkNews, LinkUp, ZooKeeperSession
+from metadata.store.zookeeper_session import LinkEvent, LinkUp, ZooKeeperSession
 from metadata.store.zookeeper_watches import WatchEntry, WatchKind, WatchTable
 
 HEARTBEATS_PER_SESSION: Final = 3
@@ -108,7 +108,7 @@ class ZooKeeperMetadataStore:
         self._operation_timeout_s = operation_timeout_s
         self._session_clock = SessionClock(session_timeout_s, asyncio.get_running_loop().time())
         self._is_up = asyncio.Event()
-        self._session = ZooKeeperSession(uri, session_timeout_s, rng, self._on_link_news)
+        self._session = ZooKeeperSession(uri, session_timeout_s, rng, self._on_link_event)
         self._watches = WatchTable(self._arm, self._drop)
         self._heart: asyncio.Task[None] | None = None
 
@@ -326,17 +326,17 @@ class ZooKeeperMetadataStore:
             return StoreClosedError(f"the metadata store at {self._address} was closed")
         return translated(error, operation, self._address)
 
-    def _on_link_news(self, news: LinkNews) -> None:
+    def _on_link_event(self, event: LinkEvent) -> None:
         if self._session_clock.state is SessionState.CLOSED:
             return
-        if isinstance(news, LinkUp):
+        if isinstance(event, LinkUp):
             self._is_up.set()
         else:
             self._is_up.clear()
             self._watches.disconnected()
-        _log.debug("%s: %s", self._address, news)
-        self._session_clock.note_link(news)
-        if isinstance(news, LinkUp):
+        _log.debug("%s: %s", self._address, event)
+        self._session_clock.note_link(event)
+        if isinstance(event, LinkUp):
             self._watches.rearm_all()
 
     def _contacted(self, sent_s: float) -> None:

@@ -15,6 +15,7 @@ import contextlib
 import logging
 import os
 import socket
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,6 +39,9 @@ from metadata.store.uri import MetadataUri
 
 RECONNECT_DELAY_S: Final = 0.05
 RECONNECT_DELAY_MAX_S: Final = 0.2
+RECONNECT_BACKOFF: Final = 2
+RECONNECT_JITTER: Final = 0.4
+"""Part of a pause that is added or taken away, so that clients do not connect in step."""
 STOP_POLITE_S: Final = 1.0
 STOP_MAX_S: Final = 5.0
 TRY_TIMEOUT_MIN_S: Final = 0.1
@@ -54,6 +58,24 @@ _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
 _kazoo_log.setLevel(
     logging.CRITICAL
 )  # kazoo logs each failed attempt; `zookeeper.py` logs the result
+
+
+def reconnect_retry(sleep: Callable[[float], None] = time.sleep) -> KazooRetry:
+    """Return the policy of connecting again: for ever, with a pause of at least RECONNECT_DELAY_S /
+    2 before each attempt.
+
+    Kazoo multiplies the last pause, jitter included, by `backoff`. With a factor of 1 the pauses
+    are a random walk that ends at zero within minutes; the smallest product of factor and jitter
+    must be above 1.
+    """
+    return KazooRetry(
+        max_tries=-1,
+        delay=RECONNECT_DELAY_S,
+        backoff=RECONNECT_BACKOFF,
+        max_jitter=RECONNECT_JITTER,
+        max_delay=RECONNECT_DELAY_MAX_S,
+        sleep_func=sleep,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +97,7 @@ class SessionLost:
     """The server reported that the session has ended, or refused it."""
 
 
-LinkNews = LinkUp | LinkDown | SessionLost
+LinkEvent = LinkUp | LinkDown | SessionLost
 
 
 def try_timeout_s(session_timeout_s: float, host_count: int) -> float:
@@ -107,10 +129,10 @@ class ZooKeeperSession:
         uri: MetadataUri,
         session_timeout_s: float,
         rng: Random,
-        on_news: Callable[[LinkNews], None],
+        on_event: Callable[[LinkEvent], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._on_news = on_news
+        self._on_event = on_event
         self._chroot = uri.chroot
         self._pid = os.getpid()
         self._rng = Random(rng.getrandbits(64))  # used by kazoo's thread
@@ -123,13 +145,7 @@ class ZooKeeperSession:
             timeout=session_timeout_s,
             handler=_Handler(self._try_timeout_s),
             randomize_hosts=False,
-            connection_retry=KazooRetry(
-                max_tries=-1,
-                delay=RECONNECT_DELAY_S,
-                backoff=1,
-                max_jitter=0.1,
-                max_delay=RECONNECT_DELAY_MAX_S,
-            ),
+            connection_retry=reconnect_retry(),
             logger=_kazoo_log,
         )
         self._client.add_listener(self._state_changed)
@@ -248,12 +264,12 @@ class ZooKeeperSession:
 
     def _state_changed(self, state: str) -> None:
         """Pass a state change to the loop; runs on kazoo's socket thread."""
-        news: LinkNews
+        event: LinkEvent
         if state == KazooState.CONNECTED:
             # `connect`, below, reports it when it knows the session's timeout
             return
-        news = LinkDown() if state == KazooState.SUSPENDED else SessionLost()
-        self._to_loop(lambda: self._on_news(news))
+        event = LinkDown() if state == KazooState.SUSPENDED else SessionLost()
+        self._to_loop(lambda: self._on_event(event))
 
     def _wrap_connection(self, connection: Any) -> None:
         """Limit the time of each attempt, order the servers, read values that kazoo does not
@@ -270,8 +286,8 @@ class ZooKeeperSession:
             timeouts = plain_connect(host, address, port)
             negotiated_s = timeouts[0] / 1000 * 1.5  # kazoo's timeout is 2/3 of a session
             session_id = self._client._session_id  # noqa: SLF001
-            news = LinkUp(session_id, negotiated_s, contacted_s)
-            self._to_loop(lambda: self._on_news(news))
+            event = LinkUp(session_id, negotiated_s, contacted_s)
+            self._to_loop(lambda: self._on_event(event))
             return timeouts
 
         def invoke(timeout: float, request: Any, xid: Any = None) -> Any:

@@ -1,5 +1,5 @@
 """A new session's lease counts from the sending of the request for it, not from the answer, which
-may arrive when the server has almost ended the session.
+may arrive when the server has almost ended the session. The attempts to connect stay apart.
 """
 
 import asyncio
@@ -7,8 +7,18 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+import pytest
+from kazoo.retry import ForceRetryError
+
 from metadata.store.uri import parse_metadata_uri
-from metadata.store.zookeeper_session import LinkNews, LinkUp, ZooKeeperSession
+from metadata.store.zookeeper_session import (
+    RECONNECT_DELAY_MAX_S,
+    RECONNECT_DELAY_S,
+    LinkEvent,
+    LinkUp,
+    ZooKeeperSession,
+    reconnect_retry,
+)
 from tests.support.metadata.virtual_time import VirtualTimeLoop
 
 TIMEOUTS_MS = (4000, 4000)
@@ -37,15 +47,38 @@ class SlowConnection:
 async def test_a_lease_counts_from_the_request() -> None:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
-    news: list[LinkNews] = []
-    session = ZooKeeperSession(parse_metadata_uri("zk://h:1"), 4.0, Random(1), news.append)
+    events: list[LinkEvent] = []
+    session = ZooKeeperSession(parse_metadata_uri("zk://h:1"), 4.0, Random(1), events.append)
     connection: Any = SlowConnection(loop)
     session._wrap_connection(connection)
     began = loop.time()
     assert connection._connect("h", "h", 1) == TIMEOUTS_MS
     await asyncio.sleep(0)
-    (up,) = news
+    (up,) = events
     assert isinstance(up, LinkUp)
     assert up.session_timeout_s == 6.0
     assert up.contacted_s == began
     assert loop.time() == began + 3.0
+
+
+class EnoughPausesError(Exception):
+    """Ends the attempts of a test."""
+
+
+@pytest.mark.parametrize("run", range(20))
+def test_pauses_between_attempts_to_connect_do_not_shrink(run: int) -> None:
+    del run  # kazoo draws from the module random
+    pauses: list[float] = []
+
+    def sleep(pause_s: float) -> None:
+        pauses.append(pause_s)
+        if len(pauses) == 5_000:
+            raise EnoughPausesError
+
+    def refused() -> None:
+        raise ForceRetryError("nothing listens")
+
+    with pytest.raises(EnoughPausesError):
+        reconnect_retry(sleep)(refused)
+    assert min(pauses) >= RECONNECT_DELAY_S / 2
+    assert max(pauses) <= RECONNECT_DELAY_MAX_S * 2
