@@ -87,7 +87,7 @@ class RecordsUnreadableError(SparkIoError):
 
 
 class UnknownTopicError(SparkIoError):
-    """A topic that a query names does not exist, or was deleted and created again."""
+    """A topic that a query names does not exist, or was deleted."""
 
     def __init__(self, topic: str, why: str) -> None:
         super().__init__(f"topic {topic!r} {why}: `quire topic list` shows the existing topics")
@@ -117,6 +117,35 @@ class AppendError(SparkIoError):
 
 class OffsetError(SparkIoError, ValueError):
     """A stored offset is not one of the ledgers or the chain that the query names."""
+
+
+class RecreatedError(SparkIoError):
+    """A chain, ledger or topic was deleted and created again since a query recorded a position in
+    it.
+    """
+
+    def __init__(self, kind: str, name: str, since: str) -> None:
+        super().__init__(
+            f"{kind} {name!r} was deleted and created again since {since}. The recorded position "
+            f"is one in the deleted {kind}, so nothing was read. Begin with a new checkpoint to "
+            f"read the present {kind} from its start. With the option failOnDataLoss=false a "
+            f"query that is started again continues at the start of the present {kind}"
+        )
+        self.kind = kind
+        self.name = name
+
+
+class OldCheckpointError(SparkIoError):
+    """A checkpoint does not record which chain, ledger or topic its positions are in."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(
+            f"the checkpoint does not record the identity of {kind} {name!r}: an older release "
+            f"wrote it. If the {kind} was not deleted and created again since, start the query "
+            f"once with the option acceptOldCheckpoint=true; otherwise begin with a new checkpoint"
+        )
+        self.kind = kind
+        self.name = name
 
 
 class JavaNotFoundError(SparkIoError):

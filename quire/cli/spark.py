@@ -1,6 +1,6 @@
 """`quire spark ...`: jobs over ledgers in a Spark session that this command starts.
 
-Leaves the jobs to `spark_io.pipelines`, and finding a Java to `spark_io.launching`.
+Leaves the jobs to `spark_io.pipelines`, and finding a Java installation to `spark_io.launching`.
 """
 
 import argparse
@@ -62,6 +62,16 @@ def parser() -> argparse.ArgumentParser:
         "--interval",
         metavar="TIME",
         help="run for ever, with a micro-batch at this interval ('10 seconds'); default: once",
+    )
+    tail.add_argument(
+        "--accept-old-checkpoint",
+        action="store_true",
+        help="continue from a checkpoint of a release that did not record the chain's identity",
+    )
+    tail.add_argument(
+        "--allow-data-loss",
+        action="store_true",
+        help="leave out lost entries; continue at the start of a chain that was created again",
     )
     return noun.parser
 
@@ -167,7 +177,7 @@ async def _tail(arguments: argparse.Namespace, output: Output) -> int:
         rows = sum(int(each["numInputRows"]) for each in query.recentProgress)
         return {"path": arguments.path, "chain": arguments.chain, "new_rows": rows}
 
-    address, options = metadata_address(arguments), _password_options(arguments)
+    address, options = metadata_address(arguments), source_options(arguments)
     output.record(await _run(arguments, output, "read", job))
     return ExitCode.DONE
 
@@ -239,6 +249,16 @@ def _tasks(spark: "SparkSession") -> tuple[int, int]:
 def _password_options(arguments: argparse.Namespace) -> dict[str, str]:
     path = arguments.password_file
     return {} if path is None else {"passwordFile": str(path)}
+
+
+def source_options(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the options of the `ledger` source from those of `tail-to-table`."""
+    options = _password_options(arguments)
+    if arguments.accept_old_checkpoint:
+        options["acceptOldCheckpoint"] = "true"
+    if arguments.allow_data_loss:
+        options["failOnDataLoss"] = "false"
+    return options
 
 
 def _add_shared(parser: argparse.ArgumentParser) -> None:

@@ -29,9 +29,13 @@ class RangePartition(InputPartition):
     """Input of one task."""
 
     ranges: tuple[EntryRange, ...]
+    chain_token: bytes | None = None
+    """Identity of the chain that links the ledgers; None without a chain."""
 
 
-def partitions_of(ranges: Sequence[EntryRange], options: ReadOptions) -> list[InputPartition]:
+def partitions_of(
+    ranges: Sequence[EntryRange], options: ReadOptions, chain_token: bytes | None
+) -> list[InputPartition]:
     """Split ranges into partitions according to the options. Without ranges return one empty
     partition, because Spark would otherwise read a partition None.
     """
@@ -41,7 +45,7 @@ def partitions_of(ranges: Sequence[EntryRange], options: ReadOptions) -> list[In
         split_entries=options.split_entries,
         min_partitions=options.min_partitions,
     )
-    return [RangePartition(part) for part in parts] or [RangePartition(())]
+    return [RangePartition(part, chain_token) for part in parts] or [RangePartition(())]
 
 
 class LedgerBatchReader(DataSourceReader):
@@ -54,16 +58,17 @@ class LedgerBatchReader(DataSourceReader):
         """Split the query's entries into parts of about `splitBytes`."""
         options = self._options
         client = client_of(options.client)
-        known = find_ledgers(
+        found = find_ledgers(
             client,
             options.selection,
             options.client.password,
             fail_on_data_loss=options.fail_on_data_loss,
         )
-        ranges = starts_and_ends(known, options.starting_offsets, options.ending_offsets)
-        return partitions_of(ranges, options)
+        starting, ending = options.starting_offsets, options.ending_offsets
+        ranges = starts_and_ends(found.ledgers, starting, ending)
+        return partitions_of(ranges, options, found.chain_token)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the entries of one part."""
         assert isinstance(partition, RangePartition), "partitions() made it"
-        return read_ranges(partition.ranges, self._options)
+        return read_ranges(partition.ranges, self._options, partition.chain_token)

@@ -46,6 +46,7 @@ READING: Final = (
     "arrowBatchBytes",
     "includeValue",
     "failOnDataLoss",
+    "acceptOldCheckpoint",
     "maxEntriesPerTrigger",
     "maxOffsetsPerTrigger",
     "maxBytesPerTrigger",
@@ -96,6 +97,8 @@ class ReadOptions:
     arrow_batch_bytes: int
     include_value: bool
     fail_on_data_loss: bool
+    accept_old_checkpoint: bool
+    """Whether a stream continues from offsets that have no identities."""
     max_entries_per_trigger: int | None
     max_bytes_per_trigger: int | None
 
@@ -121,6 +124,7 @@ class ReadOptions:
             arrow_batch_bytes=given.positive("arrowBatchBytes") or ARROW_BATCH_BYTES,
             include_value=given.truth("includeValue", default=True),
             fail_on_data_loss=given.truth("failOnDataLoss", default=True),
+            accept_old_checkpoint=given.truth("acceptOldCheckpoint", default=False),
             max_entries_per_trigger=per_trigger,
             max_bytes_per_trigger=given.positive("maxBytesPerTrigger"),
         )

@@ -4,7 +4,9 @@ Leaves the ends of ledgers to `selecting` and `stream`. Pure.
 
 Format of an offset, a JSON object. Named ledgers: {"17": 5, "18": 0}, the next entry of each. A
 chain: {"link": 3, "ledger": 0, "entry": 12}, the number of the link, the place of the ledger within
-the link, and the next entry. The offset behind the last link is the next link, ledger 0, entry 0.
+the link, and the next entry. After the last link, the offset is the next link's number, ledger 0,
+entry 0. The stored offset has the identities of the ledgers or of the chain too
+(`spark_io.identities`).
 
 Invariants: an end is exclusive; a position never goes back; every entry between two positions is
 read exactly once.
@@ -19,6 +21,7 @@ from math import ceil
 
 from spark_io.common_options import EARLIEST, LATEST
 from spark_io.errors import OffsetError, OptionError
+from spark_io.identities import Identities, check_option, separated
 from spark_io.ledgers.splits import EntryRange, KnownLedger
 
 LedgerOffsets = dict[int, int]
@@ -93,6 +96,11 @@ def ledger_offsets_of(stored: Mapping[str, object]) -> LedgerOffsets:
     return found
 
 
+def identities_of(known: Sequence[KnownLedger]) -> Identities:
+    """Return the identities of ledgers by their ids."""
+    return {str(each.ledger_id): each.creation_token.hex() for each in known}
+
+
 def starts_and_ends(known: Sequence[KnownLedger], starting: str, ending: str) -> list[EntryRange]:
     """Return the range of each ledger that a batch query covers. Raises OptionError."""
     first = _chosen("startingOffsets", starting, known, EARLIEST)
@@ -108,15 +116,16 @@ def _chosen(option: str, text: str, known: Sequence[KnownLedger], whole: str) ->
     if text.lower() == whole:
         return {}
     try:
-        stored = json.loads(text)
+        stored, recorded = separated(json.loads(text))
         offsets = ledger_offsets_of(stored)
-    except (ValueError, AttributeError) as error:
+    except ValueError as error:
         text = f'{text!r} is neither {whole!r} nor offsets of ledgers such as {{"17": 5}}'
         raise OptionError(option, text) from error
     there = frozenset(each.ledger_id for each in known)
     unknown = [ledger_id for ledger_id in offsets if ledger_id not in there]
     if unknown:
         raise OptionError(option, f"ledgers {unknown} are not among those that are read")
+    check_option(option, "ledger", recorded, identities_of(known))
     return offsets
 
 
@@ -153,7 +162,7 @@ class LinkedLedgers:
 def end_of_chain(
     links: Sequence[LinkedLedgers], next_index: int, begin: ChainPosition | None = None
 ) -> ChainPosition:
-    """Return the position behind all readable entries from `begin` on, at most in the first open
+    """Return the position after all readable entries from `begin` on, at most in the first open
     ledger.
     """
     for link in links:

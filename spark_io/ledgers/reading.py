@@ -3,35 +3,48 @@
 Leaves finding replicas and checking digests to the ledger client.
 
 Invariants: nothing is left out silently: unreadable entries are an error that names ledger, entries
-and bookies, or, with failOnDataLoss=false, a line in the executor's log.
+and bookies, or, with failOnDataLoss=false, a line in the executor's log. Entries of a ledger that
+was created again since planning are never returned.
 
 Source: Spark design, "Reading".
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import pyarrow as pa
 
 from ledger_client import (
+    ChainNotFoundError,
     DigestMismatchError,
     EntryNotFoundError,
     LedgerError,
     LedgerNotFoundError,
 )
 from ledger_client.sync import LedgerClient, LedgerReader
-from spark_io.errors import DataLostError, ReadFailedError
+from spark_io.errors import DataLostError, ReadFailedError, RecreatedError
 from spark_io.ledgers.options import ReadOptions
 from spark_io.ledgers.rows import RowBatches
+from spark_io.ledgers.selecting import require_same_chain
 from spark_io.ledgers.splits import EntryRange
 from spark_io.worker_client import client_of
+
+PLANNED: Final = "this part of the query was planned"
 
 _log = logging.getLogger(__name__)
 
 
-def read_ranges(ranges: Iterable[EntryRange], options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the entries of all ranges, in order. Raises DataLostError, ReadFailedError."""
+def read_ranges(
+    ranges: Sequence[EntryRange], options: ReadOptions, chain_token: bytes | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the entries of all ranges, in order. `chain_token` is the identity of the chain that
+    linked the ledgers when they were planned. Raises DataLostError, ReadFailedError,
+    RecreatedError.
+    """
     client = client_of(options.client)
+    if ranges and chain_token is not None:
+        _compare_chain(client, options, chain_token)
     for each in ranges:
         try:
             yield from _read_range(client, each, options)
@@ -47,10 +60,34 @@ def read_ranges(ranges: Iterable[EntryRange], options: ReadOptions) -> Iterator[
             raise ReadFailedError(each.ledger_id, each.first, each.last, text) from error
 
 
+def _compare_chain(client: LedgerClient, options: ReadOptions, token: bytes) -> None:
+    """Compare the present chain with the planned one. Raises RecreatedError.
+
+    Planned ledgers of a chain that was deleted may still exist, so they are read.
+    """
+    try:
+        require_same_chain(client, options.selection.chain, token, PLANNED)
+    except ChainNotFoundError:
+        return
+    except RecreatedError:
+        if options.fail_on_data_loss:
+            raise
+        name = options.selection.chain
+        _log.warning(
+            "chain %r was created again: the planned ledgers of the old one are read", name
+        )
+
+
 def _read_range(
     client: LedgerClient, wanted: EntryRange, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     with client.open_ledger(wanted.ledger_id, password=options.client.password) as reader:
+        if wanted.creation_token not in (b"", reader.info.creation_token):
+            if options.fail_on_data_loss:
+                raise RecreatedError("ledger", str(wanted.ledger_id), PLANNED)
+            why = "the ledger was deleted, and another one has its id"
+            _log_loss(wanted.ledger_id, wanted.first, wanted.last, why)
+            return
         rows = RowBatches(
             wanted.ledger_id,
             reader.info.fragments,

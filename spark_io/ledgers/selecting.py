@@ -9,36 +9,53 @@ Source: Spark design, "Reading".
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
 
-from ledger_client import LedgerInfo, LedgerNotFoundError
+from ledger_client import ChainInfo, LedgerInfo, LedgerNotFoundError
 from ledger_client.sync import LedgerClient
 from metadata.ids import NO_ENTRY
 from metadata.ledgers.chain import LinkedLedger
-from spark_io.errors import ChainTrimmedError
+from spark_io.errors import ChainTrimmedError, RecreatedError
 from spark_io.ledgers.options import Selection
 from spark_io.ledgers.splits import ENTRY_BYTES_ASSUMED, KnownLedger
+
+BEGAN: Final = "the query began"
 
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class SelectedLedgers:
+    """Ledgers of a selection, in order."""
+
+    ledgers: list[KnownLedger]
+    chain_token: bytes | None = None
+    """Identity of the chain that links them; None if they were not selected by a chain."""
+
+
 def find_ledgers(
     client: LedgerClient, selection: Selection, password: bytes, *, fail_on_data_loss: bool = True
-) -> list[KnownLedger]:
-    """Return the ledgers of a selection, in order. Raises LedgerNotFoundError for a named ledger
-    that does not exist, ChainTrimmedError for a removed link, ChainNotFoundError.
+) -> SelectedLedgers:
+    """Return the ledgers of a selection. Raises LedgerNotFoundError for a named ledger that does
+    not exist, ChainTrimmedError for a removed link, ChainNotFoundError, RecreatedError.
     """
     if selection.chain:
-        return [
-            ledger
-            for _, ledgers in read_links(
-                client, selection.chain, password, fail_on_data_loss=fail_on_data_loss
-            )
-            for ledger in ledgers
-        ]
+        info = client.chain(selection.chain).info()
+        links = read_links(client, info, password, fail_on_data_loss=fail_on_data_loss)
+        return SelectedLedgers([each for _, found in links for each in found], info.creation_token)
     if selection.match:
         found = (info for info in client.list_ledgers() if _matches(info, selection.match))
-        return [known_ledger(client, info, password) for info in found]
+        return SelectedLedgers([known_ledger(client, info, password) for info in found])
+    return SelectedLedgers(
+        _find_named(client, selection, password, fail_on_data_loss=fail_on_data_loss)
+    )
+
+
+def _find_named(
+    client: LedgerClient, selection: Selection, password: bytes, *, fail_on_data_loss: bool
+) -> list[KnownLedger]:
     known: list[KnownLedger] = []
     infos = client.ledger_infos(selection.ledger_ids)
     for ledger_id, info in zip(selection.ledger_ids, infos, strict=True):
@@ -57,38 +74,51 @@ def find_ledgers(
 
 def read_links(
     client: LedgerClient,
-    chain: str,
+    chain: ChainInfo,
     password: bytes,
     *,
-    first_index: int | None = None,
-    end_index: int | None = None,
     fail_on_data_loss: bool = True,
-) -> Iterator[tuple[int, list[KnownLedger]]]:
-    """Yield the links of a chain with their ledgers; by default all present links."""
-    handle = client.chain(chain)
-    if first_index is None or end_index is None:
-        info = handle.info()
-        first_index, end_index = info.first_index, info.next_index
-    for index, link in handle.links(first_index, end_index):
+) -> list[tuple[int, list[KnownLedger]]]:
+    """Return the links of a chain with their ledgers. Raises ChainTrimmedError, RecreatedError."""
+    links: list[tuple[int, list[KnownLedger]]] = []
+    handle = client.chain(chain.name)
+    for index, link in handle.links(chain.first_index, chain.next_index):
         if link is not None:
-            yield (
-                index,
-                [_linked(client, each, password, fail_on_data_loss) for each in link.ledgers],
-            )
+            known = [_linked(client, each, password, fail_on_data_loss) for each in link.ledgers]
+            links.append((index, known))
         elif fail_on_data_loss:
-            text = f"link {index} of chain {chain!r} was collected while the query ran"
+            require_same_chain(client, chain.name, chain.creation_token, BEGAN)
+            text = f"link {index} of chain {chain.name!r} was collected while the query ran"
             raise ChainTrimmedError(text)
         else:
-            _log.warning("chain %r: link %d was collected: it is left out", chain, index)
+            _log.warning("chain %r: link %d was collected: it is left out", chain.name, index)
+    require_same_chain(client, chain.name, chain.creation_token, BEGAN)
+    return links
+
+
+def require_same_chain(client: LedgerClient, name: str, token: bytes, since: str) -> None:
+    """Compare the present chain of a name with the one of a creation token.
+
+    What was read of the chain before the call is of that chain: a token is never used again. Raises
+    RecreatedError, ChainNotFoundError.
+    """
+    if client.chain(name).info().creation_token != token:
+        raise RecreatedError("chain", name, since)
 
 
 def known_ledger(client: LedgerClient, info: LedgerInfo, password: bytes) -> KnownLedger:
     """Return a ledger with its readable end: its last entry, or its present LAC."""
     if info.last_entry_id is not None:
-        return _closed(info.id, info.last_entry_id, info.length)
+        return _closed(info.id, info.last_entry_id, info.length, info.creation_token)
     with client.open_ledger(info.id, password=password) as reader:
         end = reader.last_confirmed + 1
-        return KnownLedger(info.id, end, ENTRY_BYTES_ASSUMED, is_closed=reader.is_closed)
+        return KnownLedger(
+            info.id,
+            end,
+            ENTRY_BYTES_ASSUMED,
+            is_closed=reader.is_closed,
+            creation_token=info.creation_token,
+        )
 
 
 def _linked(
@@ -111,10 +141,12 @@ def _linked(
     return _closed(ledger.ledger_id, NO_ENTRY, 0)
 
 
-def _closed(ledger_id: int, last_entry_id: int, length: int | None) -> KnownLedger:
+def _closed(
+    ledger_id: int, last_entry_id: int, length: int | None, creation_token: bytes = b""
+) -> KnownLedger:
     end = last_entry_id + 1
     entry_bytes = ENTRY_BYTES_ASSUMED if length is None or not end else length / end
-    return KnownLedger(ledger_id, end, entry_bytes, is_closed=True)
+    return KnownLedger(ledger_id, end, entry_bytes, is_closed=True, creation_token=creation_token)
 
 
 def _matches(info: LedgerInfo, wanted: Iterable[tuple[str, str]]) -> bool:

@@ -10,7 +10,7 @@ Invariants: the parts cover exactly the given ranges, in order, and no entry twi
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 ENTRY_BYTES_ASSUMED: Final = 1024
@@ -26,6 +26,8 @@ class EntryRange:
     first: int
     last: int
     entry_bytes: float = ENTRY_BYTES_ASSUMED
+    creation_token: bytes = b""
+    """Identity of the ledger; empty if planning did not read the ledger's metadata."""
 
     @property
     def count(self) -> int:
@@ -46,11 +48,13 @@ class KnownLedger:
     end: int
     entry_bytes: float
     is_closed: bool
+    creation_token: bytes = b""
+    """Identity of the ledger; empty if its metadata was not read."""
 
     def range_from(self, first: int = 0, end: int | None = None) -> EntryRange:
         """Return the range from an entry up to, not including, `end` (default: the known end)."""
         last = (self.end if end is None else min(end, self.end)) - 1
-        return EntryRange(self.ledger_id, first, last, self.entry_bytes)
+        return EntryRange(self.ledger_id, first, last, self.entry_bytes, self.creation_token)
 
 
 def plan_splits(
@@ -93,5 +97,5 @@ def _pieces(
         at = each.first
         for number in range(1, pieces + 1):
             end = each.first + each.count * number // pieces
-            yield EntryRange(each.ledger_id, at, end - 1, each.entry_bytes)
+            yield replace(each, first=at, last=end - 1)
             at = end

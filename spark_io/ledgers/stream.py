@@ -3,7 +3,8 @@
 Leaves following them to `stream_ledgers`, splitting to `splits`, and reading to `reading`.
 
 Invariants: an offset is plain JSON and is stored only in the checkpoint; the entries between two
-offsets are the same at every read.
+offsets are the same at every read. An offset is used only with the ledgers or the chain whose
+identities it has.
 
 Source: Spark design, "Reading".
 """
@@ -64,19 +65,20 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._followed().latest()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Record the present end, at which the query will end."""
+        """Record the current end of the ledgers. The query stops there."""
         self._last = self._followed().latest()
 
     def partitions(
         self, start: Mapping[str, object], end: Mapping[str, object]
     ) -> list[InputPartition]:
         """Split a micro-batch into parts of about `splitBytes`."""
-        return partitions_of(self._followed().ranges(start, end), self._options)
+        source = self._followed()
+        return partitions_of(source.ranges(start, end), self._options, source.chain_token)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the entries of one part."""
         assert isinstance(partition, RangePartition), "partitions() made it"
-        return read_ranges(partition.ranges, self._options)
+        return read_ranges(partition.ranges, self._options, partition.chain_token)
 
     def commit(self, end: Mapping[str, object]) -> None:
         """Do nothing: a checkpoint holds the offset, and reading does not trim ledgers."""

@@ -4,7 +4,8 @@ Leaves computing with positions to `positions`, and Spark's interface to `stream
 the newest offset about a hundred times per second. So no call waits for a bookie or for ZooKeeper
 once a stream runs: watches and long polls update the ends in the background.
 
-Invariants: a returned offset stays readable unless its ledger or link is deleted.
+Invariants: a returned offset stays readable unless its ledger or link is deleted. An offset is used
+only with the ledgers or the chain that it was recorded for.
 
 Source: Spark design, "Reading".
 """
@@ -12,12 +13,14 @@ Source: Spark design, "Reading".
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from ledger_client import ChainInfo, LedgerError, LedgerNotFoundError
 from ledger_client.sync import LedgerClient, LedgerReader
 from spark_io.common_options import EARLIEST, LATEST
-from spark_io.errors import ChainTrimmedError, OffsetError, OptionError
+from spark_io.errors import ChainTrimmedError, OffsetError, OptionError, RecreatedError
+from spark_io.identities import Identities, IdentityCheck, check_option, separated, with_identities
 from spark_io.ledgers.options import ReadOptions
 from spark_io.ledgers.positions import (
     ChainPosition,
@@ -28,15 +31,16 @@ from spark_io.ledgers.positions import (
     advance_ledgers,
     chain_ranges,
     end_of_chain,
+    identities_of,
     ledger_offsets_of,
 )
-from spark_io.ledgers.selecting import find_ledgers, read_links
+from spark_io.ledgers.selecting import BEGAN, find_ledgers, read_links
 from spark_io.ledgers.splits import EntryRange, KnownLedger
 
 LINKS_PER_BATCH_MAX: Final = 10_000
 """Maximum number of links of a chain in one micro-batch; the next one continues after them."""
 
-Offset = dict[str, int]
+Offset = dict[str, object]
 
 _log = logging.getLogger(__name__)
 
@@ -73,10 +77,9 @@ class OpenLedgers:
             return self._gone(known, reader.follow_failure)
         last = reader.info.last_entry_id  # set in the metadata of a closed ledger
         if last is None:
-            end = max(known.end, reader.last_confirmed + 1)
-            return KnownLedger(known.ledger_id, end, known.entry_bytes, is_closed=False)
+            return replace(known, end=max(known.end, reader.last_confirmed + 1))
         self._readers.pop(known.ledger_id).close()
-        return KnownLedger(known.ledger_id, last + 1, known.entry_bytes, is_closed=True)
+        return replace(known, end=last + 1, is_closed=True)
 
     def _gone(self, known: KnownLedger, why: LedgerError) -> KnownLedger:
         """Raise, or end a ledger at its last known end, once it cannot be followed any longer."""
@@ -89,11 +92,14 @@ class OpenLedgers:
             why,
         )
         self._readers.pop(known.ledger_id).close()
-        return KnownLedger(known.ledger_id, known.end, known.entry_bytes, is_closed=True)
+        return replace(known, is_closed=True)
 
 
 class FollowedLedgers:
     """Named ledgers, each open or closed."""
+
+    chain_token: Final = None
+    """Identity of the chain that links the ledgers: there is none."""
 
     def __init__(self, client: LedgerClient, options: ReadOptions) -> None:
         password = options.client.password
@@ -102,41 +108,46 @@ class FollowedLedgers:
             options.selection,
             password,
             fail_on_data_loss=options.fail_on_data_loss,
-        )
+        ).ledgers
         self._fail_on_data_loss = options.fail_on_data_loss
         self._known = {each.ledger_id: each for each in known}
+        self._check = _check("ledger", identities_of(known), options)
         self._open = OpenLedgers(client, options)
 
     def earliest(self) -> Offset:
         """Return entry 0 of each."""
-        return {str(ledger_id): 0 for ledger_id in self._known}
+        return self._stored(dict.fromkeys(self._known, 0))
 
     def latest(self) -> Offset:
         """Return the entry after the LAC of each."""
-        return {str(each.ledger_id): each.end for each in self._now()}
+        return self._stored({each.ledger_id: each.end for each in self._now()})
 
     def checked(self, stored: Mapping[str, object]) -> Offset:
         """Return the offsets, with entry 0 for a ledger that they do not name."""
-        offsets = self._offsets(stored)
-        return self.earliest() | {str(key): value for key, value in offsets.items()}
+        positions, recorded = separated(stored)
+        offsets = self._named(ledger_offsets_of(positions))
+        check_option("startingOffsets", "ledger", recorded, self._check.present)
+        return self._stored(dict.fromkeys(self._known, 0) | offsets)
 
     def advance(
         self, start: Mapping[str, object], end: Offset, allowance: MicroBatchLimits
     ) -> Offset:
         """Give each ledger a share in proportion to its backlog."""
-        bounded = [
-            KnownLedger(each.ledger_id, end[str(each.ledger_id)], each.entry_bytes, each.is_closed)
-            for each in self._now()
-        ]
-        reached = advance_ledgers(bounded, self._offsets(start), allowance)
-        return {str(key): value for key, value in reached.items()}
+        stop, _ = self._offsets(end)
+        begin, _ = self._offsets(start)
+        bounded = [replace(each, end=stop[each.ledger_id]) for each in self._now()]
+        return self._stored(advance_ledgers(bounded, begin, allowance))
 
     def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[EntryRange]:
         """Return a range for each ledger with new entries."""
-        first, stop = self._offsets(start), self._offsets(end)
+        first, changed = self._offsets(start)
+        stop, lost = self._offsets(end)
+        self._check.log([*changed, *lost])
         ranges = [
-            EntryRange(key, first.get(key, 0), stop[key] - 1, self._known[key].entry_bytes)
-            for key in self._known
+            EntryRange(
+                key, first.get(key, 0), stop[key] - 1, known.entry_bytes, known.creation_token
+            )
+            for key, known in self._known.items()
             if key in stop
         ]
         return [each for each in ranges if each.count > 0]
@@ -145,8 +156,21 @@ class FollowedLedgers:
         self._known = {key: self._open.now(each) for key, each in self._known.items()}
         return list(self._known.values())
 
-    def _offsets(self, stored: Mapping[str, object]) -> LedgerOffsets:
-        offsets = ledger_offsets_of(stored)
+    def _stored(self, offsets: LedgerOffsets) -> Offset:
+        return with_identities(
+            {str(key): value for key, value in offsets.items()}, self._check.present
+        )
+
+    def _offsets(self, stored: Mapping[str, object]) -> tuple[LedgerOffsets, list[str]]:
+        """Return the offsets without those of ledgers that were created again, and the ids of
+        these. Raises OffsetError, RecreatedError, OldCheckpointError.
+        """
+        positions, recorded = separated(stored)
+        offsets = self._named(ledger_offsets_of(positions))
+        changed = self._check.recreated(recorded, map(str, offsets))
+        return {key: value for key, value in offsets.items() if str(key) not in changed}, changed
+
+    def _named(self, offsets: LedgerOffsets) -> LedgerOffsets:
         unknown = [ledger_id for ledger_id in offsets if ledger_id not in self._known]
         if unknown and not self._fail_on_data_loss:
             return {key: value for key, value in offsets.items() if key in self._known}
@@ -166,23 +190,29 @@ class FollowedLinks:
         self._options = options
         self._name = options.selection.chain
         self._chain = client.chain(self._name).follow()
+        self.chain_token = self._chain.info.creation_token
+        """Identity of the chain."""
+        self._check = _check("chain", {self._name: self.chain_token.hex()}, options)
         self._links: dict[int, LinkedLedgers] = {}
         self._open = OpenLedgers(client, options)
 
     def earliest(self) -> Offset:
         """Return the chain's first link as of now."""
-        return ChainPosition(self._chain.info.first_index).as_json()
+        return self._stored(ChainPosition(self._info().first_index))
 
     def latest(self) -> Offset:
         """Return the position after the last link, or after the LAC of an open ledger in it. An
         open ledger in an earlier link is handled by `advance`, which ends there.
         """
-        info = self._chain.info
-        return end_of_chain(self._last_links(info), info.next_index).as_json()
+        info = self._info()
+        return self._stored(end_of_chain(self._last_links(info), info.next_index))
 
     def checked(self, stored: Mapping[str, object]) -> Offset:
-        """Return the position. Raises OffsetError."""
-        return ChainPosition.of_json(stored).as_json()
+        """Return the position. Raises OffsetError, OptionError."""
+        positions, recorded = separated(stored)
+        position = ChainPosition.of_json(positions)
+        check_option("startingOffsets", "chain", recorded, self._check.present)
+        return self._stored(position)
 
     def advance(
         self, start: Mapping[str, object], end: Offset, allowance: MicroBatchLimits
@@ -190,25 +220,56 @@ class FollowedLinks:
         """Take links in order until the allowance is used up, never past an open ledger of any
         link, because it may grow.
         """
-        begin, stop = ChainPosition.of_json(start), ChainPosition.of_json(end)
+        begin, _ = self._position(start)
+        stop, _ = self._position(end)
         stop = min(stop, ChainPosition(begin.link + LINKS_PER_BATCH_MAX))
         if stop <= begin:
-            return begin.as_json()
+            return self._stored(begin)
         links = self._read(self._not_trimmed(begin).link, stop)
         self._drop_below(begin.link)
         stop = max(begin, min(stop, end_of_chain(links, stop.link, begin)))
-        return advance_chain(links, begin, stop, allowance).as_json()
+        return self._stored(advance_chain(links, begin, stop, allowance))
 
     def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[EntryRange]:
         """Return the ranges of all ledgers between two positions."""
-        begin, stop = ChainPosition.of_json(start), ChainPosition.of_json(end)
+        begin, changed = self._position(start)
+        stop, lost = self._position(end)
+        self._check.log([*changed, *lost])
+        if stop <= begin:
+            return []
         begin = self._not_trimmed(begin)
         ranges = chain_ranges(self._read(begin.link, stop), begin, stop)
         self._drop_below(begin.link)
         return ranges
 
+    def _info(self) -> ChainInfo:
+        """Return the head as last seen. Raises RecreatedError."""
+        info = self._chain.info
+        if info.creation_token != self.chain_token:
+            raise RecreatedError("chain", self._name, BEGAN)
+        return info
+
+    def _stored(self, position: ChainPosition) -> Offset:
+        return with_identities(position.as_json(), self._check.present)
+
+    def _position(self, stored: Mapping[str, object]) -> tuple[ChainPosition, list[str]]:
+        """Return a position in the present chain. If the chain was created again since it was
+        stored, that is the start, and the chain's name is returned too.
+
+        Raises OffsetError, RecreatedError, OldCheckpointError.
+        """
+        positions, recorded = separated(stored)
+        position = ChainPosition.of_json(positions)
+        if recorded and self._name not in recorded:
+            raise OffsetError(
+                f"the checkpoint is of chain {', '.join(recorded)}, and the options name chain "
+                f"{self._name}: name the same chain, or begin with a new checkpoint"
+            )
+        changed = self._check.recreated(recorded, [self._name])
+        return ChainPosition(0) if changed else position, changed
+
     def _not_trimmed(self, begin: ChainPosition) -> ChainPosition:
-        first = self._chain.info.first_index
+        first = self._info().first_index
         if begin.link >= first:
             return begin
         if self._options.fail_on_data_loss:
@@ -236,12 +297,11 @@ class FollowedLinks:
         wanted = range(first, end.link + (1 if end > ChainPosition(end.link) else 0))
         missing = [index for index in wanted if index not in self._links]
         if missing:
+            wanted_part = ChainInfo(self._name, missing[0], missing[-1] + 1, self.chain_token)
             found = read_links(
                 self._client,
-                self._name,
+                wanted_part,
                 self._options.client.password,
-                first_index=missing[0],
-                end_index=missing[-1] + 1,
                 fail_on_data_loss=self._options.fail_on_data_loss,
             )
             for index, ledgers in found:
@@ -262,6 +322,11 @@ FollowedSource = FollowedLedgers | FollowedLinks
 """Source of a stream: named ledgers, or a chain."""
 
 
+def _check(kind: str, present: Identities, options: ReadOptions) -> IdentityCheck:
+    fail, accept = options.fail_on_data_loss, options.accept_old_checkpoint
+    return IdentityCheck(kind, present, fail_on_data_loss=fail, accept_old_checkpoint=accept)
+
+
 def starting_offset(source: FollowedSource, text: str) -> Offset:
     """Return the start of a new query: `earliest`, `latest` or a position. Raises OptionError."""
     if text.lower() == EARLIEST:
@@ -273,6 +338,8 @@ def starting_offset(source: FollowedSource, text: str) -> Offset:
         if not isinstance(stored, dict):
             raise OffsetError(f"{text!r} is not a JSON object")
         return source.checked(stored)
+    except OptionError:
+        raise
     except ValueError as error:
         why = f"{text!r} is neither earliest nor latest nor an offset ({error})"
         raise OptionError("startingOffsets", why) from error

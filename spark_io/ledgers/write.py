@@ -117,7 +117,7 @@ class LedgerBatchWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, *, overwrite: bool) -> None:
         if options.application and options.batch is None:
             raise OptionError(
-                "txnVersion", "missing: a batch job with txnAppId must number its runs"
+                "txnVersion", "missing: a batch job with txnAppId must number its runs 0, 1, 2, ..."
             )
         self._options = options
         self._overwrite = overwrite

@@ -191,7 +191,8 @@ def _check_digests(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
         for ledger_id, entry_id, data, digest in rows:
             if crc32c(data) != digest:
                 raise ArchiveDamagedError(
-                    f"ledger {ledger_id}: entry {entry_id} reads back damaged"
+                    f"ledger {ledger_id}: the written file has a damaged entry {entry_id}: run "
+                    "the archive again, and check the storage of the path"
                 )
         sizes = pa.array([len(data) for _, _, data, _ in rows], pa.int64())
         arrays = [batch.column("ledger_id"), batch.column("entry_id"), sizes]

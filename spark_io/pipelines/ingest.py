@@ -9,7 +9,7 @@ Source: Spark design, "Pipelines".
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -75,13 +75,8 @@ def ingest(
     mode = "overwrite" if replaces else "append"
     frame.write.format("ledger").options(**given).mode(mode).save()
     after = handle.info()
-    added = read_links(
-        client,
-        chain,
-        checked.client.password,
-        first_index=before.next_index,
-        end_index=after.next_index,
-    )
+    new = replace(after, first_index=before.next_index)
+    added = read_links(client, new, checked.client.password)
     ledgers = [ledger for _, found in added for ledger in found]
     return IngestResult(
         chain,

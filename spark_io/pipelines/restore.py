@@ -69,7 +69,10 @@ def restore(
     ids = sorted(dict.fromkeys(noted if ledger_ids is None else ledger_ids))
     unknown = [each for each in ids if each not in noted]
     if unknown:
-        raise ArchiveDamagedError(f"the archive at {path} does not hold ledgers {unknown}")
+        raise ArchiveDamagedError(
+            f"the archive at {path} does not contain ledgers {unknown}: check the path, or leave "
+            "these ledgers out"
+        )
     wanted = [each for each in ids if each not in done]
     for start in range(0, len(wanted), LEDGERS_PER_STEP):
         step = wanted[start : start + LEDGERS_PER_STEP]
@@ -126,7 +129,7 @@ def _write_back(
 ) -> list[LinkedLedger]:
     """Write some archived ledgers into new ones; return the new ones in the given order."""
     full = {each: row for each, row in noted.items() if row.entry_count}
-    told = {each: NotedLedger.of(row) for each, row in full.items()}
+    facts = {each: NotedLedger.of(row) for each, row in full.items()}
     written: dict[int, LinkedLedger] = {}
     if full:
         sorted_rows = (
@@ -135,7 +138,7 @@ def _write_back(
             .sortWithinPartitions("ledger_id", "entry_id")
         )
         for row in sorted_rows.mapInArrow(
-            partial(_restore_task, how, told), RESTORED_DDL
+            partial(_restore_task, how, facts), RESTORED_DDL
         ).collect():
             values = (row.ledger_id, row.created_ms, row.last_entry_id, row.length)
             written[row.archived_id] = LinkedLedger(*values)
@@ -146,7 +149,8 @@ def _write_back(
         if last is None or last + 1 != row.entry_count:
             raise ArchiveDamagedError(
                 f"ledger {each} had {row.entry_count} entries when it was archived, but {path} "
-                f"holds {-1 if last is None else last + 1}: it was not published"
+                f"has {-1 if last is None else last + 1}: no ledger of this step was published. "
+                f"Restore the others with ledger_ids, or archive ledger {each} again"
             )
     return [written[each] for each in noted]
 
@@ -222,10 +226,16 @@ class _Ledgers:
         while self._next is not None and self._next[0] == ledger_id:
             _, entry_id, data, digest = self._next
             if entry_id != expected:
-                text = f"ledger {ledger_id}: entry {expected} is missing in the archive"
+                text = (
+                    f"ledger {ledger_id}: entry {expected} is missing in the archive. Archive the "
+                    "ledger again if it still exists"
+                )
                 raise ArchiveDamagedError(text)
             if crc32c(data) != digest:
-                text = f"ledger {ledger_id}: entry {entry_id} is damaged in the archive"
+                text = (
+                    f"ledger {ledger_id}: entry {entry_id} is damaged in the archive. Archive the "
+                    "ledger again if it still exists"
+                )
                 raise ArchiveDamagedError(text)
             yield data
             expected += 1

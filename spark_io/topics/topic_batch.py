@@ -86,9 +86,10 @@ class TopicBatchReader(DataSourceReader):
         view = TopicsView(services, options.topics, is_committed=options.is_committed)
         try:
             await view.load()
-            bounds = view.bounds
-            start = chosen_offsets("startingOffsets", options.starting_offsets, bounds, EARLIEST)
-            end = chosen_offsets("endingOffsets", options.ending_offsets, bounds, LATEST)
+            bounds, ids = view.bounds, view.identities
+            starting, ending = options.starting_offsets, options.ending_offsets
+            start = chosen_offsets("startingOffsets", starting, bounds, EARLIEST, ids)
+            end = chosen_offsets("endingOffsets", ending, bounds, LATEST, ids)
             finder = RangeFinder(services, fail_on_data_loss=options.fail_on_data_loss)
             return await find_ranges(finder, view, start, end)
         finally:

@@ -4,7 +4,7 @@ Leaves the ends of partitions to `topic_view`. Pure.
 
 Format of an offset, a JSON object as Kafka's own connector writes it: {"orders": {"0": 5, "1": 0}},
 the offset of the next record of each partition. In options -2 means the earliest offset, -1 the
-latest.
+latest. The stored offset has the ids of the topics too (`spark_io.identities`).
 
 Invariants: an end is exclusive; a position never goes back; every record between two positions is
 read exactly once.
@@ -13,18 +13,19 @@ Source: Spark design, "Reading".
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from spark_io.common_options import EARLIEST, LATEST
 from spark_io.errors import OffsetError, OptionError
+from spark_io.identities import Identities, check_option, separated
 
 EARLIEST_OFFSET: Final = -2
 LATEST_OFFSET: Final = -1
 EXAMPLE: Final = '{"orders": {"0": 5, "1": 0}}'
 
-StoredOffset = dict[str, dict[str, int]]
+StoredPositions = dict[str, dict[str, int]]
 
 
 class TopicPartition(NamedTuple):
@@ -46,9 +47,9 @@ class Bounds:
     end: int
 
 
-def as_json(offsets: Mapping[TopicPartition, int]) -> StoredOffset:
+def as_json(offsets: Mapping[TopicPartition, int]) -> StoredPositions:
     """Return the stored form, in the order of topics and partitions."""
-    stored: StoredOffset = {}
+    stored: StoredPositions = {}
     for (topic, partition), offset in sorted(offsets.items()):
         stored.setdefault(topic, {})[str(partition)] = offset
     return stored
@@ -71,23 +72,30 @@ def offsets_of(stored: object, *, least: int = 0) -> Offsets:
 
 
 def chosen_offsets(
-    option: str, text: str, bounds: Mapping[TopicPartition, Bounds], otherwise: str
+    option: str,
+    text: str,
+    bounds: Mapping[TopicPartition, Bounds],
+    otherwise: str,
+    present: Identities,
 ) -> Offsets:
     """Parse an option: `earliest`, `latest`, or offsets by topic and partition, with `otherwise`
-    for partitions that it does not name. Raises OptionError.
+    for partitions that it does not name. `present` has the ids of the topics. Raises OptionError.
     """
     given: Offsets = {}
+    recorded: Identities = {}
     if text.lower() in (EARLIEST, LATEST):
         otherwise = text.lower()
     else:
         try:
-            given = offsets_of(json.loads(text), least=EARLIEST_OFFSET)
+            positions, recorded = separated(json.loads(text))
+            given = offsets_of(positions, least=EARLIEST_OFFSET)
         except ValueError as error:
             why = f"{text!r} is neither {EARLIEST} nor {LATEST} nor offsets such as {EXAMPLE}"
             raise OptionError(option, why) from error
     unknown = [f"{each.topic}/{each.partition}" for each in given if each not in bounds]
     if unknown:
         raise OptionError(option, f"partitions {unknown} are not among those that are read")
+    check_option(option, "topic", recorded, present)
     default = EARLIEST_OFFSET if otherwise == EARLIEST else LATEST_OFFSET
     chosen: Offsets = {}
     for partition, each in bounds.items():
@@ -95,6 +103,11 @@ def chosen_offsets(
         offset = each.start if offset == EARLIEST_OFFSET else offset
         chosen[partition] = each.end if offset == LATEST_OFFSET else offset
     return chosen
+
+
+def without_topics(offsets: Offsets, topics: Sequence[str]) -> Offsets:
+    """Return the offsets of all other topics."""
+    return {each: offset for each, offset in offsets.items() if each.topic not in topics}
 
 
 def advanced(

@@ -42,6 +42,7 @@ READING: Final = (
     "minPartitions",
     "arrowBatchBytes",
     "failOnDataLoss",
+    "acceptOldCheckpoint",
     "maxOffsetsPerTrigger",
 )
 WRITING: Final = ("topic", "bootstrapServers", "listener", "compression")
@@ -62,6 +63,8 @@ class TopicReadOptions:
     min_partitions: int
     arrow_batch_bytes: int
     fail_on_data_loss: bool
+    accept_old_checkpoint: bool
+    """Whether a stream continues from offsets that have no identities."""
     max_offsets_per_trigger: int | None
 
     @classmethod
@@ -79,6 +82,7 @@ class TopicReadOptions:
             min_partitions=given.positive("minPartitions") or 1,
             arrow_batch_bytes=given.positive("arrowBatchBytes") or ARROW_BATCH_BYTES,
             fail_on_data_loss=given.truth("failOnDataLoss", default=True),
+            accept_old_checkpoint=given.truth("acceptOldCheckpoint", default=False),
             max_offsets_per_trigger=given.positive("maxOffsetsPerTrigger"),
         )
 

@@ -38,7 +38,7 @@ READS_MAX: Final = 10
 SETTLE_S: Final = 1.5
 """Time to wait for the LAC of an acknowledged record, in seconds: a broker without appends sends it
 to bookies after one second."""
-NEWS_WAIT_S: Final = 2.0
+PROGRESS_WAIT_S: Final = 2.0
 FOLLOW_PAUSE_S: Final = 0.02
 """Appends within this time are read together, in seconds."""
 
@@ -87,13 +87,13 @@ class PartitionView:
         self._tail: LogTail | None = None
         self._readers: dict[LedgerId, LedgerReader] = {}
         """Readers of the newest ledgers: those without entries, and one that has some."""
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._cancel_watch: Cancel | None = None
 
     async def start(self) -> None:
         """Refresh, and watch the list for changes from then on. Raises as `refresh`."""
         path = partition_path(self._key)
-        self._cancel_watch = self._services.store.watch_value(path, self._news.set)
+        self._cancel_watch = self._services.store.watch_value(path, self._changed.set)
         await self.refresh()
 
     async def refresh(self, *, relist: bool = True) -> None:
@@ -129,12 +129,12 @@ class PartitionView:
         reader = self._newest
         if reader is None or reader.is_closed:
             with contextlib.suppress(TimeoutError):  # a watch may be lost with its session
-                await asyncio.wait_for(self._news.wait(), NEWS_WAIT_S)
+                await asyncio.wait_for(self._changed.wait(), PROGRESS_WAIT_S)
             await self.refresh()
             return
-        await reader.wait_confirmed(reader.last_confirmed, timeout=NEWS_WAIT_S)
+        await reader.wait_confirmed(reader.last_confirmed, timeout=PROGRESS_WAIT_S)
         await asyncio.sleep(FOLLOW_PAUSE_S)
-        await self.refresh(relist=self._news.is_set() or reader.is_closed)
+        await self.refresh(relist=self._changed.is_set() or reader.is_closed)
 
     async def aclose(self) -> None:
         """Close all readers and watches."""
@@ -150,7 +150,7 @@ class PartitionView:
         return None if last is None else self._readers.get(last.ledger_id)
 
     async def _list(self) -> None:
-        self._news.clear()
+        self._changed.clear()
         partitions = self._services.partitions
         for _ in range(READS_MAX):
             try:

@@ -81,6 +81,7 @@ class RangeFinder:
                 raise RecordsUnreadableError(*view.partition, first, end, why)
             async with self._finding:
                 entries = await self._entries(now, segment, (first, end), last)
+            entries = replace(entries, creation_token=info.creation_token)
             if info.last_entry_id is not None and info.length is not None:
                 entries = replace(entries, entry_bytes=info.length / (last + 1))
             ranges.append(
@@ -142,8 +143,8 @@ class RangeFinder:
         last: int,
         offset: int,
     ) -> tuple[int, int]:
-        """Return two entries close to each other. The batch with the offset, or the first batch
-        after it, is at or after the first entry, and at or before the second.
+        """Return a lower and an upper bound of the entry that has the offset. If no entry has it,
+        they are bounds of the first entry after it. The bounds are close to each other.
         """
         low, low_offset = self._points.get((reader.id, offset), 0), segment.base_offset
         high, high_offset = last + 1, known_end  # from `high` on, everything is after the offset

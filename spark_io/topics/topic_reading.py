@@ -8,7 +8,8 @@ query for the LAC.
 
 Invariants: markers, state entries and records of aborted transactions are never among the rows;
 nothing else is left out silently: unreadable records are an error that names topic, partition and
-offsets, or, with failOnDataLoss=false, a line in the executor's log.
+offsets, or, with failOnDataLoss=false, a line in the executor's log. Each planned ledger has the
+identity that it had when it was planned; a ledger belongs to one partition of one topic.
 
 Source: Spark design, "Reading"; KIP-98.
 """
@@ -83,6 +84,9 @@ class _RangeReading:
     def _read(self, client: LedgerClient) -> Iterator[pa.RecordBatch]:
         wanted, password = self._wanted.entries, self._options.client.password
         with client.open_ledger(wanted.ledger_id, password=password) as reader:
+            if reader.info.creation_token != wanted.creation_token:
+                self._lose(f"ledger {wanted.ledger_id} was deleted, and another one has its id")
+                return
             at = wanted.first
             while at <= wanted.last:
                 try:
@@ -120,7 +124,7 @@ class _RangeReading:
             yield from self._rows.finish()
             self._lose(f"entry {entry_id} of ledger {wanted.entries.ledger_id}: {error}", error)
 
-    def _lose(self, why: str, error: Exception) -> None:
+    def _lose(self, why: str, error: Exception | None = None) -> None:
         """Raise or log that records from here on are lost. Their number is unknown, because the
         offsets are in the lost entry.
         """

@@ -5,7 +5,8 @@ Leaves following partitions to `topic_view`, finding entries to `topic_ranges`, 
 updated in the background.
 
 Invariants: an offset is plain JSON and is stored only in the checkpoint; the records between two
-offsets are the same at every read. A new partition is read from its first record on.
+offsets are the same at every read. A new partition is read from its first record on. An offset is
+used only with the topics whose ids it has.
 
 Source: Spark design, "Reading".
 """
@@ -24,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from spark_io.common_options import EARLIEST
+from spark_io.identities import Identities, IdentityCheck, separated, with_identities
 from spark_io.topics.topic_access import TopicAccess, TopicServices, access_of
 from spark_io.topics.topic_batch import (
     PLANNING_TIMEOUT_S,
@@ -34,18 +36,20 @@ from spark_io.topics.topic_batch import (
 from spark_io.topics.topic_offsets import (
     Bounds,
     Offsets,
-    StoredOffset,
     TopicPartition,
     advanced,
     as_json,
     chosen_offsets,
     offsets_of,
+    without_topics,
 )
 from spark_io.topics.topic_options import TopicReadOptions
 from spark_io.topics.topic_ranges import RangeFinder
 from spark_io.topics.topic_reading import read_topic_ranges
 from spark_io.topics.topic_splits import TopicRange
 from spark_io.topics.topic_view import TopicsView
+
+StoredOffset = dict[str, object]
 
 SEEN_WAIT_S: Final = 30.0
 """Time that a restarted query waits until partitions reach their earlier ends, in seconds."""
@@ -64,8 +68,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> StoredOffset:  # noqa: N802 - Spark's name
         """Return the start of a query without a checkpoint."""
-        text = self._options.starting_offsets
-        return as_json(chosen_offsets("startingOffsets", text, self._followed().bounds, EARLIEST))
+        text, view = self._options.starting_offsets, self._followed()
+        ids = view.identities
+        offsets = chosen_offsets("startingOffsets", text, view.bounds, EARLIEST, ids)
+        return with_identities(as_json(offsets), ids)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the limit of a micro-batch from the options."""
@@ -77,30 +83,37 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: Mapping[str, object] | None = None, limit: ReadLimit | None = None
     ) -> StoredOffset:
         """Return the end of the next micro-batch."""
-        bounds = self._followed().bounds if self._last is None else self._last
+        view = self._followed()
+        bounds = view.bounds if self._last is None else self._last
         if start is None:
-            return as_json({partition: each.end for partition, each in bounds.items()})
+            return _end_of(bounds, view.identities)
+        begin, _ = _checked(self._check(view), start)
+        _, recorded = separated(start)
         offsets_max = self._options.max_offsets_per_trigger
         if isinstance(limit, ReadMaxRows):
             rows = limit.max_rows
             offsets_max = rows if offsets_max is None else min(offsets_max, rows)
-        return as_json(advanced(offsets_of(start), bounds, offsets_max))
+        end = advanced(begin, bounds, offsets_max)
+        return with_identities(as_json(end), {**recorded, **view.identities})
 
     def reportLatestOffset(self) -> StoredOffset:  # noqa: N802
         """Return the newest position, for progress reports."""
-        bounds = self._followed().bounds
-        return as_json({partition: each.end for partition, each in bounds.items()})
+        view = self._followed()
+        return _end_of(view.bounds, view.identities)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Record the present end, at which the query will end."""
+        """Record the current end of the partitions. The query stops there."""
         self._last = self._followed().bounds
 
     def partitions(
         self, start: Mapping[str, object], end: Mapping[str, object]
     ) -> list[InputPartition]:
         """Split a micro-batch into parts of about `splitBytes`."""
-        begin, stop = offsets_of(start), offsets_of(end)
         view = self._followed()
+        check = self._check(view)
+        begin, changed = _checked(check, start)
+        stop, lost = _checked(check, end)
+        check.log([*changed, *lost])
 
         async def plan(services: TopicServices) -> list[TopicRange]:
             return await self._plan(services, view, begin, stop)
@@ -137,6 +150,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stop = {partition: end.get(partition, 0) for partition in view.partitions}
         return await find_ranges(self._finder, view, begin, stop)
 
+    def _check(self, view: TopicsView) -> IdentityCheck:
+        return IdentityCheck(
+            "topic",
+            view.identities,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+            accept_old_checkpoint=self._options.accept_old_checkpoint,
+        )
+
     def _access(self) -> TopicAccess:
         return access_of(self._options.client)
 
@@ -155,6 +176,21 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
             self._view = self._access().call("beginning a query", follow, PLANNING_TIMEOUT_S)
         return self._view
+
+
+def _checked(check: IdentityCheck, stored: Mapping[str, object]) -> tuple[Offsets, list[str]]:
+    """Return the offsets without those of topics that were created again, and the names of these.
+    Raises OffsetError, RecreatedError, OldCheckpointError.
+    """
+    positions, recorded = separated(stored)
+    offsets = offsets_of(positions)
+    changed = check.recreated(recorded, dict.fromkeys(each.topic for each in offsets))
+    return without_topics(offsets, changed), changed
+
+
+def _end_of(bounds: Mapping[TopicPartition, Bounds], identities: Identities) -> StoredOffset:
+    ends = {partition: each.end for partition, each in bounds.items()}
+    return with_identities(as_json(ends), identities)
 
 
 async def _wait_until_seen(view: TopicsView, end: Mapping[TopicPartition, int]) -> None:

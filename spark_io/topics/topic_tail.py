@@ -96,7 +96,7 @@ class LogTail:
         if not self._is_committed:
             await self._take(last, last)
         elif self.last_entry_id < 0:
-            for _, data, size_bytes in await self._behind_state_entry(last):
+            for _, data, size_bytes in await self._later_state_entry(last):
                 self.state.take(data, size_bytes)
         else:
             await self._take(self.last_entry_id + 1, last)
@@ -107,9 +107,9 @@ class LogTail:
             async for _, data, size_bytes in entries:
                 self.state.take(data, size_bytes)
 
-    async def _behind_state_entry(self, last: int) -> list[LookedAt]:
+    async def _later_state_entry(self, last: int) -> list[LookedAt]:
         """Return the newest state entry and the entries after it."""
-        behind: list[LookedAt] = []
+        later: list[LookedAt] = []
         end, window = last, WINDOW_ENTRIES
         while end >= 0:
             start = max(0, end - window + 1)
@@ -119,11 +119,11 @@ class LogTail:
                     if is_state_entry(entry[1]):
                         found.clear()
                     found.append(entry)
-            behind = found + behind
-            if is_state_entry(behind[0][1]):
+            later = found + later
+            if is_state_entry(later[0][1]):
                 break
             end, window = start - 1, min(2 * window, WINDOW_ENTRIES_MAX)
-        return behind
+        return later
 
 
 async def look_at(reader: LedgerReader, first: int, last: int) -> AsyncGenerator[LookedAt, None]:

@@ -22,7 +22,8 @@ from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError, TopicNotFoundError
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.topic import TopicId, TopicRecord
-from spark_io.errors import UnknownTopicError
+from spark_io.errors import RecreatedError, UnknownTopicError
+from spark_io.identities import Identities
 from spark_io.topics.topic_access import TopicServices
 from spark_io.topics.topic_offsets import Bounds, TopicPartition
 from spark_io.topics.topic_partition import PartitionView
@@ -52,7 +53,7 @@ class TopicsView:
         self._is_committed = is_committed
         self._ids: dict[str, TopicId] = {}
         self._starting = asyncio.Semaphore(STARTS_AT_ONCE)
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._cancels: list[Cancel] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._failure: Exception | None = None
@@ -63,6 +64,11 @@ class TopicsView:
         if self._failure is not None:
             raise self._failure
         return {partition: view.now.bounds for partition, view in self.partitions.items()}
+
+    @property
+    def identities(self) -> Identities:
+        """Ids of the topics by their names."""
+        return {name: topic_id.hex() for name, topic_id in self._ids.items()}
 
     async def load(self) -> None:
         """Find the topics and read the state of all partitions. Raises UnknownTopicError,
@@ -75,7 +81,7 @@ class TopicsView:
     async def follow(self) -> None:
         """Load, and update the state in the background from then on. Raises as `load`."""
         for name in self._topics:
-            self._cancels.append(self._services.topics.watch(name, self._news.set))
+            self._cancels.append(self._services.topics.watch(name, self._changed.set))
         await self.load()
         for view in self.partitions.values():
             self._begin(self._keep(view))
@@ -120,7 +126,7 @@ class TopicsView:
         if record.is_deleted:
             raise UnknownTopicError(name, "was deleted")
         if self._ids.setdefault(name, record.topic_id) != record.topic_id:
-            raise UnknownTopicError(name, "was deleted and created again while it was read")
+            raise RecreatedError("topic", name, "the query began")
         return record
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
@@ -137,8 +143,8 @@ class TopicsView:
         seen = _now_s()
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), TOPICS_WAIT_S)
-            self._news.clear()
+                await asyncio.wait_for(self._changed.wait(), TOPICS_WAIT_S)
+            self._changed.clear()
             try:
                 for name in self._topics:
                     for view in await self._add(name):

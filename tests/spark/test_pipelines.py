@@ -173,7 +173,7 @@ def test_ledgers_that_cannot_be_archived_are_refused(
         archive(spark, cluster.metadata, str(tmp_path), [writer.id])
     writer.close()
     archive(spark, cluster.metadata, str(tmp_path), [writer.id])
-    with pytest.raises(ArchiveDamagedError, match="does not hold ledgers"):
+    with pytest.raises(ArchiveDamagedError, match="does not contain ledgers"):
         restore(spark, cluster.metadata, str(tmp_path), "none", ledger_ids=[999_999])
 
 

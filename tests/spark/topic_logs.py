@@ -52,8 +52,11 @@ class WrittenTopic:
     logs: dict[int, TopicLog] = field(default_factory=dict)
 
     @classmethod
-    async def create(cls, metadata: str, name: str, partitions: int = 1) -> "WrittenTopic":
-        rng = Random(name)
+    async def create(
+        cls, metadata: str, name: str, partitions: int = 1, *, seed: str = ""
+    ) -> "WrittenTopic":
+        """Create a topic; its id depends on the name and the seed."""
+        rng = Random(name + seed)
         store = await open_store(metadata, rng=rng)
         wanted = new_topic(name, TopicId(rng.randbytes(16)), 1, [LEADER] * partitions, {})
         record = await TopicStore(store, rng).create(wanted)
@@ -121,6 +124,12 @@ class WrittenTopic:
         self.record = await topics.change(
             self.name, lambda record: record.with_partitions([LEADER] * count)
         )
+
+    async def delete(self) -> None:
+        """Delete the topic as the controller does, except its ledgers."""
+        topics = TopicStore(self.store, Random(9))
+        await topics.change(self.name, lambda record: record.with_deletion())
+        await topics.change(self.name, lambda record: record.as_tombstone())
 
     async def segments(self, partition: int) -> int:
         record, _ = await PartitionStore(self.store, Random(8)).get(self.key(partition))

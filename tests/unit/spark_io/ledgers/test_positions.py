@@ -138,6 +138,18 @@ def test_ranges_of_a_batch_query() -> None:
     assert len(starts_and_ends(known, "earliest", "latest")) == 2
 
 
+def test_identities_in_options_of_a_batch_query() -> None:
+    known = [KnownLedger(1, 10, 100.0, is_closed=True, creation_token=b"\x05")]
+    same = '{"1": 4, "$ids": {"1": "05"}}'
+    assert [(each.first, each.last) for each in starts_and_ends(known, same, same)] == []
+    ranges = starts_and_ends(known, same, "latest")
+    assert [(each.first, each.creation_token) for each in ranges] == [(4, b"\x05")]
+    other = same.replace("05", "06")
+    for starting, ending, option in ((other, "latest", "starting"), ("earliest", other, "ending")):
+        with pytest.raises(OptionError, match=rf"{option}Offsets.*names another ledger '1'"):
+            starts_and_ends(known, starting, ending)
+
+
 @pytest.mark.parametrize("text", ["now", "{", "[1]", '{"9": 1}', "7"])
 def test_invalid_start_positions_are_refused(text: str) -> None:
     with pytest.raises(OptionError, match="startingOffsets"):

@@ -41,6 +41,12 @@ def test_a_large_ledger_is_cut_into_equal_parts() -> None:
     assert [part[0].count for part in parts] == [100] * 10
 
 
+def test_the_parts_keep_the_identity_of_their_ledger() -> None:
+    whole = EntryRange(1, 0, 999, 1_000.0, b"token")
+    parts = plan_splits([whole], split_bytes=100_000)
+    assert [each.creation_token for part in parts for each in part] == [b"token"] * 10
+
+
 def test_small_ledgers_share_a_part() -> None:
     small = [EntryRange(n, 0, 9, 10.0) for n in range(2_500)]
     parts = plan_splits(small, split_bytes=64 * 1024 * 1024)

@@ -13,9 +13,11 @@ from spark_io.topics.topic_offsets import (
     as_json,
     chosen_offsets,
     offsets_of,
+    without_topics,
 )
 
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+IDS = {"orders": "0a"}
 BOUNDS = {ORDERS_0: Bounds(5, 10), ORDERS_1: Bounds(0, 20)}
 
 
@@ -46,14 +48,28 @@ def test_malformed_offsets_are_refused(stored: object) -> None:
     ],
 )
 def test_valid_offset_options(text: str, otherwise: str, wanted: list[int]) -> None:
-    chosen = chosen_offsets("startingOffsets", text, BOUNDS, otherwise)
+    chosen = chosen_offsets("startingOffsets", text, BOUNDS, otherwise, IDS)
     assert [chosen[ORDERS_0], chosen[ORDERS_1]] == wanted
 
 
 @pytest.mark.parametrize("text", ["now", "{", '{"orders": {"7": 1}}', '{"orders": {"0": -3}}'])
 def test_invalid_offset_options(text: str) -> None:
     with pytest.raises(OptionError, match="endingOffsets"):
-        chosen_offsets("endingOffsets", text, BOUNDS, LATEST)
+        chosen_offsets("endingOffsets", text, BOUNDS, LATEST, IDS)
+
+
+def test_offset_options_with_identities() -> None:
+    text = '{"orders": {"0": 7}, "$ids": {"orders": "0a"}}'
+    chosen = chosen_offsets("startingOffsets", text, BOUNDS, EARLIEST, IDS)
+    assert chosen == {ORDERS_0: 7, ORDERS_1: 0}
+    with pytest.raises(OptionError, match=r"'endingOffsets'.*names another topic 'orders'"):
+        chosen_offsets("endingOffsets", text, BOUNDS, LATEST, {"orders": "0b"})
+
+
+def test_offsets_of_some_topics_are_removed() -> None:
+    offsets = {ORDERS_0: 1, ORDERS_1: 2, TopicPartition("other", 0): 3}
+    assert without_topics(offsets, ["orders"]) == {TopicPartition("other", 0): 3}
+    assert without_topics(offsets, []) == offsets
 
 
 @given(

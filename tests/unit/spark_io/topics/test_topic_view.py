@@ -21,9 +21,9 @@ from broker_layer.kafka.record_batch import (
 from broker_layer.log.state.state_entry import is_state_entry
 from ledger_client import ClientConfig
 from metadata.store.memory import MemoryMetadataStore
-from metadata.topics.topic import new_topic
+from metadata.topics.topic import TopicId, new_topic
 from spark_io.common_options import ClientOptions
-from spark_io.errors import RecordsLostError, UnknownTopicError
+from spark_io.errors import RecordsLostError, RecreatedError, UnknownTopicError
 from spark_io.topics.topic_access import TopicServices
 from spark_io.topics.topic_offsets import Bounds, TopicPartition
 from spark_io.topics.topic_ranges import RangeFinder
@@ -236,3 +236,30 @@ async def test_partitions_without_a_leader_and_unknown_topics(written: Written) 
     await topics.change("orders", lambda record: record.with_deletion())
     with pytest.raises(UnknownTopicError, match="'orders' was deleted"):
         await view_of(written)
+
+
+async def test_each_range_has_the_identity_of_its_ledger(written: Written) -> None:
+    await write_at_random(written, Random(3), 60)
+    view = await view_of(written, is_committed=False)
+    assert view.identities == {"orders": KEY.topic_id.hex()}
+    finder = RangeFinder(written.services, fail_on_data_loss=True)
+    ranges = await finder.find(view.partitions[ORDERS], 0, view.bounds[ORDERS].end)
+    assert len(ranges) > 1
+    for each in ranges:
+        info = await written.services.client.ledger_info(each.entries.ledger_id)
+        assert each.entries.creation_token == info.creation_token
+    await view.aclose()
+
+
+async def test_a_topic_created_again_is_not_the_one_of_the_query(written: Written) -> None:
+    view = await view_of(written)
+    topics = written.services.topics
+    await topics.change("orders", lambda record: record.with_deletion())
+    await topics.change("orders", lambda record: record.as_tombstone())
+    await topics.create(new_topic("orders", TopicId(bytes(16)), 1, [1], {}))
+    with pytest.raises(RecreatedError, match="topic 'orders' was deleted and created again"):
+        await view.load()
+    again = await view_of(written)
+    assert again.identities == {"orders": bytes(16).hex()} != view.identities
+    await again.aclose()
+    await view.aclose()

@@ -1,0 +1,324 @@
+"""A stream reads on in its own chain and its own ledgers, not in others of the same name."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from ledger_client import ChainInfo, ChainNotFoundError, LedgerInfo
+from metadata.ids import EntryId, LedgerId, UpdateToken
+from metadata.ledgers.chain import ChainLink, LinkedLedger
+from spark_io.errors import (
+    ChainTrimmedError,
+    OffsetError,
+    OldCheckpointError,
+    OptionError,
+    RecreatedError,
+)
+from spark_io.identities import IDS_KEY
+from spark_io.ledgers.options import ReadOptions
+from spark_io.ledgers.positions import MicroBatchLimits
+from spark_io.ledgers.selecting import find_ledgers, require_same_chain
+from spark_io.ledgers.splits import EntryRange
+from spark_io.ledgers.stream_ledgers import FollowedSource, Offset, follow, starting_offset
+
+if TYPE_CHECKING:
+    from ledger_client.sync import LedgerClient
+
+ADDRESS = {"metadata": "zk://127.0.0.1:2181/quire"}
+FIRST, SECOND = b"\1" * 16, b"\2" * 16
+ALL = MicroBatchLimits()
+
+
+@dataclass
+class OneCluster:
+    """The blocking client's calls of a stream, over closed ledgers in memory."""
+
+    token: bytes = FIRST
+    counts: list[int] = field(default_factory=list)
+    """Entries of the ledger in each link of the chain `events`."""
+    first_index: int = 0
+    ledgers: dict[int, tuple[bytes, int]] = field(default_factory=dict)
+    """Tokens and numbers of entries of named ledgers."""
+    is_recreated_by_links: bool = False
+
+    def chain(self, name: str) -> "OneChain":
+        return OneChain(self, name)
+
+    def ledger_infos(self, ledger_ids: tuple[int, ...]) -> Iterator[LedgerInfo | None]:
+        for ledger_id in ledger_ids:
+            token, count = self.ledgers.get(ledger_id, (b"", 0))
+            info = SimpleNamespace(
+                id=ledger_id, last_entry_id=count - 1, length=count, creation_token=token
+            )
+            yield cast("LedgerInfo", info) if token else None
+
+    def create_chain_again(self, *counts: int) -> None:
+        self.token, self.counts, self.first_index = SECOND, list(counts), 0
+
+
+@dataclass
+class OneChain:
+    """A handle of the chain, and a followed one."""
+
+    cluster: OneCluster
+    name: str
+
+    @property
+    def head(self) -> ChainInfo:
+        cluster = self.cluster
+        if self.name != "events":
+            raise ChainNotFoundError(f"there is no chain {self.name!r}")
+        return ChainInfo(self.name, cluster.first_index, len(cluster.counts), cluster.token)
+
+    def info(self) -> ChainInfo:
+        return self.head
+
+    def follow(self) -> "FollowedHead":
+        assert self.head
+        return FollowedHead(self)
+
+    def links(self, first: int, end: int) -> Iterator[tuple[int, ChainLink | None]]:
+        for index in range(first, end):
+            count = self.cluster.counts[index]
+            ledger = LinkedLedger(LedgerId(100 + index), 1, EntryId(count - 1), 10 * count)
+            yield index, ChainLink((ledger,), 1, UpdateToken(bytes(16)))
+        if self.cluster.is_recreated_by_links:
+            self.cluster.create_chain_again(99)
+
+
+@dataclass
+class FollowedHead:
+    """The head of the chain, always current."""
+
+    chain: OneChain
+
+    @property
+    def info(self) -> ChainInfo:
+        return self.chain.head
+
+
+def stream(cluster: OneCluster, **options: str) -> FollowedSource:
+    named = {} if "ledgers" in options else {"chain": "events"}
+    checked = ReadOptions.of({**ADDRESS, **named, **options})
+    return follow(cast("LedgerClient", cluster), checked)
+
+
+def lenient(cluster: OneCluster, **options: str) -> FollowedSource:
+    return stream(cluster, failOnDataLoss="false", **options)
+
+
+def read_all(source: FollowedSource, start: Offset) -> tuple[Offset, list[EntryRange]]:
+    end = source.advance(start, source.latest(), ALL)
+    return end, source.ranges(start, end)
+
+
+def counts_of(ranges: list[EntryRange]) -> list[tuple[int, int, int]]:
+    return [(each.ledger_id, each.first, each.last) for each in ranges]
+
+
+def old(offset: Mapping[str, object]) -> Offset:
+    """Return an offset as older releases wrote it."""
+    return {name: value for name, value in offset.items() if name != IDS_KEY}
+
+
+def test_a_checkpoint_of_a_chain_continues_in_it() -> None:
+    cluster = OneCluster(counts=[10])
+    source = stream(cluster)
+    end, ranges = read_all(source, source.earliest())
+    assert counts_of(ranges) == [(100, 0, 9)]
+    assert end == {"link": 1, "ledger": 0, "entry": 0, IDS_KEY: {"events": FIRST.hex()}}
+    cluster.counts.append(5)
+    again = stream(cluster)
+    assert counts_of(read_all(again, end)[1]) == [(101, 0, 4)]
+    assert again.chain_token == FIRST
+
+
+@pytest.mark.parametrize("counts", [(700,), (3,), (), (4, 5, 6)])
+def test_a_checkpoint_that_outlives_its_chain_fails(counts: tuple[int, ...]) -> None:
+    cluster = OneCluster(counts=[10])
+    before = stream(cluster)
+    start, end = before.earliest(), before.latest()
+    cluster.create_chain_again(*counts)
+    source = stream(cluster)
+    with pytest.raises(RecreatedError, match="chain 'events' was deleted and created again"):
+        source.advance(end, source.latest(), ALL)
+    with pytest.raises(RecreatedError):
+        source.ranges(start, end)
+    with pytest.raises(RecreatedError):
+        source.ranges(source.earliest(), end)
+    with pytest.raises(RecreatedError):
+        source.ranges(end, source.latest())
+
+
+def test_a_chain_created_again_is_read_from_its_start_if_data_loss_is_allowed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = OneCluster(counts=[10, 10, 10])
+    before = stream(cluster)
+    start, end = before.earliest(), before.latest()
+    cluster.create_chain_again(7)
+    source = lenient(cluster)
+    now, ranges = read_all(source, end)
+    assert counts_of(ranges) == [(100, 0, 6)]
+    assert "chain 'events' was deleted and created again" in caplog.text
+    assert now == source.latest()
+    assert source.ranges(end, now) == ranges, "a micro-batch is the same at every read"
+    assert read_all(source, now) == (now, [])
+    assert source.ranges(start, end) == [], "a planned micro-batch of the old chain is lost"
+    assert source.ranges(now, end) == []
+
+
+def test_an_empty_chain_created_again_gets_its_own_offset_if_data_loss_is_allowed() -> None:
+    cluster = OneCluster(counts=[10])
+    before = stream(cluster).latest()
+    cluster.create_chain_again()
+    source = lenient(cluster)
+    now, ranges = read_all(source, before)
+    assert (now, ranges) == (source.earliest(), [])
+    cluster.counts.append(4)
+    assert counts_of(read_all(source, now)[1]) == [(100, 0, 3)]
+
+
+@pytest.mark.parametrize("options", [{}, {"failOnDataLoss": "false"}])
+def test_a_running_query_ends_when_its_chain_is_created_again(options: dict[str, str]) -> None:
+    cluster = OneCluster(counts=[10])
+    source = stream(cluster, **options)
+    start = source.earliest()
+    cluster.create_chain_again(700)
+    with pytest.raises(RecreatedError, match="since the query began"):
+        source.latest()
+    with pytest.raises(RecreatedError):
+        source.ranges(start, {**start, "link": 1})
+
+
+def test_links_that_may_be_of_another_chain_are_not_used() -> None:
+    cluster = OneCluster(counts=[10], is_recreated_by_links=True)
+    source = stream(cluster)
+    with pytest.raises(RecreatedError):
+        source.latest()
+    cluster = OneCluster(counts=[10], is_recreated_by_links=True)
+    selection = ReadOptions.of({**ADDRESS, "chain": "events"}).selection
+    with pytest.raises(RecreatedError):
+        find_ledgers(cast("LedgerClient", cluster), selection, b"")
+
+
+def test_the_chain_of_a_batch_query_is_known_to_its_tasks() -> None:
+    cluster = cast("LedgerClient", OneCluster(counts=[10]))
+    selection = ReadOptions.of({**ADDRESS, "chain": "events"}).selection
+    found = find_ledgers(cluster, selection, b"")
+    assert found.chain_token == FIRST
+    assert [each.ledger_id for each in found.ledgers] == [100]
+    require_same_chain(cluster, "events", FIRST, "planning")
+    with pytest.raises(RecreatedError, match="since planning"):
+        require_same_chain(cluster, "events", SECOND, "planning")
+
+
+def test_an_old_checkpoint_continues_on_a_chain_without_a_token() -> None:
+    cluster = OneCluster(token=b"", counts=[10])
+    end = old(stream(cluster).latest())
+    cluster.counts.append(5)
+    source = stream(cluster)
+    now, ranges = read_all(source, end)
+    assert counts_of(ranges) == [(101, 0, 4)]
+    assert now[IDS_KEY] == {"events": ""}
+    cluster.create_chain_again(700)
+    with pytest.raises(RecreatedError):
+        read_all(stream(cluster), now)
+    with pytest.raises(OldCheckpointError):
+        read_all(stream(cluster), end)
+
+
+@pytest.mark.parametrize("options", [{}, {"failOnDataLoss": "false"}])
+def test_an_old_checkpoint_on_a_chain_with_a_token_needs_to_be_accepted(
+    options: dict[str, str],
+) -> None:
+    cluster = OneCluster(counts=[10])
+    end = old(stream(cluster).latest())
+    cluster.counts.append(5)
+    with pytest.raises(OldCheckpointError, match="identity of chain 'events'"):
+        read_all(stream(cluster, **options), end)
+    now, ranges = read_all(stream(cluster, acceptOldCheckpoint="true", **options), end)
+    assert counts_of(ranges) == [(101, 0, 4)]
+    assert read_all(stream(cluster, **options), now) == (now, [])
+
+
+def test_a_checkpoint_of_a_chain_of_another_name_is_refused() -> None:
+    cluster = OneCluster(counts=[10])
+    other = {**stream(cluster).latest(), IDS_KEY: {"orders": FIRST.hex()}}
+    source = lenient(cluster)
+    with pytest.raises(OffsetError, match="the checkpoint is of chain orders"):
+        read_all(source, other)
+
+
+def test_starting_offsets_of_a_chain() -> None:
+    source = stream(OneCluster(counts=[10]))
+    plain = '{"link": 0, "ledger": 0, "entry": 4}'
+    start = starting_offset(source, plain)
+    assert start[IDS_KEY] == {"events": FIRST.hex()}
+    assert counts_of(read_all(source, start)[1]) == [(100, 4, 9)]
+    with_ids = plain[:-1] + f', "$ids": {{"events": "{FIRST.hex()}"}}}}'
+    assert starting_offset(source, with_ids) == start
+    with pytest.raises(OptionError, match="names another chain 'events'"):
+        starting_offset(source, with_ids.replace(FIRST.hex(), SECOND.hex()))
+    for wrong in ("[1]", "now", '{"link": 1}'):
+        with pytest.raises(OptionError, match="is neither earliest nor latest nor an offset"):
+            starting_offset(source, wrong)
+
+
+def test_links_trimmed_from_a_chain_created_again() -> None:
+    cluster = OneCluster(counts=[10])
+    before = stream(cluster).latest()
+    cluster.create_chain_again(1, 2, 3)
+    cluster.first_index = 2
+    source = lenient(cluster)
+    assert counts_of(read_all(source, before)[1]) == [(102, 0, 2)]
+    strict = stream(cluster)
+    with pytest.raises(ChainTrimmedError):
+        read_all(strict, {**strict.earliest(), "link": 0})
+
+
+def test_a_ledger_with_the_id_of_another_one() -> None:
+    cluster = OneCluster(ledgers={7: (FIRST, 10), 8: (FIRST, 5)})
+    before = stream(cluster, ledgers="7,8")
+    start, end = before.earliest(), before.latest()
+    assert end == {"7": 10, "8": 5, IDS_KEY: {"7": FIRST.hex(), "8": FIRST.hex()}}
+    assert [each.creation_token for each in before.ranges(start, end)] == [FIRST, FIRST]
+    cluster.ledgers[8] = (SECOND, 9)
+    strict = stream(cluster, ledgers="7,8")
+    with pytest.raises(RecreatedError, match="ledger '8' was deleted and created again"):
+        read_all(strict, end)
+    with pytest.raises(RecreatedError):
+        strict.ranges(strict.earliest(), end)
+    source = lenient(cluster, ledgers="7,8")
+    now, ranges = read_all(source, end)
+    assert counts_of(ranges) == [(8, 0, 8)]
+    assert ranges[0].creation_token == SECOND
+    assert read_all(source, now) == (now, [])
+    assert counts_of(source.ranges(start, end)) == [(7, 0, 9)]
+
+
+def test_old_checkpoints_of_ledgers_need_to_be_accepted() -> None:
+    cluster = OneCluster(ledgers={7: (FIRST, 10)})
+    with pytest.raises(OldCheckpointError, match="ledger '7'"):
+        read_all(stream(cluster, ledgers="7"), {"7": 4})
+    source = stream(cluster, ledgers="7", acceptOldCheckpoint="true")
+    now, ranges = read_all(source, {"7": 4})
+    assert counts_of(ranges) == [(7, 4, 9)]
+    assert now[IDS_KEY] == {"7": FIRST.hex()}
+
+
+def test_a_ledger_that_the_checkpoint_does_not_name_is_new() -> None:
+    cluster = OneCluster(ledgers={7: (FIRST, 10), 8: (FIRST, 5)})
+    end = stream(cluster, ledgers="7").latest()
+    assert counts_of(read_all(stream(cluster, ledgers="7,8"), end)[1]) == [(8, 0, 4)]
+
+
+def test_starting_offsets_of_ledgers() -> None:
+    source = stream(OneCluster(ledgers={7: (FIRST, 10), 8: (FIRST, 5)}), ledgers="7,8")
+    start = starting_offset(source, '{"7": 4}')
+    assert start == {"7": 4, "8": 0, IDS_KEY: {"7": FIRST.hex(), "8": FIRST.hex()}}
+    with pytest.raises(OptionError, match="names another ledger '7'"):
+        starting_offset(source, f'{{"7": 4, "$ids": {{"7": "{SECOND.hex()}"}}}}')
