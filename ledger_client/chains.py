@@ -138,10 +138,10 @@ class Chain:
         if (batch is None) != (not application):
             raise ValueError("give both an application and a batch, or neither")
         if batch is not None and batch < 0:
-            raise ValueError(f"batch {batch} is negative")
+            raise ValueError(f"batch {batch} is negative: use 0 or more")
         if len(linked) > LEDGERS_PER_LINK_MAX:
             raise ValueError(
-                f"{len(linked)} ledgers are too many: one link holds at most {LEDGERS_PER_LINK_MAX}"
+                f"{len(linked)} ledgers are too many: publish at most {LEDGERS_PER_LINK_MAX}"
             )
         wanted = Publication(linked, application, NO_BATCH if batch is None else batch, replaces)
         services = await self._session.services()
@@ -205,7 +205,7 @@ class Chain:
         ChainNotFoundError.
         """
         if grace_s < 0:
-            raise ValueError(f"a grace period of {grace_s} s is negative")
+            raise ValueError(f"a grace period of {grace_s} s is negative: use 0 or more")
         services = await self._session.services()
         before_ms = max(0, services.wall_clock_ms() - int(grace_s * 1000))
         async with self._call(services, timeout):

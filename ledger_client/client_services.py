@@ -9,7 +9,7 @@ Source: protocol rules 5.6 and 9.2; metadata design, "Clients".
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 from ssl import SSLContext
@@ -21,6 +21,7 @@ from ledger_client.bookies.pool import BookiePool
 from ledger_client.bookies.pool_link import BookieAddress
 from ledger_client.bookies.quarantine import Quarantine
 from ledger_client.config import ClientConfig
+from ledger_client.in_sync.copy_limits import CopyThrottle
 from ledger_client.next_tick import NextTick
 from ledger_client.observability import (
     BookieDeparted,
@@ -33,8 +34,12 @@ from ledger_client.observability import (
 )
 from ledger_client.recovery.late_fences import LateFences
 from ledger_client.writing.append_shell import WriterServices
+from ledger_client.writing.bookie_probes import BookieProbes
+from ledger_client.writing.ledger_turns import LedgerTurns
 from ledger_client.writing.metadata_reads import MetadataReads
+from ledger_client.writing.slices import Slices
 from ledger_client.writing.watchdog import Watchdog
+from ledger_client.writing.writer_news import WriterNews
 from metadata.ids import BookieId
 from metadata.ledgers.chain_store import ChainStore
 from metadata.ledgers.ledger_ids import LedgerIdAllocator
@@ -95,17 +100,9 @@ class DirectoryAddresses:
 
 
 class ClientServices:
-    """Shared objects of one client, from `start` to `aclose`. `on_spare` is called for bookies that
-    could replace others; `members` returns the bookies of the open writers.
-    """
+    """Shared objects of one client, from `start` to `aclose`."""
 
-    def __init__(
-        self,
-        settings: ClientSettings,
-        store: MetadataStore,
-        on_spare: Callable[[], None],
-        members: Callable[[], Iterable[BookieId]] = tuple,
-    ) -> None:
+    def __init__(self, settings: ClientSettings, store: MetadataStore) -> None:
         config, rng = settings.config, settings.rng
         self.config = config
         self.rng = rng
@@ -129,12 +126,10 @@ class ClientServices:
         )
         on_failed = self.observer.note_callback_failed
         self.placement = Placement(self.directory, self.quarantine, rng, settings.policy, on_failed)
-        self.watchdog = Watchdog(self.pool, config, self.observer)
         self.for_writers = self._services_of_writers()
+        self.watchdog = Watchdog(self.pool, config, self.observer, self.for_writers.slices)
         self.late_fences = LateFences(self.pool, rng, config.read_timeout_s)
         self._on_event = settings.on_event
-        self._on_spare = on_spare
-        self._members = members
         self._cancels = [
             self.directory.on_event(self._follow_directory),
             self.pool.on_unavailable(self._count_failure),
@@ -142,6 +137,8 @@ class ClientServices:
         ]
 
     def _services_of_writers(self) -> WriterServices:
+        loop = asyncio.get_running_loop()
+        slices = Slices(self.config.slice_max_s, loop.time, loop.call_soon)
         return WriterServices(
             pool=self.pool,
             placement=self.placement,
@@ -151,7 +148,15 @@ class ClientServices:
             on_refused=self._note_refused,
             report=self.observer.emit,
             next_tick=NextTick(),
-            metadata_reads=MetadataReads(self.rng),
+            metadata_reads=MetadataReads(
+                self.rng, self.config.metadata_reads_per_s, self.config.metadata_reads_at_once
+            ),
+            slices=slices,
+            turns=LedgerTurns(self.config.metadata_changes_at_once, slices),
+            news=WriterNews(self.pool, slices, self.directory.bookies),
+            probes=BookieProbes(self.pool, self.config.add_timeout_s, slices),
+            copy_turns=LedgerTurns(self.config.copies_at_once, slices),
+            copy_throttle=CopyThrottle(self.config.copy_bytes_per_s),
         )
 
     async def start(self) -> None:
@@ -168,7 +173,9 @@ class ClientServices:
         for cancel in self._cancels:
             cancel()
         self.watchdog.close()
+        self.for_writers.slices.close()
         await self.for_writers.metadata_reads.aclose()
+        await self.for_writers.probes.aclose()
         await self.late_fences.aclose()
         await self.pool.aclose()
         await self.directory.aclose()
@@ -184,20 +191,14 @@ class ClientServices:
                 self.pool.note_departed(bookie_id)
             case BookieJoined(registration):
                 self.quarantine.release(registration.bookie_id)
-                self._on_spare()
-                self._remind_of_departed()
+                self.for_writers.news.spare_joined()
+                self.for_writers.news.remind_of_departed()
             case BookieChanged(registration):
                 # A bookie that came back took over its registration, so it is reported as changed.
                 self.quarantine.release(registration.bookie_id)
                 if registration.writable:
-                    self._on_spare()
+                    self.for_writers.news.spare_joined()
         self.pool.drop_idle(self.directory.bookies)
-
-    def _remind_of_departed(self) -> None:
-        """Report departed bookies once more: there may have been no spare at first (rule 5.6)."""
-        for bookie_id in self._members():
-            if bookie_id not in self.directory.bookies:
-                self.pool.note_departed(bookie_id)
 
     def _follow_session(self, state: SessionState) -> None:
         self.observer.emit(MetadataSessionChanged(state.value))

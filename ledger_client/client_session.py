@@ -11,7 +11,6 @@ Source: api design, "Client".
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
@@ -26,7 +25,7 @@ from ledger_client.protocol import append_events as e
 from ledger_client.reading.reader import LedgerReader
 from ledger_client.writing.writer import LedgerWriter
 from metadata.cancelling import cancel_and_wait
-from metadata.ids import BookieId, LedgerId
+from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerState
 
 START_MARGIN_S: Final = 1.0
@@ -157,7 +156,7 @@ class ClientSession:
         limit = settings.config.metadata_timeout_s + START_MARGIN_S
         async with metadata_call("connecting", settings.address, limit):
             store = await settings.open_store()
-            services = ClientServices(settings, store, self._note_spare, self._members)
+            services = ClientServices(settings, store)
             await services.start()
         return services
 
@@ -165,13 +164,6 @@ class ClientSession:
         self._starting = None
         if not starting.cancelled() and starting.exception() is None:
             self._services = starting.result()
-
-    def _note_spare(self) -> None:
-        for writer in list(self._writers.values()):
-            writer.spare_joined()
-
-    def _members(self) -> Iterable[BookieId]:
-        return dict.fromkeys(each for writer in self._writers.values() for each in writer.members)
 
     def _observe(
         self,

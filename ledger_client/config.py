@@ -52,8 +52,12 @@ class ClientConfig:
     this rule (KIP-16) because a burst makes good members leave. Only for comparison.
     """
     copy_bytes_per_s: float | None = 32.0 * 1024 * 1024
-    """In-sync mode: maximum rate at which one writer copies to members that catch up; None for no
-    limit.
+    """In-sync mode: maximum rate at which one client copies to members that catch up, for all its
+    ledgers together; None for no limit.
+    """
+    copies_at_once: int = 16
+    """In-sync mode: maximum number of ledgers of one client that copy a fragment at the same time,
+    with up to 10 MiB of memory each. The ledgers take turns, after each fragment.
     """
     suspect_after_min_s: float = 0.2
     suspect_after_max_s: float = 2.0
@@ -70,6 +74,19 @@ class ClientConfig:
     long_poll_s: float = 10.0
 
     # Calls, connections, metadata
+    slice_max_s: float = 0.005
+    """Maximum time that one iteration of the event loop spends on calls that concern many ledgers,
+    such as the news that a bookie departed. One call more than that may be made.
+    """
+    metadata_changes_at_once: int = 64
+    """Maximum number of ledgers of one client that change their metadata at the same time: members
+    that leave, join or are replaced, checks of fences, and closes.
+    """
+    metadata_reads_per_s: int = 200
+    """In-sync mode: maximum number of ledgers of one client whose metadata is read per second after
+    a change (rule 11.7).
+    """
+    metadata_reads_at_once: int = 32
     call_timeout_s: float = 30.0
     close_timeout_s: float = 10.0
     connect_timeout_s: float = 2.0
@@ -87,5 +104,11 @@ class ClientConfig:
             )
         if self.copy_bytes_per_s is not None and self.copy_bytes_per_s <= 0:
             raise ValueError("copy_bytes_per_s must be positive, or None for no limit")
+        if self.slice_max_s <= 0 or self.metadata_changes_at_once < 1:
+            raise ValueError("slice_max_s must be positive, metadata_changes_at_once at least 1")
+        if self.metadata_reads_per_s < 1 or self.metadata_reads_at_once < 1:
+            raise ValueError("metadata_reads_per_s and metadata_reads_at_once must be at least 1")
+        if self.copies_at_once < 1:
+            raise ValueError("copies_at_once must be at least 1")
         if self.replica_lag_messages_max is not None and self.replica_lag_messages_max < 1:
             raise ValueError("replica_lag_messages_max must be at least 1, or None for no limit")

@@ -205,7 +205,7 @@ class LedgerCalls:
         gives_up_all: bool = False,
         even_if_writer_lives: bool = False,
     ) -> LedgerInfo:
-        """Recover a ledger; if that fails, give up what no replica can return (rule 11.6). The
+        """Recover a ledger; if that fails, drop entries that no replica can return (rule 11.6). The
         members that did not answer are fenced in the background.
         """
         services = self._services

@@ -15,11 +15,12 @@ class BackgroundTasks:
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[None], None] = {}
 
-    def start(self, work: Coroutine[None, None, None]) -> None:
+    def start(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
         """Run `work` in the background."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(self._ended)
+        return task
 
     async def aclose(self) -> None:
         """Cancel the running tasks and wait for them."""

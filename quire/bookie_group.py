@@ -99,15 +99,15 @@ class BookieGroup:
     ) -> int:
         """Forward what a process prints until it ends; stop it when the event is set."""
         reading = asyncio.ensure_future(child.pass_lines_on(pass_line))
-        told = asyncio.ensure_future(stopping.wait())
+        stop = asyncio.ensure_future(stopping.wait())
         try:
-            await asyncio.wait((reading, told), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((reading, stop), return_when=asyncio.FIRST_COMPLETED)
             if stopping.is_set():
                 await child.stop()
             return await child.wait_ended()
         finally:
-            told.cancel()
-            await asyncio.gather(reading, told, return_exceptions=True)
+            stop.cancel()
+            await asyncio.gather(reading, stop, return_exceptions=True)
 
     def _print(self, line: str) -> None:
         self._results.write(line)

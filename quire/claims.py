@@ -27,7 +27,7 @@ from ledger_client.digest import LedgerKeys
 from ledger_client.ledger_calls import LedgerCalls, NewLedger
 from ledger_client.metadata_failures import metadata_call
 from metadata.errors import VersionConflictError
-from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, LedgerId, UpdateToken, Version
+from metadata.ids import UPDATE_TOKEN_BYTES, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.store.zookeeper import open_store
 
@@ -37,7 +37,7 @@ UNCLAIMED_NAME: Final = "quire.unclaimed"
 
 async def create_unclaimed(address: str, wanted: NewLedger) -> LedgerInfo:
     """Create a ledger for the first `claimed_writer` to fill. Raises LedgerError."""
-    async with _services(address, []) as services:
+    async with _services(address) as services:
         custom = {**wanted.custom, UNCLAIMED_NAME: "1"}
         marked = replace(wanted, custom=custom)
         found, _, _ = await LedgerCalls(services).create(marked, services.config.call_timeout_s)
@@ -53,13 +53,11 @@ async def claimed_writer(
     Raises LedgerNotFoundError; raises LedgerClosedError, with the reason, for a ledger that has or
     had a writer.
     """
-    writers: list[LedgerWriter] = []
-    async with _services(address, writers) as services:
+    async with _services(address) as services:
         limit = services.config.call_timeout_s
         found, version, keys = await LedgerCalls(services).find(ledger_id, password, limit)
         metadata, version = await _claim(services, found, version)
         async with _writer(services, metadata, version, keys) as writer:
-            writers.append(writer)
             yield writer
 
 
@@ -116,16 +114,8 @@ def _writer(
 
 
 @asynccontextmanager
-async def _services(address: str, writers: list[LedgerWriter]) -> AsyncIterator[ClientServices]:
-    """Start the parts of a client for these writers; end them after the block."""
-
-    def notify_spare() -> None:
-        for writer in writers:
-            writer.spare_joined()
-
-    def members() -> list[BookieId]:
-        return [each for writer in writers for each in writer.members]
-
+async def _services(address: str) -> AsyncIterator[ClientServices]:
+    """Start the parts of a client; end them after the block."""
     rng, config = Random(os.urandom(16)), ClientConfig()
     settings = ClientSettings(
         open_store=partial(open_store, address, rng=rng),
@@ -135,7 +125,7 @@ async def _services(address: str, writers: list[LedgerWriter]) -> AsyncIterator[
         wall_clock_ms=wall_clock_ms,
     )
     async with metadata_call("connecting", address, config.metadata_timeout_s):
-        services = ClientServices(settings, await settings.open_store(), notify_spare, members)
+        services = ClientServices(settings, await settings.open_store())
         await services.start()
     try:
         yield services

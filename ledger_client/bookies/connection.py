@@ -5,8 +5,8 @@ Leaves opening and renewing connections to `ledger_client.bookies.pool_link`, an
 
 Invariants: every add and every call ends exactly once: by its answer, its deadline, or the end of
 the connection; the frames of one loop iteration are sent in one write, except the first frame to a
-bookie that owes no answer; an answer of the wrong type ends the connection; a silent connection is
-tested with a ping and then closed, so that a half-open connection is detected.
+bookie with no unanswered request; an answer of the wrong type ends the connection; a silent
+connection is tested with a ping and then closed, so that a half-open connection is detected.
 
 Source: protocol rules 2.3, 4.2, 4.6; storage design, "Limits and refusals".
 """

@@ -58,16 +58,24 @@ class Placement:
         self._policy: PlacementPolicy = policy or SpreadPolicy()
         self._rng = rng
         self._on_failed = on_failed
+        self._refresh_count = 0
+        self._refreshing = asyncio.Lock()
 
     async def refresh(self) -> None:
         """Read the registrations again, for a limited time. A bookie that has just joined becomes
-        known with a delay, and a caller that would otherwise fail must not miss it.
+        known with a delay, and a caller that would otherwise fail must not miss it. Callers that
+        wait at the same time share one read that begins after their calls.
         """
-        try:
-            async with asyncio.timeout(LOOK_AGAIN_S):
-                await self._directory.refresh()
-        except (MetadataError, TimeoutError):
-            return
+        begun = self._refresh_count
+        async with self._refreshing:
+            if self._refresh_count > begun:
+                return
+            self._refresh_count += 1
+            try:
+                async with asyncio.timeout(LOOK_AGAIN_S):
+                    await self._directory.refresh()
+            except (MetadataError, TimeoutError):
+                return
 
     def new_ensemble(
         self, quorum: QuorumSpec, excluded: Mapping[BookieId, str] = NONE_EXCLUDED

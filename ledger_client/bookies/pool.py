@@ -100,8 +100,8 @@ class BookiePool:
 
         Never raises; one of the sink's methods is called exactly once for each of them later, on
         the loop. The batch must not be changed afterwards. The first frame to a
-        bookie that owes no answer leaves at once; all others of one iteration of the event loop
-        leave in one write per bookie.
+        bookie with no unanswered request leaves at once; all others of one iteration of the event
+        loop leave in one write per bookie.
         """
         self._observer.adds_sent += len(bookie_ids)
         self._observer.add_bytes_sent += len(bookie_ids) * len(add.batch)

@@ -18,17 +18,11 @@ class CopyLimits:
     memory.
     """
 
-    bytes_per_s: float | None
-    """Maximum rate of bytes stored on targets; each is also read twice, from its source and back
-    from its target. None for no limit.
-    """
     request_bytes_max: int = 1024 * 1024
     """Approximate size of one request; a batch of the source always comes complete."""
     requests_at_once: int = 4
 
     def __post_init__(self) -> None:
-        if self.bytes_per_s is not None and self.bytes_per_s <= 0:
-            raise ValueError(f"bytes_per_s must be positive or None, got {self.bytes_per_s}")
         if self.request_bytes_max < 1 or self.requests_at_once < 1:
             raise ValueError("request_bytes_max and requests_at_once must be at least 1")
 
@@ -50,9 +44,12 @@ class CopyProgress:
 
 
 class CopyThrottle:
-    """Spaces requests so that they stay below a rate in bytes per second."""
+    """Spaces the requests of all copies of a client so that they stay below a rate."""
 
     def __init__(self, bytes_per_s: float | None) -> None:
+        """Create a throttle. `bytes_per_s` is the maximum rate of bytes stored on targets; each is
+        also read twice, from its source and back from its target. None for no limit.
+        """
         self._bytes_per_s = bytes_per_s
         self._free_at = float("-inf")
 

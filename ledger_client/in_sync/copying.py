@@ -61,7 +61,7 @@ MetadataChange = Callable[[LedgerMetadata, Version], LedgerMetadata | None]
 
 
 class FragmentCopier:
-    """Copies fragments of one ledger; all its copies share one throttle."""
+    """Copies fragments of one ledger. The copies of one client share its throttle."""
 
     def __init__(
         self,
@@ -72,6 +72,7 @@ class FragmentCopier:
         config: ClientConfig,
         rng: Random,
         limits: CopyLimits,
+        throttle: CopyThrottle,
         on_progress: Callable[[CopyProgress], None],
     ) -> None:
         self._pool = pool
@@ -82,7 +83,7 @@ class FragmentCopier:
         self._rng = rng
         self._limits = limits
         self._on_progress = on_progress
-        self._throttle = CopyThrottle(limits.bytes_per_s)
+        self._throttle = throttle
 
     async def copy_fragment(
         self,
@@ -234,7 +235,8 @@ class FragmentCopier:
         """Return the fragment's standing; raise if the copy cannot continue."""
         match standing := plan.standing(now):
             case CopyState.GONE:
-                raise LedgerNotFoundError("it was deleted", ledger_id=self._ledger_id)
+                text = "it was deleted while it was copied: no copy is needed"
+                raise LedgerNotFoundError(text, ledger_id=self._ledger_id)
             case CopyState.CHANGED:
                 raise MetadataConflictError(
                     f"the fragment at entry {plan.first_entry_id} was changed by another process "

@@ -208,7 +208,7 @@ class AppendProtocol:
         return self._decide_again()
 
     def _begin_change(self) -> list[AppendAction]:
-        """Act on failures, unless a change is under way: then they wait (5.3)."""
+        """Begin an ensemble change for failed bookies, unless one is under way (5.3)."""
         if not self._is_steady or not self._health.has_failed:
             return []
         if self._health.begin_check():

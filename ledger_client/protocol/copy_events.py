@@ -130,7 +130,7 @@ def refusal_error(
             text = f"bookie {target} refused the password: copy with the correct one"
             return UnauthorizedError(text, ledger_id=ledger_id)
         case Status.DELETED:
-            text = f"bookie {target} says that it was deleted"
+            text = f"it was deleted, as bookie {target} reports: no copy is needed"
             return LedgerNotFoundError(text, ledger_id=ledger_id)
         case Status.CONFLICT:
             return EntryConflictError(

@@ -41,7 +41,7 @@ class BookieObservation:
 
     @property
     def silent_since(self) -> float | None:
-        """Time since which the bookie owes an answer and has given none; None if it owes none."""
+        """Time since which the bookie has an unanswered request; None if it has none."""
         oldest, answered = self.oldest_unanswered_since, self.answered_at
         return oldest if oldest is None or answered is None else max(oldest, answered)
 

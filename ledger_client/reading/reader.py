@@ -96,7 +96,7 @@ class LedgerReader:
 
     @property
     def last_confirmed(self) -> EntryId:
-        """The last readable entry; -1 if there is none. Never goes back."""
+        """The last readable entry; -1 if there is none. Never decreases."""
         return self._ledger.last_confirmed
 
     async def refresh_last_confirmed(self, *, timeout: float | None = None) -> EntryId:

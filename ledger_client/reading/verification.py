@@ -1,7 +1,7 @@
 """Verification of a ledger: every entry of every replica is read from its bookie, and compared.
 
-Leaves reading one replica to `ledger_client.reading.replica_reading`, and the reaction to findings
-to people.
+Leaves reading one replica to `ledger_client.reading.replica_reading`. It only reports: operators
+decide what to do about findings.
 
 Invariants: nothing is fenced and nothing is written; an unreachable bookie is a finding, and never
 treated as a bookie without entries; replicas are compared by the writer's entry digests, so that
@@ -105,8 +105,8 @@ class _ReplicaReader:
         self._on_verified(count)
         for entry_id, digest in enumerate(piece.digests, piece.first):
             stripe = entry_id // size
-            told = digest.to_bytes(4, "little")
-            report.digests[stripe] = crc32c(told, report.digests.get(stripe, 0))
+            encoded = digest.to_bytes(4, "little")
+            report.digests[stripe] = crc32c(encoded, report.digests.get(stripe, 0))
 
 
 def _compare(reports: list[ReplicaReport], stripe_entries: int) -> None:

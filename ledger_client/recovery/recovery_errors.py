@@ -25,11 +25,11 @@ def recovery_error(ledger_id: LedgerId, failure: e.RecoveryFailure) -> LedgerErr
     match failure:
         case e.Undecided(entry_id, needed, missing):
             where = "the ledger" if entry_id is None else f"entry {entry_id}"
-            who = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in missing.items())
+            reasons = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in missing.items())
             return RecoveryUndecidedError(
                 f"the end of the ledger is undecided: {where} needs {needed}; missing: "
-                f"{who or '-'}. Nothing is lost: the ledger stays in recovery; start these bookies "
-                "and recover it again",
+                f"{reasons or '-'}. Nothing is lost: the ledger stays in recovery; start these "
+                "bookies and recover it again",
                 ledger_id=ledger_id,
                 missing={str(b): reason for b, reason in missing.items()},
                 entry_id=entry_id,

@@ -3,9 +3,9 @@ entries that others still hold.
 
 Leaves the clean recovery, which is tried first, to `recoverer.py`.
 
-This gives up acknowledged entries, knowingly: those of the last fragments of which no replica
-answers. The metadata records the fragments that were given up, with the bookies that held them;
-those bookies keep their copies if they come back. A writer that is cut off from this process but
+This loses acknowledged entries: those of the last fragments of which no replica answers. The
+metadata records the fragments that were given up, with the bookies that held them; those bookies
+keep their copies if they come back. A writer that is cut off from this process but
 not from those bookies may have confirmed entries until the close was stored.
 
 Invariant: only complete fragments are given up, newest first; the first one only on request; and
@@ -75,7 +75,7 @@ class UncleanRecovery:
             return closed
 
     async def _readable_end(self, metadata: LedgerMetadata, version: Version) -> tuple[int, int]:
-        """Return the index of the first fragment to give up, and the length of the remaining
+        """Return the index of the first fragment to drop, and the length of the remaining
         entries.
         """
         ledger = FollowedLedger(metadata, version, self._ledgers, self._rng)

@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final, assert_never
 
@@ -22,6 +23,7 @@ from ledger_client.bookies.pool import BookiePool
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import LedgerError, LedgerNotFoundError
+from ledger_client.in_sync.copy_limits import CopyThrottle
 from ledger_client.metadata_failures import translate
 from ledger_client.next_tick import NextTick
 from ledger_client.observability import ClientEvent
@@ -29,12 +31,16 @@ from ledger_client.protocol import append_events as e
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.tasks import BackgroundTasks
+from ledger_client.writing.bookie_probes import BookieProbes
 from ledger_client.writing.confirmations import Confirmations
 from ledger_client.writing.first_replica_waiters import FirstReplicaWaiters
 from ledger_client.writing.full_replication import FullReplication
+from ledger_client.writing.ledger_turns import LedgerTurns
 from ledger_client.writing.metadata_reads import MetadataReads
 from ledger_client.writing.outbox import Outbox
+from ledger_client.writing.slices import Call, Slices
 from ledger_client.writing.window import AppendWindow
+from ledger_client.writing.writer_news import WriterNews
 from metadata.errors import (
     MetadataError,
     NodeNotFoundError,
@@ -78,6 +84,12 @@ class WriterServices:
     """Reports events to the application."""
     next_tick: NextTick
     metadata_reads: MetadataReads
+    slices: Slices
+    turns: LedgerTurns
+    news: WriterNews
+    probes: BookieProbes
+    copy_turns: LedgerTurns
+    copy_throttle: CopyThrottle
 
     def token(self) -> UpdateToken:
         """Return a new token for one metadata update."""
@@ -114,6 +126,8 @@ class AppendShell:
         self._observe = observe
         self._events: deque[e.AppendEvent] = deque()
         self._is_dispatching = False
+        self._has_turn = False
+        self._is_closed = False
         self._tasks = BackgroundTasks()
 
     def push(self, payloads: Sequence[bytes], payload_bytes: int, now: float) -> None:
@@ -138,7 +152,22 @@ class AppendShell:
 
     async def aclose(self) -> None:
         """Stop background work. A metadata update under way may still be applied."""
+        self._is_closed = True
         await self._tasks.aclose()
+
+    def in_turn(self, reason: str, call: Call, *, urgent: bool) -> None:
+        """Make a call that may begin a change of the metadata when it is this ledger's turn."""
+        key = self.replication.ledger_id, reason
+        self._services.turns.want(key, partial(self._make_in_turn, call), urgent=urgent)
+
+    def _make_in_turn(self, call: Call) -> None:
+        if self._is_closed:
+            return
+        self._has_turn = True
+        try:
+            call()
+        finally:
+            self._has_turn = False
 
     # -- reports of the pool -----------------------------------------------------------------------
 
@@ -163,7 +192,8 @@ class AppendShell:
         backlog = failure is CallFailure.OVERFLOW
         kind = e.FailureKind.BACKLOG if backlog else e.FailureKind.GONE
         text = f"{failure.value}: {reason} (entry {first_entry_id})"
-        self.dispatch(e.BookieFailed(bookie_id, kind, text))
+        # A lost connection fails the adds of many ledgers at the same time.
+        self._services.slices.soon(partial(self.dispatch, e.BookieFailed(bookie_id, kind, text)))
 
     # -- actions ---------------------------------------------------------------------------------
 
@@ -178,12 +208,13 @@ class AppendShell:
                 self.replication.settle(action.entry_id)
             case e.RecordStretch(first, last):
                 self.replication.record_stretch(first, last)
-            case e.ChooseReplacements():
-                self._choose(action)
-            case e.ProposeMembers():
-                self.dispatch(e.MembersProposed(self._services.token()))
-            case e.StoreMetadata() | e.ReadMetadata():
-                self._tasks.start(self._access_metadata(action))
+            case e.ChooseReplacements() | e.ProposeMembers() | e.StoreMetadata() | e.ReadMetadata():
+                if self._has_turn:
+                    self._continue_change(action)
+                else:
+                    change = partial(self._continue_change, action)
+                    # Nothing is confirmed until then (5.2).
+                    self.in_turn("change", change, urgent=True)
             case e.MembersChanged():
                 self._observe(action)
             case e.FailWriter(error):
@@ -202,10 +233,24 @@ class AppendShell:
         )
         self._services.pool.add_to(bookie_ids, add)
 
+    def _continue_change(
+        self, action: e.ChooseReplacements | e.ProposeMembers | e.StoreMetadata | e.ReadMetadata
+    ) -> None:
+        """Perform one step of a change, which this ledger has the turn for."""
+        match action:
+            case e.ChooseReplacements():
+                self._choose(action)
+            case e.ProposeMembers():
+                self.dispatch(e.MembersProposed(self._services.token()))
+            case e.StoreMetadata() | e.ReadMetadata():
+                self._services.turns.count(self._tasks.start(self._access_metadata(action)))
+            case _ as never:
+                assert_never(never)
+
     def _choose(self, action: e.ChooseReplacements) -> None:
         chosen = self._replacements(action)
         if isinstance(chosen, Shortage):
-            self._tasks.start(self._choose_again(action))
+            self._services.turns.count(self._tasks.start(self._choose_again(action)))
         else:
             self.dispatch(e.ReplacementsChosen(chosen, self._services.token()))
 
@@ -217,9 +262,12 @@ class AppendShell:
         chosen = self._replacements(action)
         if isinstance(chosen, Shortage):
             needed, seen = chosen.needed, chosen.seen
-            self.dispatch(e.ReplacementsMissing(needed, seen, chosen.excluded, chosen.why))
+            outcome: e.AppendEvent = e.ReplacementsMissing(
+                needed, seen, chosen.excluded, chosen.why
+            )
         else:
-            self.dispatch(e.ReplacementsChosen(chosen, self._services.token()))
+            outcome = e.ReplacementsChosen(chosen, self._services.token())
+        self._make_in_turn(partial(self.dispatch, outcome))
 
     def _replacements(self, action: e.ChooseReplacements) -> Mapping[int, BookieId] | Shortage:
         return self._services.placement.most_replacements(

@@ -2,7 +2,7 @@
 spares join.
 
 Leaves every decision about the stored set to the append protocol, copying to `copying.py`, and
-members that failed and could not leave to `parked_members.py`.
+members that failed and could not leave to `writer_watch.py`.
 
 Each period checks whether an absent member accepts adds again. Once it has been away for
 `spare_after_s`, a spare may take its place. A joining bookie is *catching up* until each older
@@ -17,16 +17,15 @@ Source: protocol rules 11.2 and 11.3; KIP-16 for lag by time.
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from ledger_client.bookies.connection_calls import BookieCallError
 from ledger_client.bookies.placement import Shortage
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import LedgerError
 from ledger_client.in_sync.away_members import AwayMembers
 from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress
 from ledger_client.in_sync.copying import FragmentCopier
-from ledger_client.in_sync.parked_members import RETURN_BYTES
 from ledger_client.observability import MemberCaughtUp, MemberCopied, MemberCopyFailed
 from ledger_client.protocol import append_events as e
 from ledger_client.protocol.copy import IncomingMark, stray_marks
@@ -40,7 +39,9 @@ SPARE_WHILE_REFUSING_S: Final = 10.0
 longer.
 """
 LOOK_PERIOD_S: Final = 1.0
-"""Period of the checks for members to contact and fragments to copy, in seconds."""
+"""Minimum time between checks for members to contact and fragments to copy, in seconds."""
+LOOK_JITTER_S: Final = 0.25
+"""Maximum time that is added to it at random, so that the checks of many ledgers spread."""
 COPY_PAUSE_MIN_S: Final = 1.0
 COPY_PAUSE_MAX_S: Final = 60.0
 
@@ -64,7 +65,9 @@ class InSyncMembers:
         """All former and current members, the most recent one last."""
         self._member_since: dict[BookieId, float] = {}
         self._failures = CopyFailures()
-        self._looked_at = 0.0
+        self._look_due_at = 0.0
+        self._noted: tuple[LedgerMetadata, list[BookieId]] | None = None
+        """The metadata and the parked members when absences were recorded last."""
         self._steady: LedgerMetadata | None = None
         """The metadata of the last check if all members were in sync then."""
         self._is_copying = False
@@ -76,26 +79,29 @@ class InSyncMembers:
             keys=keys,
             config=config,
             rng=services.rng,
-            limits=CopyLimits(bytes_per_s=config.copy_bytes_per_s),
+            limits=CopyLimits(),
+            throttle=services.copy_throttle,
             on_progress=self._on_progress,
         )
 
-    def check(self, now: float) -> bool:
-        """Check which members lag, are away or catch up. Returns False when nothing is
-        left to do.
+    def check(self, now: float) -> float | None:
+        """Check which members lag, are away or catch up. Returns the loop time of the next check,
+        None when nothing is left to do.
         """
         if self._is_steady():
             self._find_lagging(now)
-            return False
+            return None
         self._note_members(now)
         self._find_lagging(now)
         self._note_away(now)
-        if now - self._looked_at >= LOOK_PERIOD_S:
-            self._looked_at = now
+        if now >= self._look_due_at:
+            self._look_due_at = now + LOOK_PERIOD_S + LOOK_JITTER_S * self._services.rng.random()
             self._contact_absent(now)
-            if not self._is_copying and self._has_copying_to_do(now):
-                self._is_copying = True
-                self._tasks.start(self._catch_up())
+            self._want_copying(now)
+        return self._look_due_at if self._is_busy() else None
+
+    def _is_busy(self) -> bool:
+        """Return whether members are missing or catch up; note the metadata if not."""
         metadata, protocol = self._shell.protocol.metadata, self._shell.protocol
         is_whole = len(metadata.last_fragment.ensemble) == metadata.quorum.ensemble_size
         is_busy = not is_whole or len(protocol.in_sync) < metadata.quorum.ensemble_size
@@ -105,7 +111,7 @@ class InSyncMembers:
 
     def _is_steady(self) -> bool:
         """Return whether nothing has changed since a check that found all members in sync. This
-        must be fast: each ledger is checked twenty times a second.
+        must be fast: a ledger with appends is checked twenty times a second.
         """
         protocol = self._shell.protocol
         steady = self._steady
@@ -123,6 +129,8 @@ class InSyncMembers:
     def _note_members(self, now: float) -> None:
         """Record since when each member has been one."""
         members = self._shell.protocol.metadata.last_fragment.ensemble
+        if members == tuple(self._member_since):
+            return
         self._member_since = {b: self._member_since.get(b, now) for b in members}
 
     def _find_lagging(self, now: float) -> None:
@@ -145,11 +153,13 @@ class InSyncMembers:
         """Record since when each member that left, or should have left, is away."""
         protocol = self._shell.protocol
         metadata, parked = protocol.metadata, list(protocol.parked)
+        if now < self._look_due_at and self._noted == (metadata, parked):
+            return
+        self._noted = metadata, parked
         members = metadata.last_fragment.ensemble
         room = metadata.quorum.ensemble_size - len(members)
-        for (
-            bookie_id
-        ) in members:  # the metadata does not record members that left before the first entry
+        # The metadata does not record members that left before the first entry.
+        for bookie_id in members:
             self._once_members.pop(bookie_id, None)
             self._once_members[bookie_id] = None
         left = tuple(b for b in reversed(self._once_members) if b not in members)[:room]
@@ -163,24 +173,24 @@ class InSyncMembers:
         members = self._shell.protocol.metadata.last_fragment.ensemble
         for bookie_id in self._away.due(now):
             if bookie_id not in members:
-                self._tasks.start(self._contact(bookie_id))
+                ledger_id = self._shell.protocol.metadata.ledger_id
+                returned = partial(self._take_back, bookie_id)
+                self._services.probes.want(bookie_id, ledger_id, returned)
         wait_s = self._services.config.spare_after_s
         if self._shell.protocol.lacks_in_sync:
             wait_s = min(wait_s, SPARE_WHILE_REFUSING_S)
         if self._away.bookie_ids and self._away.longest_s(now) >= wait_s:
             self._take_spare()
 
-    async def _contact(self, bookie_id: BookieId) -> None:
-        """Take a member back if it answers; otherwise it is contacted again later."""
-        try:
-            answer = await self._services.pool.ping(
-                bookie_id, timeout_s=self._services.config.add_timeout_s
-            )
-        except BookieCallError:
-            return
-        is_free = self._services.pool.unanswered_bytes(bookie_id) < RETURN_BYTES
-        if answer.writable and is_free and not self._is_closed:
-            self._shell.dispatch(e.MemberReady(bookie_id, self._services.token()))
+    def _take_back(self, bookie_id: BookieId) -> None:
+        """Take back a member that answered, if it is still away."""
+        if not self._is_closed and bookie_id in self._away.bookie_ids:
+            self._join_in_turn(bookie_id)
+
+    def _join_in_turn(self, bookie_id: BookieId) -> None:
+        shell = self._shell
+        joined = partial(shell.dispatch, e.MemberReady(bookie_id, self._services.token()))
+        shell.in_turn(f"join {bookie_id}", joined, urgent=shell.protocol.lacks_in_sync)
 
     def _take_spare(self) -> None:
         quorum = self._shell.protocol.metadata.quorum
@@ -192,7 +202,7 @@ class InSyncMembers:
         wanted = members if absent in members else (*members, absent)
         chosen = self._services.placement.replacements(quorum, wanted, frozenset((position,)), away)
         if not isinstance(chosen, Shortage):
-            self._shell.dispatch(e.MemberReady(chosen[position], self._services.token()))
+            self._join_in_turn(chosen[position])
 
     # -- catching up -----------------------------------------------------------------------------
 
@@ -212,23 +222,34 @@ class InSyncMembers:
     def _has_copying_to_do(self, now: float) -> bool:
         return self._next_behind(now) is not None or self._next_stray(now) is not None
 
+    def _want_copying(self, now: float) -> None:
+        """Copy a fragment, or remove a stray mark, when it is this ledger's turn."""
+        is_over = self._is_closed or self._shell.protocol.has_ended
+        if not is_over and not self._is_copying and self._has_copying_to_do(now):
+            self._is_copying = True
+            ledger_id = self._shell.protocol.metadata.ledger_id
+            urgent = self._shell.protocol.lacks_in_sync
+            self._services.copy_turns.want((ledger_id, "copy"), self._begin_copying, urgent=urgent)
+
+    def _begin_copying(self) -> None:
+        if not self._is_closed:
+            self._services.copy_turns.count(self._tasks.start(self._catch_up()))
+
     async def _catch_up(self) -> None:
-        """Copy fragment after fragment, then remove stray marks, until all is done or one step
-        fails.
-        """
+        """Copy one fragment, or else remove a stray mark; want another turn if that succeeded."""
         loop = asyncio.get_running_loop()
+        is_done = False
         try:
-            while not self._is_closed and not self._shell.protocol.has_ended:
-                behind = self._next_behind(loop.time())
-                if behind is not None:
-                    if not await self._copy(*behind):
-                        return
-                    continue
+            behind = self._next_behind(loop.time())
+            if behind is not None:
+                is_done = await self._copy(*behind)
+            else:
                 stray = self._next_stray(loop.time())
-                if stray is None or not await self._remove(stray):
-                    return
+                is_done = stray is not None and await self._remove(stray)
         finally:
             self._is_copying = False
+        if is_done:
+            self._want_copying(loop.time())
 
     async def _copy(self, target: BookieId, fragment: Fragment) -> bool:
         """Copy one fragment to a member; return whether the writer's metadata shows that it holds

@@ -7,7 +7,7 @@ lost bookie changes the metadata of all its ledgers. Each read waits for a rando
 when the rate permits.
 
 Invariants: a ledger waits at most once; no read starts before its own delay has passed; at most
-METADATA_READS_PER_S reads start per second, and at most METADATA_READS_AT_ONCE are under way.
+`per_s` reads start per second, and at most `at_once_max` are under way.
 
 Source: protocol rule 11.7; metadata design, "Watches".
 """
@@ -21,9 +21,6 @@ from typing import Final
 from ledger_client.tasks import BackgroundTasks
 from metadata.ids import LedgerId
 
-METADATA_READS_PER_S: Final = 200
-"""Maximum number of ledgers of one client that are read per second."""
-METADATA_READS_AT_ONCE: Final = 32
 READ_DELAY_MAX_S: Final = 0.5
 """Maximum delay of a read, in seconds; half of it is random. Two calls of one watch for one change
 cause one read.
@@ -35,8 +32,10 @@ Read = Callable[[], Awaitable[None]]
 class MetadataReads:
     """Reads of all writers of one client."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, per_s: int, at_once_max: int) -> None:
         self._rng = rng
+        self._interval_s = 1 / per_s
+        self._at_once_max = at_once_max
         self._wanted: dict[LedgerId, tuple[float, Read]] = {}
         """Waiting reads, with the loop times at which they are due."""
         self._due: list[tuple[float, LedgerId]] = []
@@ -72,7 +71,7 @@ class MetadataReads:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._due and self._running < METADATA_READS_AT_ONCE:
+        if self._due and self._running < self._at_once_max:
             at = max(self._due[0][0], self._next_at)
             self._timer = asyncio.get_running_loop().call_at(at, self._start_next)
 
@@ -81,7 +80,7 @@ class MetadataReads:
         wanted_s, read = self._wanted.get(ledger_id, (None, None))
         if read is not None and wanted_s == due_s:  # else it was cancelled
             del self._wanted[ledger_id]
-            self._next_at = asyncio.get_running_loop().time() + 1 / METADATA_READS_PER_S
+            self._next_at = asyncio.get_running_loop().time() + self._interval_s
             self._running += 1
             self._tasks.start(self._perform(read))
         self._arm()

@@ -1,12 +1,16 @@
 """Periodic check of all writers of one client: silence, deadlines, members that return.
 
 Leaves each decision to `protocol.suspicion` and to the writers' protocols. One timer serves every
-writer; only writers with pending work are checked.
+writer; only writers with pending work are checked, each one when it is due, in slices.
+
+Invariant: one round of checks is under way at a time, and one of suspicions for each bookie.
 
 Source: protocol rules 4.6, 5.6 and 5.7.
 """
 
 import asyncio
+from collections.abc import Iterator
+from functools import partial
 from typing import Final, Protocol
 
 from ledger_client.bookies.pool import BookiePool
@@ -18,6 +22,8 @@ from ledger_client.protocol.suspicion import (
     SuspicionLimits,
     suspects,
 )
+from ledger_client.writing.check_schedule import CheckSchedule
+from ledger_client.writing.slices import Call, Slices
 from metadata.ids import BookieId, LedgerId
 
 WATCH_PERIOD_S: Final = 0.05
@@ -31,12 +37,10 @@ class WatchedWriter(Protocol):
     def ledger_id(self) -> LedgerId:
         """Id of its ledger."""
 
-    @property
-    def check_due_at(self) -> float:
-        """Loop time before which a check would find nothing."""
-
-    def check(self, now: float) -> bool:
-        """Check deadlines and returned members. Returns False once nothing is left to watch."""
+    def check(self, now: float) -> float | None:
+        """Check deadlines and members. Returns the loop time of the next check, None once nothing
+        is left to watch.
+        """
 
     def may_suspect(self, bookie_id: BookieId) -> bool:
         """Return whether the writer waits for this member of its ensemble and a spare could replace
@@ -50,9 +54,12 @@ class WatchedWriter(Protocol):
 class Watchdog:
     """Timer shared by a client's writers."""
 
-    def __init__(self, pool: BookiePool, config: ClientConfig, observer: Observer) -> None:
+    def __init__(
+        self, pool: BookiePool, config: ClientConfig, observer: Observer, slices: Slices
+    ) -> None:
         self._pool = pool
         self._observer = observer
+        self._slices = slices
         self._limits = SuspicionLimits(
             config.suspect_after_min_s,
             config.suspect_after_max_s,
@@ -61,14 +68,18 @@ class Watchdog:
         )
         self._budget = SuspicionBudget(config.suspicions_per_minute_max)
         self._active: dict[LedgerId, WatchedWriter] = {}
+        self._schedule = CheckSchedule()
+        self._is_checking = False
+        self._in_suspicion: dict[BookieId, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._due_at = 0.0
 
-    def activate(self, writer: WatchedWriter) -> None:
-        """Watch a writer until its `check` returns False."""
+    def activate(self, writer: WatchedWriter, due_s: float) -> None:
+        """Check a writer at a loop time, or at the next period, until `check` returns None."""
         self._active[writer.ledger_id] = writer
         if self._timer is None:
             self._arm()
+        self._schedule.add(writer.ledger_id, max(due_s, self._due_at))
 
     def close(self) -> None:
         """Stop watching."""
@@ -89,32 +100,65 @@ class Watchdog:
             self._act_on_silence(
                 now
             )  # otherwise this process was held up: answers may not be read yet
-        for writer in [w for w in self._active.values() if w.check_due_at <= now]:
-            if not self._check(writer, now):
-                self._active.pop(writer.ledger_id, None)
+        if not self._is_checking:
+            self._is_checking = True
+            self._slices.each(self._checks())
         if self._active and self._timer is None:
             self._arm()
 
-    def _check(self, writer: WatchedWriter, now: float) -> bool:
-        """Check one writer; if it raises, the others are still checked."""
+    def _checks(self) -> Iterator[Call]:
+        """Yield the checks that are due."""
+        loop = asyncio.get_running_loop()
+        while (ledger_id := self._schedule.take(loop.time())) is not None:
+            writer = self._active.get(ledger_id)
+            if writer is not None:
+                yield partial(self._check, writer)
+        self._is_checking = False
+
+    def _check(self, writer: WatchedWriter) -> None:
+        """Check one writer; if it raises, the next period tries again."""
+        now = asyncio.get_running_loop().time()
+        next_s: float | None = now + WATCH_PERIOD_S
         try:
-            return writer.check(now)
-        except Exception as error:  # noqa: BLE001 - it is reported, and the next check tries again
-            what = {"message": f"watching ledger {writer.ledger_id}", "exception": error}
-            asyncio.get_running_loop().call_exception_handler(what)
-            return True
+            next_s = writer.check(now)
+        finally:
+            if next_s is None:
+                self._active.pop(writer.ledger_id, None)
+            else:
+                self._schedule.add(writer.ledger_id, max(next_s, self._due_at))
 
     def _act_on_silence(self, now: float) -> None:
         observed = [self._observe(bookie_id) for bookie_id in self._pool.bookie_ids]
         silent = {o.bookie_id: o.silent_since for o in observed}
         for bookie_id in suspects(observed, now, self._limits):
-            concerned = [w for w in list(self._active.values()) if w.may_suspect(bookie_id)]
-            if not concerned or not self._budget.take(now):
-                continue
-            silent_s = now - (silent[bookie_id] or now)
-            for writer in concerned:
-                self._observer.emit(BookieSuspected(writer.ledger_id, bookie_id, silent_s))
-                writer.suspect(bookie_id, silent_s)
+            if bookie_id not in self._in_suspicion:
+                self._in_suspicion[bookie_id] = None
+                self._slices.each(self._suspicions(bookie_id, silent[bookie_id] or now, now))
+
+    def _suspicions(self, bookie_id: BookieId, silent_since: float, now: float) -> Iterator[Call]:
+        """Yield the suspicions of one bookie by the writers that wait for it."""
+        is_allowed = False
+        for writer in list(self._active.values()):
+            if self._is_silent(bookie_id, silent_since) and writer.may_suspect(bookie_id):
+                is_allowed = is_allowed or self._budget.take(now)
+                if not is_allowed:
+                    break
+                yield partial(self._suspect, writer, bookie_id, now - silent_since)
+            else:
+                yield _do_nothing
+        del self._in_suspicion[bookie_id]
+
+    def _is_silent(self, bookie_id: BookieId, since: float) -> bool:
+        """Return whether a bookie has not answered since then."""
+        oldest, answered = (
+            self._pool.oldest_unanswered_since(bookie_id),
+            self._pool.add_answered_at(bookie_id),
+        )
+        return oldest is not None and oldest <= since and (answered is None or answered <= since)
+
+    def _suspect(self, writer: WatchedWriter, bookie_id: BookieId, silent_s: float) -> None:
+        self._observer.emit(BookieSuspected(writer.ledger_id, bookie_id, silent_s))
+        writer.suspect(bookie_id, silent_s)
 
     def _observe(self, bookie_id: BookieId) -> BookieObservation:
         pool = self._pool
@@ -125,3 +169,7 @@ class Watchdog:
             pool.add_answered_at(bookie_id),
             tail or 0.0,
         )
+
+
+def _do_nothing() -> None:
+    """Give a slice the opportunity to end."""

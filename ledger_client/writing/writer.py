@@ -87,7 +87,7 @@ class LedgerWriter:
 
     @property
     def info(self) -> LedgerInfo:
-        """The ledger as stored, as far as this writer knows."""
+        """The ledger's metadata, as this writer last read or stored it."""
         return LedgerInfo.of(self._shell.protocol.metadata)
 
     @property
@@ -333,13 +333,6 @@ class LedgerWriter:
             protocol = self._shell.protocol
             self._watch.wake()
             raise not_enough_in_sync(protocol.metadata, protocol.in_sync)
-
-    # -- calls from the client ---------------------------------------------------------------------
-
-    def spare_joined(self) -> None:
-        """Use a new bookie to replace a failed member, if there is one."""
-        self._shell.dispatch(e.SpareJoined())
-        self._watch.wake()
 
     # -- closing ---------------------------------------------------------------------------------
 

@@ -6,11 +6,11 @@ Leaves the timer to `watchdog.Watchdog`, and every decision to the append protoc
 Source: protocol rules 4.6, 5.6, 5.7, 8.4, 11.3 and 11.7.
 """
 
+import math
+from functools import partial
 from typing import Final
 
-from ledger_client.bookies.connection_calls import CallFailure
 from ledger_client.errors import QuorumTimeoutError
-from ledger_client.in_sync.parked_members import ParkedMembers
 from ledger_client.protocol import append_events as e
 from ledger_client.writing.append_shell import AppendShell, WriterServices
 from ledger_client.writing.in_sync_members import InSyncMembers
@@ -19,11 +19,13 @@ from ledger_client.writing.watchdog import Watchdog
 from metadata.ids import BookieId, EntryId
 
 LOOK_SHARE: Final = 0.25
-"""Interval between checks of a writer without parked members, as a fraction of the shortest time
-that is checked.
+"""Interval between checks of a writer with unconfirmed entries, as a fraction of the shortest time
+that is checked, and later of the age of its oldest entry.
 """
-LOOK_MAX_S: Final = 0.25
-"""Maximum interval between checks."""
+LOOK_MAX_S: Final = 1.0
+"""Maximum interval between checks of a writer with unconfirmed entries or parked members."""
+LOOK_JITTER: Final = 0.25
+"""Part of an interval that is random, so that the checks of many writers spread."""
 
 
 class WriterWatch:
@@ -43,41 +45,47 @@ class WriterWatch:
         self._in_sync = in_sync
         self._watchdog = watchdog
         self._is_closed = False
+        self._next_check_s = math.inf
         self._lac_sent = EntryId(-1)
         self._last_sent_at = 0.0
-        self.check_due_at = 0.0
         lag_max_s = shell.protocol.metadata.quorum.replica_lag_time_max_ms / 1000
-        shortest_s = min(config.lac_delay_s, config.append_deadline_s, lag_max_s)
+        self._limits_s: Final = config.append_deadline_s, lag_max_s
+        shortest_s = min(config.lac_delay_s, *self._limits_s)
         self._look_s: Final = min(LOOK_MAX_S, LOOK_SHARE * shortest_s)
-        self._parked = ParkedMembers(
-            services.pool,
-            config.add_timeout_s,
-            lambda bookie_id: shell.dispatch(e.BookieReturned(bookie_id)),
-        )
-        self._unsubscribe = services.pool.on_unavailable(self._on_unavailable)
+        services.news.join(self)
         is_in_sync = shell.protocol.metadata.quorum.is_in_sync
         self._stored = StoredWatch(shell, services) if is_in_sync else None
 
     def wake(self) -> None:
         """Start regular checks, soon, until nothing is left to watch."""
-        self.check_due_at = 0.0
-        if not self._is_closed:
-            self._watchdog.activate(self)
+        self._watch_from(0.0)
 
     def note_sent(self, now: float) -> None:
         """Record that the writer sent a batch, which carries its LAC."""
         self._last_sent_at = now
-        if not self._is_closed:
-            self._watchdog.activate(self)
+        due_s = now + self._look_s
+        if due_s < self._next_check_s:
+            self._watch_from(due_s)
 
-    def check(self, now: float) -> bool:
-        """Check deadlines, members and the LAC. Returns False once nothing is left to watch."""
-        shell, config = self._shell, self._services.config
-        protocol = shell.protocol
-        parked = protocol.parked
-        self.check_due_at = 0.0 if parked else now + self._look_s
-        if self._is_closed or protocol.has_ended or shell.closed.done():
-            return False
+    def _watch_from(self, due_s: float) -> None:
+        if not self._is_closed:
+            self._next_check_s = due_s
+            self._watchdog.activate(self, due_s)
+
+    def check(self, now: float) -> float | None:
+        """Check deadlines, members and the LAC. Returns the loop time of the next check, None once
+        nothing is left to watch.
+        """
+        protocol = self._shell.protocol
+        dues: list[float] = []
+        if not (self._is_closed or protocol.has_ended or self._shell.closed.done()):
+            dues = self._check(now)
+        self._next_check_s = min(dues, default=math.inf)
+        return self._next_check_s if dues else None
+
+    def _check(self, now: float) -> list[float]:
+        """Return the times of further checks."""
+        shell, config, dues = self._shell, self._services.config, list[float]()
         oldest = shell.outbox.oldest_appended_at
         if oldest is not None and now - oldest > config.append_deadline_s:
             text = (
@@ -85,17 +93,41 @@ class WriterWatch:
                 "check the bookies with `quire cluster health`"
             )
             shell.dispatch(e.WriterFailed(QuorumTimeoutError(text, ledger_id=self.ledger_id)))
-            return False
-        self._parked.probe(parked, now)
-        is_busy = self._in_sync.check(now) if self._in_sync is not None else False
-        lac = protocol.lac
-        if lac > max(shell.outbox.lac_sent, self._lac_sent):
-            if oldest is not None or now - self._last_sent_at < config.lac_delay_s:
-                return True
-            self._lac_sent = lac
-            for bookie_id in protocol.metadata.last_fragment.ensemble:
-                self._services.pool.report_lac(bookie_id, self.ledger_id, lac)  # rule 8.4
-        return is_busy or oldest is not None or bool(protocol.parked)
+            return []
+        for bookie_id in shell.protocol.parked:
+            returned = partial(self._take_back, bookie_id)
+            self._services.probes.want(bookie_id, self.ledger_id, returned)
+        members_due_s = None if self._in_sync is None else self._in_sync.check(now)
+        if members_due_s is not None:
+            dues.append(members_due_s)
+        elif shell.protocol.parked:
+            dues.append(now + self._spread(LOOK_MAX_S))
+        if oldest is not None:
+            waits_s = min(LOOK_SHARE * (now - oldest), LOOK_MAX_S)
+            dues.append(now + max(self._look_s, self._spread(waits_s)))
+            dues += [oldest + limit_s for limit_s in self._limits_s if oldest + limit_s > now]
+        elif self._has_unsent_lac():
+            if now - self._last_sent_at < config.lac_delay_s:
+                dues.append(self._last_sent_at + config.lac_delay_s)
+            else:
+                self._send_lac()
+        return dues
+
+    def _spread(self, interval_s: float) -> float:
+        return interval_s * (1 - LOOK_JITTER * self._services.rng.random())
+
+    def _take_back(self, bookie_id: BookieId) -> None:
+        self._shell.dispatch(e.BookieReturned(bookie_id))
+
+    def _has_unsent_lac(self) -> bool:
+        return self._shell.protocol.lac > max(self._shell.outbox.lac_sent, self._lac_sent)
+
+    def _send_lac(self) -> None:
+        """Send the LAC of an idle writer (rule 8.4)."""
+        protocol = self._shell.protocol
+        self._lac_sent = protocol.lac
+        for bookie_id in protocol.metadata.last_fragment.ensemble:
+            self._services.pool.report_lac(bookie_id, self.ledger_id, self._lac_sent)
 
     def _waited_for(self) -> str:
         protocol = self._shell.protocol
@@ -120,18 +152,35 @@ class WriterWatch:
         reason = f"silent for {silent_s:.3f} s while others answered"
         self._shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.SUSPECTED, reason))
 
+    @property
+    def members(self) -> tuple[BookieId, ...]:
+        """The bookies of the last fragment."""
+        return self._shell.protocol.metadata.last_fragment.ensemble
+
+    def note_departed(self, bookie_id: BookieId, reason: str) -> None:
+        """Treat a member whose registration is gone as failed (5.6), when it is this ledger's turn:
+        the ledger continues until then.
+        """
+        if bookie_id not in self._shell.protocol.parked:
+            fail = partial(self._fail_departed, bookie_id, reason)
+            self._shell.in_turn(f"fail {bookie_id}", fail, urgent=bool(len(self._shell.outbox)))
+
+    def _fail_departed(self, bookie_id: BookieId, reason: str) -> None:
+        if self._services.news.has_departed(bookie_id):  # it may have come back
+            self._shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.SUSPECTED, reason))
+            self.wake()
+
+    def spare_joined(self) -> None:
+        """Use a new bookie to replace a failed member, if there is one."""
+        self._shell.dispatch(e.SpareJoined())
+        self.wake()
+
     async def aclose(self) -> None:
         """Stop checking, and cancel what is under way."""
         self._is_closed = True
-        self._unsubscribe()
+        self._services.news.leave(self)
         if self._stored is not None:
             self._stored.close()
-        await self._parked.aclose()
+        self._services.probes.cancel(self.ledger_id)
         if self._in_sync is not None:
             await self._in_sync.aclose()
-
-    def _on_unavailable(self, bookie_id: BookieId, failure: CallFailure, reason: str) -> None:
-        # A lost connection is seen by its failed adds; a lost registration only here (5.6).
-        if failure is CallFailure.NOT_REGISTERED:
-            self._shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.SUSPECTED, reason))
-            self.wake()

@@ -182,7 +182,7 @@ async def held_recovery(uri: str, ledger: RawLedger) -> AsyncIterator[HeldRecove
         rng=rng,
         wall_clock_ms=lambda: 0,
     )
-    services = ClientServices(settings, await settings.open_store(), lambda: None)
+    services = ClientServices(settings, await settings.open_store())
     await services.start()
     try:
         store = HoldingStore(services.store, rng, lambda: 0)

@@ -20,7 +20,7 @@ from quire.local_cluster import LocalCluster
 pytestmark = pytest.mark.timeout(120)
 
 COUNT = 2000
-SMALL = CopyLimits(bytes_per_s=None, request_bytes_max=64 * 1024, requests_at_once=2)
+SMALL = CopyLimits(request_bytes_max=64 * 1024, requests_at_once=2)
 
 
 @pytest.fixture
@@ -71,6 +71,7 @@ async def copier(
         config=services.config,
         rng=services.rng,
         limits=SMALL,
+        throttle=services.for_writers.copy_throttle,
         on_progress=on_progress,
     )
 

@@ -345,8 +345,9 @@ BUGS = (
         (
             Edit(
                 "ledger_client/writing/writer_watch.py",
-                "        if failure is CallFailure.NOT_REGISTERED:\n",
-                "        if failure is CallFailure.NOT_REGISTERED and len(self._shell.outbox):\n",
+                "        if bookie_id not in self._shell.protocol.parked:\n",
+                "        if bookie_id not in self._shell.protocol.parked"
+                " and len(self._shell.outbox):\n",
             ),
         ),
         (

@@ -111,7 +111,7 @@ BUGS = (
         (
             Edit(
                 "bookie/identity/position.py",
-                "            self._news.taken(taken)\n            raise taken\n",
+                "            self._callbacks.taken(taken)\n            raise taken\n",
                 "            self._log.warning(str(taken))\n"
                 "            self._record, self.version = found.record, found.version\n"
                 "            self._pending = None\n",

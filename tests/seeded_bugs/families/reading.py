@@ -118,8 +118,8 @@ BUGS = (
         (
             Edit(
                 "ledger_client/writing/writer_watch.py",
-                "        if lac > max(shell.outbox.lac_sent, self._lac_sent):\n",
-                "        if lac > max(shell.outbox.lac_sent, self._lac_sent, lac):\n",
+                "        elif self._has_unsent_lac():\n",
+                "        elif self._has_unsent_lac() and self._shell.protocol.parked:\n",
             ),
         ),
         (

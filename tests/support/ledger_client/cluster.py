@@ -11,7 +11,7 @@ from tests.support.ledger_client.storing_bookie import StoringBookie
 
 THREE = Quorum(ensemble=3, write=3, ack=2)
 QUICK = ClientConfig(
-    call_timeout_s=10.0, metadata_timeout_s=2.0, close_timeout_s=2.0, read_timeout_s=1.0
+    call_timeout_s=10.0, metadata_timeout_s=20.0, close_timeout_s=2.0, read_timeout_s=1.0
 )
 
 

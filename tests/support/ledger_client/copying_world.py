@@ -14,7 +14,7 @@ from bookie.wire.entries import Entries
 from ledger_client.bookies.pool import AddSink
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
-from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress
+from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress, CopyThrottle
 from ledger_client.in_sync.copying import FragmentCopier, StoredMetadata
 from metadata.ids import NO_ENTRY, BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import (
@@ -34,7 +34,7 @@ from tests.support.ledger_client.memory_bookies import MemoryBookie, MemoryBooki
 LEDGER = LedgerId(7)
 TOKEN = UpdateToken(b"t" * 16)
 THREE = QuorumSpec(3, 3, 2)
-FAST = CopyLimits(bytes_per_s=None, request_bytes_max=64, requests_at_once=2)
+FAST = CopyLimits(request_bytes_max=64, requests_at_once=2)
 
 
 def payload(number: int) -> bytes:
@@ -116,6 +116,7 @@ class World:
         self.others = LedgerStore(self.store, Random(2), lambda: 0)
         self.metadata = metadata
         self.limits = limits
+        self.throttle = CopyThrottle(None)
         self.config = ClientConfig()
         self.progress: list[CopyProgress] = []
         self.on_progress: Callable[[CopyProgress], None] = self.progress.append
@@ -128,6 +129,7 @@ class World:
             config=self.config,
             rng=Random(3),
             limits=self.limits,
+            throttle=self.throttle,
             on_progress=self.on_progress,
         )
 

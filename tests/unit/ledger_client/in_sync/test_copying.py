@@ -17,7 +17,7 @@ from ledger_client.errors import (
     QuorumTimeoutError,
     UnauthorizedError,
 )
-from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress
+from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress, CopyThrottle
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import DigestType, QuorumMode, QuorumSpec
 from tests.simulation.loop import simulation_loop
@@ -200,13 +200,14 @@ def test_no_more_requests_are_under_way_than_allowed() -> None:
         # A piece takes two seconds: stored in one, read back in another.
         assert max(sum(t - 1.99 < each <= t for each in times) for t in times) == 3
 
-    run(scenario, limits=CopyLimits(None, 64, 3))
+    run(scenario, limits=CopyLimits(64, 3))
 
 
 @pytest.mark.parametrize("bytes_per_s", [100.0, 1000.0])
 def test_the_throttle_bounds_the_bytes_of_every_stretch_of_time(bytes_per_s: float) -> None:
     async def scenario(world: World) -> None:
         write(world, 0, 40)
+        world.throttle = CopyThrottle(bytes_per_s)
         await world.copy()
         adds = [(time, len(batch.data)) for time, _, batch in world.bookies.adds]
         largest = max(size for _, size in adds)
@@ -218,7 +219,7 @@ def test_the_throttle_bounds_the_bytes_of_every_stretch_of_time(bytes_per_s: flo
         took_s = simulation_loop().time()
         assert total / took_s > 0.8 * bytes_per_s, "and it is used"
 
-    run(scenario, limits=CopyLimits(bytes_per_s, 64, 2))
+    run(scenario, limits=CopyLimits(64, 2))
 
 
 # -- sources that fail -----------------------------------------------------------------------------

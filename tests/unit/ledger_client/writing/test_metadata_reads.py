@@ -4,17 +4,20 @@ import asyncio
 from collections import Counter
 from itertools import pairwise
 from random import Random
+from typing import cast
+
+import pytest
 
 from ledger_client import ClientConfig, LedgerClient, Quorum
 from ledger_client.digest import LedgerKeys
 from ledger_client.protocol import append_events as e
 from ledger_client.writing.metadata_reads import (
-    METADATA_READS_AT_ONCE,
-    METADATA_READS_PER_S,
     READ_DELAY_MAX_S,
     MetadataReads,
 )
+from ledger_client.writing.watchdog import WATCH_PERIOD_S, Watchdog
 from ledger_client.writing.writer import LedgerWriter
+from ledger_client.writing.writer_watch import WriterWatch
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
 from metadata.ledgers.ledger_metadata import DigestType, Fragment, LedgerMetadata, LedgerState
 from metadata.store.memory import MemoryMetadataStore
@@ -24,13 +27,17 @@ from serving.overriding import override
 from tests.simulation.loop import run_simulation
 
 COUNT = 10_000
+CONFIG = ClientConfig(spare_after_s=1000.0)
+PER_S, AT_ONCE = CONFIG.metadata_reads_per_s, CONFIG.metadata_reads_at_once
+CHECKED_COUNT = 200
+CHECKED_S = 40
 WRITER_COUNT = 1_000
 """A client with COUNT writers takes a minute to simulate."""
 MEMBERS = (BookieId("bookie-0"), BookieId("bookie-1"))
 SECONDS = 3
 OTHER_OPERATIONS = 2
 """Per second: the client looks for the addresses of members that are away."""
-ALL_READ_S = COUNT / METADATA_READS_PER_S + 1
+ALL_READ_S = COUNT / PER_S + 1
 
 
 class CountingFaults(NoFaults):
@@ -53,8 +60,12 @@ class CountingFaults(NoFaults):
 class Idle:
     """Watchdog that checks nothing: the test does."""
 
-    def activate(self, writer: object) -> None:
+    def activate(self, writer: object, due_s: float) -> None:
         """Do nothing."""
+
+
+def new_reads() -> MetadataReads:
+    return MetadataReads(Random(1), PER_S, AT_ONCE)
 
 
 def open_ledger(ledger_id: int) -> LedgerMetadata:
@@ -71,10 +82,12 @@ def open_ledger(ledger_id: int) -> LedgerMetadata:
     )
 
 
-async def refused_writers(client: LedgerClient) -> list[LedgerWriter]:
+async def refused_writers(
+    client: LedgerClient, count: int, watchdog: Watchdog
+) -> list[LedgerWriter]:
     """Open ledgers without enough members that are up."""
     services = await client._session.services()
-    opened = [open_ledger(number) for number in range(WRITER_COUNT)]
+    opened = [open_ledger(number) for number in range(count)]
     versions = [await services.ledgers.create(each) for each in opened]
     writers = []
     for metadata, version in zip(opened, versions, strict=True):
@@ -83,7 +96,7 @@ async def refused_writers(client: LedgerClient) -> list[LedgerWriter]:
             version=version,
             keys=LedgerKeys.of(metadata, b""),
             services=services.for_writers,
-            watchdog=Idle(),  # type: ignore[arg-type]
+            watchdog=watchdog,
             observe=lambda _: None,
             on_closed=lambda _: None,
         )
@@ -100,11 +113,10 @@ def test_metadata_reads_of_refused_ledgers_are_few_and_spread() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         store = MemoryMetadataStore(MemoryMetadataServer(faults))
-        config = ClientConfig(spare_after_s=1000.0)
         client = LedgerClient.from_parts(
-            store, rng=Random(1), wall_clock_ms=lambda: 0, config=config
+            store, rng=Random(1), wall_clock_ms=lambda: 0, config=CONFIG
         )
-        writers = await refused_writers(client)
+        writers = await refused_writers(client, WRITER_COUNT, cast("Watchdog", Idle()))
 
         async def look() -> None:
             """Check every writer in each second, all at the same time."""
@@ -115,11 +127,12 @@ def test_metadata_reads_of_refused_ledgers_are_few_and_spread() -> None:
 
         faults.by_second.clear()
         await look()
-        assert max(faults.by_second.values()) <= METADATA_READS_PER_S + OTHER_OPERATIONS
-        assert faults.running_max <= METADATA_READS_AT_ONCE + OTHER_OPERATIONS
-        await asyncio.sleep(WRITER_COUNT / METADATA_READS_PER_S)
+        assert max(faults.by_second.values()) <= PER_S + OTHER_OPERATIONS
+        assert faults.running_max <= AT_ONCE + OTHER_OPERATIONS
+        await asyncio.sleep(WRITER_COUNT / PER_S)
         read_count = faults.by_second.total()
-        assert WRITER_COUNT <= read_count <= WRITER_COUNT + OTHER_OPERATIONS * SECONDS
+        seconds = SECONDS + WRITER_COUNT / PER_S
+        assert WRITER_COUNT <= read_count <= WRITER_COUNT + OTHER_OPERATIONS * seconds
 
         faults.by_second.clear()
         await look()
@@ -128,10 +141,39 @@ def test_metadata_reads_of_refused_ledgers_are_few_and_spread() -> None:
     run_simulation(main, 1)
 
 
+def test_refused_writers_are_checked_about_once_a_second_at_times_that_spread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checked_at: list[float] = []
+    check = WriterWatch.check
+
+    def noted(watch: WriterWatch, now: float) -> float | None:
+        checked_at.append(now)
+        return check(watch, now)
+
+    monkeypatch.setattr(WriterWatch, "check", noted)
+
+    async def main() -> None:
+        store = MemoryMetadataStore(MemoryMetadataServer())
+        client = LedgerClient.from_parts(
+            store, rng=Random(1), wall_clock_ms=lambda: 0, config=CONFIG
+        )
+        watchdog = (await client._session.services()).watchdog
+        for writer in await refused_writers(client, CHECKED_COUNT, watchdog):
+            writer._watch.wake()  # all at the same time
+        await asyncio.sleep(CHECKED_S)
+
+    run_simulation(main, 1)
+
+    assert CHECKED_COUNT * CHECKED_S / 1.5 < len(checked_at) < CHECKED_COUNT * CHECKED_S * 1.5
+    late = Counter(int(at / WATCH_PERIOD_S) for at in checked_at if at > CHECKED_S / 2)
+    assert max(late.values()) < CHECKED_COUNT / 4
+
+
 def test_reads_that_are_wanted_at_the_same_time_are_spread() -> None:
     async def main() -> list[float]:
         loop = asyncio.get_running_loop()
-        reads, started_at_s = MetadataReads(Random(1)), list[float]()
+        reads, started_at_s = new_reads(), list[float]()
         running = [0, 0]
 
         async def read() -> None:
@@ -146,7 +188,7 @@ def test_reads_that_are_wanted_at_the_same_time_are_spread() -> None:
                 reads.want(LedgerId(number), read)
         reads.cancel(LedgerId(0))
         await asyncio.sleep(ALL_READ_S)
-        assert running[1] <= METADATA_READS_AT_ONCE
+        assert running[1] <= AT_ONCE
         await reads.aclose()
         return started_at_s
 
@@ -154,14 +196,14 @@ def test_reads_that_are_wanted_at_the_same_time_are_spread() -> None:
 
     assert len(started_at_s) == COUNT - 1
     gaps = [after - before for before, after in pairwise(started_at_s)]
-    assert min(gaps) > 0.99 / METADATA_READS_PER_S
+    assert min(gaps) > 0.99 / PER_S
     assert started_at_s[0] > 0
 
 
 def test_few_reads_start_soon_and_at_random_times() -> None:
     async def main() -> list[float]:
         loop = asyncio.get_running_loop()
-        reads, started_at_s = MetadataReads(Random(1)), list[float]()
+        reads, started_at_s = new_reads(), list[float]()
 
         async def read() -> None:
             started_at_s.append(loop.time())
@@ -180,7 +222,7 @@ def test_few_reads_start_soon_and_at_random_times() -> None:
 
 def test_no_read_starts_after_the_end() -> None:
     async def main() -> None:
-        reads = MetadataReads(Random(1))
+        reads = new_reads()
 
         async def read() -> None:
             raise AssertionError("it started")
@@ -195,7 +237,7 @@ def test_no_read_starts_after_the_end() -> None:
 def test_a_read_wanted_again_after_a_cancel_waits_again() -> None:
     async def main() -> list[float]:
         loop = asyncio.get_running_loop()
-        reads, started_at_s = MetadataReads(Random(1)), list[float]()
+        reads, started_at_s = new_reads(), list[float]()
 
         async def read() -> None:
             started_at_s.append(loop.time())
