@@ -11,6 +11,7 @@ processes take.
 import asyncio
 import math
 import shutil
+import time
 from asyncio.subprocess import DEVNULL
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,6 +22,7 @@ from typing import Final
 from quire.errors import LocalClusterError
 from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
+from tests.campaign.availability import ZOOKEEPER, FaultTime
 
 PAUSE_S: Final = (0.02, 8.0)
 FREEZE_S: Final = (0.01, 0.4)
@@ -57,6 +59,7 @@ class FaultInjector:
     def __init__(self, cluster: LocalCluster, rng: Random, down_max: int, targets: Targets) -> None:
         self.counts: Counter[str] = Counter()
         self.complaints: list[str] = []
+        self.times: list[FaultTime] = []
         self._cluster = cluster
         self._rng = rng
         self._down_max = down_max
@@ -115,6 +118,7 @@ class FaultInjector:
 
     async def _guarded(self, kind: str, bookie: LocalBookie, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
+        part, began = bookie.id, time.time()
         try:
             match kind:
                 case "killed":
@@ -129,6 +133,8 @@ class FaultInjector:
                     await self._slow_and_kill(bookie)
         except LocalClusterError as error:
             self.complaints.append(str(error))
+        finally:
+            self.times.append(FaultTime(part, began, time.time()))
 
     async def _freeze_and_kill(self, bookie: LocalBookie) -> None:
         """Kill a paused bookie: data in its sockets, sent but not read, is lost."""
@@ -184,9 +190,11 @@ class FaultInjector:
     async def _pause_zookeeper(self) -> None:
         self.counts["zookeeper paused"] += 1
         paused_s = self._rng.uniform(*ZOOKEEPER_PAUSE_S)
+        began = time.time()
         self._cluster.zookeeper.pause()
         await asyncio.sleep(paused_s)
         self._cluster.zookeeper.resume()
+        self.times.append(FaultTime(ZOOKEEPER, began, time.time()))
 
     def _record_dead(self) -> None:
         """Record each bookie that ended without a fault."""

@@ -24,6 +24,19 @@ class AckedRange:
     digest: str
 
 
+@dataclass(frozen=True, slots=True)
+class WriterError:
+    """A typed error that a writer got."""
+
+    at: float
+    ledger_id: int | None
+    """None for a ledger that was not created."""
+    doing: str
+    """Kind of call: "create", "append", "abort" or "recover"; "" where it is not recorded."""
+    error: str
+    text: str
+
+
 @dataclass(slots=True)
 class LedgerHistory:
     """Facts about one ledger."""
@@ -47,6 +60,8 @@ class History:
     ledgers: dict[int, LedgerHistory] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
     """Count of typed errors by name: correct ends of a writer, and repeated recoveries."""
+    errors: list[WriterError] = field(default_factory=list)
+    """The same errors, in order."""
     complaints: list[str] = field(default_factory=list)
     """Errors that a writer itself found: ids out of order, an untyped error."""
     ensemble_changes: int = 0
@@ -70,6 +85,7 @@ class History:
                 ledger.ended, ledger.end_last = fact["how"], fact["last"]
             case "failed":
                 self.failures[fact["error"]] = self.failures.get(fact["error"], 0) + 1
+                self.errors.append(_error_of(fact))
             case "ensemble_changed":
                 self.ensemble_changes += 1
                 self.ledgers[fact["ledger"]].ensemble = tuple(fact["ensemble"])
@@ -93,6 +109,11 @@ class History:
     def unended(self) -> list[int]:
         """Ledgers whose end no writer or recoverer received."""
         return [ledger.ledger_id for ledger in self.ledgers.values() if ledger.ended is None]
+
+
+def _error_of(fact: dict[str, Any]) -> WriterError:
+    doing, text = fact.get("doing", ""), fact.get("text", "")
+    return WriterError(fact["at"], fact.get("ledger"), doing, fact["error"], text)
 
 
 class HistoryFile:

@@ -1,4 +1,5 @@
-"""One campaign: a cluster, a writer, a tailing reader, faults, and at the end the checker.
+"""One campaign: a cluster, a writer, a tailing reader, contending clients, faults, and then the
+checker and an outside judge.
 
 Leaves each of these to its module. Every check runs outside the writer's process.
 
@@ -18,11 +19,15 @@ from random import Random
 from typing import Any, Final
 
 from quire.local_cluster import LocalCluster
+from tests.campaign.availability import Setting, unexplained
+from tests.campaign.contenders import Contenders
 from tests.campaign.faults import FaultInjector, Targets
 from tests.campaign.history import HistoryFollower
 from tests.campaign.tailer import TailReport, read_report
 
 STALL_S_MAX: Final = 60.0
+HEALED_S_MAX: Final = 60.0
+"""Maximum time after the faults until each open ledger is acknowledged further, or ends."""
 END_S_MAX: Final = 150.0
 CHECK_S_MAX: Final = 3600.0
 WATCH_S: Final = 0.25
@@ -59,6 +64,8 @@ class CampaignRun:
         self._tails = directory / "tails.json"
         self._follower = HistoryFollower(self._history)
         self._children: list[Process] = []
+        options = self._quorum_options()
+        self._contenders = Contenders(directory, campaign.seed, options)
         self._writer: Process | None = None
         self._writer_runs = 0
         self._complaints: list[str] = []
@@ -75,15 +82,18 @@ class CampaignRun:
                     if child.returncode is None:
                         child.kill()
                         await child.wait()
+                await self._contenders.kill_all()
 
     async def _run(self, cluster: LocalCluster) -> Summary:
         uri, campaign = cluster.metadata_uri, self._campaign
 
         async def replace_writer() -> None:
+            await self._contenders.replace_one(uri)
             await self._kill_writer()
             await self._start_writer(uri)
 
         await self._start_writer(uri)
+        await self._contenders.start(uri)
         tailer = await self._start("tailer", uri, "--report", str(self._tails))
         targets = Targets(lambda: self._follower.catch_up().ensembles, replace_writer)
         injector = FaultInjector(cluster, Random(campaign.seed), campaign.down_max, targets)
@@ -92,12 +102,15 @@ class CampaignRun:
         injector.stop()
         await faults
         await injector.settle()
+        await self._see_progress()
         assert self._writer is not None, "it was started"
         await self._end(self._writer, "writer")
         tail = await self._end_tailer(tailer)
+        await self._contenders.finish(uri)
         checked = await self._check(uri)
-        self._complaints += injector.complaints
-        return self._summary(injector, tail, checked)
+        judged = await self._contenders.judge()
+        self._complaints += injector.complaints + self._contenders.complaints
+        return self._summary(injector, tail, checked) | {"judged": judged}
 
     # -- processes -------------------------------------------------------------------------------
 
@@ -116,18 +129,19 @@ class CampaignRun:
     async def _start_writer(self, uri: str) -> None:
         campaign = self._campaign
         options = {
+            **self._quorum_options(),
             "run": self._writer_runs,
-            "ensemble": campaign.ensemble,
-            "write": campaign.write,
-            "ack": campaign.ack,
             "parallel": campaign.parallel,
             "megabytes-per-s": campaign.megabytes_per_s,
         }
-        if campaign.in_sync is not None:
-            options["in-sync"] = campaign.in_sync
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         self._writer_runs += 1
         self._writer = await self._start("writer", uri, *words)
+
+    def _quorum_options(self) -> dict[str, int]:
+        campaign = self._campaign
+        options = {"ensemble": campaign.ensemble, "write": campaign.write, "ack": campaign.ack}
+        return options if campaign.in_sync is None else options | {"in-sync": campaign.in_sync}
 
     async def _kill_writer(self) -> None:
         assert self._writer is not None, "it was started"
@@ -172,6 +186,27 @@ class CampaignRun:
                 self._complaints.append(f"nothing was acknowledged for {STALL_S_MAX:.0f} s")
                 return
 
+    async def _see_progress(self) -> None:
+        """Require that each open ledger is acknowledged further, or ends, after the faults."""
+        before = {each: self._acked_of(each) for each in self._follower.catch_up().unended}
+        waiting = list(before)
+        try:
+            async with asyncio.timeout(HEALED_S_MAX):
+                while waiting:
+                    await asyncio.sleep(WATCH_S)
+                    unended = self._follower.catch_up().unended
+                    waiting = [
+                        each
+                        for each in waiting
+                        if each in unended and self._acked_of(each) == before[each]
+                    ]
+        except TimeoutError:
+            text = f"ledgers {waiting}: nothing was acknowledged or refused for "
+            self._complaints.append(text + f"{HEALED_S_MAX:.0f} s after the faults")
+
+    def _acked_of(self, ledger_id: int) -> int:
+        return len(self._follower.history.ledgers[ledger_id].acked)
+
     async def _check(self, uri: str) -> dict[str, Any]:
         words = ("--tails", str(self._tails)) if self._tails.exists() else ()
         checker = await self._start("checker", uri, *words)
@@ -194,7 +229,9 @@ class CampaignRun:
     ) -> Summary:
         history = self._follower.catch_up()
         broken = checked.get("broken", {})
-        complaints = self._complaints + history.complaints
+        setting = Setting(self._campaign.bookies, self._campaign.ensemble, self._campaign.in_sync)
+        needless = unexplained(history.errors, injector.times, setting)
+        complaints = self._complaints + history.complaints + needless
         complaints += tail.complaints if tail else ["the tailing reader left no report"]
         ends = [ledger.ended for ledger in history.ledgers.values()]
         campaign = self._campaign
@@ -211,6 +248,7 @@ class CampaignRun:
             "faults": dict(injector.counts),
             "ensemble_changes": history.ensemble_changes,
             "typed_errors": history.failures,
+            "unexplained_errors": len(needless),
             "tail_errors": tail.errors if tail else None,
             "tailed_entries": sum(tail.entries.values()) if tail else None,
             "longest_stall_s": round(self._longest_stall_s, 2),

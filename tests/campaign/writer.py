@@ -96,7 +96,7 @@ class CampaignWriter:
             try:
                 ledger = await client.create_ledger(self._settings.quorum)
             except LedgerError as error:
-                self._tell_failure(None, error)
+                self._tell_failure(None, "create", error)
                 await asyncio.sleep(RETRY_S)
                 continue
             ensemble = ledger.info.fragments[-1].ensemble
@@ -108,7 +108,7 @@ class CampaignWriter:
                 last = ledger.last_confirmed
                 self._file.tell("ended", ledger=ledger.id, last=last, how="closed")
             except LedgerError as error:
-                self._tell_failure(ledger.id, error)
+                self._tell_failure(ledger.id, "append", error)
                 if rng.random() < 0.5:
                     await self._abort(ledger)
                 await self._recover(client, ledger.id)
@@ -136,7 +136,7 @@ class CampaignWriter:
                     while len(under_way) > depth:
                         await under_way.popleft()
                 except NotEnoughInSyncReplicasError as error:
-                    self._tell_failure(ledger.id, error)
+                    self._tell_failure(ledger.id, "append", error)
                     await asyncio.gather(*under_way, return_exceptions=True)
                     under_way.clear()
                     given = ledger.last_pushed + 1
@@ -196,14 +196,14 @@ class CampaignWriter:
         try:
             await ledger.abort()
         except LedgerError as error:
-            self._tell_failure(ledger.id, error)
+            self._tell_failure(ledger.id, "abort", error)
 
     async def _recover(self, client: LedgerClient, ledger_id: int) -> None:
         for _ in range(RECOVERY_TRIES_MAX):
             try:
                 info = await client.recover_ledger(ledger_id)
             except LedgerError as error:
-                self._tell_failure(ledger_id, error)
+                self._tell_failure(ledger_id, "recover", error)
                 await asyncio.sleep(RETRY_S)
             else:
                 self._file.tell("ended", ledger=ledger_id, last=info.last_entry_id, how="recovered")
@@ -226,9 +226,9 @@ class CampaignWriter:
                     self._file.tell("lac", ledger=ledger_id, lac=lac)
             await asyncio.sleep(LAC_SAMPLE_S)
 
-    def _tell_failure(self, ledger_id: int | None, error: LedgerError) -> None:
-        name = type(error).__name__
-        self._file.tell("failed", ledger=ledger_id, error=name, text=str(error))
+    def _tell_failure(self, ledger_id: int | None, doing: str, error: LedgerError) -> None:
+        name, text = type(error).__name__, str(error)
+        self._file.tell("failed", ledger=ledger_id, doing=doing, error=name, text=text)
 
     def _on_event(self, event: ClientEvent) -> None:
         if isinstance(event, EnsembleChanged):
@@ -255,14 +255,15 @@ def main() -> None:
         history=given.history,
         seed=given.seed,
         run=given.run,
-        quorum=_quorum(given),
+        quorum=quorum_of(given),
         parallel=given.parallel,
         bytes_per_s=given.megabytes_per_s * 1e6,
     )
     asyncio.run(_run(settings))
 
 
-def _quorum(given: argparse.Namespace) -> Quorum:
+def quorum_of(given: argparse.Namespace) -> Quorum:
+    """Return the replication that a process's options ask for."""
     if given.in_sync is None:
         return Quorum(given.ensemble, given.write, given.ack)
     return Quorum.in_sync(given.ensemble, given.in_sync, replica_lag_time_max=LAG_S)

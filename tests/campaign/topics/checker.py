@@ -3,7 +3,8 @@
     python -m tests.campaign.topics.checker --bootstrap ... --histories DIRECTORY --partitions N
 
 Prints one JSON object. The exit status is 1 if a guarantee was broken. Leaves the guarantees to
-`judge`, and reading to `reading`.
+`judge` and to `tests.judge.elle`, and reading to `reading`. With `--transactions FILE` it writes
+the history of transactions that it judges.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from typing import Any, Final
 from confluent_kafka import IsolationLevel
 
 from tests.campaign.judge import Violation
+from tests.campaign.topics.exporting import transactions_of
 from tests.campaign.topics.facts import Facts, read_facts
 from tests.campaign.topics.judge import (
     Found,
@@ -32,6 +34,8 @@ from tests.campaign.topics.judge import (
 )
 from tests.campaign.topics.reading import Reading, joined, new_pool
 from tests.campaign.topics.work import PLAIN, TOKENS
+from tests.judge.elle import find_anomalies
+from tests.judge.transactions import write_transactions
 
 VIOLATIONS_SHOWN_MAX: Final = 50
 
@@ -81,7 +85,9 @@ def _judge_again(topic: str, first: Found, again: Found) -> list[Violation]:
     ]
 
 
-def check(bootstrap: str, facts: Facts, partitions: int) -> tuple[list[Violation], dict[str, Any]]:
+def check(
+    bootstrap: str, facts: Facts, partitions: int, transactions: Path | None
+) -> tuple[list[Violation], dict[str, Any]]:
     """Read all data twice and judge it; return also the facts about the readings."""
     begun = time.monotonic()
     with new_pool() as pool:
@@ -96,10 +102,16 @@ def check(bootstrap: str, facts: Facts, partitions: int) -> tuple[list[Violation
     if still_open:
         violations.append(Violation("open transaction", 0, 1, still_open))
     violations += judge(facts, read)
+    history = transactions_of(facts, read.committed)
+    if transactions is not None:
+        write_transactions(transactions, history)
+    report = find_anomalies(history)
+    violations += [Violation(each.kind, 0, 1, each.text) for each in report.anomalies]
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     told = {
         "plain_records": read.plain.count,
         "plain_spans": sum(len(spans) for spans in read.plain.spans.values()),
+        "transactions": report.as_json(),
         "token_records": read.committed.count,
         "token_records_aborted": read.everything.count - read.committed.count,
         "watched_records": {
@@ -125,8 +137,10 @@ def main() -> int:
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--histories", type=Path, required=True)
     parser.add_argument("--partitions", type=int, required=True)
+    parser.add_argument("--transactions", type=Path)
     given = parser.parse_args()
-    violations, told = check(given.bootstrap, read_facts(given.histories), given.partitions)
+    facts = read_facts(given.histories)
+    violations, told = check(given.bootstrap, facts, given.partitions, given.transactions)
     kinds: Counter[str] = Counter()
     for each in violations:
         kinds[each.kind] += each.count

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.campaign.history import parse_lines
-from tests.campaign.topics.spans import SpanList, add_words
+from tests.campaign.topics.spans import SpanList, SpanWords, add_words
 
 
 class Outcome(Enum):
@@ -29,6 +29,12 @@ class Token:
 
     writer: str
     parts: dict[int, tuple[int, int]]
+    reader: str = ""
+    reads: dict[int, SpanList] = field(default_factory=dict)
+    """Records that its reader got before the token began."""
+    began: float = 0.0
+    ended: float = 0.0
+    """When its writer received the outcome."""
     outcome: Outcome = Outcome.UNKNOWN
 
 
@@ -49,6 +55,15 @@ class Fetch:
     offsets: dict[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class TokenRead:
+    """Records of the tokens that a reader got."""
+
+    by: str
+    at: float
+    spans: dict[int, SpanList]
+
+
 @dataclass(slots=True)
 class GroupFacts:
     """Facts of one group's members, and of the processes that query its offsets."""
@@ -67,6 +82,8 @@ class Facts:
     groups: dict[str, GroupFacts] = field(default_factory=dict)
     watched: dict[str, dict[int, SpanList]] = field(default_factory=dict)
     """What each watcher read of the tokens."""
+    token_reads: list[TokenRead] = field(default_factory=list)
+    """The same, read by read."""
     stuck: list[dict[str, Any]] = field(default_factory=list)
     """Clients that hung, with the cause as far as known."""
     ends: dict[tuple[str, str], list[dict[int, int]]] = field(default_factory=dict)
@@ -98,12 +115,15 @@ class Facts:
             case "acked":
                 self.acked_counts.update(add_words(self.acked, fact["spans"]))
             case "began":
-                parts = {int(key): (first, count) for key, (first, count) in fact["parts"].items()}
-                self.tokens[fact["token"]] = Token(fact["writer"], parts)
+                self.tokens[fact["token"]] = _token(fact)
             case "committed" | "aborted":
-                self.tokens[fact["token"]].outcome = Outcome(fact["event"])
+                token = self.tokens[fact["token"]]
+                token.outcome, token.ended = Outcome(fact["event"]), fact["mono"]
             case "read":
                 add_words(self._read_by(fact["by"], fact["group"]), fact["spans"])
+                if not fact["group"]:
+                    read = TokenRead(fact["by"], fact["mono"], _spans(fact["spans"]))
+                    self.token_reads.append(read)
             case "offsets committed":
                 commit = Commit(fact["mono"], _numbers(fact["offsets"]))
                 self.group(fact["group"]).commits.append(commit)
@@ -177,6 +197,18 @@ def _take_lines(facts: Facts, path: Path, offset: int) -> int:
 def read_facts(directory: Path) -> Facts:
     """Read finished histories."""
     return FactsFollower(directory).catch_up()
+
+
+def _token(fact: dict[str, Any]) -> Token:
+    parts = {int(key): (first, count) for key, (first, count) in fact["parts"].items()}
+    reads = _spans(fact["reads"])
+    return Token(fact["writer"], parts, fact["reader"], reads, fact["mono"])
+
+
+def _spans(words: dict[str, list[SpanWords]]) -> dict[int, SpanList]:
+    spans: dict[int, SpanList] = {}
+    add_words(spans, words)
+    return spans
 
 
 def _numbers(words: dict[str, int]) -> dict[int, int]:

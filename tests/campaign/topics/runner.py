@@ -90,6 +90,7 @@ class CampaignRun:
         self._campaign = campaign
         self._histories = directory / "histories"
         self._histories.mkdir(exist_ok=True)
+        self._transactions = directory / "transactions.jsonl"
         self._data_dir = directory / "cluster"
         self._follower = FactsFollower(self._histories)
         self._complaints: list[str] = []
@@ -208,6 +209,7 @@ class CampaignRun:
             *(sys.executable, "-m", "tests.campaign.topics.checker", "--bootstrap", bootstrap),
             *("--histories", str(self._histories)),
             *("--partitions", str(self._campaign.partitions)),
+            *("--transactions", str(self._transactions)),
             stdin=PIPE,
             stdout=PIPE,
             stderr=(self._histories / "checker.log").open("ab"),

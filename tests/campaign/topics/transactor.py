@@ -1,10 +1,10 @@
 """Process that writes tokens: each to several partitions in one transaction, or not at all.
 
-Leaves judging to `judge`.
+Leaves judging to `judge`, and reading other tokens to `transaction_reads`.
 
-Invariants: the planned contents of a token are recorded before it begins, and its outcome if and
-only if the client knew it. A token without a recorded outcome may be there or not, but only
-completely.
+Invariants: what was read before a token, and its planned contents, are recorded before it begins,
+and its outcome if and only if the client knew it. A token without a recorded outcome may be there
+or not, but only completely.
 """
 
 import sys
@@ -15,6 +15,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tests.campaign.topics.payloads import Identity, payload_of
+from tests.campaign.topics.transaction_reads import TransactionReads
 from tests.campaign.topics.work import TOKENS, Pace, Worker
 
 CALL_S: Final = 20.0
@@ -30,8 +31,9 @@ LINGER_S_MAX: Final = 3.0
 class TransactorRun:
     """One producer with the worker's transactional id, until it ends or fails."""
 
-    def __init__(self, worker: Worker, life: int) -> None:
+    def __init__(self, worker: Worker, reads: TransactionReads, life: int) -> None:
         self._worker = worker
+        self._reads = reads
         options = worker.options
         self._writer = f"{options.name}.{options.run}.{life}"
         self._rng = options.rng
@@ -64,7 +66,14 @@ class TransactorRun:
         count = len(self._sequences)
         chosen = sorted(rng.sample(range(count), rng.randint(min(2, count), count)))
         parts = {part: [self._sequences[part], rng.randint(1, RECORDS_MAX)] for part in chosen}
-        self._worker.tell("began", token=token, writer=self._writer, parts=parts)
+        self._worker.tell(
+            "began",
+            token=token,
+            writer=self._writer,
+            parts=parts,
+            reader=self._reads.name,
+            reads=self._reads.take(),
+        )
         is_to_abort = rng.random() < ABORTED_SHARE
         try:
             self._producer.begin_transaction()
@@ -124,14 +133,15 @@ def _error_of(raised: KafkaException) -> KafkaError:
 def main() -> int:
     """Write tokens until SIGTERM."""
     worker = Worker("writes tokens in transactions")
-    pace, life = Pace(worker.options.records_per_s), 0
+    pace, reads, life = Pace(worker.options.records_per_s), TransactionReads(worker), 0
     while not worker.is_stopping:
         try:
-            TransactorRun(worker, life).go(pace)
+            TransactorRun(worker, reads, life).go(pace)
         except KafkaException as raised:
             worker.failed("transactor", _error_of(raised))
             worker.pause(0.2)
         life += 1
+    reads.close()
     worker.tell("ended", left=0)
     return 0
 

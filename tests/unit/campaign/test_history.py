@@ -16,7 +16,7 @@ def test_facts_are_read_back(tmp_path: Path) -> None:
     file.tell("lac", ledger=3, lac=4)
     file.tell("lac", ledger=3, lac=2)
     assert follower.catch_up().acked_count == 5
-    file.tell("failed", ledger=3, error="LedgerFencedError", text="")
+    file.tell("failed", ledger=3, doing="append", error="LedgerFencedError", text="why")
     assert follower.catch_up().unended == [3]
     file.tell("ended", ledger=3, last=4, how="recovered")
     assert follower.catch_up() == read_history(path)
@@ -24,6 +24,8 @@ def test_facts_are_read_back(tmp_path: Path) -> None:
     assert (ledger.lac, ledger.lac_regressions) == (4, 1)
     assert (ledger.ended, ledger.end_last) == ("recovered", 4)
     assert follower.history.failures == {"LedgerFencedError": 1}
+    (error,) = follower.history.errors
+    assert (error.ledger_id, error.doing, error.error) == (3, "append", "LedgerFencedError")
 
 
 def test_an_incomplete_line_is_read_later(tmp_path: Path) -> None:

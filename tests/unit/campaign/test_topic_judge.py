@@ -91,7 +91,7 @@ def test_an_acknowledged_record_is_lost_out_of_the_middle() -> None:
 
 
 def token(outcome: Outcome) -> dict[str, Token]:
-    return {"t0.0.0:0": Token("t0.0.0", {0: (0, 2), 1: (5, 1)}, outcome)}
+    return {"t0.0.0:0": Token("t0.0.0", {0: (0, 2), 1: (5, 1)}, outcome=outcome)}
 
 
 FIRST, SECOND = Span("t0.0.0", 0, 7, 2), Span("t0.0.0", 5, 3, 1)
@@ -265,8 +265,8 @@ def test_a_watcher_continues_after_its_recorded_position(tmp_path: Path) -> None
     path = tmp_path / "watcher.jsonl"
     history = HistoryFile(path)
     assert positions_told(path, "watcher", 2) == [0, 0]
-    history.tell("read", by="watcher", group="", spans={"1": [["t", 0, 0, 4], ["t", 4, 7, 2]]})
-    history.tell("read", by="watcher", group="", spans={"1": [["t", 6, 12, 1]]})
+    for spans in ([["t", 0, 0, 4], ["t", 4, 7, 2]], [["t", 6, 12, 1]]):
+        history.tell("read", by="watcher", group="", mono=1.0, spans={"1": spans})
     assert positions_told(path, "watcher", 2) == [0, 13]
 
 
@@ -274,9 +274,17 @@ def test_facts_of_a_history() -> None:
     facts = Facts()
     lines: list[dict[str, object]] = [
         {"event": "acked", "spans": {"1": [[WRITER, 0, 7, 3]]}},
-        {"event": "began", "token": "t:0", "writer": "t", "parts": {"0": [4, 2]}},
-        {"event": "committed", "token": "t:0"},
-        {"event": "read", "by": "w", "group": "", "spans": {"0": [["t", 4, 0, 2]]}},
+        {
+            "event": "began",
+            "token": "t:0",
+            "writer": "t",
+            "parts": {"0": [4, 2]},
+            "reader": "t",
+            "reads": {},
+            "mono": 1.0,
+        },
+        {"event": "committed", "token": "t:0", "mono": 2.0},
+        {"event": "read", "by": "w", "group": "", "spans": {"0": [["t", 4, 0, 2]]}, "mono": 3.0},
         {"event": "read", "by": "m", "group": "readers", "spans": {"1": [[WRITER, 0, 7, 3]]}},
         {"event": "offsets committed", "group": "readers", "mono": 1.0, "offsets": {"1": 10}},
         {
@@ -297,7 +305,8 @@ def test_facts_of_a_history() -> None:
         facts.take(line)
     assert facts.acked_count == 3
     assert list(facts.acked[1]) == [Span(WRITER, 0, 7, 3)]
-    assert facts.tokens == {"t:0": Token("t", {0: (4, 2)}, Outcome.COMMITTED)}
+    token = Token("t", {0: (4, 2)}, "t", began=1.0, ended=2.0, outcome=Outcome.COMMITTED)
+    assert facts.tokens == {"t:0": token}
     assert facts.tokens_of(Outcome.COMMITTED) == 1
     assert list(facts.watched["w"][0]) == [Span("t", 4, 0, 2)]
     readers = facts.groups["readers"]
