@@ -118,9 +118,9 @@ test-kafka: $(STAMP)
 	@$(BIN)/python -m pytest -q -m kafka -rs tests/kafka
 
 check: $(STAMP)
-	@$(BIN)/ruff format --check $(PACKAGES) tests
-	@$(BIN)/ruff check $(PACKAGES) tests
-	@$(BIN)/mypy $(PACKAGES) tests
+	@$(BIN)/ruff format --check $(PACKAGES) tests docs
+	@$(BIN)/ruff check $(PACKAGES) tests docs
+	@$(BIN)/mypy $(PACKAGES) tests docs/examples
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m pytest -q tests/tidy
 

@@ -1,5 +1,6 @@
-"""Runs the programs and commands of the README, the tutorial and the guide of in-sync mode."""
+"""Runs the programs and commands of the README, the tutorial and the guides."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -8,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.quire.command import TIMEOUT_S, RunningCluster, environment
+from tests.integration.quire.command import TIMEOUT_S, RunningCluster, environment, run_quire
 
 ROOT = Path(__file__).parents[3]
 README = ROOT / "README.md"
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 IN_SYNC = ROOT / "docs" / "in-sync.md"
+EMBEDDING = ROOT / "docs" / "embedding.md"
 KAFKA_PYTHON = [
     word
     for name in ("read_text", "open_text")
@@ -74,6 +76,77 @@ def test_a_topic_for_a_kafka_client() -> None:
 def test_in_sync_mode(cluster: RunningCluster) -> None:
     text = run_python("in_sync.py", metadata=cluster.metadata, document=IN_SYNC)
     assert text.strip() == "3"
+
+
+EMBEDDED = {
+    "run.py": "0",
+    "uvloop.py": "0 uvloop",
+    "task_group.py": "299",
+    "cancelled.py": "1\n[b'cancelled', b'after']",
+    "threads.py": "[0, 1, 2, 3]",
+    "from_a_thread.py": "0",
+    "notebook.py": "0",
+}
+"""What each program of the page prints."""
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_embedding(cluster: RunningCluster, name: str) -> None:
+    text = run_python(name, metadata=cluster.metadata, document=EMBEDDING)
+    assert text.strip() == EMBEDDED[name]
+
+
+def test_every_program_about_embedding_runs() -> None:
+    matches = SNIPPET.finditer(EMBEDDING.read_text())
+    names = {match["how"].partition(", ")[2] for match in matches}
+    assert names == {*EMBEDDED, "processes.py", "test_application.py", "sigterm.py"}
+
+
+def test_embedding_in_processes(cluster: RunningCluster, tmp_path: Path) -> None:
+    (text,) = snippets("python, processes.py", EMBEDDING)
+    program = tmp_path / "processes.py"
+    program.write_text(text)
+    variables = {**environment(cluster.metadata), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        capture_output=True,
+        env=variables,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().strip() == "[1000, 1000]"
+
+
+def test_embedding_in_tests(tmp_path: Path) -> None:
+    (text,) = snippets("pytest, test_application.py", EMBEDDING)
+    (tmp_path / "test_application.py").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        capture_output=True,
+        env={**environment(None), "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout.decode()
+    assert "1 passed" in done.stdout.decode()
+
+
+def test_embedding_closes_on_sigterm(cluster: RunningCluster) -> None:
+    (text,) = snippets("python, sigterm.py", EMBEDDING)
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", text],
+        stdout=subprocess.PIPE,
+        env={**environment(cluster.metadata), "PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdout is not None
+    ledger_id = process.stdout.readline().decode().strip()
+    process.terminate()
+    assert process.wait(TIMEOUT_S) == 0
+    process.stdout.close()
+    shown = run_quire("ledger", "show", ledger_id, "-o", "json", metadata=cluster.metadata)
+    assert json.loads(shown.stdout)["state"] == "closed"
 
 
 @pytest.mark.parametrize("document", [TUTORIAL, IN_SYNC], ids=lambda path: path.name)
