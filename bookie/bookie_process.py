@@ -180,7 +180,7 @@ class BookieProcess:
             interval_s=self._options.position_interval_s,
             rng=self._rng,
             log=context.log,
-            news=PositionCallbacks(partial(self._stop_answering, context), age.note_position),
+            callbacks=PositionCallbacks(partial(self._stop_answering, context), age.note_position),
         )
         await keeper.claim()
         age.follow(lambda: keeper.version)

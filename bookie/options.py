@@ -7,6 +7,10 @@ Leaves opening the file and the names of flags to `quire`, reading values to
 Format: the `[bookie]` table of a TOML file; `QUIRE_BOOKIE_<OPTION>` and `QUIRE_METADATA` override
 it; flags override both. Other tables of the file belong to other servers and are ignored.
 
+`BookieOptions` has one flat field for each option, as the file, the variables and the flags have.
+It takes the defaults of limits from `StorageConfig` and `ServerLimits`, and `storage` and `server`
+build these classes from the fields of the same names.
+
 Invariant: every returned value has its option's type and is within its bounds.
 """
 
@@ -251,11 +255,21 @@ def _check_together(options: BookieOptions) -> None:
         raise OptionError("data_dir is not set: give --data-dir, or data_dir in the file")
     check_log_level(options.log_level)
     if options.disk_low_mark > options.disk_high_mark:
-        raise OptionError("disk_low_mark must not be above disk_high_mark")
+        raise OptionError(
+            f"disk_low_mark is {options.disk_low_mark}, above disk_high_mark, "
+            f"{options.disk_high_mark}: lower the first or raise the second"
+        )
     if options.clean_bytes_per_s_min > options.clean_bytes_per_s_max:
-        raise OptionError("clean_bytes_per_s_min must not be above clean_bytes_per_s_max")
+        raise OptionError(
+            f"clean_bytes_per_s_min is {options.clean_bytes_per_s_min}, above "
+            f"clean_bytes_per_s_max, {options.clean_bytes_per_s_max}: lower the first or "
+            "raise the second"
+        )
     if options.entry_bytes_max + 1024 > options.frame_bytes_max:
-        raise OptionError("frame_bytes_max must exceed entry_bytes_max by at least 1024")
+        raise OptionError(
+            f"frame_bytes_max is {options.frame_bytes_max}: it must be at least entry_bytes_max "
+            f"plus 1024, {options.entry_bytes_max + 1024}"
+        )
     parts = options.location.split("/")
     if len(parts) != 4 or parts[0] or not all(parts[1:]):  # noqa: PLR2004 - "", region, rack, host
         raise OptionError(f"location must be /region/rack/host, not {options.location!r}")

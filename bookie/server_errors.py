@@ -58,7 +58,10 @@ class AlreadyFormattedError(BookieError):
     """The directories to format are in use or not empty."""
 
     def __init__(self, where: str, why: str) -> None:
-        super().__init__(f"{where} {why}. Format creates new bookies only, in empty directories")
+        super().__init__(
+            f"{where} {why}. Format creates new bookies only: give it an empty directory, or start "
+            "the bookie that is there with `quire bookie run`"
+        )
         self.where = where
 
 

@@ -233,7 +233,12 @@ def _check_together(options: BrokerOptions) -> None:
     topic_default_configs(options)
     if options.group_session_timeout_min_ms > options.group_session_timeout_max_ms:
         raise OptionError(
-            "group_session_timeout_max_ms must be at least group_session_timeout_min_ms"
+            f"group_session_timeout_min_ms is {options.group_session_timeout_min_ms}, more than "
+            f"group_session_timeout_max_ms, {options.group_session_timeout_max_ms}: lower the "
+            "first or raise the second"
         )
     if options.frame_bytes_max > options.request_bytes_max:
-        raise OptionError("request_bytes_max must be at least frame_bytes_max")
+        raise OptionError(
+            f"frame_bytes_max is {options.frame_bytes_max}, more than request_bytes_max, "
+            f"{options.request_bytes_max}: lower the first or raise the second"
+        )

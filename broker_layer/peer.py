@@ -89,7 +89,10 @@ class Peers:
                 connection = await self._connection_of(link)
                 return await connection.call(api_key, version, body)
         except TimeoutError as error:
-            why = f"broker {address.broker_id} did not answer within {timeout_s} s"
+            why = (
+                f"broker {address.broker_id} did not answer within {timeout_s} s: check that it "
+                "runs and is reachable"
+            )
             if connection is not None:
                 connection.close(why)
             raise PeerError(why) from error
@@ -119,7 +122,7 @@ class Peers:
             loop = asyncio.get_running_loop()
             if loop.time() < link.retry_at:
                 why = f"connecting to broker {link.address.broker_id} failed just now"
-                raise PeerError(f"{why}; the next attempt follows after a pause")
+                raise PeerError(f"{why}; it is tried again after a pause")
             try:
                 link.connection = await self._connect(link.address)
             except (OSError, TimeoutError) as error:

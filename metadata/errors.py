@@ -129,7 +129,10 @@ class MetadataFormatError(MetadataError):
     """This release cannot read the stored bytes; they are left unchanged."""
 
     def __init__(self, what: str, why: str) -> None:
-        super().__init__(f"{what} cannot be read: {why}; nothing was changed")
+        super().__init__(
+            f"{what} cannot be read: {why}; nothing was changed. If this release wrote it, report "
+            "this as a defect"
+        )
         self.what = what
         self.why = why
 
@@ -138,7 +141,9 @@ class InvalidTransitionError(MetadataError):
     """The rules forbid this change of ledger metadata in its current state (rules 1.4-1.5)."""
 
     def __init__(self, ledger_id: LedgerId, why: str) -> None:
-        super().__init__(f"ledger {ledger_id}: {why}")
+        super().__init__(
+            f"ledger {ledger_id}: {why}; read its metadata again before another change"
+        )
         self.ledger_id = ledger_id
         self.why = why
 

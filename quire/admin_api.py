@@ -52,7 +52,7 @@ async def _call(url: str, method: str, body: bytes, timeout_s: float) -> Json:
 async def _exchange(url: str, method: str, body: bytes) -> tuple[bytes, bytes]:
     parts = urlsplit(url)
     if parts.scheme != "http" or parts.hostname is None or parts.port is None:
-        raise AdminApiError(f"{url} is not http://host:port/...")
+        raise AdminApiError(f"{url} is not an address of an admin server: http://host:port/...")
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     try:
         target = parts.path + (f"?{parts.query}" if parts.query else "")

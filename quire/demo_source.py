@@ -53,7 +53,9 @@ def open_source(file: str | None) -> DemoSource:
     if file is not None:
         path = Path(file)
         if not path.is_file():
-            raise UsageError(f"{file} is not a file that can be read")
+            raise UsageError(
+                f"{file} is not a file that can be read", try_next="quire demo (without --file)"
+            )
         return DemoSource(path.name, [path])
     library = Path(sysconfig.get_path("stdlib"))
     outside = ("site-packages", "dist-packages")

@@ -48,9 +48,12 @@ class NeedsConsentError(CommandError):
 
 
 class DamagedFileError(CommandError):
-    """A file given to a command fails its checksum or is truncated."""
+    """A file given to `quire ledger import` fails its checksum or is truncated."""
 
     code = ExitCode.DAMAGED
+
+    def __init__(self, message: str, *, try_next: str = "quire ledger export ID FILE") -> None:
+        super().__init__(message, try_next=try_next)
 
 
 class LocalClusterError(Exception):

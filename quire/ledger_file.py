@@ -114,7 +114,10 @@ class LedgerFileReader:
         self.entry_count = 0
         self.payload_bytes = 0
         if self._read(len(FILE_MAGIC)) != FILE_MAGIC:
-            raise DamagedFileError("this file was not written by `quire ledger export`")
+            raise DamagedFileError(
+                "this file was not written by `quire ledger export`",
+                try_next="quire ledger append (appends the lines of any file)",
+            )
         kind, body, _ = self._block()
         if kind != b"H":
             raise DamagedFileError("the file has no header")

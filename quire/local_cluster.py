@@ -59,9 +59,9 @@ class LocalCluster:
         broker_options: Mapping[str, str] | None = None,
     ) -> None:
         if not 0 <= broker <= BROKERS_MAX:
-            raise LocalClusterError(f"the number of brokers must be 0 to {BROKERS_MAX}")
+            raise LocalClusterError(f"{broker} brokers: use 0 to {BROKERS_MAX}")
         if bookies is not None and not 0 <= bookies <= BOOKIES_MAX:
-            raise LocalClusterError(f"the number of bookies must be 0 to {BOOKIES_MAX}")
+            raise LocalClusterError(f"{bookies} bookies: use 0 to {BOOKIES_MAX}")
         self.keeps_data = data_dir is not None
         self._given_dir = None if data_dir is None else Path(data_dir).absolute()
         self._wanted = bookies

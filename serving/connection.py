@@ -69,7 +69,7 @@ class ServerConnection(asyncio.BufferedProtocol, ABC):
     @property
     @abstractmethod
     def is_idle(self) -> bool:
-        """Whether the server owes no answer that it can give now."""
+        """Whether no request waits for an answer that can be sent now."""
 
     @abstractmethod
     def note_closing(self) -> None:

@@ -82,7 +82,7 @@ def with_options(config: ConfigT, options: Options) -> ConfigT:
 def check_log_level(level: str) -> None:
     """Raise OptionError if the level is unknown."""
     if level not in LOG_LEVELS:
-        raise OptionError(f"log_level must be one of {', '.join(LOG_LEVELS)}")
+        raise OptionError(f"log_level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
 
 
 def read_options(

@@ -100,9 +100,9 @@ async def format_directories(
         names = await disk.list_names(directory)
         unexpected = [name for name in names if name not in (_LOCK_NAME, *DIRECTORIES)]
         if COOKIE_NAME in unexpected:
-            raise AlreadyFormattedError(directory, "already carries a cookie")
+            raise AlreadyFormattedError(directory, "has a cookie already: a bookie is there")
         if unexpected:
-            raise AlreadyFormattedError(directory, f"is not empty: it holds {unexpected[0]}")
+            raise AlreadyFormattedError(directory, f"is not empty: it contains {unexpected[0]}")
     cluster = await cluster_instance(store, rng)
     record = CookieRecord(
         BookieId(f"{prefix}-{rng.randbytes(ID_RANDOM_BYTES).hex()}"),

@@ -207,7 +207,10 @@ def decode_seen(data: bytes) -> SeenMetadata:
         names, values = [name for name, _, _ in pairs], [value for _, _, value in pairs]
         checked = "".join([line + "\n" for line in lines[:-1]])
         if rest or tuple(names) != _NAMES or values[0] != _FORMAT_VERSION:
-            raise FormatError(where, "its lines are not those of this release's mark")
+            raise FormatError(
+                where,
+                "its lines are not those of this release's mark; remove it to start without it",
+            )
         if values[4] != f"{crc32c(checked.encode()):08x}":
             raise FormatError(where, "its checksum does not match; remove it to start without it")
         return SeenMetadata(Version(int(values[1])), int(values[2]), values[3])

@@ -81,7 +81,7 @@ class PositionKeeper:
         interval_s: float,
         rng: Random,
         log: ServerLog,
-        news: PositionCallbacks,
+        callbacks: PositionCallbacks,
     ) -> None:
         """`known` is the position that the start found; `written` is the log."""
         self.version = known.version
@@ -94,7 +94,7 @@ class PositionKeeper:
         self._interval_s = interval_s
         self._rng = rng
         self._log = log
-        self._news = news
+        self._callbacks = callbacks
         self._pending: PositionRecord | None = None
         self._wake = asyncio.Event()
         self._recorded_lsn = -1
@@ -209,7 +209,7 @@ class PositionKeeper:
         if found.version == self.version and found.record == self._record:
             return  # an undecided write may still be applied: it is repeated
         if found.version < self.version:
-            await self._news.went_back(found.version, self.version)
+            await self._callbacks.went_back(found.version, self.version)
             self._record, self.version = found.record, found.version
             self._pending = None
         elif found == StoredPosition(self._pending, Version(self.version + 1)):
@@ -217,7 +217,7 @@ class PositionKeeper:
             self._note_recorded(found.record, found.version)
         else:
             taken = PositionTakenError(self._claim.bookie_id)
-            self._news.taken(taken)
+            self._callbacks.taken(taken)
             raise taken
 
     def _note_recorded(self, record: PositionRecord, version: Version) -> None:

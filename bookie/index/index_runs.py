@@ -26,7 +26,7 @@ class Lookup:
     """Up to this entry id, an entry that no run covers is not stored. Beyond it, nothing is known.
     """
     is_unproven: bool
-    """True when the entries behind `known_to` are unknown because the index cannot prove their
+    """True when the entries after `known_to` are unknown because the index cannot prove their
     absence; False when they were not looked up.
     """
 

@@ -226,7 +226,7 @@ def _put(transaction: StoreTransaction, ledger_id: int, run: Run, previous: int)
 
 
 def _last_before(transaction: StoreTransaction, ledger_id: int, first: int, highest: int) -> int:
-    """Return the last stored id before an entry. The run behind the entry names it, or `highest`
+    """Return the last stored id before an entry. The run after the entry names it, or `highest`
     does where there is no such run, so a run that was lost is still named.
     """
     pair = transaction.seek(_RUN_KEY.pack(b"r", ledger_id, first))
@@ -270,7 +270,7 @@ def _cut_back(
 
 
 def _link_successor(transaction: StoreTransaction, ledger_id: int, previous: int) -> None:
-    """Make the run behind `previous` name it as its predecessor."""
+    """Make the run after `previous` name it as its predecessor."""
     pair = transaction.seek(_RUN_KEY.pack(b"r", ledger_id, previous + 1))
     if pair is not None and _is_run_of(pair[0], ledger_id):
         found = _decode_run(*pair)

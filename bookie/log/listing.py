@@ -68,7 +68,7 @@ async def _read_footer(segment: Segment, file: File) -> ListedRuns | None:
 
 
 async def _walk(segment: Segment, file: File) -> ListedRuns | None:
-    end = segment.size  # in a segment that is being written, bytes behind it are not durable
+    end = segment.size  # in a segment that is being written, bytes after it are not durable
     reader, listed = replay.SegmentReader(file, segment.number, 0), bytearray()
     while (part := await reader.next()) is not None:
         if isinstance(part, replay.Damage):

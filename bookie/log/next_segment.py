@@ -78,6 +78,6 @@ class NextSegment:
             file = await self._disk.create(segment.name, preallocate_bytes=size)
         except DiskFullError:
             file = await self._disk.create(segment.name)
-        # Before the head is written: from then on a checkpoint may name the place behind it.
+        # Before the head is written: from then on a checkpoint may name the place after it.
         await self._disk.sync_directory(DIRECTORY)
         return EmptySegment(segment, file)

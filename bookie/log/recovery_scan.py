@@ -6,7 +6,7 @@ records to the caller's `apply`.
 A process that dies leaves bytes in the page cache that may never reach the medium, and after a
 failed sync a second sync proves nothing. So a record counts as durable only if the log proves it:
 below the mark, or below a synced LSN, which a process writes after its sync has returned. The
-records behind the largest of these are the unproved tail: at most the group written last.
+records after the largest of these are the unproved tail: at most the group written last.
 
 Invariants: segments are read in order, each from where the one before it ended; the head of a
 segment names that place, and older bytes at or beyond it are no part of the log; a record is
@@ -142,7 +142,7 @@ class LogReplay:
         await self._apply_proved()
 
     async def settle(self) -> ReplayOutcome:
-        """Make the unproved tail durable and apply it, remove bytes that are no part of the log,
+        """Make the unproved tail durable and apply it, remove bytes that are not part of the log,
         and return the outcome. Raises DiskFullError when there is no room for the copy of the tail:
         nothing was changed, and the call may be repeated.
         """
@@ -265,7 +265,7 @@ class LogReplay:
         await self._apply_all(copied)
 
     async def _cut_all(self) -> None:
-        """Remove bytes that are no part of the log, and segments with nothing left."""
+        """Remove bytes that are not part of the log, and segments with nothing left."""
         proved_segment = records.segment_of(self._proved_lsn)
         whole_bytes = sum(record.header.size for record in self._waiting)
         cut_bytes = 0

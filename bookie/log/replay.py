@@ -24,7 +24,7 @@ CHUNK_BYTES: Final = 256 * 1024
 loop.
 """
 SEARCH_BYTES: Final = 64 * 1024
-"""Bytes searched at once for the next record behind damage: up to every third byte may look like
+"""Bytes searched at once for the next record after damage: up to every third byte may look like
 the start of a header.
 """
 HEAD_RECORD_BYTES: Final = RECORD_HEADER_BYTES + len(records.encode_head(0, 0))
@@ -32,7 +32,7 @@ HEAD_RECORD_BYTES: Final = RECORD_HEADER_BYTES + len(records.encode_head(0, 0))
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes that are no record: from `lsn` to `next_lsn`, or to the end of the file if that is
+    """Bytes that are not a record: from `lsn` to `next_lsn`, or to the end of the file if that is
     None.
     """
 
@@ -118,7 +118,7 @@ class SegmentReader:
 async def _find_next(
     file: File, segment: int, damaged: int, stopper: RecordHeader | None
 ) -> int | None:
-    """Return the offset of the next record header behind damage. A valid header with a damaged body
+    """Return the offset of the next record header after damage. A valid header with a damaged body
     gives the offset directly.
     """
     if stopper is not None:

@@ -21,7 +21,7 @@ from bookie.log.segments import DIRECTORY, UNFINISHED_SUFFIX, Segment, Segments
 async def copy_tail(
     disk: Disk, segments: Segments, proved_lsn: int, tail: Sequence[Record]
 ) -> tuple[Segment, list[Record]]:
-    """Write validated records into a new log segment behind `proved_lsn`. Return the segment and
+    """Write validated records into a new log segment after `proved_lsn`. Return the segment and
     the records at their new places. They are durable on return.
 
     Raises DiskFullError with nothing left behind, DiskFailedError.

@@ -34,7 +34,7 @@ EXPIRED_SHARDS: Final = 2
 """Number of shards of the deletion feed that one pass trims."""
 PAGE_LEDGERS: Final = 10_000
 """Number of ledgers that a full pass lists at a time."""
-NEWS_MAX: Final = 100_000
+PENDING_IDS_MAX: Final = 100_000
 """Maximum number of deletions from the feed that wait; the full pass finds any others."""
 
 
@@ -84,7 +84,7 @@ class Collector:
         self._read_interval_s = 1.0 / reads_per_s
         self._feed = DeletionFeed(store)
         self._expiry = expiry
-        self._news: dict[LedgerId, None] = {}
+        self._pending: dict[LedgerId, None] = {}
         self._wake = asyncio.Event()
         self._follower = DeletionFollower(store, self._note, rng)
 
@@ -103,8 +103,8 @@ class Collector:
             await self._follower.aclose()
 
     def _note(self, ledger_id: LedgerId) -> None:
-        if len(self._news) < NEWS_MAX:
-            self._news[ledger_id] = None
+        if len(self._pending) < PENDING_IDS_MAX:
+            self._pending[ledger_id] = None
             self._wake.set()
 
     async def _follow_feed(self, seconds: float) -> None:
@@ -116,8 +116,8 @@ class Collector:
             except TimeoutError:
                 return
             self._wake.clear()
-            news, self._news = self._news, {}
-            await self._check_each(await self._context.storage.find_held(list(news)))
+            ids, self._pending = self._pending, {}
+            await self._check_each(await self._context.storage.find_held(list(ids)))
 
     async def _expire_feed(self) -> None:
         """Remove old entries from EXPIRED_SHARDS shards: all bookies share that work (rule

@@ -16,7 +16,7 @@ def checked_batch(body: memoryview, entry_bytes_max: int) -> BatchView:
     """
     batch = BatchView(body)
     if len(batch.data) != len(body):
-        raise BatchError(f"{len(body) - len(batch.data)} bytes behind the batch")
+        raise BatchError(f"{len(body) - len(batch.data)} bytes after the batch")
     if len(body) > BATCH_BYTES_MAX:
         raise BatchError(f"a batch of {len(body)} bytes is over the limit of {BATCH_BYTES_MAX}")
     # If all payloads together are below the limit, each of them is.

@@ -88,7 +88,7 @@ class ServerContext(ConnectionContext):
             status = Status.UNSUPPORTED_VERSION
             reason = (
                 f"this bookie speaks wire versions {WIRE_VERSION_MIN}..{WIRE_VERSION}, "
-                f"the client {hello.wire_version_min}..{hello.wire_version_max}"
+                f"the client {hello.wire_version_min}..{hello.wire_version_max}: upgrade the older"
             )
         elif principal is None:
             status, reason = Status.UNAUTHORIZED, "the credentials are not accepted"

@@ -273,7 +273,9 @@ class BookieStorage:
     async def write_lac(
         self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None
     ) -> LedgerSnapshot:
-        """Store an explicit LAC, durably (rule 8.4). Statuses: as `add`, without CONFLICT."""
+        """Store an explicit LAC, durably (rule 8.4). Return the status, as `add` does, but never
+        CONFLICT.
+        """
         stored: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
         self.report_lac(ledger_id, lac, master_key, partial(resolve, stored))
         snapshot = partial(self.reads.snapshot, ledger_id, await stored)

@@ -61,6 +61,11 @@ class Ledgers:
         """
         self._recent_tombstones: dict[int, None] = {}
         self._watchers: dict[int, dict[int, Callable[[], None]]] = {}
+        """Watches by ledger and token. This is not a `metadata.callbacks.Callbacks`, which calls
+        all of its callbacks at once. A ledger may have as many watches as there are long polls, and
+        `notify` runs within an add: more than NOTIFIED_AT_ONCE calls would delay other requests. A
+        call in a later iteration finds its watch by the token, and skips a cancelled one.
+        """
         self._tokens = itertools.count()
 
     @property

@@ -92,7 +92,7 @@ async def open_parts(disk: Disk, config: StorageConfig, known: KnownDisk = WHOLE
     await log.read()
     lost_data = known.lost_data or missing_end(log.outcome.end_lsn, known.recorded_end_lsn)
     if lost_data:
-        # Durable before the tail is copied: the copy is behind every recorded position.
+        # Durable before the tail is copied: the copy is after every recorded position.
         verdict.note_lost_data()
         await verdict.note_loss()
     outcome = await _with_room(reserve, log.settle)

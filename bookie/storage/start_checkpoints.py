@@ -3,7 +3,7 @@
 Leaves reading the log to `bookie.log.recovery_scan`, and the checkpoints of a storage that serves
 to `bookie.storage.upkeep`.
 
-Invariants: before a mark behind a loss is stored, the flag that the start is unfinished is stored,
+Invariants: before a mark after a loss is stored, the flag that the start is unfinished is stored,
 so a start that is interrupted there still ends in limbo; the flag is removed after every ledger is
 stored in limbo.
 Source: protocol rules 2.4 and 2.5.
@@ -49,7 +49,7 @@ class LimboVerdict:
         self._has_lost_data = self._is_lossy = True
 
     async def note_loss(self) -> None:
-        """Store the flag of a loss, if there is one, before a mark behind the loss is stored. If
+        """Store the flag of a loss, if there is one, before a mark after the loss is stored. If
         this start is interrupted, the next one then puts every ledger into limbo.
         """
         flags = self.flags

@@ -162,7 +162,7 @@ class BatchView:
     __slots__ = ("_body_offset", "data", "header")
 
     def __init__(self, data: Buffer, header: BatchHeader | None = None) -> None:
-        """Wrap the batch that starts at the buffer's first byte; ignore bytes behind it. Raises
+        """Wrap the batch that starts at the buffer's first byte; ignore bytes after it. Raises
         BatchError.
         """
         self.header = header = parse_header(data) if header is None else header

@@ -129,10 +129,10 @@ def _unpack(body: memoryview) -> list[object]:
     unpacker.feed(body)
     count = unpacker.read_array_header()
     if count > ITEMS_MAX:
-        raise ValueError(f"{count} items are more than {ITEMS_MAX}")
+        raise ValueError(f"the message has {count} items; the limit is {ITEMS_MAX}")
     values: list[object] = [unpacker.unpack() for _ in range(count)]
     if unpacker.tell() != len(body):
-        raise ValueError("there are bytes behind the message")
+        raise ValueError("there are bytes after the message")
     return values
 
 

@@ -68,7 +68,7 @@ def decode_entries(body: memoryview) -> Entries:
     status, count, _reserved, lac, next_entry_id = _HEADER.unpack_from(body)
     known = _STATUSES.get(status)
     if known is None:
-        raise MessageError(f"unknown status {status}")
+        raise MessageError(f"status {status} is unknown: a newer release may have sent it")
     if not NO_ENTRY <= lac <= ENTRY_ID_MAX or not 0 <= next_entry_id <= ENTRY_ID_MAX + 1:
         raise MessageError(f"LAC {lac} or next entry {next_entry_id} is out of range")
     batches: list[BatchView] = []
@@ -78,5 +78,5 @@ def decode_entries(body: memoryview) -> Entries:
         batches.append(BatchView(body[offset : offset + header.size], header))
         offset += header.size
     if offset != len(body):
-        raise MessageError(f"{len(body) - offset} bytes behind the last batch of an answer")
+        raise MessageError(f"{len(body) - offset} bytes after the last batch of an answer")
     return Entries(known, EntryId(lac), EntryId(next_entry_id), tuple(batches))

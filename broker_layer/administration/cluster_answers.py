@@ -135,7 +135,7 @@ class ClusterAnswers:
     ) -> list[_Found]:
         topic = _STATE_TOPICS.get(key_type)
         if topic is None:
-            text = f"there are no coordinators of type {key_type}"
+            text = f"there are no coordinators of type {key_type}: use 0 (group) or 1 (transaction)"
             return [_Found(code=ErrorCode.INVALID_REQUEST, text=text) for _ in keys]
         try:
             record = await self._changes.ensure(topic, CREATION_TIMEOUT_S)

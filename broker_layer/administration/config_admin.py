@@ -119,7 +119,8 @@ class ConfigAdmin:
                 text = f"this is broker {self._broker_id}: send the request to broker {name} itself"
                 raise TopicError(ErrorCode.INVALID_REQUEST, text)
             return broker_rows(self._broker_id, self._config) if name else ()
-        raise TopicError(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no settings")
+        text = f"resources of type {kind} have no settings: use 2 (topic) or 4 (broker)"
+        raise TopicError(ErrorCode.INVALID_REQUEST, text)
 
     async def list_resources(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer ListConfigResources: topics and brokers. Version 0 lists client metrics only, and
@@ -218,7 +219,9 @@ def _stepping(steps: Sequence[_Step], *, is_strict: bool) -> ConfigChange:
     def change(stored: Mapping[str, str]) -> Mapping[str, str]:
         names = [step.name for step in steps]
         if len(dict.fromkeys(names)) != len(names):
-            raise TopicError(ErrorCode.INVALID_REQUEST, "a setting is named more than once")
+            raise TopicError(
+                ErrorCode.INVALID_REQUEST, "a setting is named more than once: name each once"
+            )
         changes = {step.name: _stepped(step, stored) for step in steps}
         return changed_configs(stored, changes, is_strict=is_strict)
 
@@ -232,10 +235,12 @@ def _stepped(step: _Step, stored: Mapping[str, str]) -> str | None:
         return None
     if kind not in tuple(StepKind):
         raise TopicError(
-            ErrorCode.INVALID_REQUEST, f"{step.name}: there is no operation of type {kind}"
+            ErrorCode.INVALID_REQUEST,
+            f"{step.name}: operation {kind} is unknown, use 0 to 3 (SET, DELETE, APPEND, SUBTRACT)",
         )
     if value is None:
-        raise TopicError(ErrorCode.INVALID_REQUEST, f"{step.name} has no value")
+        text = f"{step.name} has no value: give one, or use DELETE to reset it to its default"
+        raise TopicError(ErrorCode.INVALID_REQUEST, text)
     if kind == StepKind.SET:
         return value
     definition = DEFINITIONS.get(step.name)

@@ -29,9 +29,9 @@ from metadata.topics.partition_store import PartitionKey
 from metadata.topics.topic import PartitionLeadership, TopicRecord
 from metadata.topics.topic_store import TopicStore
 
-REPORT_LOOKS: Final = 20
+REPORT_CHECKS_MAX: Final = 20
 """Maximum number of checks, before an unclean election, whether the partitions are served."""
-REPORT_PAUSE_S: Final = 0.1
+REPORT_CHECK_PERIOD_S: Final = 0.1
 TYPED_VERSION: Final = 1
 """First version with a field for the kind of election. Before, all elect preferred leaders."""
 
@@ -88,7 +88,7 @@ class LeaderElections:
 
     async def _wait_reported(self, request: ElectLeadersRequest) -> None:
         """Wait briefly until the leaders report the partitions, which they may have just got."""
-        for _ in range(REPORT_LOOKS):
+        for _ in range(REPORT_CHECKS_MAX):
             if all(
                 self._is_served(record, partition)
                 for topic, partitions in self._asked(request)
@@ -97,7 +97,7 @@ class LeaderElections:
                 if 0 <= partition < len(record.partitions)
             ):
                 return
-            await asyncio.sleep(REPORT_PAUSE_S)
+            await asyncio.sleep(REPORT_CHECK_PERIOD_S)
 
     def _is_served(self, record: TopicRecord, partition: int) -> bool:
         seen = record.partitions[partition]
@@ -149,7 +149,9 @@ class LeaderElections:
             text = f"broker {seen.leader} is the leader and the preferred leader"
             raise TopicError(ErrorCode.ELECTION_NOT_NEEDED, text)
         if seen.preferred not in self._view.may_lead():
-            text = f"broker {seen.preferred}, the preferred leader, is not up or is leaving"
+            text = (
+                f"broker {seen.preferred}, the preferred leader, is not up or is stopping: start it"
+            )
             raise TopicError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
         return LeaderMove(record.name, partition, seen, seen.preferred)
 

@@ -238,7 +238,10 @@ def _wanted(topic: _Creatable) -> NewTopic:
     configs: dict[str, str] = {}
     for each in topic.configs:
         if each.value is None:
-            raise TopicError(ErrorCode.INVALID_CONFIG, f"{each.name} has no value")
+            raise TopicError(
+                ErrorCode.INVALID_CONFIG,
+                f"{each.name} has no value: give one, or leave the setting out",
+            )
         configs[each.name] = each.value
     if not topic.assignments:
         return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, configs=configs)
@@ -258,11 +261,11 @@ def _first_brokers(assigned: Sequence[Sequence[int]]) -> list[int]:
     """Return the first broker of each list. Raises TopicError if the lists differ in length."""
     text = ""
     if not all(assigned):
-        text = "an assignment names no broker"
+        text = "an assignment names no broker: name at least one for each partition"
     elif any(len(brokers) != len(assigned[0]) for brokers in assigned):
         text = "the assignments of a topic must all have the same number of brokers"
     elif any(len(dict.fromkeys(brokers)) != len(brokers) for brokers in assigned):
-        text = "an assignment names a broker twice"
+        text = "an assignment names a broker twice: name each broker once"
     if text:
         raise TopicError(ErrorCode.INVALID_REPLICATION_ASSIGNMENT, text)
     return [brokers[0] for brokers in assigned]

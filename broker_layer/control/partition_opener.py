@@ -85,7 +85,8 @@ class PartitionOpener:
     def _config(self, topic: str, key: PartitionKey, epoch: int) -> LogConfig:
         record = self._view.topics.get(topic)
         if record is None or record.topic_id != key.topic_id:
-            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
+            text = f"topic {topic!r} was deleted, or deleted and created again, during the takeover"
+            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         config = log_config(record.configs, self._defaults)
         since = unclean_since(record.configs, key.partition, epoch)
         return config if since is None else replace(config, unclean_since=since)

@@ -45,7 +45,7 @@ def offline_report(epoch: int) -> InSyncReport:
 class ReplicaView:
     """Finds replicas: in this broker's logs, and for other partitions in their leaders' reports.
 
-    Before a partition has a ledger, live bookies stand for those that it will have.
+    A partition without a ledger is shown with live bookies, because its own are not chosen yet.
     """
 
     _view: ClusterView

@@ -200,7 +200,10 @@ class TopicChanges:
         if leaders is None:
             return self._spread(more, loads or self.loads())
         if len(leaders) != more:
-            text = f"the request adds {more} partitions, but assigns {len(leaders)}"
+            text = (
+                f"the request adds {more} partitions, but has {len(leaders)} assignments: give one "
+                "for each new partition"
+            )
             raise TopicError(ErrorCode.INVALID_REPLICATION_ASSIGNMENT, text)
         self._check_leaders(leaders)
         return list(leaders)
@@ -263,7 +266,8 @@ class TopicChanges:
     def _check_name(self, name: str) -> None:
         self.check_name_form(name)
         if name in self._view.topics:
-            raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {name!r} already")
+            text = f"topic {name!r} exists already: use it, or choose another name"
+            raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, text)
         if "_" in alike(name):
             self.check_alike(name, {alike(known): known for known in self._view.topics})
 
@@ -285,7 +289,10 @@ class TopicChanges:
             text = f"a replication factor must be 1 to {REPLICATION_FACTOR_MAX}, not {factor}"
             raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
         if factor > self._bookie_count():
-            text = f"{factor} replicas need {factor} bookies, but {self._bookie_count()} are up"
+            text = (
+                f"{factor} replicas need {factor} bookies, but {self._bookie_count()} are up: "
+                "start more, or use a lower replication factor"
+            )
             raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
         return factor
 
@@ -302,7 +309,7 @@ class TopicChanges:
     def _check_leaders(self, leaders: Sequence[int]) -> None:
         for leader in leaders:
             if leader not in self._view.brokers:
-                text = f"broker {leader} is not up"
+                text = f"broker {leader} is not up: start it, or assign another broker"
                 raise TopicError(ErrorCode.INVALID_REPLICATION_ASSIGNMENT, text)
 
     def _checked(self, change: ConfigChange, record: TopicRecord) -> Mapping[str, str]:

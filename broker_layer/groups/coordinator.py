@@ -72,16 +72,21 @@ class GroupCoordinator:
             )
         except GroupRecordError as error:
             self._loading.pop(partition, None)
-            text = f"{CONSUMER_OFFSETS}-{partition} of epoch {epoch}: {error}"
+            text = (
+                f"{CONSUMER_OFFSETS}-{partition} cannot be loaded in epoch {epoch}: a record is "
+                f"{error}. If all brokers have this release, keep its ledgers and report this"
+            )
             raise TopicError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
         except BaseException:
             self._loading.pop(partition, None)
             raise
         if self._loading.pop(partition, None) is not host:
             await log.aclose()
-            raise TopicError(
-                ErrorCode.NOT_COORDINATOR, "the partition was resigned during its load"
+            text = (
+                f"{CONSUMER_OFFSETS}-{partition} was given to another broker while it was loaded: "
+                "find the coordinator again, and retry there"
             )
+            raise TopicError(ErrorCode.NOT_COORDINATOR, text)
         self._serve(partition, host, log)
 
     async def resign(self, partition: int) -> None:
@@ -109,9 +114,8 @@ class GroupCoordinator:
         """
         count = self.topics.partition_count(CONSUMER_OFFSETS)
         if count == 0:
-            raise TopicError(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS} does not exist yet"
-            )
+            text = f"{CONSUMER_OFFSETS} does not exist yet: find the coordinator, which creates it"
+            raise TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         return self.host_at(partition_of_key(group_id, count))
 
     def host_at(self, partition: int) -> GroupHost:
@@ -121,7 +125,10 @@ class GroupCoordinator:
             raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
         host = self._hosts.get(partition)
         if host is None:
-            text = f"this broker does not lead {CONSUMER_OFFSETS}-{partition}"
+            text = (
+                f"this broker does not lead {CONSUMER_OFFSETS}-{partition}: find the coordinator "
+                "again, and retry there"
+            )
             raise TopicError(ErrorCode.NOT_COORDINATOR, text)
         return host
 

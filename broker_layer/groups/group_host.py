@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
 from broker_layer.groups.records import RECORD_BYTES_MAX, GroupRecord, GroupRemoved, encode
 from broker_layer.groups.shard import GroupShard
@@ -86,13 +87,14 @@ class GroupHost:
         the log, or UNKNOWN_SERVER_ERROR for a record that is too large, as in Kafka.
         """
         if self._is_ended or self._log is None:
-            raise TopicError(
-                ErrorCode.NOT_COORDINATOR, "this broker no longer coordinates the partition"
-            )
+            raise self._moved()
         encoded = [(record, encode(record)) for record in records]
         largest = max((len(data) for _, data in encoded), default=0)
         if largest > RECORD_BYTES_MAX:
-            text = f"a record has {largest} bytes, more than the maximum of {RECORD_BYTES_MAX}"
+            text = (
+                f"the group's record has {largest} bytes, more than the maximum of "
+                f"{RECORD_BYTES_MAX}: use fewer members, or shorter subscriptions and metadata"
+            )
             raise TopicError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
         for record, data in encoded:
             self._last = self._log.append(data)
@@ -103,9 +105,14 @@ class GroupHost:
         if self._last is not None:
             await asyncio.shield(self._last)
         if self._is_ended:
-            raise TopicError(
-                ErrorCode.NOT_COORDINATOR, "this broker no longer coordinates the partition"
-            )
+            raise self._moved()
+
+    def _moved(self) -> TopicError:
+        text = (
+            f"this broker no longer leads {CONSUMER_OFFSETS}-{self.partition}: find the group's "
+            "coordinator again, and retry there"
+        )
+        return TopicError(ErrorCode.NOT_COORDINATOR, text)
 
     # ---- classic groups ------------------------------------------------------------------------
 
@@ -155,7 +162,10 @@ class GroupHost:
         consumers = self.shard.consumers.get(group_id)
         if consumers is not None:
             if consumers.members:
-                text = f"{group_id} has members of the consumer protocol"
+                text = (
+                    f"group {group_id} has members of the consumer protocol: use "
+                    "group.protocol=consumer, or stop these members first"
+                )
                 raise TopicError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text)
             self.write([GroupRemoved(group_id)])
 

@@ -87,7 +87,10 @@ class LedgerList:
         for _ in range(CLAIM_ATTEMPTS_MAX):
             record, version = await _found(services, key)
             if record.leader_epoch >= epoch:
-                text = f"leader epoch {epoch} is not above the claimed epoch {record.leader_epoch}"
+                text = (
+                    f"leader epoch {epoch} is not above the claimed epoch {record.leader_epoch}: "
+                    "wait until the controller assigns a newer one"
+                )
                 raise TopicError(ErrorCode.FENCED_LEADER_EPOCH, text)
             try:
                 held = await services.partitions.compare_and_set(
@@ -96,7 +99,10 @@ class LedgerList:
             except VersionConflictError:
                 continue  # the leader of an earlier epoch changed the list at the same time
             return cls(services, key, epoch, held)
-        raise deposed(f"the list of ledgers changed during each of {CLAIM_ATTEMPTS_MAX} attempts")
+        raise deposed(
+            f"the list of ledgers changed during each of {CLAIM_ATTEMPTS_MAX} attempts to claim "
+            "it; the takeover is retried"
+        )
 
     async def change(self, transition: Transition) -> PartitionRecord:
         """Change the list; the change completes even if the caller is cancelled.
@@ -302,4 +308,5 @@ async def _found(services: LogServices, key: PartitionKey) -> tuple[PartitionRec
     if partition_exists is None or record.leader_epoch != NO_EPOCH or await partition_exists(key):
         return record, version
     await partitions.delete(key)
-    raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
+    text = f"the topic of partition {key.partition} was deleted during the takeover"
+    raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)

@@ -77,7 +77,10 @@ async def rebuild(ledger_list: LedgerList, config: LogConfig) -> TakenOver:
     try:
         state = await _newest_state(ledger_list, readers, info, unread if is_requested else None)
     except RecordBatchError as error:
-        text = f"an entry of the newest ledger is neither a batch nor a state entry: {error}"
+        text = (
+            f"an entry of the newest ledger is neither a batch nor a state entry: {error}. If all "
+            "brokers have this release, keep the ledger and report this"
+        )
         raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
     finally:
         await readers.aclose()
@@ -135,7 +138,10 @@ async def _newest_state(
             info = await ledger_list.services.client.ledger_info(segment.ledger_id)
         last_id = info.last_entry_id
         if last_id is None:
-            text = f"ledger {segment.ledger_id} is open, but it is not the last one of the list"
+            text = (
+                f"ledger {segment.ledger_id} is open, but is not the last one of the partition's "
+                f"list: close it with quire ledger recover {segment.ledger_id}"
+            )
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text)
         if last_id >= 0:
             try:
@@ -170,7 +176,7 @@ def _replay(ledger_id: LedgerId, found: Found, now_ms: int) -> PartitionState:
 
 async def _read_tail(readers: SegmentReaders, ledger_id: LedgerId, last_id: EntryId) -> Found:
     """Read backwards to the last state entry; return it and the entries after it."""
-    behind: Found = []
+    later: Found = []
     end, window = int(last_id), WINDOW_ENTRIES
     while end >= 0:
         found: Found = []
@@ -184,9 +190,12 @@ async def _read_tail(readers: SegmentReaders, ledger_id: LedgerId, last_id: Entr
                     found.append((entry_id, bytes(data)))
                 else:
                     found.append((entry_id, bytes(data[:HEADER_BYTES])))
-        behind = found + behind
-        if is_state_entry(behind[0][1]):
-            return behind
+        later = found + later
+        if is_state_entry(later[0][1]):
+            return later
         end, window = start - 1, min(2 * window, WINDOW_ENTRIES_MAX)
-    text = f"ledger {ledger_id} does not begin with a state entry"
+    text = (
+        f"ledger {ledger_id} does not begin with a state entry: check its copies with quire ledger "
+        f"verify {ledger_id}"
+    )
     raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text)

@@ -262,7 +262,7 @@ class TopicLog:
     def _require_within(self, offset: int) -> None:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             ends = f"{self.log_start_offset} to {self.log_end_offset}"
-            text = f"offset {offset} is out of range: the log has offsets {ends}"
+            text = f"offset {offset} is out of range: use one of {ends}"
             raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> RecordPosition | None:
@@ -292,17 +292,21 @@ class TopicLog:
         self._appender.require_usable()
         if not self.config.is_deletable:
             text = (
-                "records of this topic cannot be deleted: its cleanup.policy does not name delete"
+                "records of this topic cannot be deleted, because its cleanup.policy is compact: "
+                "set cleanup.policy=compact,delete first, or write tombstones"
             )
             raise TopicError(ErrorCode.POLICY_VIOLATION, text)
         offset = self.high_watermark if before_offset == -1 else before_offset
         if not 0 <= offset <= self.high_watermark:
-            text = f"offset {offset} is out of range: the high watermark is {self.high_watermark}"
+            text = (
+                f"offset {offset} is out of range: use 0 to {self.high_watermark}, the high "
+                "watermark, or -1 for all records"
+            )
             raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         try:
             await self._begin_at(offset)
         except MetadataError as error:
-            text = f"the log's start cannot be stored now: {error}"
+            text = f"the log's start cannot be stored now, retry: {error}"
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
         return self.log_start_offset
 

@@ -1,6 +1,6 @@
 """Counters of a broker's server.
 
-Leaves those that every server has to `serving.connection_context`, and their kind and help text to
+Leaves counters of connections to `serving.connection_context`, and the kinds and help texts to
 `metric_help`.
 """
 

@@ -19,7 +19,9 @@ def check_leader_epoch(log: PartitionLog, believed: int) -> None:
     """
     if believed in (NO_EPOCH, log.leader_epoch):
         return
-    text = f"the leader epoch is {log.leader_epoch}, not {believed}"
+    text = (
+        f"the leader epoch is {log.leader_epoch}, not {believed}: refresh the metadata, and retry"
+    )
     if believed < log.leader_epoch:
         raise TopicError(ErrorCode.FENCED_LEADER_EPOCH, text)
     raise TopicError(ErrorCode.UNKNOWN_LEADER_EPOCH, text)

@@ -47,8 +47,8 @@ LATENCIES: Final = {
 """Histograms: `quire_broker_<name>_seconds`."""
 
 PARTITION: Final = {
-    "high_watermark": "Offset behind the newest committed record of a partition.",
-    "log_end_offset": "Offset behind the newest accepted record of a partition.",
+    "high_watermark": "Offset after the newest committed record of a partition.",
+    "log_end_offset": "Offset after the newest accepted record of a partition.",
     "log_start_offset": "Offset of the oldest record of a partition.",
 }
 """`quire_broker_partition_<name>`, for partitions that this broker leads; -1 if not served."""

@@ -194,7 +194,7 @@ class OffsetService:
         try:
             log = self._logs.log_of(topic, asked.partition_index)
             if asyncio.get_running_loop().time() >= deadline_s:
-                text = "the deadline passed before this partition's deletion began"
+                text = "the deadline passed before this partition's deletion began: send it again"
                 raise TopicError(ErrorCode.REQUEST_TIMED_OUT, text)
             async with asyncio.timeout_at(deadline_s):
                 low_watermark = await log.delete_records(asked.offset)

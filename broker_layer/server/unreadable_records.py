@@ -24,7 +24,7 @@ class UnreadableRecords:
         values: dict[str, object] = {"topic": topic, "partition": partition, "why": error.text}
         if isinstance(error.__cause__, LedgerError):
             values["try_next"] = (
-                "start the bookies of the ledger (quire ledger show); if they are gone for good: "
+                "start the bookies of the ledger (quire ledger show); if they are lost: "
                 f"quire topic trim {topic} --partition {partition} --ledger ID --yes"
             )
         self._log.warning("records cannot be read", **values)

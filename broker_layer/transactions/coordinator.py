@@ -180,7 +180,7 @@ class TransactionCoordinator:
 
     def _check_active(self) -> None:
         if not self._is_active:
-            text = "the broker is starting or stopping"
+            text = "the broker is starting or stopping: retry"
             raise TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
 
     def _check_id(self, transactional_id: str) -> None:
@@ -191,19 +191,25 @@ class TransactionCoordinator:
     def _check_room(self, state: StatePartition) -> None:
         if len(state.machines) >= self.config.ids_per_partition_max:
             count = len(state.machines)
-            text = f"state partition {state.number} is full: it has {count} transactional ids"
+            text = (
+                f"state partition {state.number} is full: it has {count} transactional ids. Use "
+                "fewer ids, or use them again; unused ones expire"
+            )
             raise TopicError(ErrorCode.POLICY_VIOLATION, text)
 
     def _partition_of(self, transactional_id: str) -> StatePartition:
         self._check_active()
         count = self._partition_count()
         if count == 0:
-            text = "the state topic of transactions does not exist yet"
+            text = (
+                "the state topic of transactions does not exist yet: find the coordinator, which "
+                "creates it"
+            )
             raise TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         number = partition_of_key(transactional_id, count)
         state = self._partitions.get(number)
         if state is None:
-            text = f"this broker does not lead state partition {number}"
+            text = f"this broker does not lead state partition {number}: find the coordinator again"
             raise TopicError(ErrorCode.NOT_COORDINATOR, text)
         state.check_serving()
         return state
@@ -246,6 +252,6 @@ def _identity_in(transaction: Transaction) -> ProducerIdentity:
     which the producer retries, while the transaction of the previous one is being aborted.
     """
     if transaction.state is not TransactionState.EMPTY:
-        text = "the transaction of the previous incarnation is being aborted"
+        text = "the transaction of the producer's previous instance is being aborted: retry"
         raise TopicError(ErrorCode.CONCURRENT_TRANSACTIONS, text)
     return ProducerIdentity(transaction.producer_id, transaction.producer_epoch)

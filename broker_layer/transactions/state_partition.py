@@ -48,9 +48,11 @@ class StatePartition:
             raise TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
         if self._has_ended:
             await log.aclose()
-            raise TopicError(
-                ErrorCode.NOT_COORDINATOR, "the partition was resigned during its load"
+            text = (
+                f"state partition {self.number} was given to another broker while it was loaded: "
+                "find the coordinator again, and retry there"
             )
+            raise TopicError(ErrorCode.NOT_COORDINATOR, text)
         self._log = log
         for machine in list(self.machines.values()):
             self._note_state(machine)
@@ -70,10 +72,13 @@ class StatePartition:
     def check_serving(self) -> None:
         """Raise TopicError if this broker cannot make decisions for the partition now."""
         if self._has_ended:
-            text = f"this broker no longer leads state partition {self.number}"
+            text = (
+                f"this broker no longer leads state partition {self.number}: find the coordinator "
+                "again, and retry there"
+            )
             raise TopicError(ErrorCode.NOT_COORDINATOR, text)
         if self._log is None:
-            text = f"state partition {self.number} is being loaded"
+            text = f"state partition {self.number} is being loaded: retry"
             raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
 
     async def perform(self, machine: TransactionMachine, decision: Decision) -> None:
@@ -81,7 +86,10 @@ class StatePartition:
         cannot be stored.
         """
         if isinstance(decision, RequestRefused):
-            raise TopicError(decision.code, f"refused: {decision.code.name}")
+            raise TopicError(
+                decision.code,
+                f"the transaction's state does not allow this request: {decision.code.name}",
+            )
         if isinstance(decision, Store):
             await self._store(machine, decision.transaction)
 

@@ -92,7 +92,8 @@ class TransactionVerifier:
             claim = Claim(transactional_id, producer_id, producer_epoch)
             with await self.confirm(claim, TopicPartition(topic, partition)) as confirmation:
                 if not confirmation.holds():
-                    raise TopicError(ErrorCode.INVALID_TXN_STATE, "the transaction has ended")
+                    text = "the transaction has ended: begin another one"
+                    raise TopicError(ErrorCode.INVALID_TXN_STATE, text)
         except TopicError as error:
             if error.code in _UNDECIDED:
                 raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.text) from error

@@ -32,7 +32,7 @@ from metadata.paths import DELETION_SHARDS, deletion_path, deletion_shard_path
 from metadata.store.interface import Cancel, Create, MetadataStore
 
 SHARD_INTERVAL_S: Final = 1.0
-LOOKS_MAX: Final = 10_000
+CHECKED_IDS_MAX: Final = 10_000
 """Maximum number of entries that one call of `expire` checks."""
 
 _FORMAT_VERSION: Final = 1
@@ -60,13 +60,13 @@ class DeletionFeed:
 
     async def expire(self, shard: int, before_ms: int) -> int:
         """Remove a shard's entries of deletions before a time, and return how many. Checks at most
-        the LOOKS_MAX lowest ids.
+        the CHECKED_IDS_MAX lowest ids.
 
         The feed is a hint: a bookie that misses an entry finds the deletion in its next pass over
         its own ledgers (rule 10.4).
         """
         count = 0
-        for ledger_id in (await self.entries(shard))[:LOOKS_MAX]:
+        for ledger_id in (await self.entries(shard))[:CHECKED_IDS_MAX]:
             path = deletion_path(ledger_id)
             try:
                 stored = await self._store.get(path)

@@ -80,7 +80,10 @@ class QuorumSpec:
 
     def _check_in_sync(self) -> None:
         if self.ack_quorum != self.ensemble_size:
-            raise ValueError("in-sync mode has one quorum, all members: E = WQ = AQ")
+            raise ValueError(
+                "in-sync mode needs equal numbers for ensemble, write quorum and ack quorum, got "
+                f"{self.ensemble_size}/{self.write_quorum}/{self.ack_quorum}"
+            )
         if not 1 <= self.min_in_sync <= self.ensemble_size:
             raise ValueError(
                 f"min_in_sync must be 1 to {self.ensemble_size}, got {self.min_in_sync}"

@@ -246,9 +246,9 @@ class LedgerStore:
         self, ledger_id: LedgerId, path: str, version: Version, guard: CompareAndSet | None
     ) -> None:
         guards = [] if guard is None else [guard]
-        told = deletion_of(ledger_id, self._wall_clock_ms())
+        feed_entry = deletion_of(ledger_id, self._wall_clock_ms())
         try:
-            await self._store.multi([*guards, Delete(path, version), told])
+            await self._store.multi([*guards, Delete(path, version), feed_entry])
         except NodeExistsError:  # recorded already, for an earlier ledger with the same id
             await self._store.multi([*guards, Delete(path, version)])
 

@@ -20,7 +20,7 @@ LOOPBACK_HOST: Final = "localhost"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Location of a bookie. Bookies with the same place fail together with their machine."""
+    """Rack and machine of a bookie. Bookies on one machine have the same place."""
 
     rack: str
     """The location without its last part: `/region/rack`."""

@@ -93,7 +93,7 @@ class MemoryMetadataStore:
         self._requests: dict[int, _Request] = {}
         self._watches: dict[int, _Watch] = {}
         self._session_callbacks = Callbacks[SessionState]()
-        self._news: deque[SessionState] = deque()
+        self._unreported: deque[SessionState] = deque()
         self._last_number = 0
         self._expiry: asyncio.TimerHandle | None = None
 
@@ -341,11 +341,11 @@ class MemoryMetadataStore:
 
     def _enter(self, state: SessionState) -> None:
         self._state = state
-        self._news.append(state)
+        self._unreported.append(state)
         asyncio.get_running_loop().call_soon(self._report_next)
 
     def _report_next(self) -> None:
-        self._session_callbacks.notify(self._news.popleft())
+        self._session_callbacks.notify(self._unreported.popleft())
 
     def _stop_expiry(self) -> None:
         if self._expiry is not None:

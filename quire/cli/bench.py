@@ -189,7 +189,9 @@ async def _draw(comparison: "Comparison", directory: Path, output: Output) -> No
     try:
         await asyncio.to_thread(path.write_text, render(comparison))
     except OSError as error:
-        raise UsageError(f"the page cannot be written: {error}") from error
+        raise UsageError(
+            f"the page cannot be written: {error}", try_next=f"quire bench report --out {directory}"
+        ) from error
     output.remark(f"{path}: open it in a browser")
 
 
@@ -238,13 +240,15 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number: use digits, such as 10 or 0.5"
+        ) from None
 
 
 def _seconds(text: str) -> float:
     value = _number(text)
     if not 1.0 <= value <= 3_600.0:  # noqa: PLR2004 - an hour
-        raise argparse.ArgumentTypeError(f"{value:g} is not 1 to 3600 seconds")
+        raise argparse.ArgumentTypeError(f"{value:g} s is out of range: use 1 to 3600")
     return value
 
 
@@ -254,12 +258,14 @@ def _entry_bytes(text: str) -> int:
     value = _number(text)
     if not (value.is_integer() and ENTRY_BYTES_MIN <= value <= ENTRY_BYTES_MAX):
         limits = f"{ENTRY_BYTES_MIN} (for the entry's number) to {ENTRY_BYTES_MAX:,} bytes"
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of {limits}")
+        raise argparse.ArgumentTypeError(f"{text} is out of range: use a whole number, {limits}")
     return int(value)
 
 
 def _rate(text: str) -> float:
     value = _number(text)
     if not 1.0 <= value <= 1e6:  # noqa: PLR2004 - no machine does more
-        raise argparse.ArgumentTypeError(f"{value:g} is not 1 to 1,000,000 appends per second")
+        raise argparse.ArgumentTypeError(
+            f"{value:g} per second is out of range: use 1 to 1,000,000"
+        )
     return value

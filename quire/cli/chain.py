@@ -141,5 +141,5 @@ def _add_name(parser: argparse.ArgumentParser) -> None:
 def _hours(text: str) -> float:
     hours = float(text)
     if not 0 <= hours < 24 * 3650:
-        raise argparse.ArgumentTypeError(f"{text} is not a valid number of hours")
+        raise argparse.ArgumentTypeError(f"{text} hours is out of range: use 0 to 87,599")
     return hours

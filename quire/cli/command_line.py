@@ -111,7 +111,7 @@ def positive(text: str) -> int:
     """Read a number of at least 1, for argparse."""
     value = int(text)
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not at least 1")
+        raise argparse.ArgumentTypeError(f"{value} is too small: use at least 1")
     return value
 
 
@@ -119,7 +119,7 @@ def not_negative(text: str) -> int:
     """Read a number of at least 0, for argparse."""
     value = int(text)
     if value < 0:
-        raise argparse.ArgumentTypeError(f"{value} is negative")
+        raise argparse.ArgumentTypeError(f"{value} is negative: use at least 0")
     return value
 
 
@@ -130,7 +130,7 @@ def entry_id(text: str) -> int:
     value = not_negative(text)
     if value > ENTRY_ID_MAX:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not an entry id: a number from 0 to 2^63 - 2"
+            f"{text!r} is not an entry id: use a number from 0 to 2^63 - 2"
         )
     return value
 
@@ -140,5 +140,5 @@ def ledger_id(text: str) -> int:
     from metadata.ids import is_ledger_id
 
     if not (text.isdecimal() and is_ledger_id(int(text))):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a ledger id: a number below 2^63")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a ledger id: use a number below 2^63")
     return int(text)

@@ -78,7 +78,10 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     names = chosen(arguments.configurations, list(BY_NAME), "configuration")
     widest = max(BY_NAME[name].quorum.ensemble_size for name in names)
     if assumptions.bookies < widest:
-        raise UsageError(f"{widest} bookies are needed, but --bookies is {assumptions.bookies}")
+        raise UsageError(
+            f"{widest} bookies are needed, but --bookies is {assumptions.bookies}",
+            try_next=f"--bookies {widest}, or fewer --configurations",
+        )
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)
     with Progress(output, "simulated", "runs", len(names) * len(seeds)) as progress:
         runs = await run_all(names, assumptions, seeds, lambda _run: progress.advance(1))
@@ -102,9 +105,9 @@ def _document(
         for figure in found[0].values():
             over = spread(found, figure)
             spreads[figure] = asdict(over) if over is not None else None
-        told: dict[str, Json] = {"name": name, "says": BY_NAME[name].says, "figures": spreads}
-        told["runs"] = [{"seed": each.seed, **each.values()} for each in found]
-        configurations.append(told)
+        row: dict[str, Json] = {"name": name, "says": BY_NAME[name].says, "figures": spreads}
+        row["runs"] = [{"seed": each.seed, **each.values()} for each in found]
+        configurations.append(row)
     histories: list[Json] = [
         {"seed": seed, "faults": fault_counts(assumptions, seed)} for seed in seeds
     ]
@@ -165,7 +168,7 @@ def _number(each: AssumptionInfo) -> Callable[[str], float]:
         value = type(each.default)(text)
         if not each.least <= value < float("inf"):
             raise argparse.ArgumentTypeError(
-                f"{value:g} {each.unit} is not at least {each.least:g}"
+                f"{value:g} {each.unit} is out of range: use at least {each.least:g}"
             )
         return value
 

@@ -57,4 +57,7 @@ def read_config_file(path: str | None) -> str | None:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"the configuration file {path} cannot be read: {error}") from error
+        raise UsageError(
+            f"the configuration file {path} cannot be read: {error}",
+            try_next="name a UTF-8 text file that this user can read",
+        ) from error

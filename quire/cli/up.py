@@ -70,10 +70,10 @@ async def _run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.capacity:
         of_bookies["capacity_bytes"] = str(arguments.capacity)
     of_brokers = broker_options(arguments.broker_option or (), os.environ)
-    told = asyncio.Event()
+    woken = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, woken.set)
     cluster = LocalCluster(
         bookies=arguments.bookies,
         data_dir=arguments.data,
@@ -83,17 +83,17 @@ async def _run(arguments: argparse.Namespace, output: Output) -> int:
     )
     ended: dict[str, None] = {}
     starting = asyncio.create_task(cluster.start())
-    starting.add_done_callback(lambda _: told.set())
+    starting.add_done_callback(lambda _: woken.set())
     try:
-        await told.wait()
+        await woken.wait()
         if starting.done():
             await starting
-            told.clear()
+            woken.clear()
             _announce(cluster, output)
-            while not told.is_set():
+            while not woken.is_set():
                 _report_ends(cluster, output, ended)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(told.wait(), LOOK_PERIOD_S)
+                    await asyncio.wait_for(woken.wait(), LOOK_PERIOD_S)
     finally:
         await cancel_and_wait(starting)
         await cluster.aclose()

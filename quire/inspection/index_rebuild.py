@@ -133,7 +133,7 @@ class _Chain:
 
 
 class _Rebuild:
-    """One rebuild, from one store to another."""
+    """One rebuild of an index: reads the old store, writes a new one."""
 
     def __init__(
         self, disk: Disk, old: OrderedStore, new: OrderedStore, on_read: Callable[[int], None]
@@ -293,7 +293,7 @@ class _Rebuild:
 def _copied_pairs(
     prefix: bytes, start: bytes, transaction: StoreTransaction
 ) -> tuple[list[tuple[bytes, bytes]], bytes | None]:
-    """Return pairs from a key on, and the key to continue at; None at the end."""
+    """Return pairs from a key on, and the key of the next call; None after the last pair."""
     pairs = transaction.scan(start, PAIRS_PER_PAGE)
     found: list[tuple[bytes, bytes]] = []
     for key, value in pairs:

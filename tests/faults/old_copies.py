@@ -140,7 +140,7 @@ class History:
             interval_s=self._interval_s,
             rng=self._rng,
             log=ServerLog(simulation_loop().time),
-            news=PositionCallbacks(_unexpected, _went_back),
+            callbacks=PositionCallbacks(_unexpected, _went_back),
         )
         await keeper.claim()
         tasks = [asyncio.ensure_future(storage.background()), asyncio.ensure_future(keeper.run())]

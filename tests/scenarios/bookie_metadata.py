@@ -88,7 +88,7 @@ async def claim(
         interval_s=RECORD_INTERVAL_S,
         rng=rng,
         log=context.log,
-        news=PositionCallbacks(
+        callbacks=PositionCallbacks(
             lambda error: lines.append(f"ended {type(error).__name__}"), age.note_position
         ),
     )

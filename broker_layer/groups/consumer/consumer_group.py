@@ -252,7 +252,11 @@ class ConsumerGroup:
                 return self._replaced(static, event.member_id)
             known = self.members.get(event.member_id)
             if known is None and len(self.members) >= self._config.consumer_group_size_max:
-                raise TopicError(ErrorCode.GROUP_MAX_SIZE_REACHED, "the group is full")
+                text = (
+                    f"the group has {len(self.members)} members, its maximum: stop some, or "
+                    "use another group"
+                )
+                raise TopicError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
             return known or ConsumerMember(event.member_id, event.instance_id)
         self._check_instance(static, event)
         member = self.members.get(event.member_id)
@@ -264,13 +268,19 @@ class ConsumerGroup:
             and all(each in member.assigned for each in event.owned)
         )
         if event.epoch != member.epoch and not is_repeated:
-            text = f"the member sent epoch {event.epoch}, but its epoch is {member.epoch}"
+            text = (
+                f"the member sent epoch {event.epoch}, but its epoch is {member.epoch}: join the "
+                "group again, with epoch 0"
+            )
             raise TopicError(ErrorCode.FENCED_MEMBER_EPOCH, text)
         return member
 
     def _replaced(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
         if old.epoch != STATIC_LEAVE_EPOCH:
-            text = f"instance {old.instance_id} is still used by {old.member_id}"
+            text = (
+                f"instance {old.instance_id} is still used by member {old.member_id}: stop that "
+                "member, or use another group.instance.id"
+            )
             raise TopicError(ErrorCode.UNRELEASED_INSTANCE_ID, text)
         new = replace(old, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
         self._drop(old.member_id)
@@ -300,7 +310,10 @@ class ConsumerGroup:
             if static is None:
                 raise _unknown(event.instance_id)
             if static.member_id != event.member_id:
-                text = f"instance {event.instance_id} is now member {static.member_id}"
+                text = (
+                    f"instance {event.instance_id} is now member {static.member_id}: stop this "
+                    "one, or use another group.instance.id"
+                )
                 raise TopicError(ErrorCode.FENCED_INSTANCE_ID, text)
 
     def _static(self, instance_id: str | None) -> ConsumerMember | None:

@@ -112,7 +112,7 @@ class ConsumerGroupHandlers:
         group_id = request.group_id
         host = self._coordinator.host_of(group_id)
         if not self._coordinator.topics.is_complete:
-            text = "the topics are not known yet"  # an assignment would revoke unknown topics
+            text = "this broker has not read all topics yet: retry"  # else unknown ones are revoked
             raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
         member_id = request.member_id or self._coordinator.new_member_id("member")
         if request.member_epoch == JOIN_EPOCH:

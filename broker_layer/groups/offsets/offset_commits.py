@@ -151,7 +151,11 @@ class OffsetCommitHandlers:
                 _check_committer(host, committer)
             refusal = host.shard.offsets.producer_refusal(producer_id, epoch)
             if refusal is not ErrorCode.NONE:
-                raise TopicError(refusal, f"producer {producer_id} has a newer epoch than {epoch}")
+                text = (
+                    f"producer {producer_id} has a newer epoch than {epoch}: a newer instance with "
+                    "this transactional id is running, so stop this one"
+                )
+                raise TopicError(refusal, text)
             offsets = self._placed(host, _accepted(asked, errors), NO_EXPIRY)
             host.write(pending_records(request.group_id, producer_id, epoch, offsets))
             await host.settled()

@@ -71,7 +71,8 @@ def _whole_size(data: memoryview) -> int | None:
     if len(data) <= MAGIC_AT:
         return None
     if data[MAGIC_AT] > MAGIC:
-        raise RecordBatchError(ErrorCode.CORRUPT_MESSAGE, f"magic {data[MAGIC_AT]} is unknown")
+        text = f"magic {data[MAGIC_AT]} is unknown: only {MAGIC} is supported"
+        raise RecordBatchError(ErrorCode.CORRUPT_MESSAGE, text)
     size: int = length + LENGTH_END
     return size if size <= len(data) else None
 
@@ -94,7 +95,7 @@ def check_batch(data: bytes | bytearray | memoryview, header: RecordBatchHeader)
             text = f"the producer epoch {header.producer_epoch} is negative"
             raise RecordBatchError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
     elif header.is_transactional:  # kafkajs writes epoch and sequence 0: they are not checked here
-        raise _refused("a transactional batch has no producer id")
+        raise _refused("a transactional batch has no producer id: request one with InitProducerId")
 
 
 def check_whole(data: bytes | bytearray | memoryview, header: RecordBatchHeader) -> None:
@@ -107,7 +108,9 @@ def check_whole(data: bytes | bytearray | memoryview, header: RecordBatchHeader)
     if header.size_bytes != len(data):
         raise _refused("there are bytes after the batch")
     if checksum(data) != header.crc:
-        raise RecordBatchError(ErrorCode.CORRUPT_MESSAGE, "the checksum of the batch is wrong")
+        raise RecordBatchError(
+            ErrorCode.CORRUPT_MESSAGE, "the checksum of the batch is wrong: send it again"
+        )
     compression = header.attributes & COMPRESSION_MASK
     if compression > Compression.ZSTD:
         text = f"compression type {compression} is unknown"
@@ -118,7 +121,8 @@ def check_whole(data: bytes | bytearray | memoryview, header: RecordBatchHeader)
     if not compression and header.record_count * RECORD_BYTES_MIN > room:
         raise _refused(f"{header.record_count} records do not fit in {room} B")
     if header.record_count > RECORDS_MAX:
-        raise _refused(f"the batch has {header.record_count} records; the limit is {RECORDS_MAX}")
+        text = f"the batch has {header.record_count} records; the limit is {RECORDS_MAX}"
+        raise _refused(f"{text}: send smaller batches")
 
 
 def keyless_records(

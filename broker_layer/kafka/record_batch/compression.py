@@ -130,7 +130,7 @@ def _gunzip(data: memoryview, bytes_max: int) -> bytes:
     if len(output) > bytes_max:
         raise DecompressionTooLargeError(bytes_max)
     if not unpacker.eof or unpacker.unused_data:
-        raise _damaged(Compression.GZIP, "they are not exactly one complete stream")
+        raise _damaged(Compression.GZIP, "they must be exactly one complete stream")
     return output
 
 

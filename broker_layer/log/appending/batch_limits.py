@@ -2,9 +2,9 @@
 
 Leaves checks of the bytes to `kafka.record_batch`, and sequences to `partition_state`.
 
-Invariant: a refusal for single records names them, so that clients can tell them from the other
-records of the batch. A batch with more than KEYED_RECORDS_MAX records, KEYED_BYTES_MAX bytes or
-RECORD_ERRORS_MAX refused records is refused with fewer names or none.
+Invariant: a refusal for single records names them, so that clients can distinguish them from
+the other records of the batch. A batch with more than KEYED_RECORDS_MAX records, KEYED_BYTES_MAX
+bytes or RECORD_ERRORS_MAX refused records is refused with fewer names or none.
 
 Source: KIP-467 (errors of records); KIP-937 (bounds of times).
 """
@@ -39,7 +39,10 @@ def check_limits(config: LogConfig, header: RecordBatchHeader, data: Batch, now_
     """Raise TopicError if a topic with these settings does not accept the batch."""
     size = len(data)
     if size > config.max_message_bytes:
-        text = f"the batch has {size} B; max.message.bytes is {config.max_message_bytes}"
+        text = (
+            f"the batch has {size} B, and the topic's max.message.bytes is "
+            f"{config.max_message_bytes}: send smaller batches, or raise max.message.bytes"
+        )
         raise TopicError(ErrorCode.MESSAGE_TOO_LARGE, text)
     if config.is_compacted:
         _check_keys(header, data)
@@ -64,7 +67,10 @@ def _check_keys(header: RecordBatchHeader, data: Batch) -> None:
     except RecordBatchError as error:
         raise TopicError(error.code, error.text) from error
     if keyless:
-        text = f"{len(keyless)} records have no key, but the topic is compacted"
+        text = (
+            f"{len(keyless)} records have no key, but the topic is compacted: give every record a "
+            "key"
+        )
         records = [
             RecordError(index, "the record has no key, but the topic is compacted")
             for index in keyless[:RECORD_ERRORS_MAX]

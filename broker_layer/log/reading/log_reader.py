@@ -160,7 +160,7 @@ class LogReader:
         try:
             return await self._ledger_list.segments()
         except MetadataError as error:
-            text = f"the list of older ledgers cannot be read now: {error}"
+            text = f"the list of older ledgers cannot be read now, retry: {error}"
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
 
     async def _read_piece(self, offset: int, bytes_max: int) -> list[ReadBatch]:
@@ -327,6 +327,9 @@ async def _record_at(
     except DecompressionTooLargeError:
         return first
     except RecordBatchError as error:
-        text = f"the batch at offset {header.base_offset} cannot be opened: {error}"
+        text = (
+            f"the batch at offset {header.base_offset} cannot be decompressed: {error}. "
+            "The producer wrote it like that: seek by offset instead of by time"
+        )
         raise TopicError(ErrorCode.CORRUPT_MESSAGE, text) from error
     return None

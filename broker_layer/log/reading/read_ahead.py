@@ -41,7 +41,9 @@ FOLLOWING_COUNT: Final = 2
 """Number of reads after which a cursor's reader is treated as sequential."""
 
 ReadPiece = Callable[[int, int], Awaitable[Sequence[ReadBatch]]]
-"""Reads about so many bytes of confirmed batches from an offset on; empty only at the end."""
+"""Reads confirmed batches. Arguments: the first offset, and the approximate number of bytes. The
+result is empty only at the end.
+"""
 
 
 class AheadMemory:

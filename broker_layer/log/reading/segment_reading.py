@@ -86,7 +86,10 @@ class SegmentReaders:
         async with self._reader(ledger_id) as reader:
             last = reader.info.last_entry_id
         if last is None:
-            text = f"ledger {ledger_id} is not closed, but the list says that it is"
+            text = (
+                f"ledger {ledger_id} is open, but the partition's list names its end: close it "
+                f"with quire ledger recover {ledger_id}"
+            )
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text)
         return last
 
@@ -104,7 +107,7 @@ class SegmentReaders:
             await self.close_reader(ledger_id)
 
     def _count_for(self, ledger_id: LedgerId, size: int) -> int:
-        """Return about how many entries have `size` bytes."""
+        """Return the number of entries to request for about `size` bytes."""
         entry_bytes = self._entry_bytes.get(ledger_id)
         if entry_bytes is None:
             return 1 + size // (64 * 1024)
@@ -117,10 +120,13 @@ class SegmentReaders:
         try:
             yield await self._opened(ledger_id)
         except LedgerNotFoundError as error:
-            text = f"ledger {ledger_id} was deleted: the log now starts at a later offset"
+            text = (
+                f"ledger {ledger_id} was deleted, and the log now starts at a later offset: read "
+                "from the earliest offset"
+            )
             raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, text) from error
         except LedgerError as error:
-            text = f"ledger {ledger_id} cannot be read now: {error}"
+            text = f"ledger {ledger_id} cannot be read now, retry: {error}"
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
         finally:
             self._users[ledger_id] -= 1

@@ -175,7 +175,10 @@ class LedgerRoller:
         self.roll_if_due()
         if self.ledger is ledger:
             text = f"ledger {ledger.writer.id} has {ledger.written_bytes} B, which is its limit"
-            raise TopicError(code, f"{text}, and no next ledger can be created now")
+            advice = "retry; if this lasts, check the bookies and the metadata service"
+            raise TopicError(
+                code, f"{text}, and the next ledger could not be created yet: {advice}"
+            )
 
     async def end(self, wait_s: float) -> None:
         """Close the open ledger and list its end; wait up to `wait_s` for unconfirmed entries."""

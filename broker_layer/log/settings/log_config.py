@@ -125,7 +125,9 @@ def _replication(values: _Values) -> Quorum:
         return _fixed_quorum(values)
     for name in ("write.quorum", "ack.quorum"):
         if name in values.stored:
-            raise refused_config(f"{name} needs replication.mode=quorum")
+            raise refused_config(
+                f"{name} needs replication.mode=quorum: set that too, or leave {name} out"
+            )
     min_in_sync = _min_in_sync(values, values.replicas, "the replication factor")
     lag_s = values.number("replica.lag.time.max.ms") / 1000
     return Quorum.in_sync(values.replicas, min_in_sync, replica_lag_time_max=lag_s)
@@ -140,7 +142,9 @@ def _fixed_quorum(values: _Values) -> Quorum:
         )
     ack = values.optional("ack.quorum", write // 2 + 1)
     if ack > write:
-        raise refused_config(f"ack.quorum is {ack}: it must not be more than the {write} replicas")
+        raise refused_config(
+            f"ack.quorum is {ack}, more than the {write} replicas: use 1 to {write}"
+        )
     _min_in_sync(values, ack, "ack.quorum")  # raises if every append would be refused
     return Quorum(write, write, ack)
 
@@ -149,6 +153,7 @@ def _min_in_sync(values: _Values, limit: int, what: str) -> int:
     number = values.number("min.insync.replicas")
     if number > limit and "min.insync.replicas" in values.stored:
         raise refused_config(
-            f"min.insync.replicas is {number} and {what} {limit}: every append would be refused"
+            f"min.insync.replicas is {number} and {what} is {limit}, so every append would be "
+            f"refused: use 1 to {limit}"
         )
     return min(number, limit)

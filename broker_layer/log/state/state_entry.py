@@ -169,7 +169,7 @@ def is_state_entry(data: bytes | bytearray | memoryview) -> bool:
 
 def _unpacked(data: memoryview) -> list[Packed]:
     if not is_state_entry(data) or len(data) < _HEADER.size:
-        raise StateEntryError("its header is not that of a state entry")
+        raise StateEntryError("its first bytes are not those of a state entry")
     _, checksum, _, version = _HEADER.unpack_from(data)
     if crc32c(data[_MARK_AT:]) != checksum:
         raise StateEntryError("its CRC is wrong")

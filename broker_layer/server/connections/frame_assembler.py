@@ -113,8 +113,9 @@ class KafkaFrameAssembler:
             (size,) = _SIZE.unpack_from(received, start)
             if not FRAME_BYTES_MIN <= size <= self._frame_bytes_max:
                 raise KafkaFrameError(
-                    f"a frame has {size} B; the limits are {FRAME_BYTES_MIN} and"
-                    f" {self._frame_bytes_max} B"
+                    f"a request's frame has {size} B, and {FRAME_BYTES_MIN} to"
+                    f" {self._frame_bytes_max} B are allowed: send smaller requests, or raise"
+                    " frame_bytes_max; a client of another protocol must use another port"
                 )
             start += SIZE_BYTES
             end = start + size

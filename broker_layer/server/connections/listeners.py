@@ -36,12 +36,12 @@ def parse_listeners(text: str) -> tuple[ListenerAddress, ...]:
             raise ValueError(f"{part.strip()!r} is not of the form NAME://host:port")
         name, host, port = match[1], match[2].strip("[]"), int(match[3])
         if port > PORT_MAX:
-            raise ValueError(f"{port} is not a valid port")
+            raise ValueError(f"{port} is not a valid port: use 0 to {PORT_MAX}")
         if name in found:
-            raise ValueError(f"listener {name} is given twice")
+            raise ValueError(f"listener {name} is given twice: use a different name for each")
         found[name] = ListenerAddress(name, host or "127.0.0.1", port)
     if len(found) > LISTENERS_MAX:
-        raise ValueError(f"there are more than {LISTENERS_MAX} listeners")
+        raise ValueError(f"there are {len(found)} listeners: use at most {LISTENERS_MAX}")
     return tuple(found.values())
 
 

@@ -107,7 +107,7 @@ class FetchReader:
         Returns the bytes of all `reads`.
         """
         total = sum(each.byte_count for each in reads)
-        waiting = [each for each in reads if _has_news(each, bounds)]
+        waiting = [each for each in reads if _has_new_records(each, bounds)]
         for each in waiting:
             total -= each.byte_count
             each.byte_count = 0
@@ -168,7 +168,7 @@ def visible_end(read: PartitionRead, *, read_committed: bool) -> int:
     return read.last_stable_offset if read_committed else read.high_watermark
 
 
-def _has_news(read: PartitionRead, bounds: ReadBounds) -> bool:
+def _has_new_records(read: PartitionRead, bounds: ReadBounds) -> bool:
     if read.error or read.log is None:
         return False
     end = visible_end(read, read_committed=bounds.read_committed)

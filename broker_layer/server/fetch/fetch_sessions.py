@@ -50,9 +50,11 @@ class FetchPosition:
         if error:
             self.known_high_watermark = -1  # so that the end of the error is reported
             return True
-        news = self.known_high_watermark != high_watermark or self.known_log_start != log_start
+        has_new_ends = (
+            self.known_high_watermark != high_watermark or self.known_log_start != log_start
+        )
         self.known_high_watermark, self.known_log_start = high_watermark, log_start
-        return news or byte_count > 0
+        return has_new_ends or byte_count > 0
 
 
 @dataclass(slots=True)

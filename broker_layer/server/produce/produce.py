@@ -48,13 +48,13 @@ OPENING_WAIT_S_MAX: Final = 5.0
 """Maximum time that a Produce waits for a log that is being taken over, in seconds."""
 
 
-NEWS_LOOKS: Final = 40
-NEWS_PAUSE_S: Final = 0.05
-"""Number of checks, and pause between them in seconds, of a Produce with acks=0 for a log that is
-not known yet. A refused batch would be lost, and a client may learn of a new topic earlier than
-this broker.
+LEADER_CHECKS_MAX: Final = 40
+LEADER_CHECK_PERIOD_S: Final = 0.05
+"""Maximum number of checks, and time between two in seconds, of a Produce with acks=0 for a log
+that this broker does not know yet. A refused batch would be lost, and a client may learn of a new
+topic earlier than this broker.
 """
-NEWS_MAY_COME: Final = (
+LEADER_UNKNOWN_CODES: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.LEADER_NOT_AVAILABLE,
@@ -81,7 +81,7 @@ class ProduceService:
         self._deadlines = tools.deadlines
         self._now = tools.now
         self._queues: dict[int, deque[Exchange]] = {}
-        """For each connection with a waiting Produce: the Produces behind it."""
+        """For each connection with a waiting Produce: the Produces that wait for it."""
         self._wait_id = 0
 
     def serve(self, exchange: Exchange) -> None:
@@ -140,7 +140,7 @@ class ProduceService:
         try:
             self._logs.log_of(topic, partition)
         except TopicError as error:
-            return error.code in NEWS_MAY_COME
+            return error.code in LEADER_UNKNOWN_CODES
         return False
 
     def _openings(self, request: ProduceRequest) -> list[asyncio.Event]:
@@ -156,10 +156,10 @@ class ProduceService:
         ]
 
     async def _verify_and_append(self, exchange: Exchange, request: ProduceRequest) -> None:
-        for _ in range(NEWS_LOOKS):
+        for _ in range(LEADER_CHECKS_MAX):
             if not self._is_early(request) or self._openings(request):
                 break
-            await asyncio.sleep(NEWS_PAUSE_S)
+            await asyncio.sleep(LEADER_CHECK_PERIOD_S)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_of(request.timeout_ms, OPENING_WAIT_S_MAX)):
                 for event in self._openings(request):

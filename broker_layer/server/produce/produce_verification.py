@@ -51,11 +51,11 @@ class Verified:
             raise refusal
         if self.logs.get(partition, log) is not log:
             # Another leader may have written markers that this broker did not see.
-            text = "another broker led the partition during the verification"
+            text = "another broker led the partition while its transaction was checked: retry"
             raise TopicError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
         confirmation = self.confirmations.get(partition)
         if confirmation is not None and not confirmation.holds():
-            text = "the transaction ended during the verification"
+            text = "the transaction ended while it was checked: begin another one"
             raise TopicError(ErrorCode.INVALID_TXN_STATE, text)
 
     def release(self) -> None:

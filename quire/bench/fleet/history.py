@@ -42,7 +42,7 @@ class Fault:
 
 
 def draw_history(assumptions: Assumptions, seed: int) -> list[Fault]:
-    """Return all faults of the measured time, in order."""
+    """Return all faults of the simulated period, ordered by time."""
     a = assumptions
     plans = (
         (FaultKind.CRASH, a.bookies, a.crashes, a.restart_s),

@@ -52,7 +52,7 @@ async def export(arguments: argparse.Namespace, output: Output) -> int:
                             writer.add(payloads[start : start + BLOCK_ENTRIES_MAX])
                         progress.advance(len(payloads))
                 writer.end()
-    told = {
+    row = {
         "ledger_id": info.ledger_id,
         "state": str(info.state),
         "entry_count": writer.entry_count,
@@ -60,7 +60,7 @@ async def export(arguments: argparse.Namespace, output: Output) -> int:
         "file": arguments.file,
     }
     if arguments.file != PIPE:
-        output.record(told)
+        output.record(row)
     return ExitCode.DONE
 
 
@@ -153,7 +153,9 @@ def _file_to_write(name: str) -> Iterator[BinaryIO]:
     except LedgerError:  # an error of the ledger: its timeouts are OSErrors too
         raise
     except OSError as error:
-        raise UsageError(f"{name} cannot be written: {error}") from error
+        raise UsageError(
+            f"{name} cannot be written: {error}", try_next="name a file in another directory"
+        ) from error
     finally:
         partial.unlink(missing_ok=True)
 
@@ -164,6 +166,8 @@ def _file_to_read(name: str) -> Iterator[BinaryIO]:
         yield sys.stdin.buffer
         return
     if not Path(name).is_file():
-        raise UsageError(f"{name} is not a file that can be read")
+        raise UsageError(
+            f"{name} is not a file that can be read", try_next="name a file of quire ledger export"
+        )
     with Path(name).open("rb") as stream:
         yield stream

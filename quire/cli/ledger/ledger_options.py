@@ -56,7 +56,10 @@ def creation_of(arguments: argparse.Namespace, default: Quorum | None = None) ->
 
 def _quorum_of(arguments: argparse.Namespace, default: Quorum | None) -> Quorum:
     if arguments.min_in_sync is not None or arguments.replica_lag_time_max is not None:
-        raise UsageError("--min-in-sync and --replica-lag-time-max need --in-sync")
+        raise UsageError(
+            "--min-in-sync and --replica-lag-time-max have a meaning only in in-sync mode",
+            try_next="add --in-sync, or leave them out",
+        )
     if default is not None and arguments.ensemble is arguments.write is arguments.ack is None:
         return default
     ensemble = arguments.ensemble or arguments.write or COPIES_DEFAULT
@@ -82,7 +85,9 @@ def _in_sync_of(arguments: argparse.Namespace) -> Quorum:
     deadline_s = ClientConfig().append_deadline_s
     if lag_s >= deadline_s:
         raise UsageError(
-            f"--replica-lag-time-max must be below {deadline_s:g}, the append deadline"
+            f"--replica-lag-time-max is {lag_s:g} s, and an append fails after {deadline_s:g} s: a "
+            "lagging member must leave before that",
+            try_next=f"--replica-lag-time-max with less than {deadline_s:g}",
         )
     try:
         return Quorum.in_sync(replicas, least, replica_lag_time_max=lag_s)
@@ -97,7 +102,9 @@ def password_of(arguments: argparse.Namespace) -> bytes:
     try:
         return Path(arguments.password_file).read_bytes().removesuffix(b"\n")
     except OSError as error:
-        raise UsageError(f"the password file cannot be read: {error}") from error
+        raise UsageError(
+            f"the password file cannot be read: {error}", try_next="--password-file FILE"
+        ) from error
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -154,5 +154,5 @@ def _addresses(
 def _parsed(text: str) -> PeerAddress:
     host, colon, port = text.rpartition(":")
     if not (host and colon and port.isdecimal()):
-        raise UsageError(f"{text!r} is not HOST:PORT")
+        raise UsageError(f"{text!r} is not HOST:PORT", try_next="--bootstrap 127.0.0.1:9092")
     return PeerAddress(0, host.strip("[]"), int(port))

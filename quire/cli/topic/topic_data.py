@@ -91,7 +91,7 @@ def produce_topic(arguments: argparse.Namespace, output: Output) -> int:
         while unanswered:
             unanswered.popleft().get(timeout=SEND_TIMEOUT_S)
     except KafkaError as error:
-        raise TopicDataError(f"after {count} records: {error}", error) from error
+        raise TopicDataError(f"writing failed after {count} records: {error}", error) from error
     finally:
         producer.close(timeout=5)
     output.record({"topic": arguments.topic, "records": count})
@@ -159,7 +159,10 @@ def _lines(separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:
             continue
         key, found, rest = value.partition(separator.encode())
         if not found:
-            raise UsageError(f"line {number} has no {separator!r} after its key")
+            raise UsageError(
+                f"line {number} has no {separator!r} after its key; the lines before it were sent",
+                try_next="--key-separator with the text that ends the keys",
+            )
         yield key, rest
 
 

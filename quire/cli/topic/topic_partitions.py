@@ -15,15 +15,15 @@ Rows = dict[int, Mapping[str, Json]]
 
 async def partition_rows(topic: ShownTopic, brokers: BrokerAccess) -> list[dict[str, Json]]:
     """Return a row for each partition, in order; the state of a healthy one is "served"."""
-    told = await _reports_of_leaders(topic, brokers)
+    reports = await _reports_of_leaders(topic, brokers)
     return [
-        _row(partition, told.get(partition.partition_index, {}))
+        _row(partition, reports.get(partition.partition_index, {}))
         for partition in sorted(topic.partitions, key=lambda each: each.partition_index)
     ]
 
 
 def _row(
-    partition: ShownTopic.MetadataResponsePartition, told: Mapping[str, Json]
+    partition: ShownTopic.MetadataResponsePartition, report: Mapping[str, Json]
 ) -> dict[str, Json]:
     row: dict[str, Json] = {
         "partition": partition.partition_index,
@@ -31,13 +31,13 @@ def _row(
         "epoch": partition.leader_epoch,
         "replicas": list(partition.replica_nodes),
         "in_sync": list(partition.isr_nodes),
-        "start": _known(told.get("log_start_offset")),
-        "end": _known(told.get("high_watermark")),
-        "bytes": _known(told.get("size_bytes")),
+        "start": _known(report.get("log_start_offset")),
+        "end": _known(report.get("high_watermark")),
+        "bytes": _known(report.get("size_bytes")),
     }
-    missing = told.get("missing")
+    missing = report.get("missing")
     if missing:
-        row["state"] = f"not served for {told.get('since_s')} s: {missing}"
+        row["state"] = f"not served for {report.get('since_s')} s: {missing}"
     elif partition.leader_id < 0:
         row["state"] = "no broker leads it"
     elif len(partition.isr_nodes) < len(partition.replica_nodes):

@@ -3,7 +3,7 @@
 Leaves access to brokers to `topic_access`, and the deletion to the partition's leader.
 
 This also skips lost ledgers: reads of a ledger that no bookie can return fail until the log begins
-behind it.
+after it.
 """
 
 import argparse
@@ -35,7 +35,7 @@ class LedgerNotListedError(CommandError):
 
 
 async def trim_topic(arguments: argparse.Namespace, output: Output) -> int:
-    """Make a partition begin at an offset, or behind one of its ledgers."""
+    """Make a partition begin at an offset, or after one of its ledgers."""
     name, partition = arguments.topic, arguments.partition
     async with open_brokers(arguments) as brokers:
         response = await topic_metadata(brokers, [name])
@@ -73,7 +73,7 @@ def _leader_of(response: MetadataResponse, partition: int) -> PeerAddress:
 
 
 async def _end_of(arguments: argparse.Namespace, key: PartitionKey) -> int:
-    """Return the offset behind a ledger of a partition."""
+    """Return the offset after a ledger of a partition."""
     ledger_id, rng = arguments.ledger, Random(os.urandom(16))
     store = await open_store(metadata_address(arguments), rng=rng)
     try:

@@ -63,7 +63,7 @@ def _add_management(noun: Noun) -> None:
     until = trim.add_mutually_exclusive_group(required=True)
     until.add_argument("--before", type=not_negative, metavar="OFFSET", help="the new first offset")
     until.add_argument(
-        "--ledger", type=not_negative, metavar="ID", help="begin behind this lost ledger"
+        "--ledger", type=not_negative, metavar="ID", help="begin after this lost ledger"
     )
     add_consent_option(trim)
     add_consent_option(_verb(noun, "delete", MANAGE, "delete a topic with all its records"))

@@ -179,7 +179,7 @@ async def test_a_bookie_that_cannot_start_reports_the_reason(site: Site) -> None
     await site.format("a")
     await site.format("b")
     assert "quire bookie format" in await site.refused("never-formatted")
-    assert "already carries a cookie" in await site.refused("a", FORMAT)
+    assert "has a cookie already" in await site.refused("a", FORMAT)
     assert "python -O" in await site.refused("a", RUN, "-O")
     bookie = await site.start("a")
     assert "in use by another process" in await site.refused("a")

@@ -64,7 +64,7 @@ async def test_two_formats_make_two_bookies(machine: Machine) -> None:
 async def test_only_empty_directories_are_formatted(machine: Machine) -> None:
     platter = Platter()
     await machine.format(platter)
-    with pytest.raises(AlreadyFormattedError, match="already carries a cookie"):
+    with pytest.raises(AlreadyFormattedError, match="has a cookie already"):
         await machine.format(platter)
     for name in list(platter.names):
         if name.endswith("cookie"):

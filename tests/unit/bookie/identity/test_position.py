@@ -99,7 +99,7 @@ class Bench:
             interval_s=interval_s,
             rng=random.Random(1),
             log=ServerLog(loop.time),
-            news=PositionCallbacks(self.taken.append, self._note_went_back),
+            callbacks=PositionCallbacks(self.taken.append, self._note_went_back),
         )
 
     async def _note_went_back(self, _found: Version, _known: Version) -> None:

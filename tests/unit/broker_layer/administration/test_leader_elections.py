@@ -62,7 +62,7 @@ async def test_an_unknown_kind_of_election_is_refused(admin: Admin, name: str) -
 async def test_an_unclean_leadership_is_stored_with_its_epoch(
     admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker_layer.administration.leader_elections.REPORT_PAUSE_S", 0.0)
+    monkeypatch.setattr("broker_layer.administration.leader_elections.REPORT_CHECK_PERIOD_S", 0.0)
     await admin.create(topic("a"))
     log = await admin.broker.log("a")
 
@@ -84,7 +84,7 @@ async def test_an_unclean_leadership_is_stored_with_its_epoch(
 async def test_a_late_election_is_answered_with_an_error(
     admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker_layer.administration.leader_elections.REPORT_PAUSE_S", 0.0)
+    monkeypatch.setattr("broker_layer.administration.leader_elections.REPORT_CHECK_PERIOD_S", 0.0)
     await admin.create(topic("a"))
     stale = admin.broker.view.topics["a"]
     await admin.broker.log("a")

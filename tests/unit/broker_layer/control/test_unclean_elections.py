@@ -30,7 +30,7 @@ QUICK = replace(CONFIG, rebalance_interval_s=0.0)
 
 @pytest.fixture
 async def setting(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Setting]:
-    monkeypatch.setattr("broker_layer.administration.leader_elections.REPORT_PAUSE_S", 0.0)
+    monkeypatch.setattr("broker_layer.administration.leader_elections.REPORT_CHECK_PERIOD_S", 0.0)
     monkeypatch.setattr("broker_layer.control.assigned_partition.OFFLINE_AFTER_S", 0.0)
     setting = Setting()
     await setting.start(2)
@@ -102,7 +102,9 @@ async def test_other_brokers_report_partition_offline(setting: Setting) -> None:
     reporter = InSyncReporter(broker.store, 2, broker.manager._rng, interval_s=0.01)
     reporter.start()
     numbers = ReplicaNumbers(broker.store, broker.manager._rng)
-    reports = ReplicaReports(broker.manager, reporter, numbers, replace(QUICK, report_interval_s=0))
+    reports = ReplicaReports(
+        broker.manager, reporter, numbers, replace(QUICK, report_interval_s=0.01)
+    )
     reports.start()
     asking = Admin(other)
     await asking.start()
@@ -112,11 +114,11 @@ async def test_other_brokers_report_partition_offline(setting: Setting) -> None:
         leader: int = partition.leader_id
         return leader
 
-    while await shown() != -1:
-        pass
+    while await shown() != -1:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
     await elect(asking)
-    while await shown() != 2:
-        pass
+    while await shown() != 2:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
     await asking.aclose()
     await reports.aclose()
     await reporter.aclose()

@@ -40,7 +40,7 @@ def test_variables_and_words_are_passed_on_and_words_override() -> None:
         ("offsets_retention_ms", "is not NAME=VALUE"),
         ("offsets_retention_ms=never", "must be a whole number"),
         ("listeners=PLAINTEXT://:9", "quire up chooses it"),
-        ("frame-bytes-max=1073741824", "request_bytes_max must be at least"),
+        ("frame-bytes-max=1073741824", "more than request_bytes_max"),
     ],
 )
 def test_wrong_options_are_refused_before_the_start(word: str, said: str) -> None:

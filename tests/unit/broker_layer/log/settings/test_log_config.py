@@ -72,11 +72,11 @@ def test_quorum_mode_defaults_to_majority() -> None:
 
 
 def test_unreachable_min_in_sync_is_refused() -> None:
-    assert "replication factor 3" in _refusal(min_insync_replicas="4")
+    assert "replication factor is 3" in _refusal(min_insync_replicas="4")
     refusal = _refusal(
         replication_mode="quorum", min_insync_replicas="3", ack_quorum="2", write_quorum="3"
     )
-    assert "ack.quorum 2" in refusal
+    assert "ack.quorum is 2" in refusal
 
 
 def test_broker_min_in_sync_is_lowered_to_replicas() -> None:

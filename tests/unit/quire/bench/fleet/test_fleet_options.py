@@ -46,7 +46,7 @@ def test_an_invalid_assumption_is_refused(
 ) -> None:
     with pytest.raises(SystemExit):
         parsed(option, value)
-    assert "is not at least" in capsys.readouterr().err
+    assert "use at least" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
