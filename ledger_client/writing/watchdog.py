@@ -96,10 +96,9 @@ class Watchdog:
     def _check_all(self) -> None:
         self._timer = None
         now = asyncio.get_running_loop().time()
+        # If this process was held up, answers may not be read yet.
         if now - self._due_at < WATCH_PERIOD_S:
-            self._act_on_silence(
-                now
-            )  # otherwise this process was held up: answers may not be read yet
+            self._act_on_silence(now)
         if not self._is_checking:
             self._is_checking = True
             self._slices.each(self._checks())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-TIMEOUT_S = 45.0
+TIMEOUT_S = 120.0
 QUIRE = [sys.executable, "-m", "quire.cli.main"]
 
 

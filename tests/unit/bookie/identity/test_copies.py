@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -180,7 +181,8 @@ async def test_bookie_stops_answering_after_another_process_writes_its_position(
     assert found.record is not None
     other = replace(found.record, incarnation=bytes(16))
     assert await positions.put(bookie.bookie_id, other, found.version) is not None
-    assert await client.add(batch_of(1, 0)) is Status.OK
+    with suppress(EOFError):  # on a busy machine, it may have stopped already
+        assert await client.add(batch_of(1, 0)) is Status.OK
     async with asyncio.timeout(20.0):
         assert await client.is_closed_by_peer()
         with pytest.raises(PositionTakenError):

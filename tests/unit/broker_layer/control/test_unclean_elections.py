@@ -27,6 +27,9 @@ from tests.until import until
 
 QUICK = replace(CONFIG, rebalance_interval_s=0.0)
 
+ELECTION_TIMEOUT_MS = 60_000
+"""Limit of an election; the machine may be busy."""
+
 
 @pytest.fixture
 async def setting(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Setting]:
@@ -54,7 +57,9 @@ async def lose(setting: Setting, log: TopicLog) -> None:
 
 async def elect(admin: Admin) -> int:
     rows = [ElectLeadersRequest.TopicPartitions(topic="a", partitions=[0])]
-    request = ElectLeadersRequest(election_type=1, topic_partitions=rows, timeout_ms=1000)
+    request = ElectLeadersRequest(
+        election_type=1, topic_partitions=rows, timeout_ms=ELECTION_TIMEOUT_MS
+    )
     answer = await admin.ask(ApiKey.ELECT_LEADERS, request, ElectLeadersResponse)
     return answer.replica_election_results[0].partition_result[0].error_code
 
