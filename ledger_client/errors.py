@@ -123,7 +123,9 @@ class QuorumTimeoutError(LedgerError, TimeoutError):
 
 class RecoveryUndecidedError(LedgerError):
     """Too many replicas are unreachable to decide where the ledger ends; `missing` lists them (rule
-    7.3). Nothing is lost: the ledger stays in recovery until they answer.
+    7.3). Nothing is lost: the ledger stays in recovery until they answer. If
+    `is_last_fragment_empty`, no entry of the last fragment was acknowledged, and only the bookies
+    of earlier fragments are needed.
     """
 
     retriable = True
@@ -135,9 +137,11 @@ class RecoveryUndecidedError(LedgerError):
         ledger_id: LedgerId,
         missing: Mapping[str, str],
         entry_id: EntryId | None = None,
+        is_last_fragment_empty: bool = False,
     ) -> None:
         super().__init__(message, ledger_id=ledger_id, entry_id=entry_id)
         self.missing = dict(missing)
+        self.is_last_fragment_empty = is_last_fragment_empty
 
 
 class WriterAliveError(LedgerError):

@@ -220,7 +220,8 @@ class LedgerCalls:
         try:
             return await self.recover(ledger_id, password, timeout_s)
         except RecoveryUndecidedError as error:
-            if error.entry_id is not None:
+            is_empty = error.is_last_fragment_empty
+            if error.entry_id is not None and not is_empty:
                 raise  # a member fenced, and holds more than would be kept
             recovery = UncleanRecovery(
                 pool=services.pool,
@@ -230,6 +231,7 @@ class LedgerCalls:
                 rng=services.rng,
                 draw_token=services.for_writers.token,
                 gives_up_all=gives_up_all,
+                is_last_fragment_empty=is_empty,
             )
         async with self._metadata("recover_ledger_unclean", timeout_s, ledger_id, unknown=True):
             closed = await recovery.close()

@@ -85,7 +85,8 @@ class RecoveryProtocol:
             case e.LengthMissing(missing):
                 last_confirmed = EntryId(self._reader.start - 1)
                 what = "the ledger's length up to this entry"
-                return self._give_up(e.Undecided(last_confirmed, what, missing))
+                is_empty = self._is_last_fragment_empty()
+                return self._give_up(e.Undecided(last_confirmed, what, missing, is_empty))
             case e.SpanStored() | e.SpanRefused():
                 return self._on_write(event)
             case e.ReplacementsChosen() | e.ReplacementsMissing():
@@ -210,6 +211,11 @@ class RecoveryProtocol:
             for stretch in self._reader.take():
                 actions += self._writing.add(stretch)
         return actions
+
+    def _is_last_fragment_empty(self) -> bool:
+        """Return whether enough replicas never had the first entry of the last fragment."""
+        assert self._metadata is not None
+        return self._reader.verdict() == Ended(self._metadata.last_fragment.first_entry_id)
 
     def _begin_writing(self, length_before: int) -> None:
         if self._writing is None:

@@ -253,12 +253,16 @@ class ReleaseEntries:
 @dataclass(frozen=True, slots=True)
 class Undecided:
     """Too few replicas answered to decide whether an entry exists, or too few fenced (rules 7.2,
-    7.3).
+    7.3); or the length before the end is not known (rule 7.5).
     """
 
     entry_id: EntryId | None
     needed: str
     missing: Mapping[BookieId, str] = field(default_factory=dict)
+    is_last_fragment_empty: bool = False
+    """Whether enough replicas never had the first entry of the last fragment: no entry of it was
+    acknowledged.
+    """
 
 
 @dataclass(frozen=True, slots=True)

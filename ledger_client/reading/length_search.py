@@ -2,9 +2,10 @@
 
 Leaves reading from the replicas to `range_reader.py`.
 
-Invariant: only headers of complete batches are used, because the writer wrote them and one CRC
+Invariants: only headers of complete batches are used, because the writer wrote them and one CRC
 covers them with the rest; of slices only the sizes of the entries are used. The start of the ledger
-needs no batch.
+needs no batch. An earlier fragment is read only when all of a later one gave no complete batch: its
+bookies may be lost.
 
 Source: storage design, "The batch"; protocol rule 7.5.
 """
@@ -22,9 +23,10 @@ async def find_length_before(ranges: RangeReader, entry_id: EntryId, timeout_s: 
     """Return the ledger's bytes before an entry; all entries before it must exist. Raises the
     errors of a read.
     """
-    window = 1
+    window, first = 1, entry_id
     while True:
-        first = EntryId(max(0, entry_id - window))
+        fragment_start = ranges.fragment_start(EntryId(first - 1)) if first else first
+        first = EntryId(max(fragment_start, entry_id - window))
         length = await _length_from(ranges, first, entry_id, timeout_s)
         if length is not None:
             return length

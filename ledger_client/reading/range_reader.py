@@ -87,6 +87,10 @@ class RangeReader:
             end = min(end, stripe_end(metadata.quorum, first_entry_id))
         return end
 
+    def fragment_start(self, entry_id: EntryId) -> EntryId:
+        """Return the first entry of an entry's fragment, according to the current metadata."""
+        return self._ledger.metadata.fragment_of(entry_id).first_entry_id
+
     async def read(
         self, first_entry_id: EntryId, last_entry_id: EntryId, timeout_s: float
     ) -> RangeEntries:

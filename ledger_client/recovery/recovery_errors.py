@@ -23,7 +23,7 @@ from metadata.ids import LedgerId
 def recovery_error(ledger_id: LedgerId, failure: e.RecoveryFailure) -> LedgerError:
     """Return the error for a failure."""
     match failure:
-        case e.Undecided(entry_id, needed, missing):
+        case e.Undecided(entry_id, needed, missing, is_last_fragment_empty):
             where = "the ledger" if entry_id is None else f"entry {entry_id}"
             reasons = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in missing.items())
             return RecoveryUndecidedError(
@@ -33,6 +33,7 @@ def recovery_error(ledger_id: LedgerId, failure: e.RecoveryFailure) -> LedgerErr
                 ledger_id=ledger_id,
                 missing={str(b): reason for b, reason in missing.items()},
                 entry_id=entry_id,
+                is_last_fragment_empty=is_last_fragment_empty,
             )
         case e.PasswordRefused(bookie_id):
             text = f"bookie {bookie_id} refused the password: recover it with the correct one"

@@ -1,12 +1,13 @@
-"""Unclean recovery: close of an in-sync ledger whose last members are all lost, at the end of the
+"""Unclean recovery: close of an in-sync ledger whose last members are lost, at the end of the
 entries that others still hold.
 
 Leaves the clean recovery, which is tried first, to `recoverer.py`.
 
-This loses acknowledged entries: those of the last fragments of which no replica answers. The
-metadata records the fragments that were given up, with the bookies that held them; those bookies
-keep their copies if they come back. A writer that is cut off from this process but
-not from those bookies may have confirmed entries until the close was stored.
+This loses acknowledged entries: those of the last fragments of which no replica answers. A last
+fragment whose members answer that they hold nothing of it is given up with the fragments before it:
+nothing of it was acknowledged. The metadata records the fragments that were given up, with the
+bookies that held them; those bookies keep their copies if they come back. A writer that is cut off
+from this process but not from those bookies may have confirmed entries until the close was stored.
 
 Invariant: only complete fragments are given up, newest first; the first one only on request; and
 only if a clean recovery has just failed; the close is by compare-and-set, from IN_RECOVERY.
@@ -29,7 +30,7 @@ from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.length_search import find_length_before
 from ledger_client.reading.range_reader import RangeReader
 from metadata.errors import VersionConflictError
-from metadata.ids import UpdateToken, Version
+from metadata.ids import EntryId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.ledgers.ledger_store import LedgerStore
 
@@ -47,7 +48,9 @@ class UncleanRecovery:
         rng: Random,
         draw_token: Callable[[], UpdateToken],
         gives_up_all: bool = False,
+        is_last_fragment_empty: bool = False,
     ) -> None:
+        """`is_last_fragment_empty` is the result of the clean recovery that has just failed."""
         self._pool = pool
         self._ledgers = ledgers
         self._keys = keys
@@ -55,6 +58,7 @@ class UncleanRecovery:
         self._rng = rng
         self._draw_token = draw_token
         self._gives_up_all = gives_up_all
+        self._is_last_fragment_empty = is_last_fragment_empty
 
     async def close(self) -> LedgerMetadata:
         """Close the ledger; return its new metadata, even if another process closed it.
@@ -67,12 +71,20 @@ class UncleanRecovery:
             if metadata.state is LedgerState.CLOSED:
                 return metadata
             index, length = await self._readable_end(metadata, version)
-            closed = metadata.with_given_up(index, length, self._draw_token())
+            closed = self._closed(metadata, index, length)
             try:
                 await self._ledgers.compare_and_set(closed, version)
             except VersionConflictError:
                 continue
             return closed
+
+    def _closed(self, metadata: LedgerMetadata, index: int, length: int) -> LedgerMetadata:
+        """Return the metadata closed before the fragment `index`; an empty one is not given up."""
+        last = metadata.last_fragment
+        if self._is_last_fragment_empty and metadata.fragments[index] is last:
+            end = EntryId(last.first_entry_id - 1)
+            return metadata.with_recovered((last,), end, length, self._draw_token())
+        return metadata.with_given_up(index, length, self._draw_token())
 
     async def _readable_end(self, metadata: LedgerMetadata, version: Version) -> tuple[int, int]:
         """Return the index of the first fragment to drop, and the length of the remaining

@@ -151,8 +151,9 @@ def _show_ledger(metadata: LedgerMetadata) -> str:
 
 def _show_failure(failure: e.RecoveryFailure) -> str:
     match failure:
-        case e.Undecided(entry_id, _needed, missing):
-            return f"undecided entry={entry_id} missing={w.show_reasons(missing)}"
+        case e.Undecided(entry_id, _needed, missing, is_last_fragment_empty):
+            empty = " last_fragment=empty" if is_last_fragment_empty else ""
+            return f"undecided entry={entry_id} missing={w.show_reasons(missing)}{empty}"
         case e.PasswordRefused(bookie_id):
             return f"unauthorized by {bookie_id}"
         case e.OtherBytesStored(bookie_id, entry_id):

@@ -120,7 +120,7 @@ async def _report_given_up(client: LedgerClient, info: LedgerInfo, output: Outpu
     first = info.given_up[0].first_entry_id
     held = dict.fromkeys(each for part in info.given_up for each in part.ensemble)
     output.remark(
-        f"lost: every entry from {first} on, which {', '.join(held)} held; "
+        f"lost: every entry from {first} on, of which only {', '.join(held)} can hold copies; "
         f"`quire ledger show {info.id}` continues to show this"
     )
     output.remark(

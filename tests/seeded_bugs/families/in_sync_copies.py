@@ -16,6 +16,7 @@ from tests.seeded_bugs.families.in_sync import (
     METADATA,
     READ,
     RECOVERING,
+    RECOVERY,
     SAFE_ALL_THE_SAME,
     WATCH,
     WRITE,
@@ -24,6 +25,7 @@ from tests.seeded_bugs.seeded_bug import (
     SHELL_ONLY,
     Edit,
     SeededBug,
+    hidden_from_model,
     hidden_from_simulation,
     units,
 )
@@ -243,6 +245,37 @@ BUGS = (
             ),
         ),
         (END_TO_END,),
+        (SHELL_ONLY, BEYOND_THE_BUDGET),
+    ),
+    SeededBug(
+        "unclean_gives_up_what_a_member_confirmed",
+        "An unclean recovery gives up the last fragment although a member that answers confirmed"
+        " entries of it.",
+        ("11.6",),
+        (
+            Edit(
+                RECOVERY,
+                "        return self._reader.verdict() =="
+                " Ended(self._metadata.last_fragment.first_entry_id)\n",
+                "        return isinstance(self._reader.verdict(), Ended)\n",
+            ),
+        ),
+        (RECOVERING, CLOSES),
+        (BEYOND_THE_BUDGET, hidden_from_model("the model has no unclean recoveries")),
+    ),
+    SeededBug(
+        "unclean_stops_at_an_empty_fragment",
+        "An unclean recovery refuses for good when a member answers that it holds nothing of the"
+        " last fragment.",
+        ("11.6",),
+        (
+            Edit(
+                CALLS,
+                "            if error.entry_id is not None and not is_empty:\n",
+                "            if error.entry_id is not None:\n",
+            ),
+        ),
+        (CLOSES,),
         (SHELL_ONLY, BEYOND_THE_BUDGET),
     ),
     SeededBug(

@@ -15,6 +15,7 @@ from tests.seeded_bugs.families.recovery import (
 )
 from tests.seeded_bugs.seeded_bug import (
     SCENARIOS,
+    SHELL_ONLY,
     Edit,
     SeededBug,
     hidden_from_model,
@@ -224,6 +225,24 @@ BUGS = (
             ),
         ),
         everything("pair, two recoveries"),
+    ),
+    SeededBug(
+        "length_needs_earlier_fragments",
+        "A recovery reads earlier fragments for the ledger's length, and fails if their bookies are"
+        " away.",
+        ("7.5",),
+        (
+            Edit(
+                "ledger_client/reading/length_search.py",
+                "        first = EntryId(max(fragment_start, entry_id - window))\n",
+                "        first = EntryId(max(0 * fragment_start, entry_id - window))\n",
+            ),
+        ),
+        (units("tests/unit/ledger_client/recovery/test_recoverer.py"),),
+        (
+            SHELL_ONLY,
+            hidden_from_simulation("within its budget some replica of every fragment returns"),
+        ),
     ),
     SeededBug(
         "wrong_length_after_recovery",

@@ -1,7 +1,7 @@
 """Check beyond the budget: an in-sync ledger that lost its last members is recovered uncleanly.
 
 Leaves judging what it gives up to `unclean`. In some runs the last member keeps its disk: then
-nothing may be given up.
+nothing may be given up. In others another member returns just before the last one loses its disk.
 
 Source: protocol rule 11.6.
 """
@@ -19,6 +19,7 @@ from tests.simulation.nodes import BookieNode
 from tests.simulation.workloads import read_all, recover
 
 WIPED_SHARE: Final = 0.7
+RETURNS_SHARE: Final = 0.5
 ALONE_S: Final = 15.0
 """Time to wait for a member that stays alone, in seconds."""
 
@@ -36,8 +37,11 @@ class GiveUpCheck(ProgressCheck):
             async with asyncio.timeout(4 * PROGRESS_S):
                 await self._append(ledger, writer, dead)
                 await self._leave_alone(ledger, writer, dead)
+                alone = writer.members
+                if dead and self._rng.random() < RETURNS_SHARE:
+                    await self._return_one(writer, dead)
                 if self._rng.random() < WIPED_SHARE:
-                    self._wipe(writer)
+                    self._wipe(alone)
                 # before the members return that the writer would add to the set
                 await self._recover(ledger)
                 await self._revive(dead)
@@ -63,9 +67,16 @@ class GiveUpCheck(ProgressCheck):
                 return  # a spare was faster, or the remaining member does not answer
         await self._append(ledger, writer, dead)
 
-    def _wipe(self, writer: LedgerWriter) -> None:
-        """Wipe the disk of every member of the last fragment."""
-        members = writer.info.fragments[-1].ensemble
+    async def _return_one(self, writer: LedgerWriter, dead: list[BookieNode]) -> None:
+        """Start a dead member, and wait until the writer adds it to the set, to catch up."""
+        count = len(writer.members)
+        bookie = dead.pop()
+        bookie.is_on_purpose = False
+        bookie.start()
+        await self._cluster.wait_until(lambda: len(writer.members) > count, ALONE_S)
+
+    def _wipe(self, members: tuple[str, ...]) -> None:
+        """Wipe the disks of these members."""
         for bookie in self._cluster.bookies:
             if bookie.bookie_id in members:
                 self._cluster.damaged[bookie.host] = None
@@ -77,8 +88,14 @@ class GiveUpCheck(ProgressCheck):
     async def _recover(self, ledger: LedgerModel) -> None:
         try:
             await recover(self._cluster, self._client, ledger, 2 * PROGRESS_S, is_unclean=True)
-        except RecoveryUndecidedError:
-            return  # no replica of the earlier fragments is up, and none will return
+        except RecoveryUndecidedError as error:
+            assert ledger.metadata is not None
+            earlier = [each for f in ledger.metadata.fragments[:-1] for each in f.ensemble]
+            if any(map(self._cluster.is_sound, earlier)):
+                self._report(
+                    f"an unclean recovery does not close ledger {ledger.ledger_id}: {error}"
+                )
+            return  # no replica of the earlier fragments is up
         assert ledger.metadata is not None
         kept, given_up = ledger.metadata.fragments, ledger.metadata.given_up
         self._cluster.model.note("unclean", f"ledger {ledger.ledger_id}: {kept} {given_up}")

@@ -178,6 +178,28 @@ def test_the_length_of_an_idle_ledger_is_found_after_slices() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("count", [3, 40, 1100])
+def test_the_length_of_an_idle_ledger_does_not_need_an_earlier_fragment(count: int) -> None:
+    """The batch at the start of the last fragment has the length before it."""
+
+    async def scenario(world: World) -> None:
+        world.bookies.write(0, payloads(0, 3), lac=-1, length_before=0, to="a,b,c")
+        changed = world.metadata.with_ensemble_change(
+            EntryId(3), (BookieId("d"), BookieId("e"), BookieId("f")), UpdateToken(bytes(16))
+        )
+        world.version = await world.ledgers.compare_and_set(changed, world.version)
+        world.metadata = changed
+        world.bookies.write(3, payloads(3, count), lac=2, length_before=length(3), to="d,e,f")
+        for name in "def":
+            world.bookies[name].advance(2 + count)
+        for name in "abc":
+            world.bookies[name].failure = CallFailure.LOST
+        closed = await world.recover()
+        assert (closed.last_entry_id, closed.length) == (2 + count, length(3 + count))
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("quorum", [(3, 3, 2), (3, 3, 3, 16), (5, 3, 2, 16), (5, 3, 2, 1)])
 def test_many_unconfirmed_entries_are_recovered_in_few_round_trips(
     quorum: tuple[int, ...],
