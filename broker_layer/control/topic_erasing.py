@@ -51,11 +51,14 @@ class TopicEraser:
         Call `delete_ledgers` next.
         """
         assert record.is_deleted, record.name
-        for start in range(0, len(record.partitions), CLAIMS_AT_ONCE_MAX):
-            some = record.partitions[start : start + CLAIMS_AT_ONCE_MAX]
+        epochs = {number: each.leader_epoch for number, each in enumerate(record.partitions)}
+        listed = await self._partitions.partitions_of(record.topic_id)
+        for start in range(0, len(listed), CLAIMS_AT_ONCE_MAX):
             claims = [
-                self._claimed(PartitionKey(record.topic_id, partition), leadership.leader_epoch)
-                for partition, leadership in enumerate(some, start)
+                self._claimed(
+                    PartitionKey(record.topic_id, partition), epochs.get(partition, NO_EPOCH)
+                )
+                for partition in listed[start : start + CLAIMS_AT_ONCE_MAX]
             ]
             for result in await asyncio.gather(*claims, return_exceptions=True):
                 if isinstance(result, BaseException) and not isinstance(result, NodeNotFoundError):
@@ -99,11 +102,12 @@ class TopicEraser:
 
     async def _claimed(self, key: PartitionKey, leader_epoch: int) -> PartitionRecord:
         """Claim a list with an epoch higher than any leader's. Raises NodeNotFoundError and
-        MetadataError.
+        MetadataError. A fresh read has just shown that there is a list, so only a conflict makes
+        another one necessary.
         """
         attempts = 0
         while True:
-            record, version = await self._partitions.get(key)
+            record, version = await self._partitions.get(key, fresh=attempts > 0)
             claim = record.claimed(max(record.leader_epoch, leader_epoch) + 1)
             attempts += 1
             try:

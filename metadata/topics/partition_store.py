@@ -68,10 +68,12 @@ class PartitionStore:
             except OutcomeUnknownError:
                 await asyncio.sleep(backoff.next_s())
 
-    async def get(self, key: PartitionKey) -> tuple[PartitionRecord, Version]:
-        """Read a partition with a fresh read. Raises NodeNotFoundError."""
+    async def get(
+        self, key: PartitionKey, *, fresh: bool = True
+    ) -> tuple[PartitionRecord, Version]:
+        """Read a partition, by default with a fresh read. Raises NodeNotFoundError."""
         path = partition_path(key)
-        stored = await self._store.get(path, fresh=True)
+        stored = await self._store.get(path, fresh=fresh)
         return unpack_partition(path, stored.value), stored.version
 
     async def topic_ids(self) -> list[TopicId]:
