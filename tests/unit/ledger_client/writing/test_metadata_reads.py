@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 from random import Random
 from typing import cast
@@ -174,21 +175,15 @@ def test_reads_that_are_wanted_at_the_same_time_are_spread() -> None:
     async def main() -> list[float]:
         loop = asyncio.get_running_loop()
         reads, started_at_s = new_reads(), list[float]()
-        running = [0, 0]
 
         async def read() -> None:
             started_at_s.append(loop.time())
-            running[0] += 1
-            running[1] = max(running)
-            await asyncio.sleep(0.05)
-            running[0] -= 1
 
         for _ in range(2):  # two calls of one watch for one change
             for number in range(COUNT):
                 reads.want(LedgerId(number), read)
         reads.cancel(LedgerId(0))
         await asyncio.sleep(ALL_READ_S)
-        assert running[1] <= AT_ONCE
         await reads.aclose()
         return started_at_s
 
@@ -198,6 +193,31 @@ def test_reads_that_are_wanted_at_the_same_time_are_spread() -> None:
     gaps = [after - before for before, after in pairwise(started_at_s)]
     assert min(gaps) > 0.99 / PER_S
     assert started_at_s[0] > 0
+
+
+def test_a_limited_number_of_slow_reads_is_under_way() -> None:
+    read_s = 2 * AT_ONCE / PER_S  # longer than the rate alone takes to start the limit
+    running: list[int] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        reads, under_way = new_reads(), dict[int, float]()
+
+        async def read(number: int) -> None:
+            under_way[number] = loop.time()
+            running.append(len(under_way))
+            await asyncio.sleep(read_s)
+            del under_way[number]
+
+        for number in range(3 * AT_ONCE):
+            reads.want(LedgerId(number), partial(read, number))
+        await asyncio.sleep(4 * read_s + READ_DELAY_MAX_S)
+        await reads.aclose()
+
+    run_simulation(main, 1)
+
+    assert len(running) == 3 * AT_ONCE
+    assert max(running) == AT_ONCE
 
 
 def test_few_reads_start_soon_and_at_random_times() -> None:
