@@ -260,7 +260,7 @@ BUGS = (
                 "        return isinstance(self._reader.verdict(), Ended)\n",
             ),
         ),
-        (RECOVERING, CLOSES),
+        (RECOVERING,),
         (BEYOND_THE_BUDGET, hidden_from_model("the model has no unclean recoveries")),
     ),
     SeededBug(
