@@ -18,6 +18,7 @@ QUICK ?=
 BUG_SEEDS ?= 490
 MODULE ?=
 SAMPLE ?=
+LEAST ?=
 REPEAT ?= 1
 OUT ?= bench-results/compare
 WORKERS ?= $(shell count=$$(getconf _NPROCESSORS_ONLN); if [ $$count -gt 7 ]; then count=7; fi; expr $$count + 1)
@@ -168,9 +169,10 @@ sim-topics: $(STAMP)
 seeded-bugs: $(STAMP)
 	@$(BIN)/python -m tests.seeded_bugs $(if $(QUICK),--stop-at-first) --detector units --detector model --detector simulation --seeds $(BUG_SEEDS)
 
-# Of all modules, hours; SAMPLE takes some mutants of three groups of modules, which SEED chooses.
+# Of all modules, hours; SAMPLE takes some mutants of three groups of modules, which SEED chooses. With LEAST, it succeeds if this percentage
+# is killed or explained.
 mutation: $(STAMP)
-	@$(BIN)/python -m tests.mutation $(if $(MODULE),--module '$(MODULE)') $(if $(SAMPLE),--sample $(SAMPLE) --seed '$(SEED)')
+	@$(BIN)/python -m tests.mutation $(if $(MODULE),--module '$(MODULE)') $(if $(SAMPLE),--sample $(SAMPLE) --seed '$(SEED)') $(if $(LEAST),--least $(LEAST))
 
 model: $(STAMP)
 	@$(BIN)/python -m tests.model --scope $(SCOPE)

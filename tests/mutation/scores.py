@@ -80,6 +80,17 @@ def _counts(score: Score) -> tuple[int, int, int]:
     return score.mutants, score.killed, score.explained
 
 
+def are_as_wanted(results: Sequence[Result], percentage: float) -> bool:
+    """Return whether at least this share of the mutants is killed or explained, and no explained
+    one is killed.
+    """
+    noticed = [each for each in results if each.judged.verdict is Verdict.KILLED]
+    if any(each.reason for each in noticed):
+        return False
+    known = len(noticed) + sum(bool(each.reason) for each in results)
+    return known * 100 >= percentage * len(results)
+
+
 def surprises(results: Sequence[Result]) -> str:
     """Return what is not as recorded, one mutant in two lines."""
     lines = []

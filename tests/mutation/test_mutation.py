@@ -9,6 +9,8 @@ import pytest
 
 from tests.mutation import explained
 from tests.mutation.mutants import Module
+from tests.mutation.scores import Result, are_as_wanted
+from tests.mutation.session import Judgement, Verdict
 from tests.mutation.swapping import ROOT
 from tests.mutation.targets import TARGETS, Target
 
@@ -110,6 +112,23 @@ def test_verdicts_on_a_sample() -> None:
     assert {line for line, _, verdict, _ in results if verdict == "unreached"} == {22}
     endless = [change for _, change, verdict, is_slow in results if is_slow and verdict == "killed"]
     assert "without: number //= 2" in endless
+
+
+# -- scores ---------------------------------------------------------------------------------------
+
+
+def result(verdict: Verdict, reason: str = "") -> Result:
+    mutant = Module("a.py", "def f() -> None:\n    g()\n").mutants[0]
+    return Result(TARGETS[0], Judgement(mutant, verdict), reason)
+
+
+def test_explained_mutants_count_as_known_and_killed_ones_need_no_reason() -> None:
+    killed, left = result(Verdict.KILLED), result(Verdict.SURVIVED)
+    explained_one = result(Verdict.UNREACHED, "no caller passes it")
+    results = [killed, killed, explained_one, left]
+    assert are_as_wanted(results, 75)
+    assert not are_as_wanted(results, 76)
+    assert not are_as_wanted([*results, result(Verdict.KILLED, "nothing changes")], 0)
 
 
 # -- targets and explanations ---------------------------------------------------------------------
