@@ -68,10 +68,10 @@ def is_whole(header: RecordHeader, body: Buffer) -> bool:
 
 
 def predecessor_end(data: Buffer, segment: int) -> int | None:
-    """Return the end of the log before a segment, from the head at the start of `data`; None when
-    there is no head, or it does not name a place before its segment.
+    """Return the end of the log before a segment, from the first `HEAD_RECORD_BYTES` of it; None
+    when there is no head, or it does not name a place before its segment.
     """
-    found, _, _ = scan(memoryview(data)[:HEAD_RECORD_BYTES], records.lsn_of(segment, 0))
+    found, _, _ = scan(memoryview(data), records.lsn_of(segment, 0))
     if not found or found[0].header.kind is not RecordKind.HEAD:
         return None
     end_lsn, flags = records.decode_head(found[0].body)
@@ -110,8 +110,10 @@ class SegmentReader:
             damaged, self._offset = self._offset, file_end if resumed is None else resumed
             self._wanted = CHUNK_BYTES
             next_lsn = None if resumed is None else records.lsn_of(segment, resumed)
-            is_one = stopper is not None and self._offset == damaged + stopper.size
-            return Damage(base_lsn, next_lsn, stopper.kind if stopper and is_one else None)
+            lost = None
+            if stopper is not None and self._offset == damaged + stopper.size:
+                lost = stopper.kind
+            return Damage(base_lsn, next_lsn, lost)
         return None
 
 
