@@ -25,7 +25,6 @@ from metadata.ids import NO_ENTRY, EntryId, LedgerId
 
 _STATE = struct.Struct(f"<Bqqq{MASTER_KEY_BYTES}s")
 _CRC = struct.Struct("<I")
-STORED_BYTES: Final = _STATE.size + _CRC.size
 _FENCED: Final = 1
 _LIMBO: Final = 2
 _DELETED: Final = 4
@@ -110,9 +109,7 @@ class ReplicaState:
 
 def is_stored_damaged(key: bytes, value: bytes) -> bool:
     """Return whether a stored form does not match its CRC, without decoding it."""
-    return len(value) != STORED_BYTES or value[_STATE.size :] != _CRC.pack(
-        crc32c(value[: _STATE.size], crc32c(key))
-    )
+    return value[_STATE.size :] != _CRC.pack(crc32c(value[: _STATE.size], crc32c(key)))
 
 
 def is_stored_deleted(value: bytes) -> bool:
@@ -127,7 +124,7 @@ def is_stored_released(value: bytes) -> bool:
 
 def has_stored_runs_left(value: bytes) -> bool:
     """Return whether an undamaged stored form is of a deleted ledger that still has runs."""
-    return bool(value[0] & _DELETED and value[0] & _HAS_RUNS)
+    return bool(value[0] & _HAS_RUNS)
 
 
 def encode_deleted(ledger_id: LedgerId, *, has_runs: bool) -> bytes:
@@ -183,8 +180,7 @@ def note_accepted(state: ReplicaState, header: BatchHeader) -> bool:
     last = header.first_entry_id + header.count - 1
     state.accepted_highest = max(state.accepted_highest, last)
     state.queued_count += 1
-    is_newer = header.lac > state.lac and not header.flags & FLAG_SLICE
-    return is_newer and note_lac(state, header.lac)
+    return not header.flags & FLAG_SLICE and note_lac(state, header.lac)
 
 
 def note_stored(state: ReplicaState, header: BatchHeader) -> None:
@@ -195,8 +191,7 @@ def note_stored(state: ReplicaState, header: BatchHeader) -> None:
         if not header.flags & FLAG_SLICE:
             state.length = header.length_before + header.payload_bytes
     state.accepted_highest = max(state.accepted_highest, state.highest)
-    if state.changed_in != state.unsaved.generation:
-        state.touch()
+    state.touch()
 
 
 def note_unqueued(state: ReplicaState) -> None:

@@ -27,7 +27,9 @@ POSITION_MASKS_MAX: Final = 1024
 
 
 class UnsettledBatch:
-    """One batch; `write_set`, `sent`, `stored` and `lost` are bit masks of ensemble positions."""
+    """One batch; `write_set`, `sent`, `stored` and `lost` are bit masks of ensemble positions. A
+    position in `lost` and not in `stored` never counts as stored any more.
+    """
 
     __slots__ = (
         "count",
@@ -189,7 +191,7 @@ class UnsettledBatches:
         had before, or None for a new bookie; answers of bookies that left do not count.
         """
         for position, source in enumerate(sources):
-            if source is None and position < len(self._unanswered_bytes):
+            if source is None:
                 self._mark_confirmed_lost(position)
         old_bytes = self._unanswered_bytes
         self._unanswered_bytes = [0 if s is None else old_bytes[s] for s in sources]
@@ -216,8 +218,7 @@ class UnsettledBatches:
         """Stop waiting for copies of confirmed batches from a position."""
         bit = 1 << position
         for batch in self._confirmed:
-            batch.lost |= batch.write_set & ~batch.stored & bit
-            batch.sent &= ~bit
+            batch.lost |= bit
 
     def _write_set(self, first_entry_id: EntryId) -> int:
         stripe = first_entry_id // self._quorum.stripe_entries

@@ -59,8 +59,6 @@ TARGETS: Final = (
             "append",
             "append_errors",
             "append_events",
-            "copy",
-            "copy_events",
             "cutting",
             "ensemble",
             "membership",
@@ -74,6 +72,18 @@ TARGETS: Final = (
             "suspicion",
         ),
         (*transcripts(*OF_LEDGERS), f"{CLIENT}/protocol"),
+    ),
+    Target(
+        "copies",
+        DECISIONS_WANTED,
+        "ledger_client/protocol",
+        ("copy", "copy_events"),
+        (
+            f"{CLIENT}/protocol/test_copy_protocol.py",
+            f"{CLIENT}/protocol/test_copy_events.py",
+            f"{CLIENT}/in_sync/test_copying.py",
+            f"{CLIENT}/in_sync/test_copying_conflicts.py",
+        ),
     ),
     Target(
         "ledger metadata",

@@ -13,8 +13,10 @@ from ledger_client.protocol.copy import (
     CopyPlan,
     CopyRefused,
     CopyState,
+    IncomingMark,
     is_mark_unbroken,
     plan_copy,
+    stray_marks,
 )
 from ledger_client.protocol.cutting import cut_batches
 from ledger_client.protocol.quorum import write_set_positions
@@ -189,6 +191,52 @@ def test_a_mark_may_have_been_removed_only_between_two_changes_of_a_closed_ledge
     assert is_mark_unbroken(Version(3), recovering, Version(50))
 
 
+@pytest.mark.parametrize(
+    ("last", "state"),
+    [
+        ("acd", CopyState.UNMARKED),
+        ("cd", CopyState.UNMARKED),
+        ("ac", CopyState.CHANGED),
+        ("bd", CopyState.CHANGED),
+        ("abd", CopyState.CHANGED),
+    ],
+    ids=["as planned", "another left", "target left", "replaced is back", "both are members"],
+)
+def test_in_sync_no_member_is_replaced_and_only_by_one(last: str, state: CopyState) -> None:
+    """A bookie that became a member again may be the last one in sync (rule 11.2)."""
+    made = plan(ledger((0, "abc"), (10, "acd"), quorum=IN_SYNC), replaces="b")
+    now = ledger((0, "abc"), (10, "acd"), (20, last), quorum=IN_SYNC)
+    assert made.standing(now) is state
+    closed = now.with_closed(EntryId(30), 0, TOKEN)
+    assert made.standing(closed) is CopyState.UNMARKED, "no member is in sync any more"
+
+
+def test_a_target_that_is_added_or_in_quorum_mode_takes_nothing_from_a_member() -> None:
+    added = plan(ledger((0, "ab"), (10, "abd"), quorum=IN_SYNC))
+    now = ledger((0, "ab"), (10, "abd"), (20, "ab"), quorum=IN_SYNC)
+    assert added.standing(now) is CopyState.UNMARKED
+    replacing = plan(ledger((0, "abc"), (10, "abe")), replaces="c")
+    assert replacing.standing(ledger((0, "abc"), (10, "abc"))) is CopyState.UNMARKED
+
+
+def test_marks_of_bookies_that_are_no_members_are_stray() -> None:
+    now = ledger((0, "ab"), (10, "abc"), (20, "abd"), quorum=IN_SYNC)
+    for index, incoming in ((0, "dx"), (1, "y")):
+        marked = replace(now.fragments[index], incoming=names(incoming))
+        now = now.with_fragment(index, marked, TOKEN)
+    found = stray_marks(now)
+    places = [(mark.first_entry_id, mark.target) for mark in found]
+    assert places == [(0, "x"), (10, "y")]
+    for mark in found:
+        left = mark.removed(now, TOKEN)
+        assert left is not None
+        assert stray_marks(left) == [each for each in found if each != mark]
+        assert left.fragments[0].incoming == (names("d") if mark.target == "x" else names("dx"))
+    assert stray_marks(now.with_recovery_begun(TOKEN)) == []
+    mark = IncomingMark(now.creation_token, EntryId(0), D)
+    assert not mark.is_stray(now)
+
+
 # -- which entries ---------------------------------------------------------------------------------
 
 QUORUMS = st.builds(
@@ -226,6 +274,16 @@ def test_the_target_gets_the_entries_of_its_position(
     assert made.entry_count == len(expected)
 
 
+@pytest.mark.parametrize("replaces", [None, "b"])
+def test_the_target_gets_a_whole_fragment_at_once_where_each_member_holds_it(
+    replaces: str | None,
+) -> None:
+    members = "ab" if replaces is None else "abc"
+    made = plan(ledger((0, "abc"), (5, members), (25, "abd"), quorum=IN_SYNC), 5, replaces=replaces)
+    assert list(made.ranges()) == [(5, 24)]
+    assert made.entry_count == 20
+
+
 @given(
     st.integers(1, 9),
     st.integers(0, 50),
@@ -243,6 +301,11 @@ def test_batches_contain_all_entries_in_order_within_their_limits(
         assert start // stripe == (start + count - 1) // stripe
         size = sum(lengths[start - first : start - first + count])
         assert count == 1 or size <= bytes_max
+
+
+def test_a_batch_has_at_most_the_byte_limit() -> None:
+    assert list(cut_batches(THREE, EntryId(0), [4, 6, 1], 10)) == [(0, 2), (2, 1)]
+    assert list(cut_batches(THREE, EntryId(0), [11, 0, 10, 0], 10)) == [(0, 1), (1, 3)]
 
 
 def test_a_batch_keeps_the_entry_limit() -> None:
