@@ -1,5 +1,8 @@
 """Values of chains: changes, stored form, and invalid bytes."""
 
+from collections.abc import Callable
+
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,6 +108,60 @@ def test_a_ledger_that_may_have_been_collected_is_not_linked() -> None:
     with pytest.raises(LedgersCollectedError, match="ledger 8"):
         head.with_link(link(2_000, 999), replaces=False)
     assert head.with_collected_before(500, TOKEN).collected_before_ms == 1_000
+
+
+def test_every_change_of_a_head_has_its_own_token() -> None:
+    head = ChainHead(TOKEN, 2, 9, 700)
+    assert head.with_first_index(5, OTHER_TOKEN) == ChainHead(OTHER_TOKEN, 5, 9, 700)
+    assert head.with_collected_before(900, OTHER_TOKEN) == ChainHead(OTHER_TOKEN, 2, 9, 900)
+    assert head.with_token(OTHER_TOKEN) == ChainHead(OTHER_TOKEN, 2, 9, 700)
+
+
+def test_a_chain_that_is_being_deleted_has_no_links() -> None:
+    gone = ChainHead(TOKEN, 2, 9, 700).with_deletion(OTHER_TOKEN)
+    assert gone == ChainHead(OTHER_TOKEN, 9, 9, 700, is_deleted=True)
+    assert unpack_head("/a", pack_head("/a", gone)) == gone
+
+
+def test_the_first_batch_of_an_application_round_trips() -> None:
+    applied = AppliedBatch("query 7", 0, 0)
+    assert unpack_applied("/a", pack_applied("/a", applied)) == applied
+
+
+LEDGER_FIELDS = [7, 5, None, None]
+
+
+@pytest.mark.parametrize(
+    ("unpack", "fields"),
+    [
+        (unpack_head, [1, 10, 9, 0, TOKEN, False]),
+        (unpack_head, [1, -1, 9, 0, TOKEN, False]),
+        (unpack_head, [1, 0, 10**10, 0, TOKEN, False]),
+        (unpack_head, [1, 0, 9, -1, TOKEN, False]),
+        (unpack_head, [1, 0, 9, 0, b"short", False]),
+        (unpack_head, [1, 0, 9, 0, TOKEN, 0]),
+        (unpack_link, [1, 7, 5, TOKEN, "", -1]),
+        (unpack_link, [1, [LEDGER_FIELDS[:3]], 5, TOKEN, "", -1]),
+        (unpack_link, [1, [[*LEDGER_FIELDS, 0]], 5, TOKEN, "", -1]),
+        (unpack_link, [1, [[-1, 5, None, None]], 5, TOKEN, "", -1]),
+        (unpack_link, [1, [[7, -1, None, None]], 5, TOKEN, "", -1]),
+        (unpack_link, [1, [[7, 5, -2, None]], 5, TOKEN, "", -1]),
+        (unpack_link, [1, [[7, 5, None, -1]], 5, TOKEN, "", -1]),
+        (unpack_link, [1, [LEDGER_FIELDS], -1, TOKEN, "", -1]),
+        (unpack_link, [1, [LEDGER_FIELDS], 5, b"short", "", -1]),
+        (unpack_link, [1, [LEDGER_FIELDS], 5, TOKEN, b"", -1]),
+        (unpack_link, [1, [LEDGER_FIELDS], 5, TOKEN, "", -2]),
+        (unpack_applied, [1, b"", 0, 0]),
+        (unpack_applied, [1, "", -1, 0]),
+        (unpack_applied, [1, "", 0, -1]),
+        (unpack_applied, [1, "", 0, 10**10]),
+    ],
+)
+def test_a_field_out_of_range_is_a_format_error(
+    unpack: Callable[[str, bytes], object], fields: list[object]
+) -> None:
+    with pytest.raises(MetadataFormatError, match="/a"):
+        unpack("/a", msgpack.packb(fields))
 
 
 @pytest.mark.parametrize("name", ["a", "orders-2026.v1_x", "A" * 200])

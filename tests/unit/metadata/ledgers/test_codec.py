@@ -102,6 +102,66 @@ def test_refuses_a_field_out_of_range(index: int, value: object) -> None:
         decode_ledger_metadata(msgpack.packb(fields))
 
 
+@pytest.mark.parametrize(
+    ("index", "value", "why"),
+    [
+        (4, ["bookie-a", "bookie-b", "bookie-c", "bookie-e", "Not An Id"], "is not a bookie id"),
+        (4, ["bookie-a", "bookie-b", "bookie-c", "bookie-e", "bookie-a"], "repeats one"),
+        (5, [[0, [0, 1, 5]]], "5"),
+        (5, [[0, [0, 1, -1]]], "-1"),
+        (5, [[0, [0, 1, 2], [3], 0]], "a fragment has 2 or 3 fields, found 4"),
+        (5, [[0]], "a fragment has 2 or 3 fields, found 1"),
+        (5, [[0, [0, 1, 2], [5]]], "5"),
+    ],
+)
+def test_says_which_field_is_out_of_range(index: int, value: object, why: str) -> None:
+    fields = msgpack.unpackb(STORED.read_bytes())
+    assert len(fields[4]) == 5
+    fields[index] = value
+    with pytest.raises(MetadataFormatError, match=why):
+        decode_ledger_metadata(msgpack.packb(fields))
+
+
+def given_up_ledger(index: int = 1) -> LedgerMetadata:
+    ledger = open_ledger().with_ensemble_change(EntryId(10), (A, B, D), token(3))
+    return ledger.with_recovery_begun(token(4)).with_given_up(index, 50, token(5))
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_fragments_that_were_given_up_are_kept(index: int) -> None:
+    ledger = given_up_ledger(index)
+    assert decode_ledger_metadata(encode_ledger_metadata(ledger)) == ledger
+
+
+@pytest.mark.parametrize("given_up", [[], [[9, [0, 1, 3]]], [[11, [0, 1, 3]]]])
+def test_what_was_given_up_begins_at_the_end_of_the_ledger(given_up: object) -> None:
+    fields = msgpack.unpackb(encode_ledger_metadata(given_up_ledger()))
+    fields[14] = given_up
+    with pytest.raises(MetadataFormatError, match="given up begin after the end"):
+        decode_ledger_metadata(msgpack.packb(fields))
+
+
+def test_only_a_closed_ledger_has_something_given_up() -> None:
+    fields = [*msgpack.unpackb(encode_ledger_metadata(open_ledger())), [[1, [0, 1, 2]]]]
+    with pytest.raises(MetadataFormatError, match="of a closed ledger"):
+        decode_ledger_metadata(msgpack.packb(fields))
+
+
+def test_refuses_fields_that_it_does_not_know() -> None:
+    fields = [*msgpack.unpackb(encode_ledger_metadata(given_up_ledger())), []]
+    with pytest.raises(MetadataFormatError, match="16 fields"):
+        decode_ledger_metadata(msgpack.packb(fields))
+
+
+def test_the_largest_value_is_stored() -> None:
+    small = len(encode_ledger_metadata(replace(open_ledger(), custom={"a": b"x" * 2**16})))
+    room = VALUE_BYTES_MAX - small
+    largest = replace(open_ledger(), custom={"a": b"x" * (2**16 + room)})
+    assert len(encode_ledger_metadata(largest)) == VALUE_BYTES_MAX
+    with pytest.raises(ValueTooLargeError):
+        encode_ledger_metadata(replace(largest, custom={"a": b"x" * (2**16 + room + 1)}))
+
+
 @given(st.binary(max_size=200))
 def test_garbage_is_a_format_error(garbage: bytes) -> None:
     with pytest.raises(MetadataFormatError):

@@ -1,12 +1,20 @@
 """Transitions of ledger metadata (rules 1.5, 5.1, 6.1, 7.1, 7.5 and 9.1)."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from metadata.errors import InvalidTransitionError
 from metadata.ids import NO_ENTRY, EntryId
-from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
+from metadata.ledgers.ledger_metadata import (
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    QuorumMode,
+    QuorumSpec,
+)
 from tests.support.metadata.samples import A, B, C, D, E, open_ledger, token
 from tests.support.metadata.strategies import ledger_metadata
 
@@ -95,3 +103,76 @@ def test_fragment_of_agrees_with_a_scan(metadata: LedgerMetadata, entry: int) ->
 def test_quorum_sizes_must_be_ordered(sizes: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match="ensemble >= write >= ack"):
         QuorumSpec(*sizes)
+
+
+IN_SYNC = QuorumSpec(3, 3, 3, 4, QuorumMode.IN_SYNC, 2)
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        ({"stripe_entries": 0}, "stripe_entries"),
+        ({"ack_quorum": 2}, "equal numbers"),
+        ({"write_quorum": 2, "ack_quorum": 2}, "equal numbers"),
+        ({"min_in_sync": 0}, "min_in_sync must be 1 to 3"),
+        ({"min_in_sync": 4}, "min_in_sync must be 1 to 3"),
+        ({"replica_lag_time_max_ms": 0}, "at least 1 ms"),
+    ],
+)
+def test_limits_of_an_in_sync_ledger(bad: dict[str, int], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        replace(IN_SYNC, **bad)  # type: ignore[arg-type]
+
+
+def test_the_smallest_values_of_a_quorum() -> None:
+    least = QuorumSpec(1, 1, 1, 1, QuorumMode.IN_SYNC, 1, 1)
+    assert least.with_members(1) == least
+    assert replace(IN_SYNC, min_in_sync=3).with_members(2).min_in_sync == 2
+    assert replace(QuorumSpec(3, 3, 2), min_in_sync=0).min_in_sync == 0, "only in-sync mode has it"
+
+
+def test_a_fragment_has_the_quorum_of_its_members_only_in_sync() -> None:
+    two, three = Fragment(EntryId(0), (A, B)), Fragment(EntryId(5), (A, B, C))
+    ledger = replace(open_ledger(7, two, three), quorum=IN_SYNC)
+    assert ledger.quorum_of(two) == QuorumSpec(2, 2, 2, 4, QuorumMode.IN_SYNC, 2)
+    assert ledger.quorum_of(three) == ledger.quorum
+    assert open_ledger().quorum_of(two) == open_ledger().quorum
+
+
+def test_members_of_every_fragment_are_in_sync() -> None:
+    members = [(A, B, C), (A, B, D), (D, B, A)]
+    fragments = [Fragment(EntryId(10 * i), each) for i, each in enumerate(members)]
+    assert replace(open_ledger(7, *fragments), quorum=IN_SYNC).in_sync_members == (B, A)
+    assert replace(open_ledger(7, fragments[0]), quorum=IN_SYNC).in_sync_members == (A, B, C)
+
+
+def test_names_finds_what_was_given_up() -> None:
+    ledger = open_ledger().with_ensemble_change(EntryId(10), (A, B, D), token(3))
+    closed = ledger.with_recovery_begun(token(4)).with_given_up(1, 50, token(5))
+    assert [closed.names(each) for each in (A, C, D, E)] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_ledger_ends_before_the_first_fragment_that_is_given_up(index: int) -> None:
+    fragments = [Fragment(EntryId(10 * i), (A, B, C)) for i in range(3)]
+    ledger = open_ledger(7, *fragments).with_recovery_begun(token(3))
+    closed = ledger.with_given_up(index, 50, token(4))
+    assert (closed.state, closed.length) == (LedgerState.CLOSED, 50)
+    assert closed.update_token == token(4)
+    assert closed.last_entry_id == 10 * index - 1
+    assert closed.fragments == tuple(fragments[: max(index, 1)])
+    assert closed.given_up == tuple(fragments[index:])
+    with pytest.raises(InvalidTransitionError):
+        open_ledger(7, *fragments).with_given_up(index, 50, token(4))
+
+
+def test_every_change_has_its_own_token() -> None:
+    ledger = open_ledger()
+    begun = ledger.with_recovery_begun(token(9))
+    assert (begun.state, begun.update_token) == (LedgerState.IN_RECOVERY, token(9))
+    changed = ledger.with_ensemble_change(EntryId(5), (A, B, D), token(9))
+    closed = ledger.with_closed(EntryId(5), 0, token(9))
+    repaired = changed.with_fragment(0, Fragment(EntryId(0), (A, B, E)), token(10))
+    recovered = begun.with_recovered((), EntryId(5), 0, token(10))
+    tokens = [each.update_token for each in (changed, closed, repaired, recovered)]
+    assert tokens == [token(9), token(9), token(10), token(10)]
