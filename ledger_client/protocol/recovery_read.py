@@ -124,15 +124,13 @@ class _Chunk:
         return wanted
 
     def verdict(self, needed: int, *, prefers_found: bool) -> Ended | Undecided | None:
-        """Return the verdict on `next`, or None while it is known to exist or more answers can
-        come. With `prefers_found`, negatives alone decide nothing while another replica may still
-        have it (11.5).
+        """Return the verdict on `next`, or None while more answers can come. With `prefers_found`,
+        negatives alone decide nothing while another replica may still have it (11.5).
         """
+        assert not self.is_full, "every entry exists"
         said = [a for b in self.replicas if (a := self._answers.get(b)) and a.entry_id == self.next]
         negatives = [a for a in said if a.status in NEGATIVES]
-        if self.is_full:
-            return None
-        is_heard = len(said) == len(self.replicas) and not self._asked
+        is_heard = len(said) == len(self.replicas)
         if len(negatives) >= needed and (is_heard or not prefers_found):
             return Ended(self.next)
         if not is_heard:
