@@ -2,7 +2,8 @@
 
 Leaves mutants to `mutants`, and the choice of modules and tests to `targets`.
 
-The first child runs every test with functions that note which statements it reaches. A mutant's
+The first child runs every test with functions that note which statements it reaches, also where an
+earlier test has cached the result. A mutant's
 child runs the tests that reach its statement, the quickest first, until one fails. Limits of time
 are of processor time, so that a busy machine kills nothing; a generous one of real time is for
 tests that wait for ever.
@@ -145,6 +146,7 @@ class MutationPlugin:
             live.mark(reached)
             found: list[Any] = []
             for item in items:
+                live.clear_caches()
                 reached.clear()
                 began, began_cpu = time.perf_counter(), time.process_time()
                 self._run_test(item)

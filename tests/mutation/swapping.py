@@ -38,7 +38,7 @@ class LiveModules:
                 code = each.__code__
                 name = FunctionName(code.co_qualname, code.co_firstlineno)
                 self._functions[self._files[code.co_filename], name].append(each)
-        self._clear_caches()
+        self.clear_caches()
 
     def apply(self, mutant: Mutant) -> None:
         """Change the functions of a mutant. Raises UnfitMutantError."""
@@ -64,8 +64,8 @@ class LiveModules:
                     function.__globals__[MARKER] = add
                     _set_code(function, code)
 
-    def _clear_caches(self) -> None:
-        """Forget results that were cached while modules were imported."""
+    def clear_caches(self) -> None:
+        """Drop cached results, so that the next call of a function reaches its statements."""
         for name, module in list(sys.modules.items()):
             if name.partition(".")[0] not in {path.partition("/")[0] for path in self._modules}:
                 continue

@@ -3,6 +3,7 @@
 import asyncio
 import random
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from metadata.errors import MetadataFormatError
 from metadata.paths import in_sync_path
 from metadata.store.memory import MemoryMetadataStore
+from metadata.topics import in_sync
 from metadata.topics.in_sync import REPORT_BYTES_MAX, pack_reports, unpack_reports
 from metadata.topics.in_sync_reports import InSyncReport, InSyncReporter, InSyncView
 from metadata.topics.partition import PartitionKey
@@ -61,6 +63,74 @@ def test_a_report_is_never_too_large(topic_count: int, replica_lists: int) -> No
     assert len(value) <= REPORT_BYTES_MAX
     assert len(unpack_reports("/a", value)) + left_out == len(many)
     assert left_out < 27_000
+
+
+@pytest.mark.parametrize(
+    ("topic_count", "list_count"), [(1, 1), (1, 40), (40, 1), (40, 40)], ids=str
+)
+@pytest.mark.parametrize("bytes_max", [400, 1_000, 1_500])
+def test_the_first_partitions_fill_a_report_almost(
+    monkeypatch: pytest.MonkeyPatch, topic_count: int, list_count: int, bytes_max: int
+) -> None:
+    """With numbers of the largest size the estimated size is close."""
+    monkeypatch.setattr(in_sync, "REPORT_BYTES_MAX", bytes_max)
+    first = 2**31 - 200
+    many = {
+        PartitionKey(TopicId(bytes([i % topic_count]) * 16), 9_000 + i): InSyncReport(
+            LEADER_EPOCH_MAX, (first + i % list_count, first), (first + i % list_count,)
+        )
+        for i in range(120)
+    }
+    value, left_out = pack_reports("/a", many)
+    kept = sorted(many)[: len(many) - left_out]
+    assert unpack_reports("/a", value) == {key: many[key] for key in kept}
+    assert left_out
+    assert 0.75 * bytes_max - 60 < len(value) <= bytes_max
+
+
+def test_what_is_behind_the_first_partition_that_does_not_fit_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(in_sync, "REPORT_BYTES_MAX", 150)
+    large = InSyncReport(3, tuple(range(100)), BOTH)
+    many = {KEY: InSyncReport(3, BOTH, BOTH), PartitionKey(TOPIC_ID, 1): large}
+    many[PartitionKey(TOPIC_ID, 2)] = many[KEY]
+    value, left_out = pack_reports("/a", many)
+    assert (list(unpack_reports("/a", value)), left_out) == ([KEY], 2)
+
+
+def test_a_report_has_at_most_so_many_topics_and_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_sync, "ITEMS_MAX", 4)
+    topics = {
+        PartitionKey(TopicId(bytes([i]) * 16), 0): InSyncReport(3, BOTH, BOTH) for i in range(5)
+    }
+    lists = {PartitionKey(TOPIC_ID, i): InSyncReport(3, (i,), (i,)) for i in range(5)}
+    for many in (topics, lists):
+        assert pack_reports("/a", many)[1] == 1
+        four = dict(sorted(many.items())[:4])
+        assert pack_reports("/a", four)[1] == 0
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [
+        [[b"t" * 16, [[0, 3, 0, 1]]]],
+        [[b"t" * 16, [[0, 3, 1, 0]]]],
+        [[b"t" * 16, [[0, 3, -1, 0]]]],
+        [[b"t" * 16, [[PARTITIONS_MAX, 3, 0, 0]]]],
+        [[b"t" * 16, [[-1, 3, 0, 0]]]],
+        [[b"t" * 16, [[0, -1, 0, 0]]]],
+        [[b"t" * 16, [[0, 3, 0, 0, 0]]]],
+        [[b"t" * 16, [[0, 3, 0]]]],
+        [[b"t" * 16, [], 0]],
+        [[b"t" * 15, [[0, 3, 0, 0]]]],
+    ],
+)
+def test_a_field_out_of_range_is_a_format_error(topics: object) -> None:
+    good = [1, [[5, 6]], [[b"t" * 16, [[0, 3, 0, 0]]]]]
+    assert unpack_reports("/a", msgpack.packb(good)) == {KEY: InSyncReport(3, (5, 6), (5, 6))}
+    with pytest.raises(MetadataFormatError, match="/a"):
+        unpack_reports("/a", msgpack.packb([1, [[5, 6]], topics]))
 
 
 def test_ten_thousand_partitions_fit() -> None:

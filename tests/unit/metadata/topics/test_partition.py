@@ -99,6 +99,56 @@ def test_a_field_out_of_range_is_a_format_error(old: bytes, new: bytes) -> None:
         unpack_partition("/a", value.replace(old, new))
 
 
+def test_an_invalid_chunk_is_a_format_error() -> None:
+    value = pack_chunk("/a", (segment(1),))
+    assert b"\x97\x01\x0a" in value
+    with pytest.raises(MetadataFormatError, match="/a"):
+        unpack_chunk("/a", value.replace(b"\x97\x01\x0a", b"\x97\x01\x70"))
+
+
+def test_an_empty_segment_that_begins_the_log_round_trips() -> None:
+    empty = PartitionSegment(LedgerId(0), 0, 0, 0, 0, 0, -1)
+    record = PartitionRecord(0, epochs=(EpochStart(0, 0),), segments=(empty,))
+    assert unpack_partition("/a", pack_partition("/a", record)) == record
+
+
+def test_the_segment_of_a_ledger_ends_wherever_it_is() -> None:
+    for number in range(3):
+        given = tuple(segment(each, is_open=each == number) for each in range(3))
+        record = PartitionRecord(1, segments=given)
+        base = 10 * number
+        ended = record.with_segment_ended(LedgerId(number), base + 10, 1_000, 5_000 + number)
+        assert ended.segments == tuple(segment(each) for each in range(3))
+        assert record.last_segment == given[2]
+
+
+def test_an_unclean_end_is_that_of_the_last_segment() -> None:
+    record = PartitionRecord(1, segments=(segment(0), segment(1), segment(2, is_open=True)))
+    ended = record.with_unclean_end(LedgerId(2), 30, 1_000, 5_002)
+    assert ended.segments == (segment(0), segment(1), segment(2))
+
+
+def test_a_segment_begins_at_the_end_of_the_one_before() -> None:
+    """Not where that one began, which is what counts while it is open."""
+    record = PartitionRecord(1).with_segment(segment(0))
+    with pytest.raises(AssertionError, match="offsets grow"):
+        record.with_segment(PartitionSegment(LedgerId(9), 9, 1, 1_000))
+    assert record.with_segment(PartitionSegment(LedgerId(9), 10, 1, 1_000)).last_segment
+    is_open = PartitionRecord(1).with_segment(segment(0, is_open=True))
+    assert is_open.with_segment(PartitionSegment(LedgerId(9), 0, 1, 1_000)).last_segment
+
+
+def test_epochs_and_their_offsets_grow() -> None:
+    record = PartitionRecord(4).with_epoch_start(2, 10)
+    for epoch, offset in ((2, 10), (1, 10), (3, 9)):
+        with pytest.raises(AssertionError, match="grow"):
+            record.with_epoch_start(epoch, offset)
+    with pytest.raises(AssertionError, match="epochs grow"):
+        PartitionRecord(1).with_segment(segment(0)).with_segment(
+            PartitionSegment(LedgerId(9), 10, 0, 1_000)
+        )
+
+
 def test_a_partition_is_claimed_once_in_an_epoch() -> None:
     record = PartitionRecord().claimed(0).claimed(4)
     assert record.leader_epoch == 4

@@ -146,3 +146,35 @@ def test_a_topic_that_does_not_fit_is_refused() -> None:
         topic(*[1] * PARTITIONS_MAX).with_partitions((1,))
     with pytest.raises(ValueTooLargeError):
         pack_topic("/a", topic(1).with_configs({"c": "v" * CONFIG_BYTES_MAX}))
+
+
+def test_only_a_deleted_topic_without_partitions_is_a_tombstone() -> None:
+    assert not topic().is_tombstone
+    assert not topic(1).with_deletion().is_tombstone
+    assert topic(1).with_deletion().as_tombstone().is_tombstone
+
+
+def test_the_largest_topic() -> None:
+    full = topic(*[1] * (PARTITIONS_MAX - 1)).with_partitions([2])
+    assert len(full.partitions) == PARTITIONS_MAX
+    with pytest.raises(TooManyPartitionsError):
+        full.with_partitions([2])
+    room = CONFIG_BYTES_MAX - len("a")
+    largest = topic(1).with_configs({"a": "x" * room})
+    assert unpack_topic("/a", pack_topic("/a", largest)) == largest
+    with pytest.raises(ValueTooLargeError):
+        pack_topic("/a", topic(1).with_configs({"a": "x" * (room + 1)}))
+
+
+def test_a_topic_is_internal_only_if_it_says_so() -> None:
+    assert not topic(1).is_internal
+    made = new_topic("orders", TOPIC_ID, 1_000, [0], {}, is_internal=True)
+    again = unpack_topic("/a", pack_topic("/a", made))
+    assert (again.is_internal, again.is_deleted) == (True, False)
+    assert again.partitions[0].preferred == 0
+
+
+def test_epochs_stay_if_they_are_above_those_of_the_earlier_topic() -> None:
+    made = topic(1, 2).above(4)
+    assert (epochs(made), made.epoch_floor) == ([5, 5], 4)
+    assert made.above(4) == made.above(3) == made
