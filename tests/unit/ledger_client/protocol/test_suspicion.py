@@ -62,3 +62,59 @@ def test_suspicions_are_few_per_minute() -> None:
     budget = SuspicionBudget(per_minute_max=2)
     assert [budget.take(t) for t in (0.0, 1.0, 2.0)] == [True, True, False]
     assert [budget.take(t) for t in (60.5, 60.6, 61.5)] == [True, False, True]
+
+
+def test_a_bookie_that_never_answered_is_silent_since_its_first_request() -> None:
+    assert seen("a", 99.0, None).silent_since == 99.0
+    assert seen("a", 99.0, 99.5).silent_since == 99.5
+    assert seen("a", None, 99.5).silent_since is None
+    observed = [seen("a", 99.0, None), seen("b", None, 99.9), seen("c", 99.95, None)]
+    assert suspects(observed, NOW, LIMITS) == ["a"]
+
+
+def test_the_slowest_of_the_others_sets_the_limit() -> None:
+    others = [seen("b", None, 99.9, tail_s=0.05), seen("c", None, 99.9, tail_s=0.1)]
+    assert suspect_after_s(others, LIMITS) == 0.8
+    own = seen("a", 99.5, None, tail_s=1.0)
+    assert suspects([own, seen("b", None, 99.9)], NOW, LIMITS) == ["a"], "its own does not count"
+
+
+def test_exactly_the_limit_is_not_too_long() -> None:
+    limits = SuspicionLimits(
+        after_min_s=0.25, after_max_s=2.0, latency_multiple=8, per_minute_max=3
+    )
+    other = seen("b", None, 100.0, tail_s=0.0)
+    assert suspects([seen("a", 99.75, None), other], NOW, limits) == []
+    slow = seen("b", None, 100.0, tail_s=0.0625)
+    assert suspects([seen("a", 99.5, None), slow], NOW, limits) == []
+    assert suspects([seen("a", 99.25, None), slow], NOW, limits) == ["a"]
+
+
+def test_each_of_several_silent_bookies_is_suspected() -> None:
+    observed = [seen("a", None, 99.0), seen("b", 99.3, 99.2), seen("c", 99.4, 99.3)]
+    observed += [seen("d", None, 99.99), seen("e", 99.0, 98.0)]
+    assert suspects(observed, NOW, LIMITS) == ["b", "c", "e"]
+
+
+def test_only_a_bookie_that_has_answered_since_vouches() -> None:
+    """It answered at or after the beginning of the silence, and is silent itself for at most half
+    the shortest limit.
+    """
+    limits = SuspicionLimits(
+        after_min_s=0.25, after_max_s=2.0, latency_multiple=8, per_minute_max=3
+    )
+    silent = seen("a", 99.5, None)
+    for other, vouches in [
+        (seen("b", None, None), False),
+        (seen("b", None, 99.25), False),
+        (seen("b", None, 99.5), True),
+        (seen("b", 99.875, 99.5), True),
+        (seen("b", 99.75, 99.8125), False),
+        (seen("b", 99.75, 99.875), True),
+    ]:
+        assert suspects([silent, other], NOW, limits) == (["a"] if vouches else []), other
+
+
+def test_a_suspicion_counts_for_a_minute_and_no_longer() -> None:
+    budget = SuspicionBudget(per_minute_max=1)
+    assert [budget.take(t) for t in (0.0, 60.0, 60.5)] == [True, False, True]
