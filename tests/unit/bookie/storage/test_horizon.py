@@ -3,12 +3,15 @@
 import asyncio
 import dataclasses
 from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from bookie.files.index_store import StoreTransaction
 from bookie.index import horizon_pages
 from bookie.storage.bookie_storage import BookieStorage
+from bookie.storage.horizon import trim_tombstones
+from bookie.storage.ledgers import Ledgers
 from bookie.storage.standing import Standing
 from bookie.wire.messages import Status
 from metadata.errors import StoreUnavailableError
@@ -16,6 +19,9 @@ from metadata.ids import LedgerId
 from tests.simulation.loop import run_simulation
 from tests.support.bookie.batches import make_run
 from tests.support.bookie.storage_fixture import KEY, SMALL, Bench, add, read
+
+if TYPE_CHECKING:
+    from bookie.index.index import Index
 
 DELETED = range(1, 9)
 LAST = 20
@@ -181,3 +187,56 @@ def test_a_damaged_horizon_is_noticed() -> None:
         await storage.close()
 
     run_simulation(main, 1)
+
+
+# -- trimming alone --------------------------------------------------------------------------------
+
+
+class StoredTombstones:
+    """Tombstones of an index, which it lists in parts of two."""
+
+    def __init__(self, ids: range) -> None:
+        self.ids = list(ids)
+        self.wanted: list[int] = []
+
+    async def find_tombstones(self, after: int, count: int) -> tuple[list[int], int | None]:
+        self.wanted.append(count)
+        found = [each for each in self.ids if each > after][: min(2, count)]
+        return found, found[-1] if found and found[-1] != self.ids[-1] else None
+
+    async def trim_tombstones(self, ids: list[int]) -> int:
+        self.ids = [each for each in self.ids if each not in ids]
+        return len(ids)
+
+
+@pytest.mark.parametrize(
+    ("count", "left", "wanted"),
+    [
+        (15, 15, []),
+        (16, 16, []),
+        (17, 14, [3, 1]),
+        (18, 14, [4, 2]),
+        (30, 14, [16, 14, 12, 10, 8, 6, 4, 2]),
+    ],
+)
+async def test_the_lowest_tombstones_above_seven_eighths_are_trimmed(
+    count: int, left: int, wanted: list[int]
+) -> None:
+    ledgers, index = Ledgers(hot_max=10), StoredTombstones(range(count))
+    ledgers.tombstone_count = count
+    trimmed = await trim_tombstones(ledgers, cast("Index", index), 16)
+    assert trimmed == count - left
+    assert ledgers.tombstone_count == left
+    assert index.ids == list(range(count - left, count))
+    assert index.wanted == wanted
+    if trimmed:
+        assert ledgers.horizon == trimmed - 1
+
+
+async def test_tombstones_that_are_not_saved_yet_are_not_trimmed() -> None:
+    ledgers, index = Ledgers(hot_max=10), StoredTombstones(range(17))
+    for ledger_id in (0, 2, 3):
+        ledgers.delete(ledger_id, has_runs=False)
+    ledgers.tombstone_count = 17
+    assert await trim_tombstones(ledgers, cast("Index", index), 16) == 3
+    assert index.ids[:4] == [0, 2, 3, 6]

@@ -87,3 +87,92 @@ def test_small_batch_does_not_keep_its_receive_buffer() -> None:
     recent.put(BatchView(buffer))
     buffer[:] = bytes(len(buffer))
     assert [bytes(batch.data) for batch in recent.find(1, 0, 1, 10, 9)] == [stored]
+
+
+def firsts(found: list[BatchView]) -> list[int]:
+    return [batch.header.first_entry_id for batch in found]
+
+
+def cost(batch: BatchView) -> int:
+    return len(batch.data) + OVERHEAD_BYTES
+
+
+def test_a_batch_that_is_not_beyond_the_last_one_is_not_kept() -> None:
+    recent = RecentEntries(1 << 20)
+    for first, count in ((0, 2), (2, 2), (3, 2), (2, 1), (4, 1)):
+        recent.put(make_run(1, first, count))
+    assert firsts(recent.find(1, 0, 9, 1 << 20, 9)) == [0, 2, 4]
+    assert recent.size == sum(cost(make_run(1, 0, count)) for count in (2, 2, 1))
+
+
+def test_the_number_and_bytes_of_found_batches_are_limited() -> None:
+    recent, size = RecentEntries(1 << 20), len(make_run(1, 0, 1).data)
+    for first in range(5):
+        recent.put(make_run(1, first, 1))
+    assert firsts(recent.find(1, 1, 4, 1 << 20, 2)) == [1, 2]
+    for bytes_max, count in ((0, 0), (1, 1), (size, 1), (size + 1, 2), (2 * size, 2)):
+        assert len(recent.find(1, 0, 4, bytes_max, 9)) == count
+    assert recent.find(1, 5, 9, 1 << 20, 9) == []
+    assert recent.find(2, 0, 4, 1 << 20, 9) == []
+
+
+def test_exactly_the_limit_is_kept() -> None:
+    batch = make_run(1, 0, 1)
+    recent = RecentEntries(2 * cost(batch))
+    assert recent.size == 0
+    for first in range(2):
+        recent.put(make_run(1, first, 1))
+    assert recent.size == 2 * cost(batch)
+    assert firsts(recent.find(1, 0, 9, 1 << 20, 9)) == [0, 1]
+    recent.put(make_run(1, 2, 1))
+    assert recent.size == 2 * cost(batch)
+    assert recent.find(1, 0, 9, 1 << 20, 9) == []
+    assert firsts(recent.find(1, 1, 9, 1 << 20, 9)) == [1, 2]
+
+
+def test_only_a_small_batch_is_copied() -> None:
+    overhead = len(make_run(1, 0, 1, size=0).data)
+    for size, is_copied in ((COPIED_BYTES_MAX, True), (COPIED_BYTES_MAX + 1, False)):
+        recent, batch = RecentEntries(1 << 20), make_run(1, 0, 1, size=size - overhead)
+        assert len(batch.data) == size
+        recent.put(batch)
+        (found,) = recent.find(1, 0, 0, 1 << 20, 1)
+        assert (found is not batch) is is_copied
+        assert found.data == batch.data
+
+
+def test_a_ledger_of_which_all_was_evicted_begins_anew() -> None:
+    recent = RecentEntries(2 * cost(make_run(1, 0, 1)))
+    for first in range(3):
+        recent.put(make_run(1, first, 1))
+    for first in range(2):
+        recent.put(make_run(2, first, 1))
+    assert recent.find(1, 2, 2, 1 << 20, 9) == []
+    recent.put(make_run(1, 0, 1))
+    assert firsts(recent.find(1, 0, 9, 1 << 20, 9)) == [0], "nothing of it was kept any more"
+
+
+def test_a_dropped_ledger_counts_until_its_turn_and_another_life_of_it_is_kept() -> None:
+    batch = make_run(1, 0, 1)
+    recent = RecentEntries(3 * cost(batch))
+    recent.put(batch)
+    recent.put(make_run(1, 1, 1))
+    recent.drop(1)
+    recent.drop(1)
+    assert recent.find(1, 0, 9, 1 << 20, 9) == []
+    assert recent.size == 2 * cost(batch)
+    for first in range(3):
+        recent.put(make_run(2, first, 1))
+    assert recent.size == 3 * cost(batch)
+    assert firsts(recent.find(2, 0, 9, 1 << 20, 9)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kept", [1, 10, 63, 64, 65, 127, 128, 129, 200])
+def test_a_long_tail_of_one_ledger_stays_exact_while_it_is_evicted(kept: int) -> None:
+    recent = RecentEntries(kept * cost(make_run(1, 0, 1)))
+    for first in range(500):
+        recent.put(make_run(1, first, 1))
+        oldest = max(0, first - kept + 1)
+        assert firsts(recent.find(1, oldest, oldest, 1 << 20, 9)) == [oldest]
+        assert recent.find(1, oldest - 1, oldest, 1 << 20, 9) == []
+        assert firsts(recent.find(1, first, first, 1 << 20, 9)) == [first]
