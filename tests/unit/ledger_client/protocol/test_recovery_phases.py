@@ -131,6 +131,9 @@ def test_nothing_is_read_beyond_the_largest_entry_id(start: int) -> None:
     wanted = [read(each, start, ENTRY_ID_MAX) for each in (A, B, C)]
     assert sorted(reading.first_requests, key=lambda each: each.bookie_id) == wanted
     assert reading.phase.requests() == []
+    reading.found(A, start, run(start, *[1] * (ENTRY_ID_MAX - start + 1)))
+    assert len(reading.phase.take()) == 1
+    assert reading.phase.requests() == []
 
 
 def test_entries_are_taken_once_in_order() -> None:
@@ -153,6 +156,13 @@ def test_parts_of_a_run_outside_of_the_chunk_do_not_count() -> None:
     reading = Reading(4)
     assert reading.found(B, 4, run(2, 92, 93)) == []
     assert reading.phase.take() == []
+
+
+def test_a_run_that_ends_before_the_chunk_does_not_move_what_is_in_it() -> None:
+    reading = Reading(4)
+    reading.found(B, 4, run(0, 90, 91), run(7, 9))
+    reading.found(C, 4, run(4, 1, 1))
+    assert reading.phase.take() == [Stretch(EntryId(4), (1, 1))]
 
 
 def test_answers_that_were_not_asked_for_change_nothing() -> None:
