@@ -226,7 +226,23 @@ def test_a_transaction_that_is_being_ended_gets_no_partitions(state: Transaction
 def test_a_transaction_does_not_grow_beyond_its_limit() -> None:
     many = [TopicPartition("c", number) for number in range(PARTITIONS_PER_TRANSACTION_MAX - 1)]
     refused = RequestRefused(ErrorCode.POLICY_VIOLATION)
-    assert known(TransactionState.ONGOING).add_partitions(CLAIM, many, NOW) == refused
+    machine = known(TransactionState.ONGOING)
+    assert machine.add_partitions(CLAIM, many, NOW) == refused
+    largest = stored(machine.add_partitions(CLAIM, many[1:], NOW))
+    assert len(largest.partitions) == PARTITIONS_PER_TRANSACTION_MAX
+
+
+@pytest.mark.parametrize("state", IDLE)
+def test_the_tombstone_of_an_id_keeps_nothing_of_its_transactions(state: TransactionState) -> None:
+    idle = known(state).transaction
+    assert idle is not None
+    dead = replace(idle, partitions=(A0,)).expired(NOW)
+    assert (dead.state, dead.partitions, dead.changed_ms) == (TransactionState.DEAD, (), NOW)
+
+
+def test_an_init_without_an_epoch_before_is_not_a_repetition() -> None:
+    """No last epoch and a claim of no epoch are equal numbers."""
+    assert init(known(TransactionState.EMPTY), 7, -1) == RequestRefused(ErrorCode.PRODUCER_FENCED)
 
 
 @pytest.mark.parametrize("state", list(TransactionState)[:-1])

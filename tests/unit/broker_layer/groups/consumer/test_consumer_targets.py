@@ -1,0 +1,128 @@
+"""Topics that members of a KIP-848 group read, and which heartbeats are complete."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+
+from broker_layer.groups.consumer import consumer_targets
+from broker_layer.groups.consumer.consumer_targets import Subscriptions
+from broker_layer.groups.consumer.consumer_values import (
+    JOIN_EPOCH,
+    ConsumerMember,
+    HeartbeatRequested,
+    MemberState,
+)
+from broker_layer.groups.consumer.reconciliation import reconciled
+
+
+class Topics:
+    """Topics by name: id and partition count. A count of 0 is of a topic that is being made."""
+
+    def __init__(self, **counts: int) -> None:
+        self.counts = counts
+        self.is_complete = True
+
+    def topic_id_of(self, name: str) -> bytes | None:
+        return name.encode() if name in self.counts else None
+
+    def topic_name_of(self, topic_id: bytes) -> str | None:
+        name = topic_id.decode()
+        return name if name in self.counts else None
+
+    def partition_count(self, name: str) -> int:
+        return self.counts.get(name, 0)
+
+    def topic_names(self) -> Iterable[str]:
+        return list(self.counts)
+
+    def on_topics_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        return callback
+
+
+def member(name: str, *topics: str, pattern: str = "") -> ConsumerMember:
+    return ConsumerMember(name, topics=topics, pattern=pattern)
+
+
+def test_only_topics_with_partitions_are_read() -> None:
+    found = Subscriptions.of([member("m", "a", "b", "gone")], Topics(a=2, b=0, c=1))
+    assert found.topics == {"a": (b"a", 2)}
+    assert found.targets([member("m", "a", "b", "gone")], "range") == {"m": ((b"a", 0), (b"a", 1))}
+
+
+def test_topics_of_a_pattern_are_read_beside_named_ones() -> None:
+    members = [member("m", "x", pattern="a.*"), member("n", pattern="a.*"), member("o", "a1")]
+    found = Subscriptions.of(members, Topics(a1=1, a2=1, x=1, y=1))
+    assert sorted(found.topics) == ["a1", "a2", "x"]
+    assert found.names_of_patterns == {"a.*": ("a1", "a2")}
+    targets = found.targets(members, "uniform")
+    assert sorted(each for target in targets.values() for each in target) == [
+        (b"a1", 0),
+        (b"a2", 0),
+        (b"x", 0),
+    ]
+
+
+def test_each_pattern_is_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of members with one pattern must not match thousands of times."""
+    asked: list[str] = []
+
+    def matching(pattern: str, _names: Iterable[str]) -> tuple[str, ...]:
+        asked.append(pattern)
+        return ()
+
+    monkeypatch.setattr(consumer_targets, "matching_topics", matching)
+    members = [member(str(i), "x", pattern=f"a{i % 2}") for i in range(6)]
+    Subscriptions.of([*members, member("none", "x")], Topics(x=1))
+    assert asked == ["a0", "a1"]
+
+
+def test_the_digest_follows_the_subscribed_topics() -> None:
+    members = [member("m", "a")]
+    digest = Subscriptions.of(members, Topics(a=2)).digest()
+    assert Subscriptions.of(members, Topics(a=2, b=3)).digest() == digest
+    assert Subscriptions.of(members, Topics(a=3)).digest() != digest
+    assert Subscriptions.of(members, Topics()).digest() != digest
+
+
+FULL = HeartbeatRequested("m", 5, None, None, "", "", 1000, ("a",), None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "is_full"),
+    [
+        (FULL, True),
+        (replace(FULL, topics=None, pattern="a.*"), True),
+        (replace(FULL, topics=None), False),
+        (replace(FULL, rebalance_timeout_ms=None), False),
+        (replace(FULL, owned=None), False),
+        (replace(FULL, topics=None, owned=None, epoch=JOIN_EPOCH), True),
+    ],
+)
+def test_a_full_heartbeat_has_every_field_or_joins(
+    heartbeat: HeartbeatRequested, is_full: bool
+) -> None:
+    assert heartbeat.is_full is is_full
+
+
+def test_a_member_revokes_until_it_reports_that_it_has() -> None:
+    """A heartbeat that reports nothing does not say that it owns nothing."""
+    revoking = ((b"a", 1),)
+    waiting = ConsumerMember(
+        "m",
+        epoch=4,
+        state=MemberState.UNREVOKED,
+        assigned=((b"a", 0),),
+        revoking=revoking,
+        target=((b"a", 0),),
+    )
+    for owned in (None, revoking, ((b"a", 0), (b"a", 1))):
+        again = reconciled(
+            waiting, assignment_epoch=5, is_owned=lambda _partition: False, owned=owned
+        )
+        assert again == waiting
+    done = reconciled(
+        waiting, assignment_epoch=5, is_owned=lambda _partition: False, owned=((b"a", 0),)
+    )
+    assert (done.state, done.epoch, done.previous_epoch) == (MemberState.STABLE, 5, 4)
+    assert (done.assigned, done.revoking) == (((b"a", 0),), ())
