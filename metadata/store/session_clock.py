@@ -4,14 +4,21 @@ Leaves the connection to `zookeeper_session.py`, and reading the clock to `zooke
 
 Invariants: EXPIRED is reported no later than the server may end the session. The server counts from
 the last request that it received, which is never before the sending of the last request that it
-answered.
+answered. A server that answers nothing counts as silent so early that the session can still move
+to another server.
 
 Source: metadata design; kazoo reports LOST only after it has reconnected.
 """
 
+from typing import Final
+
 from metadata.callbacks import Callbacks
 from metadata.store.interface import Cancel, SessionCallback, SessionState
 from metadata.store.zookeeper_session import LinkDown, LinkEvent, LinkUp, SessionLost
+
+SILENT_AFTER: Final = 2 / 3
+"""Part of a session without an answer after which its server is left: ZooKeeper's own client takes
+the same."""
 
 
 class SessionClock:
@@ -23,12 +30,18 @@ class SessionClock:
         self.session_timeout_s = session_timeout_s
         self._is_up = False
         self._contacted_s = now
+        self._heard_s = now
         self._callbacks = Callbacks[SessionState]()
 
     @property
     def ends_s(self) -> float:
         """Loop time at which the session counts as expired unless the server answers before."""
         return self._contacted_s + self.session_timeout_s
+
+    @property
+    def silent_s(self) -> float:
+        """Loop time from which the server counts as silent unless it answers before."""
+        return self._heard_s + self.session_timeout_s * SILENT_AFTER
 
     def on_session(self, callback: SessionCallback) -> Cancel:
         """Call back at every change of the state."""
@@ -45,7 +58,7 @@ class SessionClock:
                     self._enter(SessionState.EXPIRED)
                 self.session_id = session_id
                 self.session_timeout_s = session_timeout_s
-                self._contacted_s = contacted_s
+                self._contacted_s = self._heard_s = contacted_s
                 self._enter(SessionState.CONNECTED)
             case LinkDown():
                 if self.state is SessionState.CONNECTED:
@@ -59,6 +72,7 @@ class SessionClock:
         have kept the session after all.
         """
         self._contacted_s = max(self._contacted_s, sent_s)
+        self._heard_s = now
         if self.state is SessionState.EXPIRED and self._is_up and now < self.ends_s:
             self._enter(SessionState.CONNECTED)
 

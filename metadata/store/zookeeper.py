@@ -1,7 +1,7 @@
 """Metadata store over ZooKeeper.
 
-Leaves kazoo and its threads to `zookeeper_session.py`, and keeping watches armed to
-`zookeeper_watches.py`.
+Leaves kazoo and its threads to `zookeeper_session.py`, contact with the server to
+`zookeeper_heartbeat.py`, and keeping watches armed to `zookeeper_watches.py`.
 
 Invariants: a write that reached kazoo and has no answer has an unknown outcome; a write that only
 waited for a connection was certainly not sent; this process's own clock decides when the session
@@ -56,10 +56,10 @@ from metadata.store.zookeeper_calls import (
     translated,
     version_of,
 )
+from metadata.store.zookeeper_heartbeat import keep_alive
 from metadata.store.zookeeper_session import LinkEvent, LinkUp, ZooKeeperSession
 from metadata.store.zookeeper_watches import WatchEntry, WatchKind, WatchTable
 
-HEARTBEATS_PER_SESSION: Final = 3
 NO_NODE_STATE: Final = -1
 ROOT_EXISTS: Final = Check("/", Version(-1))
 """Succeeds at any version, and changes nothing."""
@@ -115,7 +115,8 @@ class ZooKeeperMetadataStore:
     async def connect(self) -> None:
         """Begin the session. Raises StoreUnavailableError when no server answers in time."""
         self._session.start()
-        self._heart = asyncio.get_running_loop().create_task(self._beat())
+        beating = keep_alive(self._session, self._session_clock, self._is_up)
+        self._heart = asyncio.get_running_loop().create_task(beating)
         await self._read("/", self._session.make_root)
         await self._read("/", lambda: self._session.submit("exists", "/"))
 
@@ -341,29 +342,6 @@ class ZooKeeperMetadataStore:
 
     def _contacted(self, sent_s: float) -> None:
         self._session_clock.contacted(sent_s, asyncio.get_running_loop().time())
-
-    async def _beat(self) -> None:
-        """Contact the server several times per session, and detect when the last contact is too
-        old.
-        """
-        loop = asyncio.get_running_loop()
-        pending: asyncio.Future[Any] | None = None
-        while True:
-            if self._is_up.is_set() and (pending is None or pending.done()):
-                pending = self._send_beat(loop.time())
-            self._session_clock.check(loop.time())
-            interval_s = self._session_clock.session_timeout_s / HEARTBEATS_PER_SESSION
-            left_s = self._session_clock.ends_s - loop.time()
-            await asyncio.sleep(min(interval_s, left_s) if left_s > 0 else interval_s)
-
-    def _send_beat(self, sent_s: float) -> "asyncio.Future[Any]":
-        def answered(future: "asyncio.Future[Any]") -> None:
-            if not future.cancelled() and future.exception() is None:
-                self._contacted(sent_s)
-
-        future = self._session.submit("exists", "/")
-        future.add_done_callback(answered)
-        return future
 
     async def _arm(self, entry: WatchEntry) -> int:
         """Set a server watch. Raises OSError when the connection is lost first."""

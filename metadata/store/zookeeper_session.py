@@ -5,7 +5,8 @@ everything untyped, and everything that crosses threads, stays in this module.
 
 Invariants: reports reach the loop in the order in which kazoo's socket thread saw them; an attempt
 to connect to one server takes at most `try_timeout_s`, so that a silent server does not use up the
-session; the server tried last is the last one tried again.
+session; the server tried last is the last one tried again; a server that is behind what this
+process has seen refuses it, also when a new session begins: kazoo drops what it has seen then.
 
 Source: kazoo 2.10-2.11.
 """
@@ -137,6 +138,7 @@ class ZooKeeperSession:
         self._pid = os.getpid()
         self._rng = Random(rng.getrandbits(64))  # used by kazoo's thread
         self._last_tried: object = None
+        self._newest_zxid = 0
         self._dropped = 0
         self._try_timeout_s = try_timeout_s(session_timeout_s, len(uri.hosts))
         self._contacted_s = self._loop.time()
@@ -193,10 +195,17 @@ class ZooKeeperSession:
             async with asyncio.timeout(STOP_POLITE_S):
                 await asyncio.shield(stopping)
                 return
-        self._cut()
+        self.cut()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_MAX_S):
                 await asyncio.shield(stopping)
+
+    def cut(self) -> None:
+        """Cut the connection: kazoo's thread stops waiting for its server, and tries the others."""
+        connected = self._client._connection._socket  # noqa: SLF001
+        if connected is not None:
+            with contextlib.suppress(OSError):
+                connected.shutdown(socket.SHUT_RDWR)
 
     def _full(self, path: str) -> str:
         return (self._chroot + path).rstrip("/") or "/"
@@ -207,13 +216,6 @@ class ZooKeeperSession:
             self._client.close()
         except Exception as error:  # noqa: BLE001  # nothing depends on it any more
             _log.debug("closing the connection: %s", error)
-
-    def _cut(self) -> None:
-        """Shut the socket, so that kazoo's thread stops waiting."""
-        connected = self._client._connection._socket  # noqa: SLF001
-        if connected is not None:
-            with contextlib.suppress(OSError):
-                connected.shutdown(socket.SHUT_RDWR)
 
     def _bridge(self, result: Any) -> "asyncio.Future[Any]":
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -282,6 +284,8 @@ class ZooKeeperSession:
 
         def connect(host: str, address: str, port: int) -> Any:
             self._last_tried = (host, address, port)
+            self._newest_zxid = max(self._newest_zxid, self._client.last_zxid)
+            self._client.last_zxid = self._newest_zxid
             contacted_s = self._loop.time()
             timeouts = plain_connect(host, address, port)
             negotiated_s = timeouts[0] / 1000 * 1.5  # kazoo's timeout is 2/3 of a session

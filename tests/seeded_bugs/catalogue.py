@@ -26,6 +26,7 @@ from tests.seeded_bugs.families import (
     topics_groups,
     topics_logs,
     topics_state,
+    zookeeper_servers,
 )
 from tests.seeded_bugs.seeded_bug import SeededBug
 
@@ -34,6 +35,7 @@ BUGS: Final[tuple[SeededBug, ...]] = (
     *recovery.BUGS,
     *recovery_close.BUGS,
     *metadata.BUGS,
+    *zookeeper_servers.BUGS,
     *placement.BUGS,
     *bookie_fences.BUGS,
     *bookie_log.BUGS,

@@ -55,7 +55,7 @@ class ZooKeeperService:
     async def interrupt(self, store: MetadataStore) -> None:
         """Cut the connection; kazoo makes another one for the same session."""
         assert isinstance(store, ZooKeeperMetadataStore)
-        store._session._cut()
+        store._session.cut()
 
     async def expire(self, store: MetadataStore) -> None:
         """Close the session from another connection; the server then ends it for both."""

@@ -1,4 +1,4 @@
-"""Scripted ZooKeeper server, and a store over kazoo, whose threads need a loop in real time."""
+"""Scripted ZooKeeper servers, and stores over kazoo, whose threads need a loop in real time."""
 
 import asyncio
 import random
@@ -8,7 +8,12 @@ import pytest
 
 from metadata.store.interface import MetadataStore
 from metadata.store.zookeeper import open_store
-from tests.support.metadata.scripted_zookeeper import ScriptedZooKeeper
+from tests.support.metadata.scripted_service import ScriptedService
+from tests.support.metadata.scripted_zookeeper import (
+    ScriptedEnsemble,
+    ScriptedZooKeeper,
+    Standing,
+)
 from tests.support.metadata.virtual_time import VirtualTimeLoop
 
 OPERATION_TIMEOUT_S = 15.0
@@ -17,7 +22,7 @@ OPERATION_TIMEOUT_S = 15.0
 def pytest_asyncio_loop_factories(
     item: pytest.Function,
 ) -> dict[str, type[asyncio.SelectorEventLoop]]:
-    if "zookeeper" in item.fixturenames:
+    if {"zookeeper", "ensemble"} & set(item.fixturenames):
         return {"real": asyncio.SelectorEventLoop}
     return {"virtual": VirtualTimeLoop}
 
@@ -35,5 +40,31 @@ async def zookeeper_store(zookeeper: ScriptedZooKeeper) -> AsyncIterator[Metadat
         f"{zookeeper.uri}/quire", rng=random.Random(7), operation_timeout_s=OPERATION_TIMEOUT_S
     )
     yield store
-    zookeeper.cut()  # it may withhold the answer to the end of the session
+    _recover(zookeeper)
     await store.aclose()
+
+
+@pytest.fixture
+async def ensemble() -> AsyncIterator[ScriptedEnsemble]:
+    ensemble = await ScriptedEnsemble(ScriptedService()).start()
+    yield ensemble
+    await ensemble.stop()
+
+
+@pytest.fixture
+async def ensemble_store(ensemble: ScriptedEnsemble) -> AsyncIterator[MetadataStore]:
+    """Return a store that may use every server of the ensemble, and that has seen nothing yet."""
+    store = await open_store(
+        f"{ensemble.uri}/quire", rng=random.Random(7), operation_timeout_s=OPERATION_TIMEOUT_S
+    )
+    yield store
+    for server in ensemble.servers:
+        _recover(server)
+    await store.aclose()
+
+
+def _recover(server: ScriptedZooKeeper) -> None:
+    """End what keeps a server from answering the end of a session."""
+    server.standing = Standing.CURRENT
+    server.resume()
+    server.cut()
