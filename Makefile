@@ -38,7 +38,7 @@ CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 pyth
 # Tests start thousands of processes: each would compile the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test test-all test-fast test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-topics sim sim-topics seeded-bugs mutation model faults fuzz flood docs docs-site clean
+.PHONY: help venv test test-all test-fast test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-topics campaign-zookeeper sim sim-topics seeded-bugs mutation model faults fuzz flood docs docs-site clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
@@ -54,6 +54,7 @@ help:
 	@echo 'make bench-topic-tools  stock Kafka clients'"'"' own performance tools, on Quire and on Apache Kafka'
 	@echo 'make campaign         inject random faults into real processes for MINUTES=10, then read every copy'
 	@echo 'make campaign-topics  the same of brokers too, under stock Kafka clients, then every record is read twice'
+	@echo 'make campaign-zookeeper  the same on three ZooKeeper servers: the leader, followers and clients'"'"' servers are killed and paused'
 	@echo 'make sim              a whole cluster under SEEDS=200 seeds, in virtual time, with faults'
 	@echo 'make sim-topics       the same with brokers, producers, consumers and transactions'
 	@echo 'make seeded-bugs      break a copy of the code in each known way, and list the tests that find it (QUICK=1)'
@@ -156,6 +157,10 @@ campaign: $(STAMP)
 # plan; TOPICS passes options on: TOPICS='--records-per-s 2000' bounds the load, which is all that is taken otherwise.
 campaign-topics: $(STAMP)
 	@$(BIN)/python -m tests.campaign.topics --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(TOPICS)
+
+# Faults in an ensemble of three ZooKeeper servers, besides those of bookies and of the writer; sessions are judged too. SEED=n repeats a plan.
+campaign-zookeeper: $(STAMP)
+	@$(BIN)/python -m tests.campaign.zookeeper --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 # How these work, how to read what they print and how to replay a finding: docs/simulation.md.
 sim: $(STAMP)

@@ -20,6 +20,7 @@ from typing import Final
 
 from ledger_client import LedgerClient, LedgerError, Quorum
 from metadata.ledgers.ledger_metadata import LedgerState
+from tests.campaign.connecting import connected_client
 from tests.campaign.contended_reading import READ_ENTRIES_MAX, Reading
 from tests.campaign.contended_writing import Writing
 from tests.campaign.orphans import end_with_parent
@@ -192,7 +193,7 @@ async def _run(settings: Settings, *, is_final: bool) -> None:
     end_with_parent()
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
-    async with LedgerClient(settings.uri) as client:
+    async with connected_client(settings.uri, lambda _: None) as client:
         contender = Contender(settings, client, stopping)
         await (contender.finish() if is_final else contender.run())
 

@@ -1,6 +1,6 @@
 """Random faults in the processes of a cluster: kills, pauses and orderly restarts.
 
-Leaves the processes to `quire.local_cluster`, and the consequences to the other processes of a
+Leaves the processes to `quire.local`, and the consequences to the other processes of a
 campaign.
 
 Invariants: no more than `down_max` bookies have a fault at a time, so there are always spares.
@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from metadata.store.embedded import EmbeddedZooKeeper
 from quire.errors import LocalClusterError
 from quire.local.local_bookie import LocalBookie
-from quire.local_cluster import LocalCluster
 from tests.campaign.availability import ZOOKEEPER, FaultTime
 
 PAUSE_S: Final = (0.02, 8.0)
@@ -51,16 +51,32 @@ class Targets:
     """For each ledger that is being written, the ids of its bookies."""
     replace_writer: Callable[[], Awaitable[None]]
     """Kills the writer and starts another."""
+    writer_pid: Callable[[], int]
+    """Process id of the writer."""
 
 
 class FaultInjector:
     """Injects the faults of one campaign."""
 
-    def __init__(self, cluster: LocalCluster, rng: Random, down_max: int, targets: Targets) -> None:
+    def __init__(
+        self,
+        bookies: Sequence[LocalBookie],
+        rng: Random,
+        down_max: int,
+        targets: Targets,
+        *,
+        zookeeper: EmbeddedZooKeeper | None = None,
+        may_start_again: Callable[[float], bool] = lambda _: False,
+    ) -> None:
+        """Without `zookeeper` only bookies and the writer have faults. `may_start_again` returns
+        whether a bookie's start that began at that time may have failed without a fault of its own.
+        """
         self.counts: Counter[str] = Counter()
         self.complaints: list[str] = []
         self.times: list[FaultTime] = []
-        self._cluster = cluster
+        self._bookies = bookies
+        self._zookeeper = zookeeper
+        self._may_start_again = may_start_again
         self._rng = rng
         self._down_max = down_max
         self._targets = targets
@@ -74,8 +90,8 @@ class FaultInjector:
             self._faulty = {name: task for name, task in self._faulty.items() if not task.done()}
             self._record_dead()
             draw = self._rng.random()
-            if draw < ZOOKEEPER_SHARE:
-                await self._pause_zookeeper()
+            if draw < ZOOKEEPER_SHARE and self._zookeeper is not None:
+                await self._pause_zookeeper(self._zookeeper)
             elif draw < ZOOKEEPER_SHARE + WRITER_SHARE:
                 self.counts["writer killed"] += 1
                 await self._targets.replace_writer()
@@ -100,7 +116,7 @@ class FaultInjector:
             await self.settle()
         if count + len(self._faulty) > self._down_max:
             return
-        well = [bookie for bookie in self._cluster.bookies if bookie.name not in self._faulty]
+        well = [bookie for bookie in self._bookies if bookie.name not in self._faulty]
         ensembles = self._targets.ensembles()
         if ensembles and self._rng.random() < AIMED:
             members = self._rng.choice(ensembles)
@@ -172,13 +188,26 @@ class FaultInjector:
         down_s = min(DOWN_S_MAX, self._rng.expovariate(1 / DOWN_S_MEAN))
         bookie.kill()
         await asyncio.sleep(down_s)
-        await bookie.restart()
+        await self._start(bookie)
 
     async def _restart(self, bookie: LocalBookie) -> None:
         down_s = min(DOWN_S_MAX, self._rng.expovariate(1 / DOWN_S_MEAN))
         await bookie.stop()
         await asyncio.sleep(down_s)
-        await bookie.start()
+        await self._start(bookie)
+
+    async def _start(self, bookie: LocalBookie) -> None:
+        """Start a bookie, again and again as a supervisor does, while the reason is known."""
+        while True:
+            began = time.time()
+            try:
+                await bookie.restart()
+            except LocalClusterError:
+                if not self._may_start_again(began):
+                    raise
+                self.counts["started again"] += 1
+            else:
+                return
 
     async def _pause(self, bookie: LocalBookie) -> None:
         low, high = map(math.log, PAUSE_S)
@@ -187,18 +216,18 @@ class FaultInjector:
         await asyncio.sleep(paused_s)
         bookie.resume()
 
-    async def _pause_zookeeper(self) -> None:
+    async def _pause_zookeeper(self, zookeeper: EmbeddedZooKeeper) -> None:
         self.counts["zookeeper paused"] += 1
         paused_s = self._rng.uniform(*ZOOKEEPER_PAUSE_S)
         began = time.time()
-        self._cluster.zookeeper.pause()
+        zookeeper.pause()
         await asyncio.sleep(paused_s)
-        self._cluster.zookeeper.resume()
+        zookeeper.resume()
         self.times.append(FaultTime(ZOOKEEPER, began, time.time()))
 
     def _record_dead(self) -> None:
         """Record each bookie that ended without a fault."""
-        for bookie in self._cluster.bookies:
+        for bookie in self._bookies:
             is_faulty = bookie.name in self._faulty
             if not is_faulty and not bookie.is_running and bookie.name not in str(self.complaints):
                 self.complaints.append(f"{bookie.name} ended by itself:\n{bookie.log_tail()}")

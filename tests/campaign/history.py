@@ -32,7 +32,7 @@ class WriterError:
     ledger_id: int | None
     """None for a ledger that was not created."""
     doing: str
-    """Kind of call: "create", "append", "abort" or "recover"; "" where it is not recorded."""
+    """Call: "connect", "create", "append", "abort" or "recover"; "" where it is not recorded."""
     error: str
     text: str
 

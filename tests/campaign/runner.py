@@ -18,12 +18,12 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from quire.local_cluster import LocalCluster
 from tests.campaign.availability import Setting, unexplained
 from tests.campaign.contenders import Contenders
-from tests.campaign.faults import FaultInjector, Targets
+from tests.campaign.faults import Targets
 from tests.campaign.history import HistoryFollower
 from tests.campaign.tailer import TailReport, read_report
+from tests.campaign.world import Faults, LocalWorld, MakeWorld, World
 
 STALL_S_MAX: Final = 60.0
 HEALED_S_MAX: Final = 60.0
@@ -57,8 +57,9 @@ class Campaign:
 class CampaignRun:
     """One campaign that runs."""
 
-    def __init__(self, campaign: Campaign, directory: Path) -> None:
+    def __init__(self, campaign: Campaign, directory: Path, make_world: MakeWorld) -> None:
         self._campaign = campaign
+        self._world = make_world(campaign.bookies, directory / "cluster")
         self._directory = directory
         self._history = directory / "history.jsonl"
         self._tails = directory / "tails.json"
@@ -73,10 +74,9 @@ class CampaignRun:
 
     async def run(self) -> Summary:
         """Run the campaign; return the summary."""
-        data_dir = self._directory / "cluster"
-        async with LocalCluster(self._campaign.bookies, data_dir) as cluster:
+        async with self._world as world:
             try:
-                return await self._run(cluster)
+                return await self._run(world)
             finally:
                 for child in self._children:
                     if child.returncode is None:
@@ -84,8 +84,8 @@ class CampaignRun:
                         await child.wait()
                 await self._contenders.kill_all()
 
-    async def _run(self, cluster: LocalCluster) -> Summary:
-        uri, campaign = cluster.metadata_uri, self._campaign
+    async def _run(self, world: World) -> Summary:
+        uri, campaign = world.metadata_uri, self._campaign
 
         async def replace_writer() -> None:
             await self._contenders.replace_one(uri)
@@ -95,8 +95,11 @@ class CampaignRun:
         await self._start_writer(uri)
         await self._contenders.start(uri)
         tailer = await self._start("tailer", uri, "--report", str(self._tails))
-        targets = Targets(lambda: self._follower.catch_up().ensembles, replace_writer)
-        injector = FaultInjector(cluster, Random(campaign.seed), campaign.down_max, targets)
+        await self._see_first()
+        targets = Targets(
+            lambda: self._follower.catch_up().ensembles, replace_writer, lambda: self._writer_pid
+        )
+        injector = world.faults(Random(campaign.seed), campaign.down_max, targets)
         faults = asyncio.create_task(injector.run())
         await self._watch(faults)
         injector.stop()
@@ -104,13 +107,14 @@ class CampaignRun:
         await injector.settle()
         await self._see_progress()
         assert self._writer is not None, "it was started"
+        more_complaints, more = await world.finish()
         await self._end(self._writer, "writer")
         tail = await self._end_tailer(tailer)
         await self._contenders.finish(uri)
         checked = await self._check(uri)
         judged = await self._contenders.judge()
-        self._complaints += injector.complaints + self._contenders.complaints
-        return self._summary(injector, tail, checked) | {"judged": judged}
+        self._complaints += [*injector.complaints, *self._contenders.complaints, *more_complaints]
+        return self._summary(injector, tail, checked) | {"judged": judged, **more}
 
     # -- processes -------------------------------------------------------------------------------
 
@@ -137,6 +141,11 @@ class CampaignRun:
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         self._writer_runs += 1
         self._writer = await self._start("writer", uri, *words)
+
+    @property
+    def _writer_pid(self) -> int:
+        assert self._writer is not None, "it was started"
+        return self._writer.pid
 
     def _quorum_options(self) -> dict[str, int]:
         campaign = self._campaign
@@ -168,6 +177,13 @@ class CampaignRun:
     async def _end_tailer(self, tailer: Process) -> TailReport | None:
         await self._end(tailer, "tailer")
         return read_report(self._tails) if self._tails.exists() else None
+
+    async def _see_first(self) -> None:
+        """Wait for the first acknowledgement, so that faults hit processes that have started."""
+        tries_left = STALL_S_MAX / WATCH_S  # afterwards `_watch` complains
+        while not self._follower.catch_up().acked_count and tries_left > 0:
+            tries_left -= 1
+            await asyncio.sleep(WATCH_S)
 
     async def _watch(self, faults: "asyncio.Task[None]") -> None:
         """Wait until the time is over; record the longest time without an acknowledgement."""
@@ -225,7 +241,7 @@ class CampaignRun:
     # -- the result ------------------------------------------------------------------------------
 
     def _summary(
-        self, injector: FaultInjector, tail: TailReport | None, checked: dict[str, Any]
+        self, injector: Faults, tail: TailReport | None, checked: dict[str, Any]
     ) -> Summary:
         history = self._follower.catch_up()
         broken = checked.get("broken", {})
@@ -260,12 +276,12 @@ class CampaignRun:
         }
 
 
-async def run_campaign(campaign: Campaign) -> Summary:
+async def run_campaign(campaign: Campaign, make_world: MakeWorld = LocalWorld) -> Summary:
     """Run one campaign in a separate directory; return its summary."""
     directory = campaign.keep or Path(tempfile.mkdtemp(prefix="quire-campaign-"))
     directory.mkdir(parents=True, exist_ok=True)
     try:
-        return await CampaignRun(campaign, directory).run()
+        return await CampaignRun(campaign, directory, make_world).run()
     finally:
         if campaign.keep is None:
             shutil.rmtree(directory, ignore_errors=True)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from ledger_client import EntryBatch, LedgerClient, LedgerError, LedgerReader
+from tests.campaign.connecting import connected_client
 from tests.campaign.history import HistoryFollower
 from tests.campaign.orphans import end_with_parent
 from tests.campaign.payloads import Payloads
@@ -55,7 +56,7 @@ class CampaignTailer:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Follow until a stop is requested, then to the end of each ledger."""
-        async with LedgerClient(self._uri) as client:
+        async with connected_client(self._uri, lambda _: None) as client:
             while True:
                 is_last = stopping.is_set()
                 for ledger_id in self._follower.catch_up().ledgers:

@@ -28,6 +28,7 @@ from ledger_client import (
     NotEnoughInSyncReplicasError,
     Quorum,
 )
+from tests.campaign.connecting import connected_client
 from tests.campaign.history import HistoryFile, read_history
 from tests.campaign.orphans import end_with_parent
 from tests.campaign.payloads import Payloads, digest_of_payloads
@@ -80,7 +81,8 @@ class CampaignWriter:
     async def run(self) -> None:
         """Write until the stop."""
         left_open = read_history(self._settings.history).unended
-        async with LedgerClient(self._settings.uri, on_event=self._on_event) as client:
+        connecting = connected_client(self._settings.uri, self._not_connected, self._on_event)
+        async with connecting as client:
             for ledger_id in left_open:
                 await self._recover(client, ledger_id)
             sampler = asyncio.create_task(self._sample_lacs())
@@ -229,6 +231,9 @@ class CampaignWriter:
     def _tell_failure(self, ledger_id: int | None, doing: str, error: LedgerError) -> None:
         name, text = type(error).__name__, str(error)
         self._file.tell("failed", ledger=ledger_id, doing=doing, error=name, text=text)
+
+    def _not_connected(self, error: LedgerError) -> None:
+        self._tell_failure(None, "connect", error)
 
     def _on_event(self, event: ClientEvent) -> None:
         if isinstance(event, EnsembleChanged):

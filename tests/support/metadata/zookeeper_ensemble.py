@@ -1,4 +1,4 @@
-"""An ensemble of real ZooKeeper servers, whose members can be paused.
+"""An ensemble of real ZooKeeper servers, whose members can be paused, killed and started again.
 
 Leaves finding Java and the jars, and ending the servers with this process, to the modules of the
 embedded server, which runs alone.
@@ -25,6 +25,7 @@ SYNC_TICKS: Final = 2
 START_S: Final = 60.0
 POLL_S: Final = 0.02
 HEAP_MB: Final = 64
+LOG_TAIL_BYTES: Final = 2_000
 
 
 class Member:
@@ -47,6 +48,16 @@ class Member:
         """The line of the configuration that names this server to the others."""
         return f"server.{self.number}={HOST}:{self._quorum_port}:{self._election_port}"
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the process has not ended."""
+        return self._supervisor is not None and self._supervisor.poll() is None
+
+    def log_tail(self) -> str:
+        """Return the end of what the process printed since its last start."""
+        log = self._directory / "zookeeper.log"
+        return log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+
     def start(self, peers: list[str]) -> None:
         """Start the process."""
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -68,6 +79,7 @@ class Member:
         properties.write_text("\n".join(lines) + "\n")
         command = [
             str(find_java(os.environ)),
+            "-Xms16m",
             f"-Xmx{HEAP_MB}m",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
@@ -133,9 +145,8 @@ class ZooKeeperEnsemble:
         ]
 
     async def __aenter__(self) -> Self:
-        peers = [each.as_peer for each in self.members]
         for member in self.members:
-            member.start(peers)
+            self.start(member)
         try:
             await self.leader()
         except BaseException:
@@ -146,6 +157,10 @@ class ZooKeeperEnsemble:
     async def __aexit__(self, *_: object) -> None:
         for member in self.members:
             member.kill()
+
+    def start(self, member: Member) -> None:
+        """Start a member's process, for the first time or after its end."""
+        member.start([each.as_peer for each in self.members])
 
     def uri(self, *members: Member) -> str:
         """Return the metadata URI of some members, without a chroot."""

@@ -1,0 +1,121 @@
+"""A cluster whose metadata service is an ensemble of three ZooKeeper servers, and processes that
+hold sessions with it.
+
+Leaves the faults to `faults`, and judging the sessions to `judge`.
+"""
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final, Self
+
+from quire.local.local_bookie import LocalBookie
+from tests.campaign.faults import FaultInjector, Targets
+from tests.campaign.zookeeper.faults import EnsembleFaults, Outages
+from tests.campaign.zookeeper.judge import judge
+from tests.campaign.zookeeper.record import read_record
+from tests.support.metadata.zookeeper_ensemble import ZooKeeperEnsemble
+
+CHROOT: Final = "/quire"
+HOLDERS: Final = 2
+END_S_MAX: Final = 60.0
+REPOSITORY: Final = Path(__file__).parents[3]
+
+
+class EnsembleWorld:
+    """An ensemble, bookies and holders of sessions."""
+
+    def __init__(self, bookies: int, directory: Path) -> None:
+        self._directory = directory
+        self._ensemble = ZooKeeperEnsemble(directory / "zookeeper")
+        self._bookies = [self._make_bookie(number) for number in range(1, bookies + 1)]
+        self._holders: dict[str, Process] = {}
+        self._outages = Outages()
+        self._faults: EnsembleFaults | None = None
+
+    @property
+    def metadata_uri(self) -> str:
+        """Address of all servers."""
+        return self._ensemble.uri(*self._ensemble.members) + CHROOT
+
+    def faults(self, rng: Random, down_max: int, targets: Targets) -> EnsembleFaults:
+        """Return the faults of servers and bookies."""
+
+        def clients() -> list[int]:
+            return [targets.writer_pid(), *(each.pid for each in self._holders.values())]
+
+        bookies = FaultInjector(
+            self._bookies,
+            Random(rng.getrandbits(64)),
+            down_max,
+            targets,
+            may_start_again=self._outages.any_since,
+        )
+        self._faults = EnsembleFaults(self._ensemble, bookies, rng, clients, self._outages)
+        return self._faults
+
+    async def finish(self) -> tuple[Sequence[str], dict[str, Any]]:
+        """End the holders, and judge their records."""
+        assert self._faults is not None, "it had faults"
+        complaints = [await self._end(*each) for each in self._holders.items()]
+        records = [read_record(self._record(name)) for name in self._holders]
+        verdict = judge(records, self._outages.times)
+        found = verdict.as_json() | {"longest_election_s": self._faults.longest_election_s}
+        return [*filter(None, complaints), *verdict.complaints], {"sessions": found}
+
+    async def __aenter__(self) -> Self:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        try:
+            await self._ensemble.__aenter__()
+            await asyncio.gather(*(bookie.start() for bookie in self._bookies))
+            for number in range(HOLDERS):
+                await self._start_holder(f"h{number}")
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for process in self._holders.values():
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        await asyncio.gather(*(each.stop() for each in self._bookies), return_exceptions=True)
+        await self._ensemble.__aexit__()
+
+    def _make_bookie(self, number: int) -> LocalBookie:
+        name = f"bookie-{number}"
+        log_path = self._directory / "logs" / f"{name}.log"
+        return LocalBookie(name, self._directory / name, log_path, self.metadata_uri, {})
+
+    def _record(self, name: str) -> Path:
+        return self._directory / f"{name}.jsonl"
+
+    def _log(self, name: str) -> Path:
+        return self._directory / "logs" / f"{name}.log"
+
+    async def _start_holder(self, name: str) -> None:
+        with self._log(name).open("ab") as log:
+            self._holders[name] = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "tests.campaign.zookeeper.holder"),
+                *("--uri", self.metadata_uri, "--record", str(self._record(name))),
+                *("--name", name, "--seed", name),
+                stdin=PIPE,
+                stdout=DEVNULL,
+                stderr=log,
+                cwd=REPOSITORY,
+            )
+
+    async def _end(self, name: str, process: Process) -> str:
+        """End a holder in order; return a complaint, or ""."""
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+        try:
+            status = await asyncio.wait_for(process.wait(), END_S_MAX)
+        except TimeoutError:
+            return f"{name} did not end within {END_S_MAX:.0f} s"
+        return f"{name} ended with {status}: {self._log(name).read_text()[-2_000:]}" * (status != 0)
