@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from metadata.store.interface import SessionState
 from metadata.store.session_clock import SessionClock
 from metadata.store.zookeeper_session import LinkDown, LinkUp, SessionLost, try_timeout_s
@@ -107,3 +109,20 @@ def test_closed_is_final() -> None:
 def test_all_attempts_fit_into_half_a_session() -> None:
     for hosts in (1, 3, 5):
         assert hosts * try_timeout_s(10.0, hosts) <= 5.0
+
+
+def test_a_server_is_silent_from_its_last_answer() -> None:
+    made, _ = lease()
+    silent_after_s = 4.0 * 2 / 3
+    assert made.silent_s == pytest.approx(1.0 + silent_after_s)
+    made.contacted(3.0, 3.5)
+    assert made.ends_s == 7.0
+    assert made.silent_s == pytest.approx(3.5 + silent_after_s)
+    made.note_link(LinkDown())
+    made.note_link(LinkUp(1, 4.0, 9.0))
+    assert made.silent_s == pytest.approx(9.0 + silent_after_s)
+
+
+def test_before_the_first_connection_the_count_is_from_the_beginning() -> None:
+    made = SessionClock(10.0, 2.0)
+    assert made.silent_s == pytest.approx(2.0 + 10.0 * 2 / 3)
