@@ -9,6 +9,7 @@ from typing import Final
 
 from tests.seeded_bugs.families import (
     append,
+    availability,
     bookie_fences,
     bookie_index,
     bookie_log,
@@ -32,6 +33,7 @@ from tests.seeded_bugs.seeded_bug import SeededBug
 
 BUGS: Final[tuple[SeededBug, ...]] = (
     *append.BUGS,
+    *availability.BUGS,
     *recovery.BUGS,
     *recovery_close.BUGS,
     *metadata.BUGS,

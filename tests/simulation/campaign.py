@@ -6,7 +6,9 @@ line to `tests.simulation.command`.
 Format of the summary, one JSON object: seeds, violations (runs that showed any), failing (their
 seeds), messages (frames between clients and bookies), metadata_messages (requests to the metadata
 service, answers, news), messages_per_s (both, per processor second), simulated_hours, wall_seconds,
-entries (acknowledged), ledgers, faults by kind, errors by kind (typed ones, which callers met).
+entries (acknowledged), ledgers, faults by kind, errors by kind (typed ones, which callers met),
+rejected (writers, and for how many of them the checker `availability` would have rejected an error
+at some time), rejecting_seeds (runs with such a writer, by error).
 """
 
 import multiprocessing
@@ -39,6 +41,8 @@ class Summary:
     ledgers: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[str] = field(default_factory=Counter)
+    rejecting_seeds: Counter[str] = field(default_factory=Counter)
 
     def add(self, result: Result, processor_s: float) -> None:
         """Add the result of one seed."""
@@ -53,6 +57,8 @@ class Summary:
         self.ledgers += result.ledgers
         self.faults.update(result.faults)
         self.errors.update(result.errors)
+        self.rejected.update(result.rejected)
+        self.rejecting_seeds.update(list(result.rejected))
 
     def as_json(self, wall_s: float) -> dict[str, object]:
         """Return the summary as the JSON object that is printed."""
@@ -72,6 +78,8 @@ class Summary:
             "ledgers": self.ledgers,
             "faults": dict(sorted(self.faults.items())),
             "errors": dict(sorted(self.errors.items())),
+            "rejected": dict(sorted(self.rejected.items())),
+            "rejecting_seeds": dict(sorted(self.rejecting_seeds.items())),
         }
 
 

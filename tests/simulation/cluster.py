@@ -11,6 +11,8 @@ from contextvars import Context, copy_context
 
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.store.memory import MemoryMetadataServer
+from tests.simulation.availability.bookie_states import BookieStates
+from tests.simulation.checkers.availability import AvailabilityChecker
 from tests.simulation.checkers.catching_up import CatchingUpChecker
 from tests.simulation.checkers.checker import Checkers
 from tests.simulation.checkers.closing import ClosingChecker
@@ -50,11 +52,12 @@ class Cluster:
         self.network = Network(loop, plan.seed, plan.network)
         self.network.install()
         self.network.make_taps = self._make_taps
-        self.store_faults = SimulatedStoreFaults(plan.seed, plan.store)
+        self.store_faults = SimulatedStoreFaults(plan.seed, plan.store, self.network.faults)
         self.metadata = MemoryMetadataServer(self.store_faults)
         self.damaged: dict[str, None] = {}
         """Hosts whose synced bytes were lost or altered."""
         self.choices = HostsChecker(model)
+        self.availability = AvailabilityChecker(model, plan, self.network.faults, self.damaged)
         self.checkers = Checkers(
             model,
             [
@@ -63,6 +66,7 @@ class Cluster:
                 CopiesChecker(model),
                 FragmentsChecker(model),
                 self.choices,
+                self.availability,
                 ReadingChecker(model),
                 FencingChecker(model),
                 NegativesChecker(model),
@@ -76,7 +80,9 @@ class Cluster:
             ],
         )
         LedgerNews(self.metadata, self._on_ledger)
-        self.bookies = [BookieNode(self, number) for number in range(plan.bookie_count)]
+        self.bookies: list[BookieNode] = []
+        self.bookie_states = BookieStates(self.metadata, self.network.faults, self.bookies)
+        self.bookies += [BookieNode(self, number) for number in range(plan.bookie_count)]
         self.clients: list[ClientNode] = []
         self.is_over = False
         self.live_ledgers: dict[int, str] = {}

@@ -98,6 +98,7 @@ class UnsyncedDeaths:
         hung = asyncio.Event()
         for bookie in chosen:
             bookie.disk_faults.paused = hung
+            self._cluster.network.faults.add(bookie.host, hang_s)
         await asyncio.sleep(hang_s)
         for bookie in chosen:
             bookie.disk_faults.paused = None

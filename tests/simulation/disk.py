@@ -252,6 +252,7 @@ class CrashableFile:
     def _failure(self, why: str) -> DiskFailedError:
         """Mark the file as unusable; return the exception to raise."""
         self._is_failed = True
+        self._disk.on_failed()
         return DiskFailedError(self.name, why)
 
 
@@ -263,6 +264,8 @@ class CrashableDisk:
     ) -> None:
         self.on_index_stored: Callable[[MemoryStore], object] = bool
         """Receives an index when it is opened, and after each of its commits."""
+        self.on_failed: Callable[[], object] = bool
+        """Is called for each failure of a file."""
         self.platter = platter
         self.rng = rng
         self.faults = faults or DiskFaults()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Final
 
 from tests.simulation.administration import post
+from tests.simulation.availability.decision import SERVICE
 from tests.simulation.cluster import Cluster
 from tests.simulation.damage import draw_known_synced
 from tests.simulation.deaths import UnsyncedDeaths
@@ -133,7 +134,7 @@ class Faults:
     async def _restart_bookie(self) -> None:
         bookie = self._rng.choice(self._cluster.bookies)
         if bookie.is_serving:
-            bookie.stopping.set()
+            bookie.begin_stop()
 
     async def _power_cut(self) -> None:
         running = [each for each in self._cluster.bookies if each.is_running]
@@ -243,14 +244,16 @@ class Faults:
         connections = self._cluster.network.connections()
         if connections:
             seconds = self._rng.choice(STALL_S) * self._rng.random()
-            self._rng.choice(connections).stalled_until_s = self._cluster.loop.time() + seconds
+            self._cluster.network.stall(self._rng.choice(connections), seconds)
 
     # -- disks
 
     async def _slow_disk(self) -> None:
-        faults = self._rng.choice(self._cluster.bookies).disk_faults
+        bookie = self._rng.choice(self._cluster.bookies)
+        faults = bookie.disk_faults
         faults.delay_s_max = self._rng.choice((0.05, 0.3, 1.5))
-        await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
+        with self._cluster.network.faults.lasting(bookie.host):
+            await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
         faults.delay_s_max = self._plan.disk_delay_s
 
     async def _fail_sync(self) -> None:
@@ -271,7 +274,8 @@ class Faults:
         bookie = self._rng.choice(self._cluster.bookies)
         used = sum(len(each.current) for each in bookie.platter.names.values())
         bookie.disk_faults.capacity_bytes = used + self._rng.randrange(FULL_ROOM_BYTES)
-        await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
+        with self._cluster.network.faults.lasting(bookie.host):
+            await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
         bookie.disk_faults.capacity_bytes = 2**40
 
     async def _checkpoint(self) -> None:
@@ -289,6 +293,7 @@ class Faults:
 
     async def _stall_store(self) -> None:
         seconds = self._rng.choice(STALL_S) * self._rng.random()
+        self._cluster.network.faults.add(SERVICE, seconds)
         faults = self._cluster.store_faults
         faults.stalled_until_s = max(faults.stalled_until_s, self._cluster.loop.time() + seconds)
 

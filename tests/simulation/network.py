@@ -17,6 +17,8 @@ from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tests.simulation.availability.decision import link_of
+from tests.simulation.availability.fault_history import Fault, FaultHistory
 from tests.simulation.loop import NODE, SimulationLoop
 from tests.simulation.transport import Endpoint, Tap
 
@@ -97,10 +99,14 @@ class Network:
         self.listeners: dict[tuple[str, int], Listener] = {}
         self.connect_count = 0
         self.make_taps: MakeTaps = lambda *_: None
+        self.faults = FaultHistory(loop.time)
         self._rng = random.Random(f"network {seed}")
         self._ports = itertools.count(20_000)
         self._endpoints: dict[Endpoint, None] = {}
         self._cuts: dict[tuple[str, str], int] = {}
+        self._cut_faults: dict[tuple[str, str], Fault] = {}
+        self._unseen: dict[Endpoint, Fault] = {}
+        """Connecting ends that do not know that the other end is gone."""
         self._kept_back: dict[Endpoint, None] = {}
         self._off_hosts: dict[str, None] = {}
 
@@ -116,6 +122,8 @@ class Network:
         """Block all traffic from one host to another; cuts add up."""
         pair = (source, target)
         self._cuts[pair] = self._cuts.get(pair, 0) + 1
+        if pair not in self._cut_faults:
+            self._cut_faults[pair] = self.faults.begin(link_of(source, target))
 
     def heal(self, source: str, target: str) -> None:
         """End one cut."""
@@ -123,6 +131,7 @@ class Network:
         self._cuts[pair] -= 1
         if not self._cuts[pair]:
             del self._cuts[pair]
+            self.faults.end(self._cut_faults.pop(pair))
             kept, self._kept_back = list(self._kept_back), {}
             for endpoint in kept:
                 endpoint.resume()
@@ -140,6 +149,7 @@ class Network:
                 continue
             if self._rng.random() < self.odds.never_seen_share:
                 endpoint.is_silent = True
+                self._note_unseen(peer)
             else:
                 peer.lose_later(self.delay_s(peer) + self._rng.random())
 
@@ -159,15 +169,29 @@ class Network:
         self._rng.shuffle(sides)
         sides[0].lose_later(0.0)
         if self._rng.random() >= self.odds.never_seen_share:
-            sides[1].lose_later(self._rng.random() * 2)
+            delay_s = self._rng.random() * 2
+            sides[1].lose_later(delay_s)
+            self.faults.add(link_of(endpoint.host, peer.host), delay_s)
+        else:
+            self.faults.add(link_of(endpoint.host, peer.host))
+            self._note_unseen(sides[1])
+
+    def stall(self, endpoint: Endpoint, seconds: float) -> None:
+        """Hold back what one end of a connection sends."""
+        assert endpoint.peer is not None
+        endpoint.stalled_until_s = self.loop.time() + seconds
+        self.faults.add(link_of(endpoint.host, endpoint.peer.host), seconds)
 
     # -- called by transports
 
-    def delay_s(self, _endpoint: Endpoint) -> float:
+    def delay_s(self, endpoint: Endpoint) -> float:
         """Draw the delay of a message."""
         draw = self._rng.random()
         if draw < self.odds.slow_share:
-            return self.odds.slow_delay_s * self._rng.random()
+            delay_s = self.odds.slow_delay_s * self._rng.random()
+            if endpoint.peer is not None:
+                self.faults.note_delay(link_of(endpoint.host, endpoint.peer.host), delay_s)
+            return delay_s
         return self.odds.delay_s * (0.5 + draw)
 
     def read_size(self, available: int) -> int:
@@ -187,6 +211,13 @@ class Network:
     def forget(self, endpoint: Endpoint) -> None:
         """Record that one side of a connection ended."""
         self._endpoints.pop(endpoint, None)
+        self.faults.end(self._unseen.pop(endpoint, None))
+
+    def _note_unseen(self, endpoint: Endpoint) -> None:
+        """Record that requests on a connection will fail, or wait, until that is noticed."""
+        if endpoint.is_connecting and endpoint.peer is not None and endpoint not in self._unseen:
+            fault = self.faults.begin(link_of(endpoint.host, endpoint.peer.host))
+            self._unseen[endpoint] = fault
 
     # -- called by the loop
 
@@ -220,6 +251,7 @@ class Network:
         near = Endpoint(self, copy_context(), source, (host, port))
         far = Endpoint(self, listener.context, listener.host, (source, next(self._ports)))
         near.peer, far.peer = far, near
+        near.is_connecting = True
         self._endpoints[near] = self._endpoints[far] = None
         protocol = factory()
         taps = self.make_taps(near, far, protocol)

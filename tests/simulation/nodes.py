@@ -29,6 +29,7 @@ from tests.simulation.observing import described
 from tests.simulation.store import NodeStore
 
 if TYPE_CHECKING:
+    from tests.simulation.availability.fault_history import Fault
     from tests.simulation.cluster import Cluster
     from tests.simulation.model import LedgerModel
 
@@ -53,6 +54,7 @@ class Node:
         self.is_on_purpose = False
         self.last_error: BaseException | None = None
         """Exception of the last process that ended without being killed."""
+        self._pause: Fault | None = None
 
     @property
     def is_running(self) -> bool:
@@ -78,7 +80,7 @@ class Node:
         if self.node is None:
             return
         node, self.node = self.node, None
-        self.is_paused = False
+        self._end_pause()
         self.boots += power_off
         self.cluster.loop.kill(node)
         self.cluster.network.kill(node, self.host, power_off=power_off)
@@ -91,13 +93,18 @@ class Node:
         """Pause the process."""
         if self.node is not None and not self.is_paused:
             self.is_paused = True
+            self._pause = self.cluster.network.faults.begin(self.host)
             self.cluster.loop.pause(self.node)
 
     def resume(self) -> None:
         """Resume the process."""
         if self.node is not None and self.is_paused:
-            self.is_paused = False
+            self._end_pause()
             self.cluster.loop.resume(self.node)
+
+    def _end_pause(self) -> None:
+        self.is_paused = False
+        self.cluster.network.faults.end(self._pause)
 
     @property
     def is_done(self) -> bool:
@@ -119,7 +126,7 @@ class Node:
             return
         self.node = None
         self.store = None
-        self.is_paused = False
+        self._end_pause()
         self.last_error = error = None if task.cancelled() else task.exception()
         self.cluster.model.note("ended", f"{self.host}: {error!r}")
         self.cluster.network.kill(node, self.host, power_off=False)  # its sockets close with it
@@ -175,9 +182,14 @@ class BookieNode(Node):
 
     async def stop(self) -> None:
         """Request an orderly stop of the process, and start it again at once."""
-        self.stopping.set()
+        self.begin_stop()
         while self.is_running:  # noqa: ASYNC110 - virtual time costs nothing
             await asyncio.sleep(0.1)
+
+    def begin_stop(self) -> None:
+        """Request an orderly stop of the process."""
+        self.stopping.set()
+        self.cluster.bookie_states.look()
 
     def start_after(self, after_s: float) -> None:
         """Start the killed process again after a delay."""
@@ -198,6 +210,7 @@ class BookieNode(Node):
         platter = self.platter
         disk = CrashableDisk(platter, rng, self.disk_faults)
         disk.boot_id = f"{self.host} {self.boots}"
+        disk.on_failed = lambda: cluster.network.faults.add(self.host)
         disk.on_index_stored = lambda store: cluster.checkers.on_index_stored(self.host, store)
         await disk.lock()
         try:
@@ -230,6 +243,7 @@ class BookieNode(Node):
         )
         try:
             self.bookie_id, self.addresses = await process.start()
+            cluster.bookie_states.look()
             await first_of(process.wait_for_failure(), self.stopping)
         finally:
             await process.stop()
@@ -238,6 +252,7 @@ class BookieNode(Node):
     def after_death(self, *, power_off: bool) -> None:
         """Lose unsynced data if the power is off; the page cache outlives the process."""
         self.addresses = None
+        self.cluster.bookie_states.look()
         if power_off:
             self.platter.crash(self.cluster.rng)
         else:

@@ -18,6 +18,7 @@ from typing import Final
 from unittest.mock import patch
 
 from bookie.wire import bodies
+from tests.simulation.checkers.availability import watched_ends
 from tests.simulation.checkers.hosts import watched_choices
 from tests.simulation.checkers.least import watched_confirmations
 from tests.simulation.checkers.liveness import check_liveness, wait_for_work
@@ -58,6 +59,8 @@ class Result:
     trace_hash: str
     faults: dict[str, int] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
+    rejected: dict[str, int] = field(default_factory=dict)
+    """See `tests.simulation.checkers.availability`."""
     trace: tuple[str, ...] = ()
 
 
@@ -154,6 +157,7 @@ def _result(run: "_Run", model: Model, seed: int, now_s: float) -> Result:
         trace_hash=model.trace_hash,
         faults=run.fault_counts | run.lost_watches,
         errors=dict(model.error_counts),
+        rejected=run.rejected,
         trace=tuple(model.trace or ()),
     )
 
@@ -174,6 +178,11 @@ class _Run:
         return 0 if self._cluster is None else self._cluster.store_faults.message_count
 
     @property
+    def rejected(self) -> dict[str, int]:
+        """Return for how many writers the checker of availability would have rejected an error."""
+        return {} if self._cluster is None else self._cluster.availability.rejected
+
+    @property
     def lost_watches(self) -> dict[str, int]:
         """Return how often a watch event was lost with its connection, as a kind of fault."""
         count = 0 if self._cluster is None else self._cluster.store_faults.lost_watch_count
@@ -181,7 +190,7 @@ class _Run:
 
     async def main(self) -> None:
         cluster = self._cluster = Cluster(self._loop, self._plan, self._model)
-        with watched_choices(cluster.choices):
+        with watched_choices(cluster.choices), watched_ends(cluster.availability):
             await self._run(cluster)
 
     async def _run(self, cluster: Cluster) -> None:
@@ -204,6 +213,7 @@ class _Run:
             return
         cluster.store_faults.odds = type(cluster.store_faults.odds)()
         cluster.network.odds = type(cluster.network.odds)()
+        cluster.availability.healed_at = self._loop.time()
         await wait_for_work(cluster)
         if self._model.violations:
             return

@@ -27,7 +27,10 @@ from metadata.store.interface import SessionState
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.store.memory_faults import StoreCall
 from metadata.store.memory_tree import NodeChange
+from tests.simulation.availability.decision import session_of
+from tests.simulation.availability.fault_history import Fault, FaultHistory
 from tests.simulation.loop import NODE, simulation_loop
+from tests.simulation.network import HOST
 
 REPLACED_STEP_S: Final = 0.05
 
@@ -55,8 +58,9 @@ class StoreOdds:
 class SimulatedStoreFaults:
     """See `metadata.store.memory_faults.StoreFaults`."""
 
-    def __init__(self, seed: int, odds: StoreOdds) -> None:
+    def __init__(self, seed: int, odds: StoreOdds, history: FaultHistory | None = None) -> None:
         self.odds = odds
+        self.history = history or FaultHistory(lambda: asyncio.get_running_loop().time())
         self.stalled_until_s = 0.0
         self.message_count = 0
         """Number of requests, answers and watch events."""
@@ -73,6 +77,7 @@ class SimulatedStoreFaults:
         while loop.time() < self.stalled_until_s:  # noqa: ASYNC110 - it may be put off again
             await asyncio.sleep(self.stalled_until_s - loop.time() + self._rng.random() * 0.1)
         if self._rng.random() < self.odds.refused_share:
+            self.history.add(session_of(HOST.get()))
             raise StoreUnavailableError("memory", "refused by the simulation")
         if call.session_id in self.behind and (call.is_write or call.is_agreed):
             while call.session_id in self.behind:  # noqa: ASYNC110
@@ -85,6 +90,7 @@ class SimulatedStoreFaults:
         self.message_count += 1
         await asyncio.sleep(self._delay_s())
         if call.is_write and self._rng.random() < self.odds.lost_share:
+            self.history.add(session_of(HOST.get()))
             raise OutcomeUnknownError(call.path, "lost by the simulation")
 
     def missed_changes(self, call: StoreCall) -> int:
@@ -101,7 +107,7 @@ class SimulatedStoreFaults:
         """Draw the delay of a watch event."""
         self.message_count += 1
         if self._rng.random() < self.odds.slow_watch_share:
-            return self._rng.random() * self.odds.slow_delay_s
+            return self._slow_s()
         return self._rng.random() * self.odds.watch_delay_s
 
     def loses_watch(self) -> bool:
@@ -116,8 +122,13 @@ class SimulatedStoreFaults:
     def _delay_s(self) -> float:
         draw = self._rng.random()
         if draw < self.odds.slow_share:
-            return self._rng.random() * self.odds.slow_delay_s
+            return self._slow_s()
         return self.odds.delay_s * (0.5 + draw)
+
+    def _slow_s(self) -> float:
+        delay_s = self._rng.random() * self.odds.slow_delay_s
+        self.history.note_delay(session_of(HOST.get()), delay_s)
+        return delay_s
 
 
 class NodeStore(MemoryMetadataStore):
@@ -135,6 +146,9 @@ class NodeStore(MemoryMetadataStore):
         self.node = self._home.get(NODE, 0)
         self._connection = 0
         """Number of breaks: an event in flight on an earlier connection never arrives."""
+        self._session_name = session_of(self._home.get(HOST, "outside"))
+        self._break: Fault | None = None
+        self._lag: Fault | None = None
         super().__init__(server, session_timeout_s=session_timeout_s)
 
     def follow_replaced_leader(self) -> None:
@@ -143,9 +157,12 @@ class NodeStore(MemoryMetadataStore):
         """
         tree, since = self._tree, self._tree.change_count
         self._faults.behind[self.session_id] = lambda: tree.change_count - since
+        self._faults.history.end(self._lag)
+        self._lag = self._faults.history.begin(self._session_name)
 
     def leave_replaced_leader(self) -> None:
         """Lose the connection, because the leader has learned that it was replaced."""
+        self._faults.history.end(self._lag)
         if self._faults.behind.pop(self.session_id, None) is not None and self.is_connected:
             self._lose()
 
@@ -159,10 +176,14 @@ class NodeStore(MemoryMetadataStore):
     def suspend(self) -> None:
         if self.is_connected:
             self._connection += 1
+            self._break = self._faults.history.begin(self._session_name)
         self._at_home(lambda: MemoryMetadataStore.suspend(self))
 
     @override
     def resume(self) -> None:
+        self._faults.history.end(self._break)
+        if self.session_id not in self._faults.behind:
+            self._faults.history.end(self._lag)
         self._at_home(lambda: MemoryMetadataStore.resume(self))
 
     @override
@@ -172,8 +193,18 @@ class NodeStore(MemoryMetadataStore):
     def leave_behind(self, delay_s: float) -> None:
         """End the session of a killed process, after the service noticed its absence."""
         server, session_id = self._server, self.session_id
+        self._end_faults()
         loop = simulation_loop()
         loop.call_later(delay_s, server.end_session, session_id)
+
+    @override
+    async def aclose(self) -> None:
+        self._end_faults()
+        await super().aclose()
+
+    def _end_faults(self) -> None:
+        self._faults.history.end(self._break)
+        self._faults.history.end(self._lag)
 
     @property
     def is_connected(self) -> bool:

@@ -55,6 +55,8 @@ class Endpoint(asyncio.Transport):
         """Observer of the bytes written here."""
         self.stalled_until_s = 0.0
         self.is_lost = False
+        self.is_connecting = False
+        """Whether this side opened the connection."""
         self.is_silent = False
         """Whether this side is dead without a reset: its machine does not answer what arrives."""
         self._network = network

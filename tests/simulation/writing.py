@@ -13,6 +13,7 @@ from collections import deque
 from functools import partial
 
 from ledger_client import LedgerClient, LedgerError, LedgerWriter, NotEnoughInSyncReplicasError
+from tests.simulation.checkers.availability import Append
 from tests.simulation.checkers.wholeness import see_members_return
 from tests.simulation.cluster import Cluster
 from tests.simulation.model import LedgerModel
@@ -30,9 +31,9 @@ class Writing:
     """One ledger that is being written."""
 
     def __init__(
-        self, cluster: Cluster, ledger: LedgerModel, writer: LedgerWriter, rng: random.Random
+        self, node: ClientNode, ledger: LedgerModel, writer: LedgerWriter, rng: random.Random
     ) -> None:
-        self.cluster = cluster
+        self.cluster = cluster = node.cluster
         self.ledger = ledger
         self.writer = writer
         self.rng = rng
@@ -40,6 +41,8 @@ class Writing:
         self.is_failed = False
         self._is_refused = False
         self._pending: deque[asyncio.Future[int]] = deque()
+        assert node.node is not None
+        self._is_alive = partial(cluster.loop.is_alive, node.node)
 
     async def write(self) -> None:
         """Append the planned entries, or until the writer fails."""
@@ -82,7 +85,7 @@ class Writing:
             except LedgerError as error:
                 self.fail(error)
                 return done + 1
-            future.add_done_callback(partial(self._on_done, expected))
+            future.add_done_callback(partial(self._on_done, self._begin_append(), expected))
             self._pending.append(future)
         while len(self._pending) > self.work.pending_max:
             await _ended(self._pending.popleft())
@@ -91,17 +94,20 @@ class Writing:
     async def _append_one(self) -> int:
         expected = self.writer.last_pushed + 1
         timeout = self.rng.choice((None, None, 5.0))
+        append = self._begin_append()
         try:
             got = await self.writer.append(self._payload(expected), timeout=timeout)
         except LedgerError as error:
-            self.fail(error)
+            self.fail(error, timeout)
         else:
             self._note(expected, got)
+        self.cluster.availability.end_append(append)
         return 1
 
     async def _append_many(self, count: int) -> int:
         first = self.writer.last_pushed + 1
         payloads = [self._payload(first + index) for index in range(count)]
+        append = self._begin_append()
         try:
             got = await self.writer.append_many(payloads)
         except LedgerError as error:
@@ -109,7 +115,11 @@ class Writing:
         else:
             for expected, entry_id in zip(range(first, first + count), got, strict=True):
                 self._note(expected, entry_id)
+        self.cluster.availability.end_append(append)
         return count
+
+    def _begin_append(self) -> Append:
+        return self.cluster.availability.begin_append(self.ledger.ledger_id, self._is_alive)
 
     async def _see_all_copies(self) -> None:
         last = self.writer.last_pushed
@@ -124,7 +134,8 @@ class Writing:
         while self._pending:
             await _ended(self._pending.popleft())
 
-    def _on_done(self, expected: int, future: "asyncio.Future[int]") -> None:
+    def _on_done(self, append: Append, expected: int, future: "asyncio.Future[int]") -> None:
+        self.cluster.availability.end_append(append)
         if future.cancelled():
             return
         error = future.exception()
@@ -138,9 +149,13 @@ class Writing:
     def _note(self, expected: int, entry_id: int) -> None:
         self.cluster.note_confirmed(self.ledger, entry_id, expected)
 
-    def fail(self, error: LedgerError) -> None:
-        """Record that the writer failed, is full, or timed out."""
+    def fail(self, error: LedgerError, limit_s: float | None = None) -> None:
+        """Record that the writer failed, is full, or that an append with this limit timed out."""
         note_error(self.cluster, "append", error)
+        has_pending = self.writer.last_pushed > self.writer.last_confirmed
+        self.cluster.availability.on_append_failed(
+            self.ledger.ledger_id, error, limit_s, has_pending=has_pending
+        )
         if isinstance(error, NotEnoughInSyncReplicasError):
             self._is_refused = True
         elif type(error).__name__ not in ("BackpressureError", "QuorumTimeoutError"):
@@ -169,14 +184,30 @@ async def _write_one(node: ClientNode, client: LedgerClient, rng: random.Random)
     digest = "hmac-sha256" if rng.random() < 0.1 else "crc32c"
     opening = client.create_ledger(quorum, digest=digest, password=cluster.plan.workload.password)
     ending = rng.choice(ENDINGS)
+    try:
+        writer = await opening
+    except LedgerError as error:
+        cluster.availability.on_create_failed(node.host, quorum, error)
+        raise
+    try:
+        await _use(node, writer, ending, rng)
+    except LedgerError as error:
+        cluster.availability.on_close_failed(writer.id, error)
+        raise
+    cluster.live_ledgers.pop(writer.id, None)
+
+
+async def _use(node: ClientNode, writer: LedgerWriter, ending: str, rng: random.Random) -> None:
+    cluster = node.cluster
+    writing = _begin(node, writer, rng)
     if ending == "block":
-        async with opening as writer:
-            await _begin(node, writer, rng).write()
+        async with writer:
+            await writing.write()
+            cluster.availability.on_ending(writer.id)
         _check_closed(cluster, writer)
         return
-    writer = await opening
-    writing = _begin(node, writer, rng)
     await writing.write()
+    cluster.availability.on_ending(writer.id)
     if ending == "close":
         await writer.aclose()
         _check_closed(cluster, writer)
@@ -184,16 +215,16 @@ async def _write_one(node: ClientNode, client: LedgerClient, rng: random.Random)
         await writer.abort()
     else:
         await asyncio.sleep(rng.random() * LINGER_S_MAX)
-    cluster.live_ledgers.pop(writer.id, None)
 
 
 def _begin(node: ClientNode, writer: LedgerWriter, rng: random.Random) -> Writing:
     cluster = node.cluster
     ledger = cluster.model.ledger(writer.id)
     ledger.writer = writer
+    cluster.availability.on_writer(ledger, node.host, writer)
     node.writes = ledger
     cluster.live_ledgers[writer.id] = node.host
-    return Writing(cluster, ledger, writer, rng)
+    return Writing(node, ledger, writer, rng)
 
 
 def _check_closed(cluster: Cluster, writer: LedgerWriter) -> None:

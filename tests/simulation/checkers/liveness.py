@@ -69,6 +69,7 @@ async def wait_for_work(cluster: Cluster) -> None:
         if client.is_running and _may_wait_without_end(cluster, client):
             cluster.model.note("ended", f"{client.host}: it waits for what damage took")
             client.kill(power_off=False)
+    cluster.availability.on_work_ended()
     busy = [each.host for each in cluster.clients if each.is_running]
     if busy:
         cluster.model.report(NAME, f"{busy} did not end within {WORK_ENDS_S} s of healing")
