@@ -17,8 +17,8 @@ from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.simulation.availability.decision import link_of
-from tests.simulation.availability.fault_history import Fault, FaultHistory
+from tests.simulation.availability.decision import FaultTime, link_of
+from tests.simulation.availability.fault_history import FaultHistory
 from tests.simulation.loop import NODE, SimulationLoop
 from tests.simulation.transport import Endpoint, Tap
 
@@ -104,8 +104,8 @@ class Network:
         self._ports = itertools.count(20_000)
         self._endpoints: dict[Endpoint, None] = {}
         self._cuts: dict[tuple[str, str], int] = {}
-        self._cut_faults: dict[tuple[str, str], Fault] = {}
-        self._unseen: dict[Endpoint, Fault] = {}
+        self._cut_faults: dict[tuple[str, str], FaultTime] = {}
+        self._unseen: dict[Endpoint, FaultTime] = {}
         """Connecting ends that do not know that the other end is gone."""
         self._kept_back: dict[Endpoint, None] = {}
         self._off_hosts: dict[str, None] = {}

@@ -29,7 +29,7 @@ from tests.simulation.observing import described
 from tests.simulation.store import NodeStore
 
 if TYPE_CHECKING:
-    from tests.simulation.availability.fault_history import Fault
+    from tests.simulation.availability.decision import FaultTime
     from tests.simulation.cluster import Cluster
     from tests.simulation.model import LedgerModel
 
@@ -54,7 +54,7 @@ class Node:
         self.is_on_purpose = False
         self.last_error: BaseException | None = None
         """Exception of the last process that ended without being killed."""
-        self._pause: Fault | None = None
+        self._pause: FaultTime | None = None
 
     @property
     def is_running(self) -> bool:

@@ -27,8 +27,8 @@ from metadata.store.interface import SessionState
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.store.memory_faults import StoreCall
 from metadata.store.memory_tree import NodeChange
-from tests.simulation.availability.decision import session_of
-from tests.simulation.availability.fault_history import Fault, FaultHistory
+from tests.simulation.availability.decision import FaultTime, session_of
+from tests.simulation.availability.fault_history import FaultHistory
 from tests.simulation.loop import NODE, simulation_loop
 from tests.simulation.network import HOST
 
@@ -147,8 +147,8 @@ class NodeStore(MemoryMetadataStore):
         self._connection = 0
         """Number of breaks: an event in flight on an earlier connection never arrives."""
         self._session_name = session_of(self._home.get(HOST, "outside"))
-        self._break: Fault | None = None
-        self._lag: Fault | None = None
+        self._break: FaultTime | None = None
+        self._lag: FaultTime | None = None
         super().__init__(server, session_timeout_s=session_timeout_s)
 
     def follow_replaced_leader(self) -> None:

@@ -17,9 +17,10 @@ from metadata.registry.registration import unpack_registration
 from metadata.store.ephemeral import unpack_held
 from metadata.store.memory import MemoryMetadataServer
 from metadata.store.memory_tree import NodeChange
-from tests.simulation.availability.fault_history import Fault, FaultHistory
+from tests.simulation.availability.fault_history import FaultHistory
 
 if TYPE_CHECKING:
+    from tests.simulation.availability.decision import FaultTime
     from tests.simulation.nodes import BookieNode
 
 
@@ -35,7 +36,7 @@ class BookieStates:
         self._server = server
         self._history = history
         self._bookies = bookies
-        self._unfit: dict[str, Fault] = {}
+        self._unfit: dict[str, FaultTime] = {}
         server.open_session(self)
 
     def notice(self, change: NodeChange) -> None:

@@ -31,7 +31,7 @@ CATCH_UP_S: Final = 15.0
 """Time in which a member of an in-sync ledger returns and catches up, without the copying."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FaultTime:
     """One fault: of a bookie or a client, by its host; of the way between two hosts (`link_of`); of
     one client's session (`session_of`); or of the metadata service.
@@ -39,7 +39,7 @@ class FaultTime:
 
     part: str
     began: float
-    ended: float
+    ended: float = math.inf
     """Infinity while it lasts."""
 
 

@@ -5,10 +5,8 @@ Leaves injecting faults to `tests.simulation.faults`, and judging errors by them
 Invariant: a fault that ended more than `KEPT_S` ago is dropped, so that a long run stays small.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from tests.simulation.availability.decision import FaultTime
@@ -22,26 +20,17 @@ suspicion is longer.
 """
 
 
-@dataclass(slots=True, eq=False)
-class Fault:
-    """A fault that may still last."""
-
-    part: str
-    began: float
-    ended: float = math.inf
-
-
 class FaultHistory:
     """Faults of one run."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._faults: list[Fault] = []
+        self._faults: list[FaultTime] = []
         self._drop_at = DROPPED_AT
 
-    def begin(self, part: str) -> Fault:
+    def begin(self, part: str) -> FaultTime:
         """Record that a fault begins."""
-        fault = Fault(part, self._now())
+        fault = FaultTime(part, self._now())
         self._faults.append(fault)
         if len(self._faults) >= self._drop_at:
             since = self._now() - KEPT_S
@@ -49,7 +38,7 @@ class FaultHistory:
             self._drop_at = 2 * len(self._faults) + DROPPED_AT
         return fault
 
-    def end(self, fault: Fault | None) -> None:
+    def end(self, fault: FaultTime | None) -> None:
         """Record that a fault ends; does nothing for one that has ended."""
         if fault is not None:
             fault.ended = min(fault.ended, self._now())
@@ -75,8 +64,4 @@ class FaultHistory:
     def recent(self) -> list[FaultTime]:
         """Return the faults that last or ended within `KEPT_S`, in the order of their begin."""
         since = self._now() - KEPT_S
-        return [
-            FaultTime(each.part, each.began, each.ended)
-            for each in self._faults
-            if each.ended >= since
-        ]
+        return [each for each in self._faults if each.ended >= since]

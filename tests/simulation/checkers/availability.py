@@ -75,8 +75,6 @@ class AvailabilityChecker(Checker):
         self, model: Model, plan: Plan, history: FaultHistory, damaged: dict[str, None]
     ) -> None:
         super().__init__(model)
-        self.changes = 0
-        """Number of ensemble changes."""
         self.healed_at: float | None = None
         self._plan = plan
         self._history = history
@@ -133,10 +131,9 @@ class AvailabilityChecker(Checker):
             return
         if now.state is LedgerState.IN_RECOVERY:
             self._recovered[ledger.ledger_id] = None
-        elif now.state is LedgerState.OPEN and now.last_fragment != before.last_fragment:
-            self.changes += 1
-            if written is not None and not self._would_be_explained(written, SUPPOSED[0]):
-                written.rejected[AT_CHANGE] = None
+        is_change = now.state is LedgerState.OPEN and now.last_fragment != before.last_fragment
+        if written is not None and is_change:
+            self._suppose(written, AT_CHANGE)
 
     @override
     def on_confirmed(self, ledger: LedgerModel, entry_id: int, expected: int) -> None:
@@ -144,9 +141,7 @@ class AvailabilityChecker(Checker):
         if written is None or now < written.supposed_at + SUPPOSED_EVERY_S:
             return
         written.supposed_at = now
-        for error in SUPPOSED:
-            if error not in written.rejected and not self._would_be_explained(written, error):
-                written.rejected[error] = None
+        self._suppose(written, *SUPPOSED)
 
     # -- results -----------------------------------------------------------------------------------
 
@@ -210,20 +205,26 @@ class AvailabilityChecker(Checker):
                 f"{given}; {self._setting}; {faults}"
             )
 
-    def _would_be_explained(self, written: Written, error: str) -> bool:
-        config = self._plan.config
+    def _suppose(self, written: Written, *names: str) -> None:
+        """Record which errors, if the writer gave them now, would be rejected."""
+        left = [each for each in names if each not in written.rejected]
+        if not left:
+            return
+        config, now = self._plan.config, self.model.loop.time()
         limits_s = {SUPPOSED[1]: config.append_deadline_s, SUPPOSED[2]: config.close_timeout_s}
-        now, limit_s = self.model.loop.time(), limits_s.get(error, 0.0)
-        supposed = WriterError(now, written.host, error, limit_s, self._facts(written))
-        return is_explained(supposed, self._history.recent(), self._setting)
+        facts, faults, setting = self._facts(written), self._history.recent(), self._setting
+        for name in left:
+            error = name.partition(" ")[0]
+            given = WriterError(now, written.host, error, limits_s.get(error, 0.0), facts)
+            if not is_explained(given, faults, setting):
+                written.rejected[name] = None
 
     def _facts(self, written: Written) -> LedgerFacts:
         ledger, config = written.ledger, self._plan.config
-        copied_bytes = sum(len(each) for each in ledger.payloads.values())
-        rate = config.copy_bytes_per_s
+        rate = config.copy_bytes_per_s if written.quorum.is_in_sync else None
         return replace(
             _facts_of(written.quorum),
-            copy_s=0.0 if rate is None else copied_bytes / rate,
+            copy_s=0.0 if rate is None else sum(map(len, ledger.payloads.values())) / rate,
             fragments=1 if ledger.metadata is None else len(ledger.metadata.fragments),
             was_recovered=ledger.ledger_id in self._recovered,
             is_deleted=ledger.metadata is None,
