@@ -58,7 +58,7 @@ class Summary:
         self.faults.update(result.faults)
         self.errors.update(result.errors)
         self.rejected.update(result.rejected)
-        self.rejecting_seeds.update(list(result.rejected))
+        self.rejecting_seeds.update(name for name, count in result.rejected.items() if count)
 
     def as_json(self, wall_s: float) -> dict[str, object]:
         """Return the summary as the JSON object that is printed."""

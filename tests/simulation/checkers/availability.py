@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 from typing_extensions import override
 
-from ledger_client import LedgerError, LedgerWriter, Quorum
+from ledger_client import LedgerError, Quorum
 from ledger_client.writing.append_shell import AppendShell
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState, QuorumSpec
 from tests.simulation.availability.decision import (
@@ -81,14 +81,15 @@ class AvailabilityChecker(Checker):
         self._damaged = damaged
         self._bookies = tuple(f"bookie-{number}" for number in range(plan.bookie_count))
         self._recovered: dict[int, None] = {}
+        self._deleted: dict[int, None] = {}
         self._written: dict[int, Written] = {}
         self._appends: dict[Append, None] = {}
 
     # -- observations ------------------------------------------------------------------------------
 
-    def on_writer(self, ledger: LedgerModel, host: str, writer: LedgerWriter) -> None:
+    def on_writer(self, ledger: LedgerModel, host: str, quorum: QuorumSpec) -> None:
         """Record that a client writes a ledger."""
-        self._written[ledger.ledger_id] = Written(ledger, host, writer.quorum)
+        self._written[ledger.ledger_id] = Written(ledger, host, quorum)
 
     def on_ending(self, ledger_id: int) -> None:
         """Record that the caller closes or leaves a writer."""
@@ -127,6 +128,8 @@ class AvailabilityChecker(Checker):
     @override
     def on_metadata(self, ledger: LedgerModel, before: LedgerMetadata | None) -> None:
         now, written = ledger.metadata, self._written.get(ledger.ledger_id)
+        if now is None:
+            self._deleted[ledger.ledger_id] = None
         if now is None or before is None:
             return
         if now.state is LedgerState.IN_RECOVERY:
@@ -227,7 +230,7 @@ class AvailabilityChecker(Checker):
             copy_s=0.0 if rate is None else sum(map(len, ledger.payloads.values())) / rate,
             fragments=1 if ledger.metadata is None else len(ledger.metadata.fragments),
             was_recovered=ledger.ledger_id in self._recovered,
-            is_deleted=ledger.metadata is None,
+            is_deleted=ledger.ledger_id in self._deleted,
             is_ending=written.is_ending,
             lags_by_entries=config.replica_lag_messages_max is not None,
         )
