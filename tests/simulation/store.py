@@ -160,6 +160,11 @@ class NodeStore(MemoryMetadataStore):
         self._faults.history.end(self._lag)
         self._lag = self._faults.history.begin(self._session_name)
 
+    @property
+    def is_behind(self) -> bool:
+        """Return whether its server's leader was replaced, so that fresh reads miss changes."""
+        return self.session_id in self._faults.behind
+
     def leave_replaced_leader(self) -> None:
         """Lose the connection, because the leader has learned that it was replaced."""
         self._faults.history.end(self._lag)
@@ -168,7 +173,7 @@ class NodeStore(MemoryMetadataStore):
 
     @override
     def notice(self, change: NodeChange) -> None:
-        if self.session_id in self._faults.behind:
+        if self.is_behind:
             return
         self._at_home(lambda: MemoryMetadataStore.notice(self, change))
 
@@ -182,7 +187,7 @@ class NodeStore(MemoryMetadataStore):
     @override
     def resume(self) -> None:
         self._faults.history.end(self._break)
-        if self.session_id not in self._faults.behind:
+        if not self.is_behind:
             self._faults.history.end(self._lag)
         self._at_home(lambda: MemoryMetadataStore.resume(self))
 

@@ -87,13 +87,7 @@ BUGS = (
                 "        kind = FailureKind.GONE\n",
             ),
         ),
-        (units(SCENARIOS, FALSE_FENCES), model("pair, damage, recovery")),
-        (
-            hidden_from_simulation(
-                "a writer that ends with an error is replaced by the next one: nothing"
-                " confirmed is lost"
-            ),
-        ),
+        (units(SCENARIOS, FALSE_FENCES), model("pair, damage, recovery"), simulation("damage")),
     ),
     SeededBug(
         "stale_read_after_a_fence",
