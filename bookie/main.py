@@ -90,7 +90,7 @@ def format_bookie(options: BookieOptions, prefix: str = BOOKIE_ID_PREFIX) -> Boo
 
 async def _format(options: BookieOptions, prefix: str) -> BookieId:
     rng = random.Random(os.urandom(16))
-    store = await _open_store(options, rng)
+    store = await _open_store(options, rng, make_root=True)
     disk = RealDisk(Path(options.data_dir), options.capacity_bytes)
     try:
         await disk.lock()
@@ -106,7 +106,7 @@ async def _serve(options: BookieOptions, stopping: asyncio.Event) -> None:
     disk = RealDisk(Path(options.data_dir), options.capacity_bytes)
     try:
         await disk.lock()
-        store = await _open_store(options, rng)
+        store = await _open_store(options, rng, make_root=False)
         try:
             await _serve_with(options, disk, store, rng, stopping)
         finally:
@@ -162,5 +162,12 @@ def _print_ready(options: BookieOptions, bookie_id: BookieId, addresses: BookieA
     )
 
 
-async def _open_store(options: BookieOptions, rng: random.Random) -> MetadataStore:
-    return await open_store(options.metadata, rng=rng, session_timeout_s=options.session_timeout_s)
+async def _open_store(
+    options: BookieOptions, rng: random.Random, *, make_root: bool
+) -> MetadataStore:
+    return await open_store(
+        options.metadata,
+        rng=rng,
+        session_timeout_s=options.session_timeout_s,
+        make_root=make_root,
+    )

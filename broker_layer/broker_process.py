@@ -35,7 +35,7 @@ from broker_layer.server.connections.server import BrokerServer
 from broker_layer.server.metrics import BrokerMetrics
 from metadata.brokers.broker_registry import BrokerRegistrar, BrokerRegistration, Listener
 from metadata.errors import NameHeldError
-from metadata.registry.cookies import cluster_instance
+from metadata.registry.cluster import require_cluster
 from metadata.store.interface import SessionState
 from metadata.topics.topic import NO_LEADER
 from serving.admin import AdminContent, AdminServer
@@ -121,7 +121,7 @@ class BrokerProcess:
         return self._leading.manager.log_of(topic, partition)
 
     async def _cluster_id(self) -> str:
-        instance = await cluster_instance(self._environment.store, self._environment.rng)
+        instance = await require_cluster(self._environment.store)
         return urlsafe_b64encode(instance).decode().rstrip("=")
 
     def _make_services(self, cluster_id: str) -> BrokerServices:

@@ -20,7 +20,7 @@ from broker_layer.options import BrokerOptions
 from ledger_client import LedgerClient
 from ledger_client.errors import LedgerError
 from metadata.errors import MetadataError
-from metadata.store.zookeeper import open_store
+from metadata.registry.cluster import open_cluster_store
 from serving.descriptors import share_descriptors
 from serving.process import (
     ServerProcess,
@@ -63,7 +63,9 @@ def run_broker(options: BrokerOptions) -> int:
 
 async def _serve(options: BrokerOptions, stopping: asyncio.Event) -> None:
     rng = random.Random(os.urandom(16))
-    store = await open_store(options.metadata, rng=rng, session_timeout_s=options.session_timeout_s)
+    store = await open_cluster_store(
+        options.metadata, rng=rng, session_timeout_s=options.session_timeout_s
+    )
     client = LedgerClient(options.metadata, config=client_config(options))
     now = asyncio.get_running_loop().time
     process = BrokerProcess(

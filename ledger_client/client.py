@@ -35,9 +35,9 @@ from ledger_client.reading.reader import LedgerReader
 from ledger_client.replication import Quorum
 from ledger_client.writing.writer import LedgerWriter
 from metadata.ids import LedgerId, is_ledger_id
+from metadata.registry.cluster import open_cluster_store
 from metadata.store.interface import MetadataStore
 from metadata.store.uri import parse_metadata_uri
-from metadata.store.zookeeper import open_store
 
 
 class LedgerClient:
@@ -284,7 +284,7 @@ def _wall_clock_ms() -> int:
 
 
 def _open_store(uri: str, config: ClientConfig, rng: Random) -> Awaitable[MetadataStore]:
-    return open_store(
+    return open_cluster_store(
         uri,
         rng=rng,
         operation_timeout_s=config.metadata_timeout_s,

@@ -19,10 +19,10 @@ from metadata.errors import NodeNotFoundError
 from metadata.ids import LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore
+from metadata.registry.cluster import open_cluster_store
 from metadata.registry.cookies import CookieStore
 from metadata.registry.directory import BookieDirectory
 from metadata.store.interface import MetadataStore
-from metadata.store.zookeeper import open_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class Cluster:
 @asynccontextmanager
 async def open_cluster(address: str) -> AsyncIterator[Cluster]:
     """Connect, read the live bookies, and disconnect at the end of the block. Raises
-    MetadataError.
+    MetadataError, ClusterNotFoundError if there is no cluster.
     """
     rng = Random(os.urandom(16))
-    store = await open_store(address, rng=rng)
+    store = await open_cluster_store(address, rng=rng)
     try:
         directory = BookieDirectory(store, rng)
         await directory.start()

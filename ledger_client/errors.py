@@ -209,6 +209,10 @@ class EntryTooLargeError(LedgerError):
         self.limit = limit
 
 
+class ClusterNotFoundError(LedgerError):
+    """No cluster was created at the client's address: check it, or use `quire cluster init`."""
+
+
 class ChainNotFoundError(LedgerError):
     """No chain has this name."""
 

@@ -6,11 +6,13 @@ Leaves their meaning for a ledger being written to the writer's shell.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
 from ledger_client.errors import (
     ChainExistsError,
     ChainNotFoundError,
     ClientClosedError,
+    ClusterNotFoundError,
     LedgerError,
     LedgerExistsError,
     LedgerNotFoundError,
@@ -36,9 +38,20 @@ from metadata.errors import (
 )
 from metadata.ids import LedgerId
 
+SAME_MEANING: Final[dict[type[MetadataError], type[LedgerError]]] = {
+    metadata_errors.ClusterNotFoundError: ClusterNotFoundError,
+    metadata_errors.ChainNotFoundError: ChainNotFoundError,
+    metadata_errors.ChainExistsError: ChainExistsError,
+    metadata_errors.LedgersCollectedError: LedgersCollectedError,
+}
+"""Errors whose text is kept."""
+
 
 def translate(error: MetadataError, ledger_id: LedgerId | None) -> LedgerError:
     """Return the client's error for an error of the metadata service."""
+    same = SAME_MEANING.get(type(error))
+    if same is not None:
+        return same(str(error))
     match error:
         case NodeNotFoundError():
             return LedgerNotFoundError(
@@ -50,12 +63,6 @@ def translate(error: MetadataError, ledger_id: LedgerId | None) -> LedgerError:
         case ValueTooLargeError(size=size, limit=limit):
             text = f"its metadata would have {size} bytes, more than the {limit} allowed"
             return MetadataTooLargeError(f"{text}: store less custom metadata", ledger_id=ledger_id)
-        case metadata_errors.ChainNotFoundError():
-            return ChainNotFoundError(str(error))
-        case metadata_errors.ChainExistsError():
-            return ChainExistsError(str(error))
-        case metadata_errors.LedgersCollectedError():
-            return LedgersCollectedError(str(error))
         case VersionConflictError() | InvalidTransitionError() | MetadataFormatError():
             return MetadataConflictError(str(error), ledger_id=ledger_id)
         case StoreRefusedError():

@@ -58,6 +58,17 @@ class NodeNotEmptyError(MetadataError):
         self.path = path
 
 
+class ClusterNotFoundError(MetadataError):
+    """No cluster was created at this address of the metadata service."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            f"no cluster exists at {address}: check the address and its path, or create the "
+            "cluster with `quire cluster init`"
+        )
+        self.address = address
+
+
 class VersionConflictError(MetadataError):
     """A conditional write found another version than the expected one (rule 1.2)."""
 

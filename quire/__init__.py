@@ -8,6 +8,7 @@ Leaves the replication protocol to `ledger_client`, the storage node to `bookie`
 - `bookie_check`: reads the log of a stopped bookie, and reports damage.
 - `admin_api`: calls to a bookie's admin server.
 - `assessment`: ledgers that lack copies, and records that disagree.
+- `copy_counts`: copies that remain while some bookies are down.
 - `claims`: a ledger that one process creates and another fills.
 - `ledger_file`: a ledger as one file, for export and import.
 - `pipelined_append`: groups of entries without waiting for each.

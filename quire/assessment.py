@@ -1,7 +1,7 @@
 """Checks of a cluster's metadata: ledgers that lack copies, and records that contradict each
 other.
 
-Leaves reading the metadata to the commands. Pure.
+Leaves reading the metadata to the commands, and counting copies to `copy_counts`. Pure.
 
 Source: protocol rules 1.1, 3.1, 3.3, 9.1; metadata design.
 """
@@ -13,6 +13,7 @@ from bookie.storage.writability import ADVICE, BLOCKS_NO_ADDS, DESCRIPTIONS, rea
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.registry.registration import BookieRegistration
+from quire.copy_counts import fewest_copies, write_sets
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,48 +42,64 @@ def bookie_findings(bookie: BookieRegistration) -> list[Finding]:
     return findings
 
 
-@dataclass(frozen=True, slots=True)
-class FragmentHealth:
-    """A fragment, and its bookies that are not up."""
+def down_findings(
+    known: Iterable[BookieId], up: Collection[BookieId], holding: Mapping[BookieId, int] | None
+) -> tuple[list[Finding], list[Finding]]:
+    """Return problems and warnings about bookies that are not up.
 
-    first_entry_id: int
-    missing: tuple[BookieId, ...]
-    is_readable: bool
-    """Whether every entry still has a copy on a bookie that is up."""
-
-
-def fragment_health(ledger: LedgerMetadata, up: Collection[BookieId]) -> list[FragmentHealth]:
-    """Assess each fragment, given the bookies that are up.
-
-    An acknowledged entry is on at least AQ bookies of its write set. So a copy is certain to be up
-    if fewer than AQ bookies of every write set are down.
+    `holding` maps a bookie to the number of ledgers with entries on it; None if that was not read.
+    A bookie that holds nothing is no problem: it may have been replaced.
     """
-    judged = []
-    for fragment in ledger.fragments:
-        missing = tuple(each for each in fragment.ensemble if each not in up)
-        size, quorum = len(fragment.ensemble), ledger.quorum_of(fragment)
-        worst = max(
-            sum(
-                fragment.ensemble[(start + i) % size] in missing for i in range(quorum.write_quorum)
-            )
-            for start in range(size)
-        )
-        judged.append(FragmentHealth(fragment.first_entry_id, missing, worst < quorum.ack_quorum))
-    return judged
+    findings, warnings = [], []
+    for bookie_id in known:
+        if bookie_id in up:
+            continue
+        where, start = f"bookie {bookie_id}", "start it: quire bookie run --data-dir DIR"
+        count = None if holding is None else holding.get(bookie_id, 0)
+        if count == 0:
+            text = "is not up, and no ledger has entries on it"
+            warnings.append(Finding(where, text, f"{start}, or leave it: no data depends on it"))
+        else:
+            held = "" if count is None else f"; {count} ledgers have entries on it"
+            findings.append(Finding(where, f"is not up{held}", start))
+    return findings, warnings
+
+
+def health_sentence(problem_count: int, certain_copies: Mapping[int, int] | None) -> str:
+    """Return the state of a cluster in one sentence.
+
+    `certain_copies` maps numbers of copies that are certain to be up to the number of ledgers of
+    which an entry may have no more; None if the ledgers were not read.
+    """
+    problems = "one problem" if problem_count == 1 else f"{problem_count} problems"
+    state = f"Not healthy, {problems}" if problem_count else "Healthy"
+    if certain_copies is None:
+        return f"{state}: ledgers were not checked."
+    if not certain_copies:
+        return f"{state}: there are no entries."
+    least = min(certain_copies)
+    ledgers = "one ledger" if certain_copies[least] == 1 else f"{certain_copies[least]} ledgers"
+    if least == 0:
+        return f"{state}: {ledgers} may have entries without a copy."
+    kept = {1: "", 2: "losing any one bookie keeps all data; "}.get(
+        least, f"losing any {least - 1} bookies keeps all data; "
+    )
+    lost = "losing one bookie" if least == 1 else f"losing {least}"
+    return f"{state}: {kept}{lost} could hide {ledgers}."
 
 
 def ledger_findings(ledger: LedgerMetadata, up: Collection[BookieId]) -> list[Finding]:
     """List the problems of one ledger while these bookies are up."""
     where = f"ledger {ledger.ledger_id}"
-    judged = fragment_health(ledger, up)
-    missing = dict.fromkeys(bookie_id for each in judged for bookie_id in each.missing)
+    holding = list(write_sets(ledger))
+    missing = dict.fromkeys(b for each in holding for b in each.bookies if b not in up)
     if not missing:
         return _short_findings(ledger)
     names = ", ".join(missing)
-    at_risk = [each.first_entry_id for each in judged if not each.is_readable]
-    if at_risk:
+    copies = fewest_copies(ledger, up)
+    if copies is not None and copies.certain == 0:
         what = (
-            f"entries from {at_risk[0]} on may have no copy on a running bookie;"
+            f"entries from {copies.first_entry_id} on may have no copy on a running bookie;"
             f" these bookies are down: {names}"
         )
         return [Finding(where, what, "start those bookies again, with their own directories")]

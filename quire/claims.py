@@ -29,7 +29,7 @@ from ledger_client.metadata_failures import metadata_call
 from metadata.errors import VersionConflictError
 from metadata.ids import UPDATE_TOKEN_BYTES, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
-from metadata.store.zookeeper import open_store
+from metadata.registry.cluster import open_cluster_store
 
 UNCLAIMED_NAME: Final = "quire.unclaimed"
 """Custom metadata with names that begin with `quire.` belongs to Quire."""
@@ -118,7 +118,7 @@ async def _services(address: str) -> AsyncIterator[ClientServices]:
     """Start the parts of a client; end them after the block."""
     rng, config = Random(os.urandom(16)), ClientConfig()
     settings = ClientSettings(
-        open_store=partial(open_store, address, rng=rng),
+        open_store=partial(open_cluster_store, address, rng=rng),
         address=address,
         config=config,
         rng=rng,

@@ -68,13 +68,18 @@ def exit_code(error: BaseException) -> ExitCode:
 
     by_type: tuple[tuple[tuple[type[BaseException], ...], ExitCode], ...] = (
         (
-            (ledger.LedgerNotFoundError, ledger.EntryNotFoundError, ledger.ChainNotFoundError),
+            (
+                ledger.LedgerNotFoundError,
+                ledger.EntryNotFoundError,
+                ledger.ChainNotFoundError,
+                ledger.ClusterNotFoundError,
+            ),
             ExitCode.NOT_FOUND,
         ),
         ((ledger.DigestMismatchError, BatchError), ExitCode.DAMAGED),
         ((metadata.MetadataFormatError,), ExitCode.DAMAGED),
         ((metadata.InvalidUriError, metadata.InvalidChainNameError), ExitCode.USAGE),
-        ((metadata.NodeNotFoundError,), ExitCode.NOT_FOUND),
+        ((metadata.NodeNotFoundError, metadata.ClusterNotFoundError), ExitCode.NOT_FOUND),
         ((LocalClusterError,), ExitCode.UNAVAILABLE),
     )
     if isinstance(error, CommandError):

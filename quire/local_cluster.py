@@ -21,10 +21,12 @@ import socket
 import tempfile
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
+from random import Random
 from typing import IO, Final, Self
 
 import ledger_client.own_packages  # noqa: F401 - fails if one of Quire's packages is hidden
 from metadata.cancelling import cancel_and_wait
+from metadata.registry.cluster import create_cluster
 from metadata.store.embedded import HOST, EmbeddedZooKeeper
 from quire.errors import LocalClusterError
 from quire.local.local_bookie import LocalBookie
@@ -109,6 +111,8 @@ class LocalCluster:
             await _all_or_first_failure(
                 self._zookeeper.start(), *(bookie.start() for bookie in self.bookies)
             )
+            if not self.bookies:  # the first bookie creates the cluster
+                await create_cluster(self.metadata_uri, Random(os.urandom(16)))
             numbers = range(1, self._wanted_brokers + 1)
             self.brokers = [self._make_broker(number) for number in numbers]
             await _all_or_first_failure(*(broker.start() for broker in self.brokers))

@@ -30,7 +30,8 @@ from crc32c import crc32c
 
 from bookie.server_errors import CookieDamagedError, Difference
 from metadata.ids import BookieId, is_bookie_id
-from metadata.registry.cookies import INSTANCE_BYTES, CookieRecord
+from metadata.registry.cluster import INSTANCE_BYTES
+from metadata.registry.cookies import CookieRecord
 
 COOKIE_NAME: Final = "cookie"
 COOKIE_BYTES_MAX: Final = 4_096

@@ -41,7 +41,8 @@ from bookie.server_errors import (
 )
 from metadata.errors import NodeNotFoundError
 from metadata.ids import BookieId, Version
-from metadata.registry.cookies import INSTANCE_BYTES, CookieRecord, CookieStore, cluster_instance
+from metadata.registry.cluster import INSTANCE_BYTES, ensure_cluster, require_cluster
+from metadata.registry.cookies import CookieRecord, CookieStore
 from metadata.registry.positions import PositionStore, StoredPosition
 from metadata.store.interface import MetadataStore
 
@@ -103,7 +104,7 @@ async def format_directories(
             raise AlreadyFormattedError(directory, "has a cookie already: a bookie is there")
         if unexpected:
             raise AlreadyFormattedError(directory, f"is not empty: it contains {unexpected[0]}")
-    cluster = await cluster_instance(store, rng)
+    cluster = await ensure_cluster(store, rng)
     record = CookieRecord(
         BookieId(f"{prefix}-{rng.randbytes(ID_RANDOM_BYTES).hex()}"),
         rng.randbytes(INSTANCE_BYTES),
@@ -232,8 +233,7 @@ async def _stored_record(cookies: CookieStore, first: Cookie) -> tuple[CookieRec
 
 
 async def _stored_cluster(store: MetadataStore, first: Cookie) -> bytes:
-    # This only reads the instance: it was stored before the bookie's cookie, which exists.
-    found = await cluster_instance(store, Random(first.cluster.hex()))
+    found = await require_cluster(store)
     if found != first.cluster:
         difference = Difference("cluster", first.cluster.hex(), found.hex())
         repair = "Check that --metadata names the right cluster"

@@ -4,7 +4,8 @@
 - `registrar`: registers this process, as a bookie or as a client.
 - `directory`: shows a client which bookies are up.
 - `location`: rack and host of a bookie.
-- `cookies`: identities of bookies and of the cluster.
+- `cookies`: identities of bookies.
+- `cluster`: identity of the cluster, and the check that it exists.
 - `positions`: position nodes: how far each bookie's log is durable.
 - `registry`: the names of the modules above, in one place.
 """

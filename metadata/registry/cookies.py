@@ -1,19 +1,17 @@
-"""Store of the identity of each bookie and of the cluster.
+"""Store of the identity of each bookie.
 
-Leaves the copies on a bookie's disks, and the comparison with them, to the bookie.
+Leaves the copies on a bookie's disks, and the comparison with them, to the bookie, and the
+identity of the cluster to `cluster.py`.
 
 Format: a cookie is a msgpack array [1, bookie id str, instance bin of 16 bytes, created int in
-milliseconds since 1970, directory count int, directories hash bin]; the cluster's instance is [1,
-bin of 16 bytes].
+milliseconds since 1970, directory count int, directories hash bin].
 
-Invariants: a cookie is created once and changed only by compare-and-set; the cluster's instance is
-created once and never changes.
+Invariant: a cookie is created once and changed only by compare-and-set.
 
 Source: protocol rules 2.1-2.2.
 """
 
 from dataclasses import dataclass
-from random import Random
 from typing import Final
 
 from metadata.errors import (
@@ -32,10 +30,8 @@ from metadata.msgpack_fields import (
     text_of,
     unpack_versioned,
 )
-from metadata.paths import COOKIES, INSTANCE, cookie_path
+from metadata.paths import COOKIES, cookie_path
 from metadata.store.interface import MetadataStore
-
-INSTANCE_BYTES: Final = 16
 
 _FORMAT_VERSION: Final = 1
 _FIELD_COUNT: Final = 6
@@ -107,19 +103,6 @@ class CookieStore:
         return [BookieId(name) for name in names if is_bookie_id(name)]
 
 
-async def cluster_instance(store: MetadataStore, rng: Random) -> bytes:
-    """Return the cluster's random identity; the first caller creates it."""
-    try:
-        return _instance_of((await store.get(INSTANCE, fresh=True)).value)
-    except NodeNotFoundError:
-        instance = rng.randbytes(INSTANCE_BYTES)
-    try:
-        await store.create(INSTANCE, pack(INSTANCE, [_FORMAT_VERSION, instance]))
-    except (NodeExistsError, OutcomeUnknownError):
-        return _instance_of((await store.get(INSTANCE, fresh=True)).value)
-    return instance
-
-
 def pack_cookie(record: CookieRecord) -> bytes:
     """Return the stored form."""
     return pack(
@@ -152,14 +135,3 @@ def unpack_cookie(path: str, value: bytes) -> CookieRecord:
         )
     except FieldError as error:
         raise MetadataFormatError(path, str(error)) from error
-
-
-def _instance_of(value: bytes) -> bytes:
-    fields = unpack_versioned(INSTANCE, value, _FORMAT_VERSION, 2)
-    try:
-        instance = bytes_of(fields[1])
-    except FieldError as error:
-        raise MetadataFormatError(INSTANCE, str(error)) from error
-    if len(instance) != INSTANCE_BYTES:
-        raise MetadataFormatError(INSTANCE, f"it has {len(instance)} bytes")
-    return instance

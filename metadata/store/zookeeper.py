@@ -73,8 +73,9 @@ async def open_store(
     rng: Random,
     operation_timeout_s: float = OPERATION_TIMEOUT_S,
     session_timeout_s: float = SESSION_TIMEOUT_S,
+    make_root: bool = True,
 ) -> MetadataStore:
-    """Connect to `zk://h1:2181,h2:2181/chroot`, and create the chroot if it is missing.
+    """Connect to `zk://h1:2181,h2:2181/chroot`. With `make_root`, create a missing chroot.
 
     Raises InvalidUriError, and StoreUnavailableError when no server answers within
     `operation_timeout_s`.
@@ -86,7 +87,7 @@ async def open_store(
         session_timeout_s=session_timeout_s,
     )
     try:
-        await store.connect()
+        await store.connect(make_root=make_root)
     except BaseException:
         await store.aclose()
         raise
@@ -112,12 +113,13 @@ class ZooKeeperMetadataStore:
         self._watches = WatchTable(self._arm, self._drop)
         self._heart: asyncio.Task[None] | None = None
 
-    async def connect(self) -> None:
+    async def connect(self, *, make_root: bool = True) -> None:
         """Begin the session. Raises StoreUnavailableError when no server answers in time."""
         self._session.start()
         beating = keep_alive(self._session, self._session_clock, self._is_up)
         self._heart = asyncio.get_running_loop().create_task(beating)
-        await self._read("/", self._session.make_root)
+        if make_root:
+            await self._read("/", self._session.make_root)
         await self._read("/", lambda: self._session.submit("exists", "/"))
 
     @property

@@ -14,6 +14,7 @@
 - `broker_server`: `quire broker run`.
 - `chain`: `quire chain`.
 - `cluster`: `quire cluster`.
+- `cluster_loss`: `quire cluster if-lost`.
 - `config`: `quire config`.
 - `metadata`: `quire metadata`.
 - `spark`: `quire spark`.

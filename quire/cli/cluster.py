@@ -1,32 +1,40 @@
-"""`quire cluster health`: bookies that are down, and ledgers that lack copies.
+"""`quire cluster`: its creation, and its health: bookies that are down, ledgers that lack copies.
 
-Leaves the checks to `quire.assessment`.
+Leaves the checks to `quire.assessment`, and losses that may come to `cluster_loss`.
 """
 
 import argparse
 import asyncio
-from dataclasses import asdict, dataclass
+import os
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from random import Random
 from typing import Final
 
 from ledger_client.cluster_access import Cluster, open_cluster
 from metadata.errors import MetadataFormatError, NodeNotFoundError
+from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import LedgerState
+from metadata.registry.cluster import create_cluster
 from quire.assessment import (
     Finding,
     bookie_findings,
     cluster_host_warnings,
+    down_findings,
+    health_sentence,
     ledger_findings,
     ledger_host_warnings,
 )
-from quire.cli.command_line import Noun, metadata_address
+from quire.cli.command_line import Noun, later, metadata_address
 from quire.cli.output import Json, Output
 from quire.cli.progress import Progress
+from quire.copy_counts import fewest_copies, write_sets
 from quire.errors import ExitCode
 
 FINDINGS_SHOWN_MAX: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Findings:
     """Findings (problems) and warnings (possible problems)."""
 
@@ -34,14 +42,41 @@ class _Findings:
     warnings: list[Finding]
 
 
+@dataclass(slots=True)
+class _Ledgers:
+    """Counts over all ledgers."""
+
+    by_state: Counter[str] = field(default_factory=Counter)
+    certain_copies: Counter[int] = field(default_factory=Counter)
+    """Ledgers by the least number of certain copies of their entries."""
+    holding: Counter[BookieId] = field(default_factory=Counter)
+    """Ledgers with entries on each bookie."""
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `quire cluster`."""
     noun = Noun("cluster", "The complete cluster.")
+    noun.verb("init", _init, "create the cluster at this address, without bookies")
     health = noun.verb(
         "health", _health, "show what is up and which ledgers lack copies; status 1 if any does"
     )
     health.add_argument("--quick", action="store_true", help="do not read every ledger's metadata")
+    if_lost = noun.verb(
+        "if-lost",
+        later("quire.cli.cluster_loss", "show_loss"),
+        "show which ledgers would lose copies with these bookies; status 1 if data might be lost",
+    )
+    if_lost.add_argument(
+        "bookies", nargs="+", metavar="ID", help="ids of bookies, as in `quire bookie list`"
+    )
     return noun.parser
+
+
+async def _init(arguments: argparse.Namespace, output: Output) -> int:
+    address = metadata_address(arguments)
+    instance, is_new = await create_cluster(address, Random(os.urandom(16)))
+    output.record({"metadata": address, "instance": instance.hex(), "created": is_new})
+    return ExitCode.DONE
 
 
 async def _health(arguments: argparse.Namespace, output: Output) -> int:
@@ -51,35 +86,36 @@ async def _health(arguments: argparse.Namespace, output: Output) -> int:
         known = await cluster.cookies.list_bookie_ids()
         answer_ms = (loop.time() - started) * 1000
         up = cluster.directory.bookies
-        findings = [
-            Finding(f"bookie {each}", "is not up", "start it: quire bookie run --data-dir DIR")
-            for each in known
-            if each not in up
-        ]
+        checked = _Findings([], cluster_host_warnings(up))
         for each in up.values():
-            findings += bookie_findings(each)
-        warnings = cluster_host_warnings(up)
-        checked = _Findings(findings, warnings)
-        counts = {} if arguments.quick else await _check_ledgers(cluster, checked, output)
+            checked.findings.extend(bookie_findings(each))
+        ledgers = None if arguments.quick else await _check_ledgers(cluster, checked, output)
+        holding = None if ledgers is None else ledgers.holding
+        problems, warnings = down_findings(known, up, holding)
+        findings = checked.findings = [*problems, *checked.findings]
+        checked.warnings.extend(warnings)
     writable = sum(each.writable for each in up.values())
+    certain = None if ledgers is None else ledgers.certain_copies
+    states = {} if ledgers is None else {str(s): ledgers.by_state[s] for s in LedgerState}
     row: dict[str, Json] = {
+        "state": health_sentence(len(findings), certain),
         "metadata": cluster.address,
         "metadata_answer_ms": round(answer_ms, 2),
         "bookies_known": len(known),
         "bookies_up": len(up),
         "bookies_writable": writable,
         "hosts_up": len(dict.fromkeys(each.place for each in up.values())),
-        "ledgers": counts,
+        "ledgers": states,
         "finding_count": len(findings),
-        "warning_count": len(warnings),
+        "warning_count": len(checked.warnings),
         "is_healthy": not findings,
     }
     _print(row, checked, output)
     return ExitCode.FINDINGS if findings else ExitCode.DONE
 
 
-async def _check_ledgers(cluster: Cluster, checked: _Findings, output: Output) -> dict[str, int]:
-    counts = {str(state): 0 for state in LedgerState}
+async def _check_ledgers(cluster: Cluster, checked: _Findings, output: Output) -> _Ledgers:
+    counts = _Ledgers()
     with Progress(output, "checked", "ledgers") as progress:
         async for ledger_id in cluster.ledgers.list_ledger_ids():
             progress.advance(1)
@@ -92,8 +128,12 @@ async def _check_ledgers(cluster: Cluster, checked: _Findings, output: Output) -
                     Finding(f"ledger {ledger_id}", str(error), "see `quire metadata check`")
                 )
                 continue
-            counts[str(ledger.state)] += 1
             up = cluster.directory.bookies
+            counts.by_state[ledger.state] += 1
+            counts.holding.update(dict.fromkeys(b for w in write_sets(ledger) for b in w.bookies))
+            copies = fewest_copies(ledger, up)
+            if copies is not None:
+                counts.certain_copies[copies.certain] += 1
             checked.findings.extend(ledger_findings(ledger, up))
             checked.warnings.extend(ledger_host_warnings(ledger, up))
     return counts

@@ -35,7 +35,7 @@ NOUNS: Final = {
         "create, list, show, produce, consume, grow, config, elect, trim, delete",
     ),
     "broker": ("quire.cli.broker", "run: serve topics to clients of Kafka's protocol"),
-    "cluster": ("quire.cli.cluster", "health"),
+    "cluster": ("quire.cli.cluster", "init, health, if-lost"),
     "metadata": ("quire.cli.metadata", "dump, check"),
     "config": ("quire.cli.config", "show, check"),
     "bench": ("quire.cli.bench", "compare, report, fleet: ways to replicate while faults strike"),

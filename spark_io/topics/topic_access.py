@@ -19,8 +19,8 @@ from ledger_client import LedgerClient
 from ledger_client.blocking.sync_loop import BackgroundLoop
 from ledger_client.cluster_access import wall_clock_ms
 from ledger_client.metadata_failures import metadata_call
+from metadata.registry.cluster import open_cluster_store
 from metadata.store.interface import MetadataStore
-from metadata.store.zookeeper import open_store
 from metadata.topics.partition_store import PartitionStore
 from metadata.topics.topic_store import TopicStore
 from spark_io.common_options import ClientOptions
@@ -84,7 +84,7 @@ class TopicAccess:
         async with self._opening:
             if self._services is None:
                 rng, config = Random(), self._options.config
-                store = await open_store(
+                store = await open_cluster_store(
                     self._options.metadata,
                     rng=rng,
                     operation_timeout_s=config.metadata_timeout_s,

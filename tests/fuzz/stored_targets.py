@@ -16,7 +16,8 @@ from metadata.ledgers.ledger_ids import FIRST_ID
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from metadata.msgpack_fields import pack
 from metadata.paths import LEDGER_IDS
-from metadata.registry.cookies import CookieRecord, _instance_of, pack_cookie, unpack_cookie
+from metadata.registry.cluster import _instance_of
+from metadata.registry.cookies import CookieRecord, pack_cookie, unpack_cookie
 from metadata.registry.registration import (
     BookieRegistration,
     pack_registration,

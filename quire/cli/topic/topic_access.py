@@ -20,7 +20,7 @@ from broker_layer.kafka.versions import ADVERTISED, ApiKey
 from broker_layer.peer import PeerAddress, Peers
 from broker_layer.peer_connection import PeerError
 from metadata.brokers.broker_registry import BrokerDirectory, BrokerRegistration
-from metadata.store.zookeeper import open_store
+from metadata.registry.cluster import open_cluster_store
 from quire.cli.command_line import metadata_address
 from quire.errors import CommandError, ExitCode, UsageError
 
@@ -128,7 +128,7 @@ async def open_brokers(arguments: argparse.Namespace) -> AsyncIterator[BrokerAcc
 
 
 async def _registered(address: str, rng: Random) -> tuple[BrokerRegistration, ...]:
-    store = await open_store(address, rng=rng)
+    store = await open_cluster_store(address, rng=rng)
     try:
         directory = BrokerDirectory(store, rng)
         await directory.start()

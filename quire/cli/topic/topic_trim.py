@@ -17,7 +17,7 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.peer import PeerAddress
 from metadata.errors import NodeNotFoundError
-from metadata.store.zookeeper import open_store
+from metadata.registry.cluster import open_cluster_store
 from metadata.topics.partition import PartitionKey
 from metadata.topics.partition_store import PartitionStore
 from metadata.topics.topic import TopicId
@@ -75,7 +75,7 @@ def _leader_of(response: MetadataResponse, partition: int) -> PeerAddress:
 async def _end_of(arguments: argparse.Namespace, key: PartitionKey) -> int:
     """Return the offset after a ledger of a partition."""
     ledger_id, rng = arguments.ledger, Random(os.urandom(16))
-    store = await open_store(metadata_address(arguments), rng=rng)
+    store = await open_cluster_store(metadata_address(arguments), rng=rng)
     try:
         partitions = PartitionStore(store, rng)
         record, _ = await partitions.get(key)

@@ -65,6 +65,7 @@ def test_a_healthy_cluster(cluster: RunningCluster) -> None:
     assert (told["bookies_up"], told["bookies_writable"], told["hosts_up"]) == (4, 4, 4)
     assert told["warnings"] == []
     assert told["ledgers"]["closed"] >= 1
+    assert told["state"].startswith("Healthy: losing ")
 
 
 def test_an_operator_makes_a_bookie_read_only_and_writable_again(cluster: RunningCluster) -> None:
@@ -104,6 +105,41 @@ def test_metadata_is_sound_and_dumped(cluster: RunningCluster) -> None:
     kinds = {row["kind"] for row in dump}
     assert {"instance", "cookie", "bookie", "ledger"} <= kinds
     assert ledger in [row.get("ledger_id") for row in dump]
+
+
+def test_what_would_be_lost_with_some_bookies(cluster: RunningCluster) -> None:
+    words = ("ledger", "append", "--ensemble", "3", "--write", "3", "--ack", "2")
+    ledger = cluster.json(*words, stdin=b"one\n")["ledger_id"]
+    shown = cluster.json("ledger", "show", str(ledger))
+    members = shown["fragments"][0]["ensemble"]
+    other = next(b["id"] for b in cluster.told["bookies"] if b["id"] not in members)
+
+    def losing(*bookies: str) -> tuple[int, list[str]]:
+        done = cluster.run("cluster", "if-lost", *bookies, "-o", "json")
+        rows = json.loads(done.stdout)["ledgers"]
+        return done.returncode, [row["loss"] for row in rows if row["ledger"] == ledger]
+
+    assert losing(other)[1] == []
+    assert losing(members[0])[1] == []
+    assert losing(*members[:2]) == (ExitCode.FINDINGS, ["may be unreadable"])
+    assert losing(*members) == (ExitCode.FINDINGS, ["unreadable"])
+    assert cluster.run("cluster", "if-lost", "no-such-bookie").returncode == ExitCode.NOT_FOUND
+
+
+def test_nothing_is_written_where_no_cluster_is_and_init_creates_one(
+    cluster: RunningCluster,
+) -> None:
+    wrong = f"{cluster.told['metadata']}-typo"
+    for words in (("cluster", "health"), ("ledger", "create"), ("bookie", "list")):
+        done = run_quire(*words, "-o", "json", metadata=wrong)
+        assert done.returncode == ExitCode.NOT_FOUND, done.stderr
+        assert "quire cluster init" in json.loads(done.stderr)["message"]
+    init = ("cluster", "init", "-o", "json")
+    created = [json.loads(run_quire(*init, metadata=wrong).stdout) for _ in range(2)]
+    assert [each["created"] for each in created] == [True, False]
+    assert created[0]["instance"] == created[1]["instance"]
+    health = json.loads(run_quire("cluster", "health", "-o", "json", metadata=wrong).stdout)
+    assert health["state"] == "Healthy: there are no entries."
 
 
 @pytest.mark.long

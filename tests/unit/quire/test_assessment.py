@@ -16,7 +16,8 @@ from metadata.registry.registration import BookieRegistration
 from quire.assessment import (
     bookie_findings,
     cluster_host_warnings,
-    fragment_health,
+    down_findings,
+    health_sentence,
     ledger_findings,
     ledger_host_warnings,
     record_findings,
@@ -38,26 +39,6 @@ LEDGER = LedgerMetadata(
 
 def test_a_healthy_cluster_has_no_findings() -> None:
     assert ledger_findings(LEDGER, [A, B, C, D]) == []
-
-
-@pytest.mark.parametrize(
-    ("up", "readable"),
-    [([A, B, D], [True, True]), ([A, D], [False, True]), ([C], [False, False])],
-)
-def test_entries_are_readable_while_fewer_than_the_ack_quorum_are_missing(
-    up: list[BookieId], readable: list[bool]
-) -> None:
-    assert [each.is_readable for each in fragment_health(LEDGER, up)] == readable
-
-
-def test_striped_ensembles_are_checked_per_write_set() -> None:
-    striped = replace(
-        LEDGER,
-        quorum=QuorumSpec(4, 2, 2),
-        fragments=(Fragment(EntryId(0), (A, B, C, D)),),
-    )
-    assert fragment_health(striped, [B, D])[0].is_readable
-    assert not fragment_health(striped, [C, D])[0].is_readable
 
 
 def test_findings_name_the_bookies_and_what_to_do() -> None:
@@ -123,3 +104,45 @@ def test_a_bookies_registered_reasons_become_findings() -> None:
     for features in ((), ("condition:limbo",), ("condition:newer",)):
         findings = bookie_findings(replace(well, writable=False, features=features))
         assert findings[-1].advice == "quire bookie info a shows why"
+
+
+def test_a_bookie_that_is_down_is_a_problem_only_if_ledgers_have_entries_on_it() -> None:
+    known, up = [A, B, C], [A]
+    problems, warnings = down_findings(known, up, {B: 4})
+    assert [(each.where, each.what) for each in problems] == [
+        ("bookie b", "is not up; 4 ledgers have entries on it")
+    ]
+    assert [(each.where, each.what) for each in warnings] == [
+        ("bookie c", "is not up, and no ledger has entries on it")
+    ]
+    problems, warnings = down_findings(known, up, None)
+    assert [each.what for each in problems] == ["is not up", "is not up"]
+    assert warnings == []
+
+
+@pytest.mark.parametrize(
+    ("problems", "certain", "state", "what"),
+    [
+        (
+            0,
+            {2: 41},
+            "Healthy",
+            "losing any one bookie keeps all data; losing 2 could hide 41 ledgers",
+        ),
+        (
+            0,
+            {3: 1, 4: 9},
+            "Healthy",
+            "losing any 2 bookies keeps all data; losing 3 could hide one ledger",
+        ),
+        (0, {1: 2}, "Healthy", "losing one bookie could hide 2 ledgers"),
+        (0, {}, "Healthy", "there are no entries"),
+        (0, None, "Healthy", "ledgers were not checked"),
+        (1, {0: 1, 2: 5}, "Not healthy, one problem", "one ledger may have entries without a copy"),
+        (2, {1: 1}, "Not healthy, 2 problems", "losing one bookie could hide one ledger"),
+    ],
+)
+def test_one_sentence_states_the_health(
+    problems: int, certain: dict[int, int] | None, state: str, what: str
+) -> None:
+    assert health_sentence(problems, certain) == f"{state}: {what}."

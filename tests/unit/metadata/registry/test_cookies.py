@@ -1,20 +1,18 @@
-"""Cookies and the cluster's instance: created once, also when answers are lost."""
+"""Cookies of bookies: created once, also when answers are lost."""
 
-import random
 from dataclasses import replace
 
 import pytest
 
 from metadata.errors import (
-    MetadataFormatError,
     NodeExistsError,
     NodeNotFoundError,
     OutcomeUnknownError,
     VersionConflictError,
 )
 from metadata.ids import Version
-from metadata.paths import COOKIES, INSTANCE
-from metadata.registry.cookies import CookieRecord, CookieStore, cluster_instance
+from metadata.paths import COOKIES
+from metadata.registry.cookies import CookieRecord, CookieStore
 from metadata.store.memory import MemoryMetadataStore
 from tests.support.metadata.samples import A, B
 from tests.unit.metadata.conftest import ScriptedFaults
@@ -57,18 +55,3 @@ async def test_a_lost_answer_is_decided_by_reading(
     changed = replace(COOKIE, directory_count=3)
     assert await cookies.compare_and_set(changed, Version(0)) == 1
     assert await cookies.create(replace(COOKIE, bookie_id=B)) == 0
-
-
-async def test_a_cluster_has_one_instance(
-    store: MemoryMetadataStore, other_store: MemoryMetadataStore, faults: ScriptedFaults
-) -> None:
-    faults.acts = ["lost"]
-    first = await cluster_instance(store, random.Random(1))
-    assert len(first) == 16
-    assert await cluster_instance(other_store, random.Random(2)) == first
-
-
-async def test_an_unreadable_instance_is_kept(store: MemoryMetadataStore) -> None:
-    await store.create(INSTANCE, b"garbage")
-    with pytest.raises(MetadataFormatError):
-        await cluster_instance(store, random.Random(1))

@@ -1,0 +1,101 @@
+"""Identity of the cluster, and the check that a cluster exists.
+
+Leaves the identities of bookies to `cookies.py`.
+
+Format: the value of `/instance` is a msgpack array [1, bin of 16 bytes].
+
+Invariants: the cluster's instance is created once and never changes; a client or a command that
+finds none changes nothing.
+
+Source: protocol rule 2.1; metadata design.
+"""
+
+from random import Random
+from typing import Final
+
+from metadata.errors import (
+    ClusterNotFoundError,
+    MetadataFormatError,
+    NodeExistsError,
+    NodeNotFoundError,
+    OutcomeUnknownError,
+)
+from metadata.msgpack_fields import FieldError, bytes_of, pack, unpack_versioned
+from metadata.paths import INSTANCE
+from metadata.store.interface import OPERATION_TIMEOUT_S, SESSION_TIMEOUT_S, MetadataStore
+from metadata.store.zookeeper import open_store
+
+INSTANCE_BYTES: Final = 16
+
+_FORMAT_VERSION: Final = 1
+
+
+async def require_cluster(store: MetadataStore) -> bytes:
+    """Return the cluster's random identity. Raises ClusterNotFoundError if there is no cluster."""
+    try:
+        return _instance_of((await store.get(INSTANCE, fresh=True)).value)
+    except NodeNotFoundError:
+        raise ClusterNotFoundError(store.address) from None
+
+
+async def ensure_cluster(store: MetadataStore, rng: Random) -> bytes:
+    """Return the cluster's random identity; the first caller creates it."""
+    try:
+        return await require_cluster(store)
+    except ClusterNotFoundError:
+        instance = rng.randbytes(INSTANCE_BYTES)
+    try:
+        await store.create(INSTANCE, pack(INSTANCE, [_FORMAT_VERSION, instance]))
+    except (NodeExistsError, OutcomeUnknownError):
+        return await require_cluster(store)
+    return instance
+
+
+async def create_cluster(uri: str, rng: Random) -> tuple[bytes, bool]:
+    """Create the cluster at an address, and its path; return its identity, and whether it is new.
+    An existing cluster stays as it is. Raises the errors of `open_store`.
+    """
+    store = await open_store(uri, rng=rng)
+    try:
+        try:
+            return await require_cluster(store), False
+        except ClusterNotFoundError:
+            return await ensure_cluster(store, rng), True
+    finally:
+        await store.aclose()
+
+
+async def open_cluster_store(
+    uri: str,
+    *,
+    rng: Random,
+    operation_timeout_s: float = OPERATION_TIMEOUT_S,
+    session_timeout_s: float = SESSION_TIMEOUT_S,
+) -> MetadataStore:
+    """Connect to the metadata of an existing cluster. Raises ClusterNotFoundError, and the errors
+    of `open_store`.
+    """
+    store = await open_store(
+        uri,
+        rng=rng,
+        operation_timeout_s=operation_timeout_s,
+        session_timeout_s=session_timeout_s,
+        make_root=False,
+    )
+    try:
+        await require_cluster(store)
+    except BaseException:
+        await store.aclose()
+        raise
+    return store
+
+
+def _instance_of(value: bytes) -> bytes:
+    fields = unpack_versioned(INSTANCE, value, _FORMAT_VERSION, 2)
+    try:
+        instance = bytes_of(fields[1])
+    except FieldError as error:
+        raise MetadataFormatError(INSTANCE, str(error)) from error
+    if len(instance) != INSTANCE_BYTES:
+        raise MetadataFormatError(INSTANCE, f"it has {len(instance)} bytes")
+    return instance

@@ -1,0 +1,100 @@
+"""Copies of a ledger's entries that remain while some bookies are down. Pure.
+
+Leaves texts for operators to `assessment`, and reading the metadata to the commands. Sees metadata
+only: an acknowledged entry is on at least AQ bookies of its write set, and may be on all WQ of
+them.
+
+Source: protocol rules 3.1, 4.5 and 11.1.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from metadata.ids import BookieId, EntryId
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, QuorumSpec
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSet:
+    """A set of bookies that hold the same entries of a ledger."""
+
+    first_entry_id: EntryId
+    """First entry of the fragment."""
+    bookies: tuple[BookieId, ...]
+    ack_quorum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Copies of those entries of a ledger that have the fewest."""
+
+    first_entry_id: EntryId
+    """First entry of the fragment that has these entries."""
+    certain: int
+    """Copies that are certain to be on bookies that are up: 0 if an acknowledged entry may have
+    none.
+    """
+    possible: int
+    """Bookies that are up and may have a copy: 0 if no entry can be read."""
+    ack_quorum: int
+
+
+class Loss(StrEnum):
+    """Consequence for a ledger of bookies that are down, the worst first."""
+
+    UNREADABLE = "unreadable"
+    MAY_BE_UNREADABLE = "may be unreadable"
+    SHORT_OF_ACK_QUORUM = "short of an ack quorum"
+    ONE_COPY = "down to one copy"
+
+
+def write_sets(ledger: LedgerMetadata) -> Iterator[WriteSet]:
+    """Yield the write sets that may hold entries: all of an open fragment, none of an empty one."""
+    ends = [each.first_entry_id - 1 for each in ledger.fragments[1:]]
+    for fragment, end in zip(ledger.fragments, [*ends, ledger.last_entry_id], strict=True):
+        quorum = ledger.quorum_of(fragment)
+        for start in _starts(quorum, fragment.first_entry_id, end):
+            positions = [(start + i) % quorum.ensemble_size for i in range(quorum.write_quorum)]
+            bookies = tuple(fragment.ensemble[each] for each in positions)
+            yield WriteSet(fragment.first_entry_id, bookies, quorum.ack_quorum)
+
+
+def _starts(quorum: QuorumSpec, first: EntryId, last: int | None) -> range:
+    """Return the first position of each write set of the entries `first` to `last`."""
+    if quorum.write_quorum == quorum.ensemble_size:
+        return range(1 if last is None or last >= first else 0)
+    if last is None:
+        return range(quorum.ensemble_size)
+    begin = first // quorum.stripe_entries
+    stripes = last // quorum.stripe_entries + 1 - begin if last >= first else 0
+    return range(begin, begin + min(stripes, quorum.ensemble_size))
+
+
+def fewest_copies(ledger: LedgerMetadata, up: Collection[BookieId]) -> Copies | None:
+    """Return the copies of the entries that have the fewest; None if the ledger has no entry."""
+    counted = [_copies(each, up) for each in write_sets(ledger)]
+    return min(counted, key=lambda each: (each.certain, each.possible), default=None)
+
+
+def loss_of(copies: Copies) -> Loss | None:
+    """Return what a ledger lacks; None if every entry has two copies and an ack quorum."""
+    if copies.possible == 0:
+        return Loss.UNREADABLE
+    if copies.certain == 0:
+        return Loss.MAY_BE_UNREADABLE
+    if copies.possible < copies.ack_quorum:
+        return Loss.SHORT_OF_ACK_QUORUM
+    return Loss.ONE_COPY if copies.possible == 1 else None
+
+
+def named_bookies(fragments: Collection[Fragment]) -> dict[BookieId, None]:
+    """Return the members of fragments, without repetition."""
+    return dict.fromkeys(bookie for each in fragments for bookie in each.ensemble)
+
+
+def _copies(write_set: WriteSet, up: Collection[BookieId]) -> Copies:
+    possible = sum(bookie in up for bookie in write_set.bookies)
+    down = len(write_set.bookies) - possible
+    certain = max(0, write_set.ack_quorum - down)
+    return Copies(write_set.first_entry_id, certain, possible, write_set.ack_quorum)
