@@ -119,14 +119,15 @@ class CampaignRun:
     # -- processes -------------------------------------------------------------------------------
 
     async def _start(self, module: str, uri: str, *words: str) -> Process:
-        child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", f"tests.campaign.{module}", "--uri", uri),
-            *("--history", str(self._history), "--seed", str(self._campaign.seed), *words),
-            stdin=PIPE,
-            stdout=PIPE if module == "checker" else DEVNULL,
-            stderr=(self._directory / f"{module}.log").open("ab"),
-            cwd=REPOSITORY,
-        )
+        with (self._directory / f"{module}.log").open("ab") as log:
+            child = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", f"tests.campaign.{module}", "--uri", uri),
+                *("--history", str(self._history), "--seed", str(self._campaign.seed), *words),
+                stdin=PIPE,
+                stdout=PIPE if module == "checker" else DEVNULL,
+                stderr=log,
+                cwd=REPOSITORY,
+            )
         self._children.append(child)
         return child
 

@@ -199,7 +199,7 @@ def is_late(
 ) -> bool:
     """Return whether an append that ends now, or has not ended, took longer than the bound since
     its call, the healing and the end of the last fault. A fault that lasts excuses no append: after
-    the healing, only a connection is left that nobody has used since its bookie was killed.
+    the healing, only a connection is left that no client has used since its bookie was killed.
     """
     ends = [each.ended for each in faults if not math.isinf(each.ended)]
     return now > max(began, healed_at, *ends) + bound_s

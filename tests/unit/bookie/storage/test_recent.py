@@ -141,7 +141,7 @@ def test_only_a_small_batch_is_copied() -> None:
         assert found.data == batch.data
 
 
-def test_a_ledger_of_which_all_was_evicted_begins_anew() -> None:
+def test_a_ledger_of_which_all_was_evicted_begins_again() -> None:
     recent = RecentEntries(2 * cost(make_run(1, 0, 1)))
     for first in range(3):
         recent.put(make_run(1, first, 1))
