@@ -248,7 +248,7 @@ def _facts_of(quorum: QuorumSpec) -> LedgerFacts:
 
 @contextmanager
 def watched_ends(checker: AvailabilityChecker) -> Iterator[None]:
-    """Judge the error that ends a writer in the step that decides it, also without appends."""
+    """Judge the error that ends a writer in the step that decides it, with or without appends."""
     fail = AppendShell._fail
 
     def watched(self: AppendShell, error: LedgerError) -> None:
