@@ -279,7 +279,8 @@ def test_the_target_gets_a_whole_fragment_at_once_where_each_member_holds_it(
     replaces: str | None,
 ) -> None:
     members = "ab" if replaces is None else "abc"
-    made = plan(ledger((0, "abc"), (5, members), (25, "abd"), quorum=IN_SYNC), 5, replaces=replaces)
+    stripes = replace(IN_SYNC, stripe_entries=4)
+    made = plan(ledger((0, "abc"), (5, members), (25, "abd"), quorum=stripes), 5, replaces=replaces)
     assert list(made.ranges()) == [(5, 24)]
     assert made.entry_count == 20
 

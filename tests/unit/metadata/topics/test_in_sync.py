@@ -109,6 +109,9 @@ def test_a_report_has_at_most_so_many_topics_and_lists(monkeypatch: pytest.Monke
         assert pack_reports("/a", many)[1] == 1
         four = dict(sorted(many.items())[:4])
         assert pack_reports("/a", four)[1] == 0
+    lists[PartitionKey(TOPIC_ID, 5)] = lists[PartitionKey(TOPIC_ID, 0)]
+    value, left_out = pack_reports("/a", lists)
+    assert (len(unpack_reports("/a", value)), left_out) == (4, 2), "only the first ones are kept"
 
 
 @pytest.mark.parametrize(
