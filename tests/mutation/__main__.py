@@ -92,7 +92,7 @@ def _judge(
             os.write(errors, f"{judged.mutant.described} [{said}]\n".encode())
 
     def run() -> list[object]:
-        tests = [f"tests/{each}" for each in target.tests]
+        tests = [f"tests/{each}" for each in given.test or target.tests]
         return [run_session(modules, mutants, tests, tell, given.cpu_s), found]
 
     errors = os.dup(2)
@@ -112,6 +112,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--target", default="", help="only targets whose name contains this")
     parser.add_argument("--module", default="", help="only modules whose path contains this")
     parser.add_argument("--function", default="", help="only functions whose name contains this")
+    parser.add_argument(
+        "--test", metavar="PATH", action="append", help="judge with these tests, not the target's"
+    )
     parser.add_argument("--sample", type=int, default=0, help="only so many mutants, at random")
     parser.add_argument("--targets", type=int, default=3, help="number of targets to sample from")
     parser.add_argument("--seed", default="0", help="of the sample; any text")
