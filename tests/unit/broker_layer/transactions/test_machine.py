@@ -232,19 +232,6 @@ def test_a_transaction_does_not_grow_beyond_its_limit() -> None:
     assert len(largest.partitions) == PARTITIONS_PER_TRANSACTION_MAX
 
 
-@pytest.mark.parametrize("state", IDLE)
-def test_the_tombstone_of_an_id_keeps_nothing_of_its_transactions(state: TransactionState) -> None:
-    idle = known(state).transaction
-    assert idle is not None
-    dead = replace(idle, partitions=(A0,)).expired(NOW)
-    assert (dead.state, dead.partitions, dead.changed_ms) == (TransactionState.DEAD, (), NOW)
-
-
-def test_an_init_without_an_epoch_before_is_not_a_repetition() -> None:
-    """No last epoch and a claim of no epoch are equal numbers."""
-    assert init(known(TransactionState.EMPTY), 7, -1) == RequestRefused(ErrorCode.PRODUCER_FENCED)
-
-
 @pytest.mark.parametrize("state", list(TransactionState)[:-1])
 def test_a_claim_of_another_producer_is_refused(state: TransactionState) -> None:
     unknown = RequestRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)

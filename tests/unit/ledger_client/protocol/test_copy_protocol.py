@@ -331,3 +331,8 @@ def test_the_throttle_spaces_requests() -> None:
 def test_limits_are_positive(bad: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must be"):
         CopyLimits(**bad)  # type: ignore[arg-type]
+
+
+def test_the_smallest_limits() -> None:
+    least = CopyLimits(request_bytes_max=1, requests_at_once=1)
+    assert (least.request_bytes_max, least.requests_at_once) == (1, 1)
