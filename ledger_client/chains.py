@@ -18,7 +18,12 @@ from typing import Final
 
 from ledger_client.client_services import ClientServices
 from ledger_client.client_session import ClientSession
-from ledger_client.errors import ChainExistsError, LedgerNotFoundError, MetadataConflictError
+from ledger_client.errors import (
+    ChainExistsError,
+    ChainNotFoundError,
+    LedgerNotFoundError,
+    MetadataConflictError,
+)
 from ledger_client.info import LedgerInfo
 from ledger_client.ledger_calls import LedgerCalls
 from ledger_client.metadata_failures import metadata_call
@@ -33,6 +38,7 @@ from metadata.ledgers.chain import (
     LinkedLedger,
     check_chain_name,
 )
+from metadata.ledgers.chain_life import ChainLife
 from metadata.ledgers.chain_store import Publication, Published
 
 CHAIN_NAME: Final = "quire.chain"
@@ -170,7 +176,8 @@ class Chain:
             for _ in range(WITHDRAWALS_MAX):
                 async with self._call(services, timeout):
                     head, guard = await services.chains.guard(self.name)
-                start = max(since_index, head.first_index)
+                is_other = since_index > head.next_index  # it was created again since
+                start = head.first_index if is_other else max(since_index, head.first_index)
                 if ledger_id in await self._linked_ids(start, head.next_index, timeout):
                     break
                 try:
@@ -202,12 +209,14 @@ class Chain:
 
         Older ledgers can no longer be linked afterwards, so a grace period longer than any job
         takes keeps every job's ledgers. `timeout` limits each step. Raises ValueError,
-        ChainNotFoundError.
+        ChainNotFoundError, also for a chain that is deleted meanwhile and created again.
         """
         if grace_s < 0:
             raise ValueError(f"a grace period of {grace_s} s is negative: use 0 or more")
         services = await self._session.services()
         before_ms = max(0, services.wall_clock_ms() - int(grace_s * 1000))
+        async with self._call(services, timeout):
+            life = await services.chains.life(self.name)
         async with self._call(services, timeout):
             head = await services.chains.refuse_older(self.name, before_ms)
         linked = await self._linked_ids(head.first_index, head.next_index, timeout)
@@ -216,12 +225,13 @@ class Chain:
         async for info in LedgerCalls(services).list_infos(LedgerId(0), limit):
             is_ours = info.metadata.get(CHAIN_NAME) == self.name
             if is_ours and info.id not in linked and info.created_ms < head.collected_before_ms:
-                for deleted in await self._delete(services, [info.id], timeout):
-                    count += 1
-                    if on_deleted is not None:
-                        _call(on_deleted, deleted, services.observer)
+                if not await self._delete(services, info.id, life, limit):
+                    continue
+                count += 1
+                if on_deleted is not None:
+                    _call(on_deleted, info.id, services.observer)
         async with self._call(services, timeout):
-            await services.chains.drop_trimmed(self.name, head.first_index)
+            await services.chains.drop_trimmed(self.name, head.first_index, life)
         return count
 
     async def wait_changed(self, known: ChainInfo, *, timeout: float) -> ChainInfo:
@@ -267,17 +277,19 @@ class Chain:
         return frozenset(found)
 
     async def _delete(
-        self, services: ClientServices, ledger_ids: list[LedgerId], timeout: float | None
-    ) -> list[LedgerId]:
-        calls, limit = LedgerCalls(services), self._session.limit(timeout)
-        deleted: list[LedgerId] = []
-        for ledger_id in ledger_ids:
-            try:
-                await calls.delete(ledger_id, limit)
-            except LedgerNotFoundError:
-                continue
-            deleted.append(ledger_id)
-        return deleted
+        self, services: ClientServices, ledger_id: LedgerId, life: ChainLife, limit: float
+    ) -> bool:
+        """Delete a ledger unless the chain is deleted; return whether this call deleted it."""
+        try:
+            await LedgerCalls(services).delete(ledger_id, limit, guard=life)
+        except LedgerNotFoundError:
+            return False
+        except MetadataConflictError as error:
+            text = f"chain {self.name!r} was deleted while its unlinked ledgers were collected"
+            raise ChainNotFoundError(
+                f"{text}: collect them in the chain of that name now"
+            ) from error
+        return True
 
     def _call(
         self, services: ClientServices, timeout: float | None

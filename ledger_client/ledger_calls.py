@@ -45,7 +45,7 @@ from metadata.ledgers.ledger_metadata import (
     QuorumSpec,
 )
 from metadata.paths import LEDGER_IDS, chosen_id_path, client_path
-from metadata.store.interface import find
+from metadata.store.interface import Operation, find
 
 LIST_READS_AT_ONCE: Final = 32
 INFO_READS_AT_ONCE: Final = 256
@@ -289,12 +289,14 @@ class LedgerCalls:
             for info in infos:
                 yield info
 
-    async def delete(self, ledger_id: LedgerId, timeout_s: float) -> None:
+    async def delete(
+        self, ledger_id: LedgerId, timeout_s: float, *, guard: Sequence[Operation] = ()
+    ) -> None:
         """Remove a ledger's metadata; bookies remove its entries later. Raises
-        LedgerNotFoundError.
+        LedgerNotFoundError; MetadataConflictError if an operation of the guard fails.
         """
         async with self._metadata("delete_ledger", timeout_s, ledger_id, unknown=True):
-            was_there = await self._services.ledgers.delete(ledger_id)
+            was_there = await self._services.ledgers.delete(ledger_id, guard=guard)
         if not was_there:
             text = "it does not exist: it was never created, or was deleted"
             raise LedgerNotFoundError(text, ledger_id=ledger_id)

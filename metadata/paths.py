@@ -17,6 +17,7 @@ Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 
     /instance                             the cluster's identity, value: `cookies.py`
     /chains/<name>                        the head of a chain, value: `chain.py`
     /chains/<name>/creation               the chain's creation token, value: `chain_creation.py`
+    /chains/<name>/creation/<token>       empty; every change checks that it exists: `chain_life.py`
     /chains/<name>/links/0000/012/345     link 12345 of it, value: `chain.py`
     /chains/<name>/applications/ab/<hash> the last batch of an application, value: `chain.py`
     /topics/<name>                        a topic, value: `topic.py`
@@ -153,6 +154,11 @@ def chain_path(name: str) -> str:
 def chain_creation_path(name: str) -> str:
     """Return the path of a chain's creation token."""
     return f"{chain_path(name)}/creation"
+
+
+def chain_life_path(name: str, creation_token: bytes) -> str:
+    """Return the path of the node that a chain with this creation token has, and no other."""
+    return f"{chain_creation_path(name)}/{creation_token.hex()}"
 
 
 def chain_links_path(name: str) -> str:

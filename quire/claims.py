@@ -38,10 +38,16 @@ UNCLAIMED_NAME: Final = "quire.unclaimed"
 async def create_unclaimed(address: str, wanted: NewLedger) -> LedgerInfo:
     """Create a ledger for the first `claimed_writer` to fill. Raises LedgerError."""
     async with _services(address) as services:
-        custom = {**wanted.custom, UNCLAIMED_NAME: "1"}
-        marked = replace(wanted, custom=custom)
-        found, _, _ = await LedgerCalls(services).create(marked, services.config.call_timeout_s)
-        return LedgerInfo.of(found)
+        return await create_unclaimed_by(services, wanted)
+
+
+async def create_unclaimed_by(services: ClientServices, wanted: NewLedger) -> LedgerInfo:
+    """Create a ledger for the first `writer_claimed_by` to fill, with the parts of a running
+    client. Raises LedgerError.
+    """
+    marked = replace(wanted, custom={**wanted.custom, UNCLAIMED_NAME: "1"})
+    found, _, _ = await LedgerCalls(services).create(marked, services.config.call_timeout_s)
+    return LedgerInfo.of(found)
 
 
 @asynccontextmanager
@@ -53,12 +59,23 @@ async def claimed_writer(
     Raises LedgerNotFoundError; raises LedgerClosedError, with the reason, for a ledger that has or
     had a writer.
     """
-    async with _services(address) as services:
-        limit = services.config.call_timeout_s
-        found, version, keys = await LedgerCalls(services).find(ledger_id, password, limit)
-        metadata, version = await _claim(services, found, version)
-        async with _writer(services, metadata, version, keys) as writer:
-            yield writer
+    async with (
+        _services(address) as services,
+        writer_claimed_by(services, ledger_id, password) as writer,
+    ):
+        yield writer
+
+
+@asynccontextmanager
+async def writer_claimed_by(
+    services: ClientServices, ledger_id: LedgerId, password: bytes
+) -> AsyncIterator[LedgerWriter]:
+    """Do the same as `claimed_writer`, with the parts of a running client."""
+    limit = services.config.call_timeout_s
+    found, version, keys = await LedgerCalls(services).find(ledger_id, password, limit)
+    metadata, version = await _claim(services, found, version)
+    async with _writer(services, metadata, version, keys) as writer:
+        yield writer
 
 
 async def _claim(

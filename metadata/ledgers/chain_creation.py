@@ -1,7 +1,7 @@
 """Creation of a chain, with the token that identifies it among the chains of its name.
 
-Leaves changes of a chain to `chain_store.py`. The token that a head holds differs after every
-change; this one never changes.
+Leaves changes of a chain to `chain_store.py`, and its life to `chain_life.py`. The token that a
+head holds differs after every change; this one never changes.
 
 Format: the value of `/chains/<name>/creation` is a msgpack array [1, token bin of 16 bytes].
 
@@ -12,6 +12,7 @@ Source: protocol rule 1.3; Spark design, "Reading".
 """
 
 import asyncio
+from collections.abc import Sequence
 from random import Random
 from typing import Final
 
@@ -25,10 +26,11 @@ from metadata.errors import (
     StoreUnavailableError,
 )
 from metadata.ids import UPDATE_TOKEN_BYTES, UpdateToken
-from metadata.ledgers.chain import ChainHead, check_chain_name, pack_head
+from metadata.ledgers.chain import ChainHead, check_chain_name, pack_head, unpack_head
+from metadata.ledgers.chain_life import life_created, remove_deleted
 from metadata.msgpack_fields import FieldError, bytes_of, pack, unpack_versioned
 from metadata.paths import CHAINS, chain_creation_path, chain_path
-from metadata.store.interface import Create, MetadataStore, find
+from metadata.store.interface import Create, MetadataStore, Operation, find
 
 NO_TOKEN: Final = UpdateToken(b"")
 """The creation token of a chain that has none."""
@@ -37,32 +39,31 @@ _FORMAT_VERSION: Final = 1
 
 
 async def create_chain(store: MetadataStore, name: str, rng: Random) -> None:
-    """Create an empty chain. Raises ChainExistsError, InvalidChainNameError, and
-    StoreUnavailableError when nothing was written.
+    """Create an empty chain, after the rest of a deletion of an earlier one. Raises
+    ChainExistsError, InvalidChainNameError, and StoreUnavailableError when nothing was written.
     """
-    path, creation_path = chain_path(check_chain_name(name)), chain_creation_path(name)
-    token = UpdateToken(rng.randbytes(UPDATE_TOKEN_BYTES))
-    operations = [
-        Create(path, pack_head(path, ChainHead(token))),
-        Create(creation_path, pack(creation_path, [_FORMAT_VERSION, token])),
-    ]
-    backoff = Backoff(rng)
-    is_unknown = False
+    path, backoff = chain_path(check_chain_name(name)), Backoff(rng)
+    sent: list[UpdateToken] = []
     while True:
+        # Another token each time: an earlier chain of ours may have been deleted by now.
+        token = UpdateToken(rng.randbytes(UPDATE_TOKEN_BYTES))
         try:
-            await store.multi(operations)
+            await store.multi(_creation(name, token))
         except NodeNotFoundError:
             await _make_parent(store)
             continue
         except OutcomeUnknownError:
-            is_unknown = True
+            sent.append(token)
         except StoreUnavailableError:
-            if not is_unknown:
+            if not sent:
                 raise
         except NodeExistsError:
-            if is_unknown and await _is_ours(store, name, token, backoff):
+            if await _is_ours(store, name, sent, backoff):
                 return
-            raise ChainExistsError(name) from None
+            if not await _is_being_deleted(store, path):
+                raise ChainExistsError(name) from None
+            await remove_deleted(store, name, rng)
+            continue
         else:
             return
         await asyncio.sleep(backoff.next_s())
@@ -83,6 +84,20 @@ async def chain_creation_token(store: MetadataStore, name: str) -> UpdateToken:
         raise MetadataFormatError(path, str(error)) from error
 
 
+def _creation(name: str, token: UpdateToken) -> list[Operation]:
+    path, creation_path = chain_path(name), chain_creation_path(name)
+    return [
+        Create(path, pack_head(path, ChainHead(token))),
+        Create(creation_path, pack(creation_path, [_FORMAT_VERSION, token])),
+        life_created(name, token),
+    ]
+
+
+async def _is_being_deleted(store: MetadataStore, path: str) -> bool:
+    stored = await find(store, path)
+    return stored is None or unpack_head(path, stored.value).is_deleted
+
+
 async def _make_parent(store: MetadataStore) -> None:
     try:
         await store.create(CHAINS, b"")
@@ -90,9 +105,12 @@ async def _make_parent(store: MetadataStore) -> None:
         return
 
 
-async def _is_ours(store: MetadataStore, name: str, token: UpdateToken, backoff: Backoff) -> bool:
-    while True:
+async def _is_ours(
+    store: MetadataStore, name: str, sent: Sequence[UpdateToken], backoff: Backoff
+) -> bool:
+    while sent:
         try:
-            return await chain_creation_token(store, name) == token
+            return await chain_creation_token(store, name) in sent
         except StoreUnavailableError:
             await asyncio.sleep(backoff.next_s())
+    return False

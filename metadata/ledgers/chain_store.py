@@ -1,11 +1,12 @@
 """Store of a cluster's chains: ordered lists of ledgers, changed by compare-and-set alone.
 
-Leaves the meaning of a chain to its writers, its creation to `metadata.ledgers.chain_creation`, and
-its ledgers to `metadata.ledgers.ledger_store`.
+Leaves the meaning of a chain to its writers, its creation to `metadata.ledgers.chain_creation`, its
+removal to `metadata.ledgers.chain_life`, and its ledgers to `metadata.ledgers.ledger_store`.
 
 Invariants: a link, the head that counts it and the batch that it represents are written in one
 multi, or not at all; only the token decides a publication whose outcome is unknown; a ledger that
-was deleted in one step with a change of the head (`guard`) is never linked.
+was deleted in one step with a change of the head (`guard`) is never linked; a change of a chain
+takes no effect on another chain of the same name.
 
 Source: Spark design, "Writing: exactly once"; protocol rules 1.2-1.3; metadata design, "Ledgers"
 and "Storms".
@@ -45,6 +46,7 @@ from metadata.ledgers.chain import (
     unpack_link,
 )
 from metadata.ledgers.chain_creation import chain_creation_token, create_chain
+from metadata.ledgers.chain_life import ChainLife, chain_life, is_over, remove_deleted
 from metadata.paths import (
     CHAINS,
     LINK_LEVEL_DIGITS,
@@ -63,7 +65,7 @@ from metadata.store.interface import (
     WatchCallback,
     find,
 )
-from metadata.store.tree_deletion import drop, drop_tree
+from metadata.store.tree_deletion import drop
 
 LINK_READS_AT_ONCE: Final = 64
 ATTEMPTS_MAX: Final = 1_000
@@ -147,8 +149,9 @@ class ChainStore:
 
         A batch that is not above the application's last one is linked already: then nothing is
         written. Repeats until the outcome is certain or the call is cancelled; a cancelled call may
-        have been applied or may still be. Raises ChainNotFoundError; LedgersCollectedError when a
-        ledger is gone or may be; ValueTooLargeError; StoreUnavailableError when nothing was
+        have been applied or may still be. Raises ChainNotFoundError, also for a chain that is
+        deleted during the call and created again; LedgersCollectedError when a ledger is gone or
+        may be; ValueTooLargeError; StoreUnavailableError when nothing was
         written.
         """
         link = ChainLink(
@@ -159,6 +162,7 @@ class ChainStore:
             publication.batch,
         )
         backoff = Backoff(self._rng)
+        life = await self.life(name)
         tried_index: int | None = None
         for _ in range(ATTEMPTS_MAX):
             try:
@@ -179,7 +183,7 @@ class ChainStore:
                 at = None if applied is None else applied[1]
                 operations = self._operations(name, changed, link, at)
                 await self._require_ledgers(link)
-                outcome = await self._try(name, operations)
+                outcome = await self._try(name, life, operations)
                 if outcome is _Outcome.APPLIED:
                     return Published(head.next_index, is_new=True)
                 if outcome is _Outcome.UNKNOWN:
@@ -192,14 +196,22 @@ class ChainStore:
             f"chain {name!r} kept changing during {ATTEMPTS_MAX} attempts: try again"
         )
 
-    async def guard(self, name: str) -> tuple[ChainHead, CompareAndSet]:
-        """Return the head, and an operation that makes a multi fail unless that head is still the
-        current one. Applying it changes the head's version, so a concurrent publication that read
+    async def life(self, name: str) -> ChainLife:
+        """Return checks that make a multi fail once this chain was deleted. Read them before what
+        the multi is based on.
+        """
+        return await chain_life(self._store, check_chain_name(name))
+
+    async def guard(self, name: str) -> tuple[ChainHead, list[Operation]]:
+        """Return the head, and operations that make a multi fail unless that head is still the
+        current one. Applying them changes the head's version, so a concurrent publication that read
         the head must read it again.
         """
+        life = await self.life(name)
         head, version = await self.head(name)
         path = chain_path(name)
-        return head, CompareAndSet(path, pack_head(path, head.with_token(self._token())), version)
+        kept = CompareAndSet(path, pack_head(path, head.with_token(self._token())), version)
+        return head, [kept, *life]
 
     async def trim(self, name: str, first_index: int) -> ChainHead:
         """Remove the links below `first_index` from the chain; return the new head. `drop_trimmed`
@@ -217,19 +229,24 @@ class ChainStore:
             name, lambda head, token: head.with_collected_before(created_ms, token)
         )
 
-    async def drop_trimmed(self, name: str, first_index: int) -> None:
-        """Delete the nodes of trimmed links below an index."""
+    async def drop_trimmed(self, name: str, first_index: int, life: ChainLife) -> None:
+        """Delete the nodes of trimmed links below an index. Raises ChainNotFoundError if the chain
+        is deleted meanwhile.
+        """
         async for index in self._stored_indices(chain_links_path(name)):
             if index >= first_index:
                 return
-            await drop(self._store, chain_link_path(name, index), self._rng)
+            try:
+                await drop(self._store, chain_link_path(name, index), self._rng, checks=life)
+            except NodeNotFoundError as error:
+                raise ChainNotFoundError(name) from error
 
     async def delete(self, name: str) -> None:
         """Delete a chain but not its ledgers; complete an interrupted deletion. Nothing can be
         published once this begins. Raises ChainNotFoundError.
         """
         await self._change(name, ChainHead.with_deletion, also_deleted=True)
-        await drop_tree(self._store, chain_path(name), self._rng)
+        await remove_deleted(self._store, name, self._rng)
 
     async def names(self) -> list[str]:
         """Return the names of all chains, sorted."""
@@ -271,6 +288,7 @@ class ChainStore:
     ) -> ChainHead:
         """Change a head by compare-and-set, whatever its version, until the outcome is certain."""
         path, token, backoff = chain_path(name), self._token(), Backoff(self._rng)
+        life = await self.life(name)
         is_unknown = False
         for _ in range(ATTEMPTS_MAX):
             try:
@@ -279,15 +297,19 @@ class ChainStore:
                 if head.token == token:
                     return head
                 wanted = changed(head, token)
-                await self._store.compare_and_set(path, pack_head(path, wanted), version)
+                change = CompareAndSet(path, pack_head(path, wanted), version)
+                await self._store.multi([change, *life])
                 return wanted
             except StoreUnavailableError:
                 if not is_unknown:
                     raise
             except OutcomeUnknownError:
                 is_unknown = True
-            except (VersionConflictError, NodeNotFoundError):
+            except VersionConflictError:
                 pass
+            except NodeNotFoundError as error:
+                if is_over(life, error):
+                    raise ChainNotFoundError(name) from error
             await asyncio.sleep(backoff.next_s())
         raise MetadataError(
             f"chain {name!r} kept changing during {ATTEMPTS_MAX} attempts: try again"
@@ -328,15 +350,17 @@ class ChainStore:
             )
         return operations
 
-    async def _try(self, name: str, operations: Sequence[Operation]) -> "_Outcome":
+    async def _try(self, name: str, life: ChainLife, operations: Sequence[Operation]) -> "_Outcome":
         """Send a multi once. Raises StoreUnavailableError when nothing was written."""
         try:
-            await self._store.multi(operations)
+            await self._store.multi([*operations, *life])
         except OutcomeUnknownError:
             return _Outcome.UNKNOWN
         except (VersionConflictError, NodeExistsError):
             return _Outcome.REFUSED  # the stored state decides
-        except NodeNotFoundError:
+        except NodeNotFoundError as error:
+            if is_over(life, error):
+                raise ChainNotFoundError(name) from error
             await self._make_parents(name, operations)
             return _Outcome.REFUSED
         return _Outcome.APPLIED

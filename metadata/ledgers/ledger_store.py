@@ -12,7 +12,7 @@ Source: protocol rules 1.2-1.4 and 10.1; metadata design, "Ledgers", "Storms" an
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from random import Random
 from typing import Final
 
@@ -47,7 +47,6 @@ from metadata.store.batching import BatchingStore
 from metadata.store.interface import (
     Cancel,
     Check,
-    CompareAndSet,
     Create,
     Delete,
     MetadataStore,
@@ -149,14 +148,15 @@ class LedgerStore:
                 return version
             await asyncio.sleep(backoff.next_s())  # the old version proves nothing: repeat
 
-    async def delete(self, ledger_id: LedgerId, *, guard: CompareAndSet | None = None) -> bool:
+    async def delete(self, ledger_id: LedgerId, *, guard: Sequence[Operation] = ()) -> bool:
         """Remove a ledger and record it in the deletion feed, in one step. Returns False if it did
         not exist.
 
         Repeats until the ledger is certainly gone or the call is cancelled. With `guard`, deletes
-        only if that operation applies in the same step; raises its VersionConflictError otherwise.
+        only if these operations apply in the same step; raises VersionConflictError otherwise.
         """
         path = ledger_path(ledger_id)
+        guarded = [each.path for each in guard]
         backoff = Backoff(self._rng)
         was_there = False
         while True:
@@ -169,9 +169,11 @@ class LedgerStore:
             except NodeNotFoundError as error:
                 if error.path == path:
                     return was_there
+                if error.path in guarded:
+                    raise VersionConflictError(error.path, FIRST_VERSION) from error
                 await self._make_shard(ledger_id)
             except VersionConflictError as error:
-                if guard is not None and error.path == guard.path:
+                if error.path in guarded:
                     raise
                 await asyncio.sleep(backoff.next_s())
             except OutcomeUnknownError:
@@ -243,14 +245,13 @@ class LedgerStore:
                 await asyncio.sleep(backoff.next_s())
 
     async def _delete(
-        self, ledger_id: LedgerId, path: str, version: Version, guard: CompareAndSet | None
+        self, ledger_id: LedgerId, path: str, version: Version, guard: Sequence[Operation]
     ) -> None:
-        guards = [] if guard is None else [guard]
         feed_entry = deletion_of(ledger_id, self._wall_clock_ms())
         try:
-            await self._store.multi([*guards, Delete(path, version), feed_entry])
+            await self._store.multi([*guard, Delete(path, version), feed_entry])
         except NodeExistsError:  # recorded already, for an earlier ledger with the same id
-            await self._store.multi([*guards, Delete(path, version)])
+            await self._store.multi([*guard, Delete(path, version)])
 
     async def _make_shard(self, ledger_id: LedgerId) -> None:
         try:

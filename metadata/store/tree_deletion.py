@@ -1,6 +1,7 @@
 """Deletion of nodes and trees of nodes, repeated until it is certain.
 
-Leaves it to the caller that nothing is created below them any more.
+Leaves it to the caller that nothing is created below them any more. Each deletion takes effect
+only while the nodes of the given checks exist.
 
 Invariant: a new read decides an unknown outcome; a node that is gone already counts as deleted.
 
@@ -8,6 +9,7 @@ Source: protocol rule 1.3.
 """
 
 import asyncio
+from collections.abc import Sequence
 from random import Random
 
 from metadata.backoff import Backoff
@@ -18,21 +20,29 @@ from metadata.errors import (
     StoreUnavailableError,
     VersionConflictError,
 )
-from metadata.store.interface import MetadataStore
+from metadata.store.interface import Check, Delete, MetadataStore
 
 
-async def drop(store: MetadataStore, path: str, rng: Random) -> bool:
+async def drop(
+    store: MetadataStore, path: str, rng: Random, *, checks: Sequence[Check] = ()
+) -> bool:
     """Delete a node, whatever its value. Returns False if it has children and stays. Raises
-    StoreUnavailableError when nothing was written.
+    StoreUnavailableError when nothing was written, NodeNotFoundError when the node of a check is
+    gone.
     """
     backoff = Backoff(rng)
     is_unknown = False
     while True:
         try:
             stored = await store.get(path, fresh=True)
-            await store.delete(path, stored.version)
+            if checks:
+                await store.multi([*checks, Delete(path, stored.version)])
+            else:
+                await store.delete(path, stored.version)
             return True
-        except NodeNotFoundError:
+        except NodeNotFoundError as error:
+            if error.path != path:
+                raise
             return True
         except NodeNotEmptyError:
             return False
@@ -46,8 +56,10 @@ async def drop(store: MetadataStore, path: str, rng: Random) -> bool:
         await asyncio.sleep(backoff.next_s())
 
 
-async def drop_tree(store: MetadataStore, path: str, rng: Random) -> None:
-    """Delete a node and everything below it; complete an interrupted deletion."""
-    while not await drop(store, path, rng):
+async def drop_tree(
+    store: MetadataStore, path: str, rng: Random, *, checks: Sequence[Check] = ()
+) -> None:
+    """Delete a node and everything below it; complete an interrupted deletion. Raises as `drop`."""
+    while not await drop(store, path, rng, checks=checks):
         for name in await store.children(path, fresh=True):
-            await drop_tree(store, f"{path}/{name}", rng)
+            await drop_tree(store, f"{path}/{name}", rng, checks=checks)

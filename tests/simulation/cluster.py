@@ -12,6 +12,9 @@ from contextvars import Context, copy_context
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.store.memory import MemoryMetadataServer
 from tests.simulation.availability.bookie_states import BookieStates
+from tests.simulation.chains.answers import ChainAnswers
+from tests.simulation.chains.chain_checker import ChainChecker
+from tests.simulation.chains.one_writer import OneWriterChecker
 from tests.simulation.checkers.availability import AvailabilityChecker
 from tests.simulation.checkers.catching_up import CatchingUpChecker
 from tests.simulation.checkers.checker import Checkers
@@ -77,6 +80,8 @@ class Cluster:
                 MembersChecker(model),
                 CatchingUpChecker(model, self._sound_platter_of),
                 UncleanChecker(model, self.is_sound),
+                OneWriterChecker(model),
+                *self._chain_checkers(),
             ],
         )
         LedgerNews(self.metadata, self._on_ledger)
@@ -90,6 +95,20 @@ class Cluster:
         self.handle_numbers = itertools.count(1)
         self._connection_count = 0
         self._by_host = {each.host: each for each in self.bookies}
+
+    @property
+    def chain_answers(self) -> ChainAnswers:
+        """Return the judge of the answers that callers of chains receive."""
+        assert self._chain_answers is not None
+        return self._chain_answers
+
+    def _chain_checkers(self) -> list[ChainChecker]:
+        self._chain_answers: ChainAnswers | None = None
+        if self.plan.chains is None:
+            return []
+        checker = ChainChecker(self.model, self.metadata)
+        self._chain_answers = ChainAnswers(checker)
+        return [checker]
 
     def wall_clock_ms(self) -> int:
         """Return the time of day."""

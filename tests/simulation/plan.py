@@ -15,6 +15,7 @@ from typing import Final
 from bookie.options import BookieOptions
 from ledger_client import ClientConfig, Quorum
 from tests.simulation import in_sync_plan
+from tests.simulation.chains import chain_plan
 from tests.simulation.network import NetworkOdds
 from tests.simulation.store import StoreOdds
 
@@ -142,6 +143,8 @@ class Plan:
     session_timeout_s: float
     pools_small_bodies: bool
     """Whether bookies lend receive buffers also to the small frames of the simulation."""
+    chains: chain_plan.ChainWork | None = None
+    """Clients of chains and claims, if there are any."""
 
     @property
     def ack_quorum_min(self) -> int:
@@ -171,6 +174,7 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
     later = _later_faults(random.Random(f"later faults {seed}"), theme, duration_s)
     may_damage = budget > 0 or beyond_budget
     faults |= {k: every_s for k, every_s in later.items() if may_damage or k not in BUDGETED_KINDS}
+    chains = chain_plan.draw_chains(seed, theme, duration_s)
     return Plan(
         seed=seed,
         theme=theme,
@@ -181,15 +185,18 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
         quorums=quorums,
         workload=_workload(rng, theme, duration_s),
         network=_network(rng),
-        store=_store(rng, theme, random.Random(f"watches {seed}")),
+        store=chain_plan.with_lost_answers(
+            _store(rng, theme, random.Random(f"watches {seed}")), chains
+        ),
         disk_delay_s=rng.choice((0.0005, 0.002, 0.01)),
         preallocates=rng.random() < 0.3,
-        fault_every_s=faults,
+        fault_every_s=chain_plan.with_faults(faults, chains, duration_s),
         damage_max=bookie_count if beyond_budget else budget,
         options=_options(rng, duration_s, random.Random(f"memory {seed}")),
         config=in_sync_plan.with_patience(_config(rng), seed),
         session_timeout_s=rng.choice((4.0, 10.0, 20.0)),
         pools_small_bodies=rng.random() < 0.5,
+        chains=chains,
     )
 
 

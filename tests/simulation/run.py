@@ -18,6 +18,8 @@ from typing import Final
 from unittest.mock import patch
 
 from bookie.wire import bodies
+from tests.simulation.chains.chain_clients import add_chain_clients
+from tests.simulation.chains.ending import check_chains
 from tests.simulation.checkers.availability import watched_ends
 from tests.simulation.checkers.hosts import watched_choices
 from tests.simulation.checkers.least import watched_confirmations
@@ -201,6 +203,7 @@ class _Run:
             self._model.report("liveness", "the bookies did not start")
             return
         add_clients(cluster)
+        add_chain_clients(cluster)
         for client in cluster.clients:
             client.start()
         faults = Faults(cluster)
@@ -220,6 +223,8 @@ class _Run:
         await check_liveness(
             cluster, faults.damaged_hosts, is_demanded=not self._plan.beyond_budget
         )
+        if not self._model.violations:
+            await check_chains(cluster)
         if not self._model.violations:
             await read_replicas(cluster, faults.damaged_hosts)
 

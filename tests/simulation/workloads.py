@@ -15,6 +15,7 @@ from ledger_client import (
     LedgerNotFoundError,
     LedgerReader,
 )
+from ledger_client.chains import CHAIN_NAME
 from tests.simulation.cluster import Cluster
 from tests.simulation.model import LedgerModel
 from tests.simulation.network import HOST
@@ -202,6 +203,8 @@ async def delete_ledgers(node: ClientNode, client: LedgerClient, rng: random.Ran
         # be
         # created again after its deletion.
         if ledger is None or ledger.writer is None or not _is_settled(cluster, ledger):
+            continue
+        if ledger.metadata is not None and CHAIN_NAME in ledger.metadata.custom:
             continue
         if ledger.is_closed or rng.random() < 0.1:
             try:

@@ -171,7 +171,7 @@ async def test_the_nodes_of_trimmed_links_can_be_dropped(
     for ledger_id in range(4):
         await chains.publish(NAME, of(ledger_id))
     head = await chains.trim(NAME, 2)
-    await chains.drop_trimmed(NAME, head.first_index)
+    await chains.drop_trimmed(NAME, head.first_index, await chains.life(NAME))
     found = await chains.links(NAME, 0, 4)
     assert [link is None for _, link in found] == [True, True, False, False]
     assert await store.children(chain_link_path(NAME, 0).rpartition("/")[0]) == ["002", "003"]
