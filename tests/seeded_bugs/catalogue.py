@@ -10,6 +10,7 @@ from typing import Final
 from tests.seeded_bugs.families import (
     append,
     availability,
+    beyond,
     bookie_fences,
     bookie_index,
     bookie_log,
@@ -50,6 +51,7 @@ BUGS: Final[tuple[SeededBug, ...]] = (
     *in_sync.BUGS,
     *in_sync_copies.BUGS,
     *reviewed.BUGS,
+    *beyond.BUGS,
     *chains.BUGS,
     *topics_logs.BUGS,
     *topics_state.BUGS,

@@ -208,7 +208,8 @@ def judge_model(done: Finished) -> Finding:
 def simulation_arguments(detector: Detector, first_seed: int, count: int) -> list[str]:
     given = ["--first-seed", str(first_seed), "--seeds", str(count), "--stop-at-first"]
     theme = ["--theme", detector.theme] if detector.theme else []
-    return ["-m", detector.module, *given, *theme]
+    beyond = ["--beyond-budget"] if detector.beyond_budget else []
+    return ["-m", detector.module, *given, *theme, *beyond]
 
 
 async def _run_simulation(detector: Detector, root: Path, first_seed: int) -> Finding:

@@ -31,7 +31,7 @@ class Plain:
         self.root = root
         self.red_tests: set[str] = set()
         self._green_tests: set[str] = set()
-        self._red: dict[tuple[Kind, str, str], asyncio.Task[bool]] = {}
+        self._red: dict[tuple[Kind, str, bool, str], asyncio.Task[bool]] = {}
 
     async def run(self, tests: Iterable[str], workers: int) -> None:
         """Run tests that found a bug; add those that fail here to `red_tests`."""
@@ -52,7 +52,7 @@ class Plain:
         """
         if finding.kind is Kind.UNITS:
             return finding.culprit in self.red_tests
-        key = finding.kind, detector.module, finding.culprit
+        key = finding.kind, detector.module, detector.beyond_budget, finding.culprit
         if key not in self._red:
             self._red[key] = asyncio.create_task(self._look(detector, finding))
         return await self._red[key]

@@ -6,7 +6,7 @@ detectors to `detectors` and `runner`.
 Invariants: values only. An edit's old text occurs exactly once in its file.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -69,6 +69,8 @@ class Detector:
     theme: str = ""
     module: str = LEDGERS_MODULE
     """Module of the simulation to run."""
+    beyond_budget: bool = False
+    """Whether more is damaged than the ledgers tolerate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,13 @@ def model(*configurations: str) -> Detector:
 def simulation(theme: str = "") -> Detector:
     """Return a detector of simulated clusters with faults of one theme, or of all themes."""
     return Detector(Kind.SIMULATION, SIMULATION_BUDGET_S, (), SEEDS_MAX, theme)
+
+
+def beyond_budget(theme: str = "") -> Detector:
+    """Return a detector of simulated clusters that lose more than their ledgers tolerate: every
+    answer must then be an honest error.
+    """
+    return replace(simulation(theme), beyond_budget=True)
 
 
 def hidden_from_simulation(why: str) -> OutOfSight:

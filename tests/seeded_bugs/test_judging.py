@@ -19,10 +19,11 @@ from tests.seeded_bugs.detectors import (
     judge_units,
     look,
     run_command,
+    simulation_arguments,
 )
 from tests.seeded_bugs.plain import Plain
 from tests.seeded_bugs.runner import Plan, Verdict, is_missing, judge, planned
-from tests.seeded_bugs.seeded_bug import Detector, Kind
+from tests.seeded_bugs.seeded_bug import Detector, Kind, beyond_budget, simulation
 
 
 def failure(*kinds: str) -> dict[str, Any]:
@@ -164,6 +165,13 @@ def test_a_run_of_seeds() -> None:
     assert judge_simulation(Finished(0, summary, 2.0), 100, 9.0).verdict == "missed"
     assert judge_simulation(Finished(1, "Traceback ...", 2.0), 100, 9.0).verdict == "broken"
     assert judge_simulation(Finished(None, "", 2.0), 100, 9.0).verdict == "missed"
+
+
+def test_a_detector_can_damage_more_than_the_budget() -> None:
+    within, beyond = simulation("damage"), beyond_budget("damage")
+    given = simulation_arguments(within, 3, 4)
+    assert given[:2] == ["-m", "tests.simulation"]
+    assert simulation_arguments(beyond, 3, 4) == [*given, "--beyond-budget"]
 
 
 async def test_a_command_ends_with_its_time(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ class Faults:
         self._take_over_count = 0
         self._copy_count = 0
         self._second_starts = SecondStarts(cluster, random.Random(f"copies {cluster.plan.seed}"))
+        self._leaving_rng = random.Random(f"leaving {cluster.plan.seed}")
         self._leaders_rng = random.Random(f"leaders {cluster.plan.seed}")
         self._deaths = UnsyncedDeaths(cluster, random.Random(f"deaths {cluster.plan.seed}"))
         self._kinds: dict[str, Fault] = {
@@ -80,6 +81,7 @@ class Faults:
             "full_sync": self._full_sync,
             "start_copy": self._start_copy,
             "replace_leader": self._replace_leader,
+            "leave_bookie": self._leave_bookie,
         }
 
     def start(self) -> None:
@@ -130,6 +132,13 @@ class Faults:
         if bookie.is_running:
             bookie.kill(power_off=self._rng.random() < 0.5)
             bookie.start_after(self._rng.choice(DOWN_S) * self._rng.random())
+
+    async def _leave_bookie(self) -> None:
+        """End a bookie for longer than its session lasts."""
+        bookie = self._leaving_rng.choice(self._cluster.bookies)
+        if bookie.is_serving:
+            bookie.kill(power_off=False)
+            bookie.start_after(self._plan.session_timeout_s + 10.0 * self._leaving_rng.random())
 
     async def _restart_bookie(self) -> None:
         bookie = self._rng.choice(self._cluster.bookies)

@@ -9,13 +9,14 @@ Source: assurance design, "Deterministic simulation" (swarm odds).
 
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from bookie.options import BookieOptions
 from ledger_client import ClientConfig, Quorum
 from tests.simulation import in_sync_plan
 from tests.simulation.chains import chain_plan
+from tests.simulation.many import many_plan
 from tests.simulation.network import NetworkOdds
 from tests.simulation.store import StoreOdds
 
@@ -145,6 +146,8 @@ class Plan:
     """Whether bookies lend receive buffers also to the small frames of the simulation."""
     chains: chain_plan.ChainWork | None = None
     """Clients of chains and claims, if there are any."""
+    many: many_plan.ManyLedgers | None = None
+    """Hundreds of open ledgers of one client, if there are any."""
 
     @property
     def ack_quorum_min(self) -> int:
@@ -175,6 +178,8 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
     may_damage = budget > 0 or beyond_budget
     faults |= {k: every_s for k, every_s in later.items() if may_damage or k not in BUDGETED_KINDS}
     chains = chain_plan.draw_chains(seed, theme, duration_s)
+    many = many_plan.draw_many(seed, theme, duration_s)
+    faults = many_plan.with_leaves(faults, many, duration_s)
     return Plan(
         seed=seed,
         theme=theme,
@@ -183,7 +188,7 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
         bookies_per_host=random.Random(f"hosts {seed}").choice((1, 1, 2)),
         duration_s=duration_s,
         quorums=quorums,
-        workload=_workload(rng, theme, duration_s),
+        workload=_beside(_workload(rng, theme, duration_s), chains),
         network=_network(rng),
         store=chain_plan.with_lost_answers(
             _store(rng, theme, random.Random(f"watches {seed}")), chains
@@ -193,10 +198,11 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
         fault_every_s=chain_plan.with_faults(faults, chains, duration_s),
         damage_max=bookie_count if beyond_budget else budget,
         options=_options(rng, duration_s, random.Random(f"memory {seed}")),
-        config=in_sync_plan.with_patience(_config(rng), seed),
+        config=many_plan.with_limits(in_sync_plan.with_patience(_config(rng), seed), many),
         session_timeout_s=rng.choice((4.0, 10.0, 20.0)),
         pools_small_bodies=rng.random() < 0.5,
         chains=chains,
+        many=many,
     )
 
 
@@ -229,6 +235,13 @@ def _workload(rng: random.Random, theme: str, duration_s: float) -> Workload:
         takeover_share=0.8 if theme == "recoveries" else rng.choice((0.0, 0.3, 0.8)),
         password=rng.choice((b"", b"", b"secret")),
     )
+
+
+def _beside(workload: Workload, chains: chain_plan.ChainWork | None) -> Workload:
+    """Return the clients beside those of chains: few, since each run has a limited length."""
+    if chains is None:
+        return workload
+    return replace(workload, writers=1, tailers=0, rereaders=0, recoverers=1)
 
 
 def _network(rng: random.Random) -> NetworkOdds:

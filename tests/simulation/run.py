@@ -28,6 +28,7 @@ from tests.simulation.checkers.replicas import read_replicas
 from tests.simulation.cluster import Cluster
 from tests.simulation.faults import Faults
 from tests.simulation.loop import LivelockError, SimulationLoop
+from tests.simulation.many.holding_open import add_holder
 from tests.simulation.model import Model
 from tests.simulation.observing import described
 from tests.simulation.plan import Plan, make_plan
@@ -204,6 +205,7 @@ class _Run:
             return
         add_clients(cluster)
         add_chain_clients(cluster)
+        add_holder(cluster)
         for client in cluster.clients:
             client.start()
         faults = Faults(cluster)

@@ -68,8 +68,8 @@ BUGS = (
             Edit(
                 "metadata/ledgers/chain_creation.py",
                 "    while True:\n"
-                "        # Another token each time: an earlier chain of ours may have been deleted by"
-                " now.\n"
+                "        # Another token each time: an earlier chain of ours may have been deleted"
+                " by now.\n"
                 "        token = UpdateToken(rng.randbytes(UPDATE_TOKEN_BYTES))\n",
                 "    token = UpdateToken(rng.randbytes(UPDATE_TOKEN_BYTES))\n    while True:\n",
             ),

@@ -49,7 +49,7 @@ SAFE_ALL_THE_SAME = hidden_from_simulation(
     "acknowledged entries are on every member: only entries without an acknowledgement are cut off"
 )
 BEYOND_THE_BUDGET = hidden_from_simulation(
-    "within its budget some member always answers, and no ledger is recovered uncleanly"
+    "its ledgers are recovered uncleanly only when nothing is written and every fence arrives"
 )
 LEAVE_OR_STAY: Final = "        if len(in_sync) < self._min_in_sync:\n"
 

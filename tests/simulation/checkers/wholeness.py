@@ -5,6 +5,7 @@ No mark of a copy remains, not even in a ledger without appends.
 Source: protocol rules 5.6, 9.1, 11.2, 11.3; invariants "every ledger back at WQ", "catch-up ends".
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from ledger_client import LedgerWriter
@@ -20,12 +21,25 @@ RETURN_S: Final = 300.0
 
 async def see_members_return(cluster: Cluster, ledger: LedgerModel, writer: LedgerWriter) -> None:
     """Wait until a ledger with an idle writer is complete or ended; report if it is neither."""
+    await see_all_members_return(cluster, [(ledger, writer)])
+
+
+async def see_all_members_return(
+    cluster: Cluster, written: Sequence[tuple[LedgerModel, LedgerWriter]]
+) -> None:
+    """Do the same for many ledgers at once."""
     bookies = cluster.bookies
     is_up = await cluster.wait_until(lambda: all(each.is_serving for each in bookies), UP_S)
     if not is_up or cluster.damaged:
         return  # a bookie that may have lost fences accepts no adds: see protocol rule 2.4
-    if await cluster.wait_until(lambda: _is_whole(ledger, writer), RETURN_S):
+    if await cluster.wait_until(lambda: all(_is_whole(*each) for each in written), RETURN_S):
         return
+    for ledger, writer in written:
+        if not _is_whole(ledger, writer):
+            _report(cluster, ledger, writer)
+
+
+def _report(cluster: Cluster, ledger: LedgerModel, writer: LedgerWriter) -> None:
     assert ledger.metadata is not None
     cluster.model.report(
         NAME,

@@ -1,0 +1,98 @@
+"""Seeded bugs that only show when more copies are lost than a ledger tolerates.
+
+Every answer must then be an honest error. Within the budget some replica always has the entry, or
+cannot be reached; these bugs need replicas that all answer that they may have lost it.
+
+Leaves unclean recoveries to `in_sync_copies`.
+
+Source: protocol rules 2.4, 3.2, 7.3 and 8.2.
+"""
+
+from tests.seeded_bugs.seeded_bug import (
+    Edit,
+    SeededBug,
+    beyond_budget,
+    hidden_from_model,
+    units,
+)
+
+THEME = "damage"
+READ = "ledger_client/protocol/read.py"
+READ_TESTS = "tests/unit/ledger_client/protocol/test_read_protocol.py"
+RECOVERY = "ledger_client/protocol/recovery_read.py"
+NO_READERS = hidden_from_model("the model has no readers that are not recoveries")
+NO_LOSSES = hidden_from_model("at most one bookie of a world is unsure: another one has the entry")
+
+UNSURE_IS_MISSING = Edit(
+    READ,
+    "        if not unsure:\n            return self._end(ReportMissing())\n",
+    "        said = [a for a in unsure if isinstance(a, ReplicaAnswered)]\n"
+    "        if len(said) == len(unsure) and all(a.status is Status.UNKNOWN for a in said):\n"
+    "            return self._end(ReportMissing())\n",
+)
+
+BUGS = (
+    SeededBug(
+        "unsure_everywhere_is_missing",
+        "A read of which every replica answers that it may have lost the entry ends with"
+        ' "no such entry".',
+        ("3.2", "8.2"),
+        (UNSURE_IS_MISSING,),
+        (units(READ_TESTS), beyond_budget(THEME)),
+        (NO_READERS,),
+    ),
+    SeededBug(
+        "read_ends_where_all_are_unsure",
+        "A read ends without an error at the first entry that every replica may have lost: its"
+        " result is shorter than the ledger.",
+        ("8.2",),
+        (
+            UNSURE_IS_MISSING,
+            Edit(
+                "ledger_client/reading/reader.py",
+                "            async for batch in batches:\n"
+                "                self._check_open()\n"
+                "                yield batch\n"
+                "\n"
+                "    async def _make_visible(",
+                "            try:\n"
+                "                async for batch in batches:\n"
+                "                    self._check_open()\n"
+                "                    yield batch\n"
+                "            except EntryNotFoundError:\n"
+                "                return\n"
+                "\n"
+                "    async def _make_visible(",
+            ),
+        ),
+        (units(READ_TESTS), beyond_budget(THEME)),
+        (NO_READERS,),
+    ),
+    SeededBug(
+        "unsure_everywhere_ends_a_recovery",
+        "A recovery closes the ledger before the first entry that every replica may have lost.",
+        ("3.2", "7.3"),
+        (
+            Edit(
+                RECOVERY,
+                "        answer = _PointAnswer(event.first_entry_id, Status.UNKNOWN,"
+                " event.reason)\n"
+                "        return self._record(",
+                "        answer = _PointAnswer(event.first_entry_id, Status.CLOSING,"
+                " event.reason)\n"
+                "        return self._record(",
+            ),
+            Edit(
+                RECOVERY,
+                "        if not is_heard:\n            return None\n        missing = {\n",
+                "        if not is_heard:\n"
+                "            return None\n"
+                "        if all(a.status in (*NEGATIVES, Status.UNKNOWN) for a in said):\n"
+                "            return Ended(self.next)\n"
+                "        missing = {\n",
+            ),
+        ),
+        (beyond_budget(THEME),),
+        (NO_LOSSES,),
+    ),
+)
