@@ -14,6 +14,8 @@ from typing import Final
 
 from tests.simulation.administration import post
 from tests.simulation.availability.decision import SERVICE
+from tests.simulation.beyond.restore_plan import KIND as RESTORE_ALL
+from tests.simulation.beyond.restoring import Restores
 from tests.simulation.cluster import Cluster
 from tests.simulation.damage import draw_known_synced
 from tests.simulation.deaths import UnsyncedDeaths
@@ -47,6 +49,7 @@ class Faults:
         self._take_over_count = 0
         self._copy_count = 0
         self._second_starts = SecondStarts(cluster, random.Random(f"copies {cluster.plan.seed}"))
+        self._restores = Restores(cluster)
         self._leaving_rng = random.Random(f"leaving {cluster.plan.seed}")
         self._leaders_rng = random.Random(f"leaders {cluster.plan.seed}")
         self._deaths = UnsyncedDeaths(cluster, random.Random(f"deaths {cluster.plan.seed}"))
@@ -82,6 +85,7 @@ class Faults:
             "start_copy": self._start_copy,
             "replace_leader": self._replace_leader,
             "leave_bookie": self._leave_bookie,
+            RESTORE_ALL: self._restores.restore_all,
         }
 
     def start(self) -> None:

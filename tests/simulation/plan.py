@@ -15,6 +15,7 @@ from typing import Final
 from bookie.options import BookieOptions
 from ledger_client import ClientConfig, Quorum
 from tests.simulation import in_sync_plan
+from tests.simulation.beyond import restore_plan
 from tests.simulation.chains import chain_plan
 from tests.simulation.many import many_plan
 from tests.simulation.network import NetworkOdds
@@ -172,12 +173,14 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
         _quorums(fitting, rng), seed, theme, bookie_count, least=ack_min
     )
     duration_s = PATIENT_S if is_patient else rng.choice((20.0, 40.0, 80.0, 160.0, 300.0))
+    chains = chain_plan.draw_chains(seed, theme, duration_s)
+    duration_s = chain_plan.with_duration(duration_s, chains)
     budget = min(in_sync_plan.losses_tolerated(each) for each in quorums)
     faults = _faults(rng, theme, duration_s, beyond_budget=beyond_budget, budget=budget)
     later = _later_faults(random.Random(f"later faults {seed}"), theme, duration_s)
+    faults |= restore_plan.rates(seed, theme, duration_s, beyond_budget=beyond_budget)
     may_damage = budget > 0 or beyond_budget
     faults |= {k: every_s for k, every_s in later.items() if may_damage or k not in BUDGETED_KINDS}
-    chains = chain_plan.draw_chains(seed, theme, duration_s)
     many = many_plan.draw_many(seed, theme, duration_s)
     faults = many_plan.with_leaves(faults, many, duration_s)
     return Plan(

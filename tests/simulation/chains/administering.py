@@ -3,12 +3,12 @@
 Leaves publishing to `publishing`.
 """
 
-import asyncio
 import random
 
 from ledger_client import ChainExistsError, ChainNotFoundError, LedgerClient, LedgerError
 from ledger_client.chains import Chain
 from tests.simulation.chains.answers import ChainAnswers
+from tests.simulation.chains.bursts import rest
 from tests.simulation.nodes import ClientNode
 from tests.simulation.observing import note_error
 
@@ -25,8 +25,7 @@ async def administer_chains(node: ClientNode, client: LedgerClient, rng: random.
         try:
             draw = rng.random()
             if draw < work.delete_share:
-                await chain.delete()
-                answers.on_deleted(chain.name, began_s)
+                await _recreate(answers, chain)
             elif draw < work.delete_share + 0.2:
                 await chain.collect(work.grace_s * rng.random(), on_deleted=answers.on_gone)
             elif draw < work.delete_share + 0.4:
@@ -35,13 +34,20 @@ async def administer_chains(node: ClientNode, client: LedgerClient, rng: random.
                 await _create(answers, chain)
         except ChainNotFoundError:
             answers.on_missing(chain.name, began_s)
-            try:
-                await _create(answers, chain)
-            except LedgerError as error:
-                note_error(cluster, "administer", error)
         except LedgerError as error:
             note_error(cluster, "administer", error)
-        await asyncio.sleep(work.pause_s * 2 * rng.random())
+        await rest(cluster, rng)
+
+
+async def _recreate(answers: ChainAnswers, chain: Chain) -> None:
+    """Delete a chain, if it exists, and create it again at once, under requests for the old one."""
+    began_s = answers.now_s()
+    try:
+        await chain.delete()
+        answers.on_deleted(chain.name, began_s)
+    except ChainNotFoundError:
+        answers.on_missing(chain.name, began_s)
+    await _create(answers, chain)
 
 
 async def _create(answers: ChainAnswers, chain: Chain) -> None:

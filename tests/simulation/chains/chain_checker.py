@@ -13,7 +13,13 @@ from typing_extensions import override
 from metadata.errors import NodeNotFoundError
 from metadata.ledgers.chain import ChainHead, ChainLink, unpack_head, unpack_link
 from metadata.ledgers.ledger_metadata import LedgerMetadata
-from metadata.paths import CHAINS, chain_creation_path, chain_link_path, chain_path
+from metadata.paths import (
+    CHAINS,
+    LINK_LEVEL_DIGITS,
+    chain_creation_path,
+    chain_link_path,
+    chain_path,
+)
 from metadata.store.memory import MemoryMetadataServer
 from metadata.store.memory_tree import NodeChange
 from tests.simulation.chains.lives import Life, Lives
@@ -41,7 +47,7 @@ class ChainChecker(Checker):
             self._on_head(name, change)
         elif rest == "creation":
             self._on_creation(name, change)
-        elif rest.startswith("links/") and rest.count("/") == chain_link_path("", 0).count("/") - 2:
+        elif rest.startswith("links/") and rest.count("/") == len(LINK_LEVEL_DIGITS):
             self._on_link(name, int(rest.removeprefix("links/").replace("/", "")), change)
 
     @override

@@ -16,7 +16,15 @@ THEME: Final = "metadata"
 THEME_SHARE: Final = 0.6
 SHARE: Final = 0.05
 """Share of the runs of other themes with chains and claims."""
-LOST_SHARE_MIN: Final = 0.05
+LOST_SHARE: Final = (0.05, 0.15)
+LOST_WATCH_SHARE_MAX: Final = 0.05
+DELAY_S_MAX: Final = 0.005
+SLOW_SHARE_MIN: Final = 0.05
+BURST_EVERY_S: Final = 15.0
+DURATION_S: Final = 300.0
+STALL: Final = "stall_store"
+STALLS: Final = 2.0
+"""Mean number of stalls, at most: a stall may last as long as half of the run."""
 KINDS: Final = ("replace_leader", "expire_session", "suspend_session", "kill_client")
 FAULTS_MIN: Final = 4.0
 """Mean number of faults of each of these kinds, at least."""
@@ -36,13 +44,23 @@ class ChainWork:
     grace_s: float
     """Grace period of collections: a short one collects ledgers before they are published."""
     pause_s: float
-    """Mean pause between two steps of a client."""
+    """Mean pause between two steps of a client, within a burst."""
+    burst_s: float
+    """All clients work in bursts of this length, so that they meet."""
+
+    def next_step_s(self, now_s: float, rng: random.Random) -> float:
+        """Return the time of a client's next step: in this burst, or in the next one."""
+        at_s = now_s + self.pause_s * 2 * rng.random()
+        since_s = at_s % BURST_EVERY_S
+        if since_s < self.burst_s:
+            return at_s
+        return at_s - since_s + BURST_EVERY_S + self.pause_s * rng.random()
 
 
 def draw_chains(seed: int, theme: str, duration_s: float) -> ChainWork | None:
     """Draw the clients of a run; None for a run without chains."""
     rng = random.Random(f"chains {seed}")
-    if rng.random() >= (THEME_SHARE if theme == THEME else SHARE):
+    if duration_s > DURATION_S or rng.random() >= (THEME_SHARE if theme == THEME else SHARE):
         return None
     return ChainWork(
         names=rng.choice((("orders",), ("orders",), ("orders", "events"))),
@@ -51,15 +69,28 @@ def draw_chains(seed: int, theme: str, duration_s: float) -> ChainWork | None:
         claimers=rng.randint(2, 3),
         delete_share=rng.choice((0.05, 0.2, 0.5)),
         grace_s=rng.choice((0.0, 5.0, 60.0)),
-        pause_s=max(1.0, duration_s / rng.choice((30, 80))),
+        pause_s=rng.choice((0.1, 0.4)),
+        burst_s=rng.choice((1.0, 3.0)),
     )
 
 
 def with_lost_answers(odds: StoreOdds, work: ChainWork | None) -> StoreOdds:
-    """Return the odds of the metadata service, which loses some answers in a run with chains."""
+    """Return the odds of the metadata service, some of whose answers are late or lost."""
     if work is None:
         return odds
-    return replace(odds, lost_share=max(odds.lost_share, LOST_SHARE_MIN))
+    return replace(
+        odds,
+        delay_s=min(odds.delay_s, DELAY_S_MAX),
+        lost_share=min(max(odds.lost_share, LOST_SHARE[0]), LOST_SHARE[1]),
+        slow_share=max(odds.slow_share, SLOW_SHARE_MIN),
+        refused_share=0.0,
+        lost_watch_share=min(odds.lost_watch_share, LOST_WATCH_SHARE_MAX),
+    )
+
+
+def with_duration(duration_s: float, work: ChainWork | None) -> float:
+    """Return the length of a run, which has several bursts if it has chains."""
+    return duration_s if work is None else DURATION_S
 
 
 def with_faults(
@@ -68,5 +99,7 @@ def with_faults(
     """Return the rates of faults; those of the metadata service occur in each run with chains."""
     if work is None:
         return every_s
-    wanted_s = max(1.5, duration_s / FAULTS_MIN)
-    return {**every_s, **{k: min(wanted_s, every_s.get(k, wanted_s)) for k in KINDS}}
+    wanted_s = duration_s / FAULTS_MIN
+    often = {kind: min(wanted_s, every_s.get(kind, wanted_s)) for kind in KINDS}
+    stall_s = duration_s / STALLS
+    return {**every_s, **often, STALL: max(stall_s, every_s.get(STALL, stall_s))}

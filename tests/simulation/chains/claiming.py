@@ -3,7 +3,6 @@
 Source: `quire/claims.py`.
 """
 
-import asyncio
 import random
 
 from ledger_client import LedgerClient, LedgerError
@@ -12,6 +11,7 @@ from ledger_client.ledger_calls import NewLedger
 from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerState
 from quire.claims import UNCLAIMED_NAME, create_unclaimed_by, writer_claimed_by
+from tests.simulation.chains.bursts import rest
 from tests.simulation.chains.short_ledgers import adopt, append_few
 from tests.simulation.cluster import Cluster
 from tests.simulation.nodes import ClientNode
@@ -25,8 +25,6 @@ NEWEST = 3
 async def claim_ledgers(node: ClientNode, client: LedgerClient, rng: random.Random) -> None:
     """Create ledgers without a writer, and claim some."""
     cluster = node.cluster
-    work = cluster.plan.chains
-    assert work is not None
     services = await client._session.services()
     while not cluster.is_over:
         found = _unclaimed(cluster)
@@ -38,7 +36,7 @@ async def claim_ledgers(node: ClientNode, client: LedgerClient, rng: random.Rand
         except LedgerError as error:
             note_error(cluster, "claim", error)
         node.writes = None
-        await asyncio.sleep(work.pause_s * rng.random())
+        await rest(cluster, rng)
 
 
 def _unclaimed(cluster: Cluster) -> list[int]:

@@ -3,11 +3,11 @@
 Leaves judging what they see to `answers`.
 """
 
-import asyncio
 import random
 
 from ledger_client import ChainNotFoundError, LedgerClient, LedgerError
 from ledger_client.chains import Chain, ChainInfo
+from tests.simulation.chains.bursts import rest
 from tests.simulation.nodes import ClientNode
 from tests.simulation.observing import note_error
 from tests.simulation.workloads import read_all
@@ -31,7 +31,7 @@ async def follow_chains(node: ClientNode, client: LedgerClient, rng: random.Rand
             cluster.chain_answers.on_missing(chain.name, began_s)
         except LedgerError as error:
             note_error(cluster, "follow", error)
-        await asyncio.sleep(work.pause_s * rng.random())
+        await rest(cluster, rng)
 
 
 async def _read_new(

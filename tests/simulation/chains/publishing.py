@@ -8,7 +8,6 @@ replaced: both write ledgers of their own for a batch, and one of them is publis
 Source: Spark design, "Writing: exactly once".
 """
 
-import asyncio
 import random
 from collections.abc import Sequence
 
@@ -22,11 +21,14 @@ from ledger_client import (
 )
 from ledger_client.chains import Chain
 from tests.simulation.chains.answers import ChainAnswers
+from tests.simulation.chains.bursts import rest
 from tests.simulation.chains.short_ledgers import write_short
 from tests.simulation.nodes import ClientNode, Work
 from tests.simulation.observing import note_error
 
 REPEATS_MAX = 5
+LEDGERS = (0, 0, 1, 2)
+"""Numbers of ledgers in a publication: one without any needs no bookies."""
 TIMEOUTS_S = (None, 1.0, 10.0)
 
 
@@ -43,7 +45,7 @@ def publisher(number: int) -> Work:
                 await _publish_one(node, client, rng, chain, application)
             except LedgerError as error:
                 note_error(cluster, "publish", error)
-            await asyncio.sleep(cluster.plan.chains.pause_s * 2 * rng.random())
+            await rest(cluster, rng)
 
     return work
 
@@ -62,7 +64,7 @@ async def _publish_one(
         return
     batch = None if not application else 0 if last is None else last + 1
     custom = chain.custom_metadata
-    ledgers = [await write_short(node, client, rng, custom) for _ in range(rng.randint(0, 2))]
+    ledgers = [await write_short(node, client, rng, custom) for _ in range(rng.choice(LEDGERS))]
     for _ in range(REPEATS_MAX):
         try:
             await _send(answers, chain, ledgers, application, batch, rng)
