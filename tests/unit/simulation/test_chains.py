@@ -113,17 +113,24 @@ def test_what_a_chain_may_do_is_no_violation(chains: Chains) -> None:
     assert texts(chains) == []
 
 
+def _come_back(chains: Chains) -> None:
+    chains.change(chains.head.with_deletion(token(8)))
+    chains.change(replace(chains.head, is_deleted=False))
+
+
+def _use_a_token_again(chains: Chains) -> None:
+    chains.delete()
+    chains.create(1)
+
+
 BREAKS: dict[str, Callable[[Chains], None]] = {
     "after 0": lambda chains: chains.publish(0),
     "skipped links": lambda chains: chains.publish(1, counted=2),
     "went back": lambda chains: chains.change(replace(chains.head, next_index=0)),
     "was removed": lambda chains: chains.apply(Delete(chain_link_path(NAME, 0), Version(0))),
     "creation token": lambda chains: chains.apply(Delete(chain_creation_path(NAME), Version(0))),
-    "came back": lambda chains: (
-        chains.change(chains.head.with_deletion(token(8))),
-        chains.change(replace(chains.head, is_deleted=False)),
-    )[0],
-    "of an earlier chain": lambda chains: (chains.delete(), chains.create(1))[0],
+    "came back": _come_back,
+    "of an earlier chain": _use_a_token_again,
 }
 
 
