@@ -3,6 +3,7 @@
 Leaves the faults to `faults`, and the history to `history`.
 
 A campaign keeps more bookies healthy than an ensemble needs, and ZooKeeper is never away for long.
+With several ZooKeeper servers, only the time without a quorum of them is a fault of ZooKeeper.
 So a writer ends only where too many bookies had a fault at a time, and no recovery fences a ledger
 that a living writer has. Errors of recoveries are repeated by the writer, and not judged here.
 
