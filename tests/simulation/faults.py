@@ -100,7 +100,9 @@ class Faults:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         cluster = self._cluster
         cluster.store_faults.stalled_until_s = 0.0
-        cluster.store_faults.behind.clear()
+        if cluster.store_faults.behind:
+            cluster.store_faults.behind.clear()
+            cluster.store_faults.behind_until_s = cluster.loop.time()
         for source, target in self._cuts:
             cluster.network.heal(source, target)
         self._cuts.clear()

@@ -67,7 +67,13 @@ class SimulatedStoreFaults:
         self.lost_watch_count = 0
         self.behind: dict[int, Callable[[], int]] = {}
         """By session: number of changes that its server's leader, which was replaced, missed."""
+        self.behind_until_s = -1.0
+        """Time when a session last left the server of a leader that was replaced."""
         self._rng = random.Random(f"store {seed}")
+
+    def may_have_missed_changes(self, since_s: float) -> bool:
+        """Return whether an agreed read may have come from a replaced leader since this time."""
+        return bool(self.behind) or self.behind_until_s >= since_s
 
     async def before(self, call: StoreCall) -> None:
         """Wait for the delay of a request, or refuse it."""
@@ -168,7 +174,10 @@ class NodeStore(MemoryMetadataStore):
     def leave_replaced_leader(self) -> None:
         """Lose the connection, because the leader has learned that it was replaced."""
         self._faults.history.end(self._lag)
-        if self._faults.behind.pop(self.session_id, None) is not None and self.is_connected:
+        if self._faults.behind.pop(self.session_id, None) is None:
+            return
+        self._faults.behind_until_s = simulation_loop().time()
+        if self.is_connected:
             self._lose()
 
     @override

@@ -22,6 +22,8 @@ has no deadline.
 """
 LOST_MEMBERS_SEED = 455
 """Beyond the budget, as above; and a writer without a deadline loses its only in-sync member."""
+REPLACED_LEADER_SEED = 700005
+"""By its plan: a client reads a new ledger through a server whose leader was replaced."""
 SOUND_SEED = 4
 """By its plans: a client reads again; beyond the budget, no fault loses an entry by chance."""
 
@@ -36,6 +38,10 @@ def test_an_append_without_enough_bookies_is_no_alarm() -> None:
 
 def test_beyond_the_budget_an_append_to_lost_members_is_no_alarm() -> None:
     assert run_seed(LOST_MEMBERS_SEED, beyond_budget=True).violations == ()
+
+
+def test_a_ledger_that_a_replaced_leader_does_not_know_is_no_alarm() -> None:
+    assert run_seed(REPLACED_LEADER_SEED).violations == ()
 
 
 @pytest.mark.parametrize("beyond_budget", [False, True])

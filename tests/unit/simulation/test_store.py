@@ -128,3 +128,19 @@ def test_a_lagging_server_reports_again_when_it_has_caught_up() -> None:
     for seed in range(SEEDS):
         run_simulation(partial(main, seed), seed)
     assert b"0" in first, "the first read after a reconnection may be old"
+
+
+def test_a_read_may_have_missed_changes_until_its_server_left_the_replaced_leader() -> None:
+    async def main() -> None:
+        watched = Watched(1, StoreOdds())
+        await watched.begin()
+        assert not watched.faults.may_have_missed_changes(0.0)
+        watched.watching.follow_replaced_leader()
+        assert watched.faults.may_have_missed_changes(0.0)
+        await asyncio.sleep(1.0)
+        watched.watching.leave_replaced_leader()
+        left_s = asyncio.get_running_loop().time()
+        assert watched.faults.may_have_missed_changes(left_s)
+        assert not watched.faults.may_have_missed_changes(left_s + 0.1)
+
+    run_simulation(main, 1)
