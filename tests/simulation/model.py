@@ -6,6 +6,7 @@ received, from the bytes on the wire, and from the metadata store.
 
 import hashlib
 import struct
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -57,6 +58,10 @@ class LedgerModel:
     """Last entry of the first CLOSED metadata that was stored."""
     readers: dict[int, int] = field(default_factory=dict)
     """LAC that each reader's handle last showed."""
+    on_admitted: Callable[[int, Sequence[bytes]], None] | None = None
+    """Called with consecutive payloads and the first id when the writer assigns ids, if several
+    callers share the writer.
+    """
 
     @property
     def confirmed(self) -> int:

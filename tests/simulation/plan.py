@@ -19,6 +19,7 @@ from tests.simulation.beyond import restore_plan
 from tests.simulation.chains import chain_plan
 from tests.simulation.many import many_plan
 from tests.simulation.network import NetworkOdds
+from tests.simulation.reach.reach_plan import NOTHING_MORE, Reach, draw_reach, with_limits
 from tests.simulation.store import StoreOdds
 
 KINDS: Final = (
@@ -149,6 +150,7 @@ class Plan:
     """Clients of chains and claims, if there are any."""
     many: many_plan.ManyLedgers | None = None
     """Hundreds of open ledgers of one client, if there are any."""
+    reach: Reach = NOTHING_MORE
 
     @property
     def ack_quorum_min(self) -> int:
@@ -180,6 +182,7 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
     later = _later_faults(random.Random(f"later faults {seed}"), theme, duration_s)
     faults |= restore_plan.rates(seed, theme, duration_s, beyond_budget=beyond_budget)
     may_damage = budget > 0 or beyond_budget
+    reach = draw_reach(seed)
     faults |= {k: every_s for k, every_s in later.items() if may_damage or k not in BUDGETED_KINDS}
     many = many_plan.draw_many(seed, theme, duration_s)
     faults = many_plan.with_leaves(faults, many, duration_s)
@@ -201,11 +204,14 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
         fault_every_s=chain_plan.with_faults(faults, chains, duration_s),
         damage_max=bookie_count if beyond_budget else budget,
         options=_options(rng, duration_s, random.Random(f"memory {seed}")),
-        config=many_plan.with_limits(in_sync_plan.with_patience(_config(rng), seed), many),
+        config=with_limits(
+            many_plan.with_limits(in_sync_plan.with_patience(_config(rng), seed), many), reach, seed
+        ),
         session_timeout_s=rng.choice((4.0, 10.0, 20.0)),
         pools_small_bodies=rng.random() < 0.5,
         chains=chains,
         many=many,
+        reach=reach,
     )
 
 

@@ -21,6 +21,7 @@ from bookie.wire import bodies
 from tests.simulation.chains.chain_clients import add_chain_clients
 from tests.simulation.chains.ending import check_chains
 from tests.simulation.checkers.availability import watched_ends
+from tests.simulation.checkers.callers import watched_admissions
 from tests.simulation.checkers.hosts import watched_choices
 from tests.simulation.checkers.least import watched_confirmations
 from tests.simulation.checkers.liveness import check_liveness, wait_for_work
@@ -75,7 +76,7 @@ def run_seed(seed: int, *, beyond_budget: bool = False, trace: bool = False) -> 
         model = Model(loop, trace=trace)
         model.note("plan", repr(plan))
         run = _Run(loop, model, seed, beyond_budget=beyond_budget)
-        with _pooled_bodies(plan), watched_confirmations(model):
+        with _pooled_bodies(plan), watched_confirmations(model), watched_admissions(model):
             run_to_end(loop, model, run.main(), UNTIL_S, trace=trace)
         result = _result(run, model, seed, loop.time())
         forget(loop)

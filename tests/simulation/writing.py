@@ -19,10 +19,14 @@ from tests.simulation.cluster import Cluster
 from tests.simulation.model import LedgerModel
 from tests.simulation.nodes import ClientNode
 from tests.simulation.observing import note_error
+from tests.simulation.reach.sharing import SharedAppends
 
 ENDINGS = ("close", "close", "abort", "abandon", "abandon", "block")
 LINGER_S_MAX = 5.0
 REPLICATED_S_MAX = 10.0
+SHARED_SHARE = 0.6
+"""Share of the ledgers with several callers, in the runs that have such ledgers."""
+SHARED_ENTRIES_MAX = 60
 REFUSED_PAUSE_S = 0.5
 """Time before appends that were refused for lack of in-sync members are retried, in seconds."""
 
@@ -47,6 +51,9 @@ class Writing:
     async def write(self) -> None:
         """Append the planned entries, or until the writer fails."""
         wanted = self.rng.randint(1, 2 * self.work.entries_per_ledger)
+        if self.cluster.plan.reach.callers and self.rng.random() < SHARED_SHARE:
+            await self._append_together(min(wanted, SHARED_ENTRIES_MAX))
+            wanted = 0
         while wanted > 0 and not self.is_failed and not self.cluster.is_over:
             step = self.rng.randrange(8)
             if step == 0:
@@ -66,6 +73,16 @@ class Writing:
             await self._see_all_copies()
         if self.cluster.is_over and self.writer.info.quorum.is_in_sync:
             await see_members_return(self.cluster, self.ledger, self.writer)
+
+    async def _append_together(self, wanted: int) -> None:
+        shared = SharedAppends(
+            self.cluster, self.ledger, self.writer, self.rng, self._may_go_on_after
+        )
+        await shared.run(wanted)
+
+    def _may_go_on_after(self, error: LedgerError) -> bool:
+        self.fail(error)
+        return not self.is_failed
 
     def _payload(self, entry_id: int) -> bytes:
         size = self.rng.randrange(self.work.entry_bytes_max)

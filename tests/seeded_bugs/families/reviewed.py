@@ -16,6 +16,7 @@ from tests.seeded_bugs.seeded_bug import (
     units,
 )
 
+WINDOW_TESTS = "tests/unit/ledger_client/writing/test_window.py"
 READER_TESTS = "tests/unit/ledger_client/reading/test_followed_ledger.py"
 NO_READERS = hidden_from_model("the model has no readers that are not recoveries")
 
@@ -48,11 +49,23 @@ BUGS = (
                 "                pass\n",
             ),
         ),
-        (units("tests/unit/ledger_client/writing/test_window.py"),),
+        (units(WINDOW_TESTS), simulation("changes")),
+        (SHELL_ONLY,),
+    ),
+    SeededBug(
+        "caller_passes_the_line",
+        "An append that finds room is admitted before callers that wait: it takes an id in the"
+        " middle of the range of an append_many.",
+        ("4.1",),
         (
-            SHELL_ONLY,
-            hidden_from_simulation("one task appends to each writer, and none is cancelled"),
+            Edit(
+                "ledger_client/writing/window.py",
+                "        return not self._in_line and self.has_room(payload_bytes)\n",
+                "        return self.has_room(payload_bytes)\n",
+            ),
         ),
+        (units(WINDOW_TESTS), simulation("changes")),
+        (SHELL_ONLY,),
     ),
     SeededBug(
         "news_during_a_read_dropped",

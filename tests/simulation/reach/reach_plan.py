@@ -1,0 +1,51 @@
+"""Plan of what some runs add to the workload and the faults that all runs have.
+
+Leaves the rest of a plan to `tests.simulation.plan`. Separate generators draw these values, so that
+the runs without them keep their plans.
+
+Source: assurance design, "Deterministic simulation" (swarm odds).
+"""
+
+import random
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ledger_client import ClientConfig
+
+CALLERS_SHARE: Final = 0.2
+"""Share of the runs in which several tasks append to one writer."""
+WINDOWS: Final = ((3_000, 5), (8_000, 30))
+"""Bytes and entries that such a writer admits: callers wait for room."""
+UNANSWERED_BYTES_MAX: Final = 24_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What one run adds."""
+
+    callers: int = 0
+    """Tasks that append to one writer at the same time; 0 if only one task appends."""
+
+
+NOTHING_MORE: Final = Reach()
+
+
+def draw_reach(seed: int) -> Reach:
+    """Draw what a seed adds."""
+    callers_rng = random.Random(f"sharing {seed}")
+    has_callers = callers_rng.random() < CALLERS_SHARE
+    return Reach(callers=callers_rng.randint(2, 8) if has_callers else 0)
+
+
+def with_limits(config: ClientConfig, reach: Reach, seed: int) -> ClientConfig:
+    """Return the limits of a client that suit what the run adds."""
+    rng = random.Random(f"reach limits {seed}")
+    if reach.callers:
+        window_bytes_max, window_entries_max = rng.choice(WINDOWS)
+        config = replace(
+            config,
+            window_bytes_max=window_bytes_max,
+            window_entries_max=window_entries_max,
+            unanswered_bytes_max=UNANSWERED_BYTES_MAX,
+        )
+    return config
