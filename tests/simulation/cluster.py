@@ -92,6 +92,7 @@ class Cluster:
         self.is_over = False
         self.live_ledgers: dict[int, str] = {}
         """Ledgers that a writer holds open, and the writer's host."""
+        self.bursts_left = plan.reach.bursts
         self.handle_numbers = itertools.count(1)
         self._connection_count = 0
         self._by_host = {each.host: each for each in self.bookies}

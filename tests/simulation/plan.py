@@ -19,7 +19,13 @@ from tests.simulation.beyond import restore_plan
 from tests.simulation.chains import chain_plan
 from tests.simulation.many import many_plan
 from tests.simulation.network import NetworkOdds
-from tests.simulation.reach.reach_plan import NOTHING_MORE, Reach, draw_reach, with_limits
+from tests.simulation.reach.reach_plan import (
+    NOTHING_MORE,
+    Reach,
+    draw_reach,
+    with_limits,
+    with_room,
+)
 from tests.simulation.store import StoreOdds
 
 KINDS: Final = (
@@ -203,7 +209,7 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
         preallocates=rng.random() < 0.3,
         fault_every_s=chain_plan.with_faults(faults, chains, duration_s),
         damage_max=bookie_count if beyond_budget else budget,
-        options=_options(rng, duration_s, random.Random(f"memory {seed}")),
+        options=with_room(_options(rng, duration_s, random.Random(f"memory {seed}")), reach),
         config=with_limits(
             many_plan.with_limits(in_sync_plan.with_patience(_config(rng), seed), many), reach, seed
         ),

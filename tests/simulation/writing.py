@@ -19,6 +19,7 @@ from tests.simulation.cluster import Cluster
 from tests.simulation.model import LedgerModel
 from tests.simulation.nodes import ClientNode
 from tests.simulation.observing import note_error
+from tests.simulation.reach.bursts import Burst
 from tests.simulation.reach.sharing import SharedAppends
 
 ENDINGS = ("close", "close", "abort", "abandon", "abandon", "block")
@@ -27,6 +28,8 @@ REPLICATED_S_MAX = 10.0
 SHARED_SHARE = 0.6
 """Share of the ledgers with several callers, in the runs that have such ledgers."""
 SHARED_ENTRIES_MAX = 60
+BURST_SHARE = 0.2
+"""Share of the steps of a writer that are a burst, while the run has bursts left."""
 REFUSED_PAUSE_S = 0.5
 """Time before appends that were refused for lack of in-sync members are retried, in seconds."""
 
@@ -62,6 +65,10 @@ class Writing:
                 wanted -= await self._append_one()
             else:
                 wanted -= await self._append_some(min(wanted, self.rng.randint(1, 10)))
+            if self.cluster.bursts_left and self.rng.random() < BURST_SHARE:
+                self.cluster.bursts_left -= 1
+                await self._settle()
+                await Burst(self.cluster, self.ledger, self.writer, self.rng, self._on_done).run()
             if self._is_refused:
                 self._is_refused = False
                 await asyncio.sleep(REFUSED_PAUSE_S * 2 * self.rng.random())

@@ -1,9 +1,9 @@
 """Checker: what a writer does for several callers at once, some of which are cancelled.
 
-It sees every id in the step in which the writer assigns it, and the end of every call.
+It sees every id in the step in which the writer assigns it, and the end of every call. A call that
+has ended gets no id, no entry gets two, and callers get ids in the order of their calls.
 
-Source: protocol rule 4.1; `LedgerWriter.append`; invariants "a call that ended without an id is
-never stored", "no entry is stored twice", "callers get ids in the order of their calls".
+Source: protocol rule 4.1; api design, "Cancelling".
 """
 
 from collections.abc import Iterator, Sequence

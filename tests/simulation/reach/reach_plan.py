@@ -10,6 +10,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Final
 
+from bookie.options import BookieOptions
 from ledger_client import ClientConfig
 
 CALLERS_SHARE: Final = 0.2
@@ -17,6 +18,13 @@ CALLERS_SHARE: Final = 0.2
 WINDOWS: Final = ((3_000, 5), (8_000, 30))
 """Bytes and entries that such a writer admits: callers wait for room."""
 UNANSWERED_BYTES_MAX: Final = 24_000
+BURSTS_SHARE: Final = 0.1
+"""Share of the runs in which some ledgers have a burst."""
+BURST_WINDOW: Final = (2**23, 200_000)
+BURST_UNANSWERED_BYTES_MAX: Final = 2**28
+BURST_BATCH_ENTRIES_MAX: Final = 400
+BURST_READ_BYTES_MAX: Final = 2**20
+"""Less than a burst of large entries: an answer to a read ends in the middle of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +33,8 @@ class Reach:
 
     callers: int = 0
     """Tasks that append to one writer at the same time; 0 if only one task appends."""
+    bursts: int = 0
+    """Maximum number of bursts of many or large entries."""
 
 
 NOTHING_MORE: Final = Reach()
@@ -34,12 +44,27 @@ def draw_reach(seed: int) -> Reach:
     """Draw what a seed adds."""
     callers_rng = random.Random(f"sharing {seed}")
     has_callers = callers_rng.random() < CALLERS_SHARE
-    return Reach(callers=callers_rng.randint(2, 8) if has_callers else 0)
+    bursts_rng = random.Random(f"bursts {seed}")
+    has_bursts = not has_callers and bursts_rng.random() < BURSTS_SHARE
+    return Reach(
+        callers=callers_rng.randint(2, 8) if has_callers else 0,
+        bursts=bursts_rng.randint(1, 3) if has_bursts else 0,
+    )
 
 
 def with_limits(config: ClientConfig, reach: Reach, seed: int) -> ClientConfig:
     """Return the limits of a client that suit what the run adds."""
     rng = random.Random(f"reach limits {seed}")
+    if reach.bursts:
+        window_bytes_max, window_entries_max = BURST_WINDOW
+        config = replace(
+            config,
+            batch_entries_max=BURST_BATCH_ENTRIES_MAX,
+            window_bytes_max=window_bytes_max,
+            window_entries_max=window_entries_max,
+            unanswered_bytes_max=BURST_UNANSWERED_BYTES_MAX,
+            read_bytes_max=BURST_READ_BYTES_MAX,
+        )
     if reach.callers:
         window_bytes_max, window_entries_max = rng.choice(WINDOWS)
         config = replace(
@@ -49,3 +74,10 @@ def with_limits(config: ClientConfig, reach: Reach, seed: int) -> ClientConfig:
             unanswered_bytes_max=UNANSWERED_BYTES_MAX,
         )
     return config
+
+
+def with_room(options: BookieOptions, reach: Reach) -> BookieOptions:
+    """Return the options of a bookie that accepts what the run adds."""
+    if not reach.bursts:
+        return options
+    return replace(options, segment_bytes_max=2**22, queue_bytes_max=2**23)
