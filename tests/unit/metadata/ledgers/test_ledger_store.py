@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from typing_extensions import override
 
 from metadata.errors import (
     MetadataFormatError,
@@ -334,3 +335,27 @@ async def test_each_change_of_a_burst_has_its_outcome(
     assert [i for i, x in enumerate(results) if x != 1] == [50]
     assert isinstance(results[50], VersionConflictError)
     assert faults.writes.count("multi") == 2
+
+
+class ParentsRemoved(MemoryMetadataStore):
+    """A store in which a deletion removes the empty parents while a creation makes them."""
+
+    removals_left = 2
+
+    @override
+    async def create(
+        self, path: str, value: bytes, *, ephemeral: bool = False, make_parents: bool = True
+    ) -> Version:
+        """Create a node, or find that its parent is gone."""
+        if path.startswith(LEDGERS) and self.removals_left:
+            self.removals_left -= 1
+            raise NodeNotFoundError(path.rpartition("/")[0])
+        return await super().create(path, value, ephemeral=ephemeral, make_parents=make_parents)
+
+
+async def test_a_creation_outlasts_deletions_that_remove_its_parents() -> None:
+    store = ParentsRemoved(MemoryMetadataServer())
+    ledgers = LedgerStore(store, random.Random(1), lambda: 0)
+    assert await ledgers.create(open_ledger()) == 0
+    assert not store.removals_left
+    await store.aclose()
