@@ -186,7 +186,7 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
     budget = min(in_sync_plan.losses_tolerated(each) for each in quorums)
     faults = _faults(rng, theme, duration_s, beyond_budget=beyond_budget, budget=budget)
     later = _later_faults(random.Random(f"later faults {seed}"), theme, duration_s)
-    faults |= restore_plan.rates(seed, theme, duration_s, beyond_budget=beyond_budget)
+    faults = restore_plan.with_restores(faults, seed, theme, duration_s, is_beyond=beyond_budget)
     may_damage = budget > 0 or beyond_budget
     reach = draw_reach(seed)
     faults |= {k: every_s for k, every_s in later.items() if may_damage or k not in BUDGETED_KINDS}

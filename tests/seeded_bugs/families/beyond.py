@@ -5,7 +5,7 @@ cannot be reached; these bugs need replicas that all answer that they may have l
 
 Leaves unclean recoveries to `in_sync_copies`.
 
-Source: protocol rules 2.4, 3.2, 7.3 and 8.2.
+Source: protocol rules 2.4, 3.2 and 8.2.
 """
 
 from tests.seeded_bugs.seeded_bug import (
@@ -19,9 +19,7 @@ from tests.seeded_bugs.seeded_bug import (
 THEME = "damage"
 READ = "ledger_client/protocol/read.py"
 READ_TESTS = "tests/unit/ledger_client/protocol/test_read_protocol.py"
-RECOVERY = "ledger_client/protocol/recovery_read.py"
 NO_READERS = hidden_from_model("the model has no readers that are not recoveries")
-NO_LOSSES = hidden_from_model("at most one bookie of a world is unsure: another one has the entry")
 
 UNSURE_IS_MISSING = Edit(
     READ,
@@ -67,32 +65,5 @@ BUGS = (
         ),
         (units(READ_TESTS), beyond_budget(THEME)),
         (NO_READERS,),
-    ),
-    SeededBug(
-        "unsure_everywhere_ends_a_recovery",
-        "A recovery closes the ledger before the first entry that every replica may have lost.",
-        ("3.2", "7.3"),
-        (
-            Edit(
-                RECOVERY,
-                "        answer = _PointAnswer(event.first_entry_id, Status.UNKNOWN,"
-                " event.reason)\n"
-                "        return self._record(",
-                "        answer = _PointAnswer(event.first_entry_id, Status.CLOSING,"
-                " event.reason)\n"
-                "        return self._record(",
-            ),
-            Edit(
-                RECOVERY,
-                "        if not is_heard:\n            return None\n        missing = {\n",
-                "        if not is_heard:\n"
-                "            return None\n"
-                "        if all(a.status in (*NEGATIVES, Status.UNKNOWN) for a in said):\n"
-                "            return Ended(self.next)\n"
-                "        missing = {\n",
-            ),
-        ),
-        (beyond_budget(THEME),),
-        (NO_LOSSES,),
     ),
 )

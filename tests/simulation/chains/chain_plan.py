@@ -19,9 +19,12 @@ SHARE: Final = 0.05
 LOST_SHARE: Final = (0.05, 0.15)
 LOST_WATCH_SHARE_MAX: Final = 0.05
 DELAY_S_MAX: Final = 0.005
-SLOW_SHARE_MIN: Final = 0.05
+SLOW_SHARE_MIN: Final = 0.2
+SLOW_DELAY_S_MAX: Final = 3.0
+SHORT_S: Final = 300.0
+"""Longer runs have no chains: they would cost too much."""
 BURST_EVERY_S: Final = 15.0
-DURATION_S: Final = 300.0
+DURATION_S: Final = 150.0
 STALL: Final = "stall_store"
 STALLS: Final = 2.0
 """Mean number of stalls, at most: a stall may last as long as half of the run."""
@@ -60,7 +63,7 @@ class ChainWork:
 def draw_chains(seed: int, theme: str, duration_s: float) -> ChainWork | None:
     """Draw the clients of a run; None for a run without chains."""
     rng = random.Random(f"chains {seed}")
-    if duration_s > DURATION_S or rng.random() >= (THEME_SHARE if theme == THEME else SHARE):
+    if duration_s > SHORT_S or rng.random() >= (THEME_SHARE if theme == THEME else SHARE):
         return None
     return ChainWork(
         names=rng.choice((("orders",), ("orders",), ("orders", "events"))),
@@ -83,6 +86,7 @@ def with_lost_answers(odds: StoreOdds, work: ChainWork | None) -> StoreOdds:
         delay_s=min(odds.delay_s, DELAY_S_MAX),
         lost_share=min(max(odds.lost_share, LOST_SHARE[0]), LOST_SHARE[1]),
         slow_share=max(odds.slow_share, SLOW_SHARE_MIN),
+        slow_delay_s=min(odds.slow_delay_s, SLOW_DELAY_S_MAX),
         refused_share=0.0,
         lost_watch_share=min(odds.lost_watch_share, LOST_WATCH_SHARE_MAX),
     )
