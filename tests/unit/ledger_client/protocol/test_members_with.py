@@ -82,7 +82,7 @@ def test_while_too_few_are_in_sync_it_takes_the_place_of_one_that_lacks_more(
     assert found == (None if after is None else names(after))
 
 
-def test_no_member_joins_a_ledger_with_half_the_fragments_that_it_may_have() -> None:
+def test_no_bookie_joins_a_ledger_with_half_the_fragments_that_it_may_have() -> None:
     fragments = ["ab", "abc"] * (JOIN_FRAGMENTS_MAX // 2)
     full = ledger(*fragments[1:], "ab")
     assert len(full.fragments) == JOIN_FRAGMENTS_MAX
