@@ -68,7 +68,7 @@ class Writing:
             if self.cluster.bursts_left and self.rng.random() < BURST_SHARE:
                 self.cluster.bursts_left -= 1
                 await self._settle()
-                await Burst(self.cluster, self.ledger, self.writer, self.rng, self._on_done).run()
+                await Burst(self.cluster, self.ledger, self.writer, self.rng, self._watch).run()
             if self._is_refused:
                 self._is_refused = False
                 await asyncio.sleep(REFUSED_PAUSE_S * 2 * self.rng.random())
@@ -87,8 +87,8 @@ class Writing:
         )
         await shared.run(wanted)
 
-    def _may_go_on_after(self, error: LedgerError) -> bool:
-        self.fail(error)
+    def _may_go_on_after(self, error: LedgerError, limit_s: float | None) -> bool:
+        self.fail(error, limit_s)
         return not self.is_failed
 
     def _payload(self, entry_id: int) -> bytes:
@@ -109,7 +109,7 @@ class Writing:
             except LedgerError as error:
                 self.fail(error)
                 return done + 1
-            future.add_done_callback(partial(self._on_done, self._begin_append(), expected))
+            self._watch(expected, future)
             self._pending.append(future)
         while len(self._pending) > self.work.pending_max:
             await _ended(self._pending.popleft())
@@ -157,6 +157,10 @@ class Writing:
     async def _settle(self) -> None:
         while self._pending:
             await _ended(self._pending.popleft())
+
+    def _watch(self, expected: int, future: "asyncio.Future[int]") -> None:
+        """Judge an append when it is done."""
+        future.add_done_callback(partial(self._on_done, self._begin_append(), expected))
 
     def _on_done(self, append: Append, expected: int, future: "asyncio.Future[int]") -> None:
         self.cluster.availability.end_append(append)

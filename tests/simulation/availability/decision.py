@@ -27,6 +27,8 @@ STEP_S: Final = 2.0
 """Time in which a writer replaces one bookie that has failed, in seconds, without faults of the
 metadata service.
 """
+SHORT_LIMIT_S: Final = 1.0
+"""Limit of an append that may end it without any fault, in seconds."""
 CATCH_UP_S: Final = 15.0
 """Time in which a member of an in-sync ledger returns and catches up, without the copying."""
 
@@ -182,6 +184,8 @@ def _took_too_long(error: WriterError, faults: Sequence[FaultTime], setting: Set
     Each bookie that fails costs a timeout and a replacement, which needs the metadata service.
     """
     ledger, limit_s = error.ledger, error.limit_s
+    if limit_s < SHORT_LIMIT_S:
+        return True
     lost = len(hit_bookies(error, faults, setting, limit_s))
     if _had_fault(error, faults, (error.host,), limit_s):
         return True

@@ -41,14 +41,14 @@ class Burst:
         ledger: LedgerModel,
         writer: LedgerWriter,
         rng: random.Random,
-        on_done: Callable[[int, "asyncio.Future[int]"], None],
+        watch: Callable[[int, "asyncio.Future[int]"], None],
     ) -> None:
-        """`on_done` receives the expected id and the future of each append when it is done."""
+        """`watch` receives the expected id and the future of each append when it is called."""
         self._cluster = cluster
         self._ledger = ledger
         self._writer = writer
         self._rng = rng
-        self._on_done = on_done
+        self._watch = watch
 
     async def run(self) -> None:
         """Append the burst, and await it; the process may be killed before or after that."""
@@ -77,7 +77,7 @@ class Burst:
         payload = b"<%d/%d>" % (self._ledger.ledger_id, expected) + self._rng.randbytes(size)
         self._ledger.payloads[expected] = payload
         future = self._writer.append_nowait(payload)
-        future.add_done_callback(partial(self._on_done, expected))
+        self._watch(expected, future)
         return future
 
     def _kill_after(self, delay_s: float) -> None:

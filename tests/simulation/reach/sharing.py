@@ -36,9 +36,11 @@ class SharedAppends:
         ledger: LedgerModel,
         writer: LedgerWriter,
         rng: random.Random,
-        fail: Callable[[LedgerError], bool],
+        fail: Callable[[LedgerError, float | None], bool],
     ) -> None:
-        """`fail` records the error of a call, and returns whether the callers may go on."""
+        """`fail` records the error of a call with this limit, and returns whether the callers may
+        go on.
+        """
         self._cluster = cluster
         self._ledger = ledger
         self._writer = writer
@@ -95,7 +97,7 @@ class SharedAppends:
             raise
         except LedgerError as error:
             self._calls.fail(call, error)
-            if not self._fail(error):
+            if not self._fail(error, None if style == 2 else timeout):
                 self._wanted = 0
         else:
             self._calls.succeed(call, ids)

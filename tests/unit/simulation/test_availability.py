@@ -156,6 +156,11 @@ def test_bookies_do_not_explain_an_unavailable_service() -> None:
     assert not is_accepted("MetadataUnavailableError", faults(*BOOKIES))
 
 
+def test_a_short_limit_may_end_an_append_without_a_fault() -> None:
+    assert is_accepted("QuorumTimeoutError", faults(), limit_s=0.05)
+    assert not is_accepted("QuorumTimeoutError", faults(), limit_s=1.0)
+
+
 def test_each_failed_bookie_may_delay_an_append_by_a_timeout_and_a_replacement() -> None:
     assert not is_accepted("QuorumTimeoutError", faults("a", "b"))
     assert is_accepted("QuorumTimeoutError", faults("a", "b"), limit_s=6.0)
