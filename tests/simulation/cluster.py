@@ -79,7 +79,7 @@ class Cluster:
                 MarksChecker(model, self.damaged),
                 MembersChecker(model),
                 CatchingUpChecker(model, self._sound_platter_of),
-                UncleanChecker(model, self.is_sound),
+                UncleanChecker(model, lambda bookie_id: self.is_over and self.is_sound(bookie_id)),
                 OneWriterChecker(model),
                 *self._chain_checkers(),
             ],

@@ -21,6 +21,7 @@ from tests.simulation.damage import draw_known_synced
 from tests.simulation.deaths import UnsyncedDeaths
 from tests.simulation.disk import Platter
 from tests.simulation.nodes import BookieNode, ClientNode
+from tests.simulation.reach.unclean_closes import UncleanCloses
 from tests.simulation.second_start import SecondStarts
 from tests.simulation.workloads import recover_one
 
@@ -53,6 +54,7 @@ class Faults:
         self._leaving_rng = random.Random(f"leaving {cluster.plan.seed}")
         self._leaders_rng = random.Random(f"leaders {cluster.plan.seed}")
         self._deaths = UnsyncedDeaths(cluster, random.Random(f"deaths {cluster.plan.seed}"))
+        self._unclean = UncleanCloses(cluster, random.Random(f"unclean {cluster.plan.seed}"))
         self._kinds: dict[str, Fault] = {
             "kill_bookie": self._kill_bookie,
             "restart_bookie": self._restart_bookie,
@@ -86,6 +88,7 @@ class Faults:
             "replace_leader": self._replace_leader,
             "leave_bookie": self._leave_bookie,
             RESTORE_ALL: self._restores.restore_all,
+            "unclean_close": self._unclean.close,
         }
 
     def start(self) -> None:
@@ -111,6 +114,7 @@ class Faults:
             if node.store is not None:
                 node.store.resume()
         self._deaths.heal()
+        self._unclean.heal()
         for bookie in cluster.bookies:
             faults = bookie.disk_faults
             faults.delay_s_max = self._plan.disk_delay_s

@@ -77,6 +77,12 @@ class LedgerModel:
         return min(self.confirmed, self.closed_at)
 
     @property
+    def lost_to(self) -> int:
+        """Return the highest confirmed entry that an unclean recovery gave up, or -1."""
+        has_given_up = self.metadata is not None and bool(self.metadata.given_up)
+        return self.confirmed if has_given_up else -1
+
+    @property
     def visible(self) -> int:
         """Return the highest entry that a reader may see."""
         closed = -1 if self.closed_at is None else self.closed_at

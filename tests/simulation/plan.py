@@ -23,6 +23,7 @@ from tests.simulation.reach.reach_plan import (
     NOTHING_MORE,
     Reach,
     draw_reach,
+    with_faults,
     with_limits,
     with_room,
 )
@@ -189,6 +190,7 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
     faults = restore_plan.with_restores(faults, seed, theme, duration_s, is_beyond=beyond_budget)
     may_damage = budget > 0 or beyond_budget
     reach = draw_reach(seed)
+    faults = with_faults(faults, seed, theme, duration_s)
     faults |= {k: every_s for k, every_s in later.items() if may_damage or k not in BUDGETED_KINDS}
     many = many_plan.draw_many(seed, theme, duration_s)
     faults = many_plan.with_leaves(faults, many, duration_s)

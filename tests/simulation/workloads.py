@@ -81,7 +81,10 @@ async def follow(
                     text = f"ledger {ledger.ledger_id}: tail gave {expected - 1}, beyond its LAC"
                     cluster.model.report("reading", text)
                 _look_at_lac(cluster, ledger, handle, reader)
-        if ledger.closed_at is None or expected != max(first, ledger.closed_at + 1):
+        has_end = ledger.closed_at is not None and ledger.closed_at < expected <= max(
+            first, ledger.closed_at + 1, ledger.lost_to + 1
+        )
+        if not has_end:
             text = f"ledger {ledger.ledger_id}: tail ended before {expected}, not at its last entry"
             cluster.model.report("reading", text)
 

@@ -28,6 +28,7 @@ from tests.seeded_bugs.seeded_bug import (
     beyond_budget,
     hidden_from_model,
     hidden_from_simulation,
+    simulation,
     units,
 )
 
@@ -223,7 +224,7 @@ BUGS = (
                 "        return closed\n",
             ),
         ),
-        (END_TO_END, beyond_budget("in_sync")),
+        (END_TO_END, simulation("in_sync"), beyond_budget("in_sync")),
         (SHELL_ONLY,),
     ),
     SeededBug(

@@ -36,5 +36,5 @@ class ReadingChecker(Checker):
 
     @override
     def on_not_found(self, ledger: LedgerModel, text: str) -> None:
-        if ledger.metadata is not None:
+        if ledger.metadata is not None and not ledger.metadata.given_up:
             self.report(f"ledger {ledger.ledger_id}: what may be read was not found: {text}")

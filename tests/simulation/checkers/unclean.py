@@ -22,10 +22,9 @@ class UncleanChecker(Checker):
     name = "unclean"
 
     def __init__(self, model: Model, is_sound: Callable[[str], bool]) -> None:
-        """`is_sound` says, by its id, that a bookie serves and was never damaged.
+        """`is_sound` says, by its id, that a bookie serves, was never damaged, and is reached.
 
-        Within a run, an unclean recovery starts only after the network is healed: such a bookie
-        then answers.
+        It says so only after the faults: `reach.unclean_closes` judges what is given up before.
         """
         super().__init__(model)
         self._is_sound = is_sound
@@ -53,7 +52,9 @@ class UncleanChecker(Checker):
             self.report(
                 f"{where} was {before.state} in mode {now.quorum.mode}, and gave up entries"
             )
-        if (*now.fragments, *now.given_up) != before.fragments:
+        gives_up_all = now.given_up[0].first_entry_id == 0  # then one fragment stays, empty
+        kept = () if gives_up_all and now.fragments == before.fragments[:1] else now.fragments
+        if (*kept, *now.given_up) != before.fragments:
             self.report(f"{where} had {before.fragments}, keeps {now.fragments}, {now.given_up}")
         elif now.last_entry_id != now.given_up[0].first_entry_id - 1:
             self.report(f"{where} gave up {now.given_up}, and ends at {now.last_entry_id}")

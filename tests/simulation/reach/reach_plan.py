@@ -26,6 +26,16 @@ BURST_BATCH_ENTRIES_MAX: Final = 400
 BURST_READ_BYTES_MAX: Final = 2**20
 """Less than a burst of large entries: an answer to a read ends in the middle of it."""
 
+FAULTS: Final = {"unclean_close": ("in_sync",)}
+"""Kinds of faults with the themes in whose runs they are more frequent."""
+FAULT_SHARE: Final = 0.08
+THEME_SHARE: Final = 0.3
+FAULT_COUNT: Final = 6.0
+CALM_FACTOR: Final = 5.0
+"""An unclean recovery takes long: among frequent other faults it would seldom come to its end."""
+BUSY_S: Final = 1_200.0
+"""Every run has as many of these faults as one of this length, in seconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reach:
@@ -50,6 +60,19 @@ def draw_reach(seed: int) -> Reach:
         callers=callers_rng.randint(2, 8) if has_callers else 0,
         bursts=bursts_rng.randint(1, 3) if has_bursts else 0,
     )
+
+
+def with_faults(
+    every_s: dict[str, float], seed: int, theme: str, duration_s: float
+) -> dict[str, float]:
+    """Add the faults of a seed to the others: kind -> mean seconds between two of them."""
+    added = {}
+    for kind, themes in FAULTS.items():
+        rng = random.Random(f"new fault {kind} {seed}")
+        if rng.random() < (THEME_SHARE if theme in themes else FAULT_SHARE):
+            added[kind] = min(duration_s, BUSY_S) / (FAULT_COUNT * rng.uniform(0.5, 1.5))
+    calm = CALM_FACTOR if "unclean_close" in added else 1.0
+    return {kind: calm * mean_s for kind, mean_s in every_s.items()} | added
 
 
 def with_limits(config: ClientConfig, reach: Reach, seed: int) -> ClientConfig:
