@@ -10,6 +10,7 @@ Source: assurance design; reliability design.
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Final
 
 from tests.simulation.administration import post
@@ -20,6 +21,7 @@ from tests.simulation.cluster import Cluster
 from tests.simulation.damage import draw_known_synced
 from tests.simulation.deaths import UnsyncedDeaths
 from tests.simulation.disk import Platter
+from tests.simulation.many.leaving import Leaving
 from tests.simulation.nodes import BookieNode, ClientNode
 from tests.simulation.reach.unclean_closes import UncleanCloses
 from tests.simulation.second_start import SecondStarts
@@ -51,7 +53,6 @@ class Faults:
         self._copy_count = 0
         self._second_starts = SecondStarts(cluster, random.Random(f"copies {cluster.plan.seed}"))
         self._restores = Restores(cluster)
-        self._leaving_rng = random.Random(f"leaving {cluster.plan.seed}")
         self._leaders_rng = random.Random(f"leaders {cluster.plan.seed}")
         self._deaths = UnsyncedDeaths(cluster, random.Random(f"deaths {cluster.plan.seed}"))
         self._unclean = UncleanCloses(cluster, random.Random(f"unclean {cluster.plan.seed}"))
@@ -75,8 +76,8 @@ class Faults:
             "stall_store": self._stall_store,
             "expire_session": self._expire_session,
             "suspend_session": self._suspend_session,
-            "checkpoint": self._checkpoint,
-            "clean": self._clean,
+            "checkpoint": partial(self._administer, "/api/v1/checkpoint"),
+            "clean": partial(self._administer, "/api/v1/clean"),
             "flip_log_bit": self._flip_log_bit,
             "flip_index_bit": self._flip_index_bit,
             "wipe_disk": self._wipe_disk,
@@ -86,7 +87,7 @@ class Faults:
             "full_sync": self._full_sync,
             "start_copy": self._start_copy,
             "replace_leader": self._replace_leader,
-            "leave_bookie": self._leave_bookie,
+            "leave_bookie": Leaving(cluster).leave,
             RESTORE_ALL: self._restores.restore_all,
             "unclean_close": self._unclean.close,
         }
@@ -142,13 +143,6 @@ class Faults:
         if bookie.is_running:
             bookie.kill(power_off=self._rng.random() < 0.5)
             bookie.start_after(self._rng.choice(DOWN_S) * self._rng.random())
-
-    async def _leave_bookie(self) -> None:
-        """End a bookie for longer than its session lasts."""
-        bookie = self._leaving_rng.choice(self._cluster.bookies)
-        if bookie.is_serving:
-            bookie.kill(power_off=False)
-            bookie.start_after(self._plan.session_timeout_s + 10.0 * self._leaving_rng.random())
 
     async def _restart_bookie(self) -> None:
         bookie = self._rng.choice(self._cluster.bookies)
@@ -296,12 +290,6 @@ class Faults:
         with self._cluster.network.faults.lasting(bookie.host):
             await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
         bookie.disk_faults.capacity_bytes = 2**40
-
-    async def _checkpoint(self) -> None:
-        await self._administer("/api/v1/checkpoint")
-
-    async def _clean(self) -> None:
-        await self._administer("/api/v1/clean")
 
     async def _administer(self, path: str) -> None:
         addresses = self._rng.choice(self._cluster.bookies).addresses
