@@ -146,11 +146,12 @@ class LedgerWriter:
         size = len(owned)
         if not self._shell.window.is_free(size):
             self._require_open()
-            raise BackpressureError(
-                f"{self._shell.window.entries} entries are pending, the window is full: "
-                "await some of them, or use append()",
-                ledger_id=self.ledger_id,
-            )
+            window = self._shell.window
+            why = "earlier callers wait for room"
+            if not window.has_room(size):
+                why = f"{window.entries} entries are pending, the window is full"
+            text = f"{why}: await some of them, or use append(), which waits"
+            raise BackpressureError(text, ledger_id=self.ledger_id)
         return self.push_entry(owned, size)
 
     def follow(self, follower: Follower) -> None:

@@ -88,7 +88,7 @@ class Writing:
         await shared.run(wanted)
 
     def _may_go_on_after(self, error: LedgerError, limit_s: float | None) -> bool:
-        self.fail(error, limit_s)
+        self.fail(error, limit_s, is_shared=True)
         return not self.is_failed
 
     def _payload(self, entry_id: int) -> bytes:
@@ -177,10 +177,12 @@ class Writing:
     def _note(self, expected: int, entry_id: int) -> None:
         self.cluster.note_confirmed(self.ledger, entry_id, expected)
 
-    def fail(self, error: LedgerError, limit_s: float | None = None) -> None:
+    def fail(
+        self, error: LedgerError, limit_s: float | None = None, *, is_shared: bool = False
+    ) -> None:
         """Record that the writer failed, is full, or that an append with this limit timed out."""
         note_error(self.cluster, "append", error)
-        has_pending = self.writer.last_pushed > self.writer.last_confirmed
+        has_pending = is_shared or self.writer.last_pushed > self.writer.last_confirmed
         self.cluster.availability.on_append_failed(
             self.ledger.ledger_id, error, limit_s, has_pending=has_pending
         )

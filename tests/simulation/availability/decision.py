@@ -71,7 +71,7 @@ class LedgerFacts:
     is_ending: bool = False
     """Whether the caller has closed or left the writer."""
     has_pending: bool = False
-    """Whether entries wait for their confirmation."""
+    """Whether entries wait for their confirmation, or callers for room."""
     lags_by_entries: bool = False
     """Whether a member leaves once it lacks a number of entries, which needs no fault."""
 
