@@ -260,10 +260,11 @@ class LedgerStore:
             return
 
     async def _make_parents(self, *paths: str) -> None:
+        """Make the parents of new nodes. A deletion may remove them again: the caller repeats."""
         for path in paths:
             try:
                 await self._store.create(path.rpartition("/")[0], b"")
-            except (NodeExistsError, OutcomeUnknownError):
+            except (NodeExistsError, NodeNotFoundError, OutcomeUnknownError):
                 continue
 
     async def _drop_empty_parents(self, path: str) -> None:

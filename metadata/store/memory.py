@@ -118,8 +118,8 @@ class MemoryMetadataStore:
         """Create a node (see `MetadataStore`)."""
         operation = Create(path, value, ephemeral)
         for _ in range(PARENT_ATTEMPTS_MAX if make_parents else 0):
-            await self._make_parents(path)
             try:
+                await self._make_parents(path)
                 return (await self._write("create", [operation]))[0]
             except NodeNotFoundError:
                 continue  # an empty parent was removed concurrently
