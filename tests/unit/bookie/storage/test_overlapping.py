@@ -39,6 +39,8 @@ class Storage:
         self.failure: Exception | None = None
         self.items: list[QueuedAdd] = []
         self.before_answer: Callable[[], None] = lambda: None
+        self.before_look_up: Callable[[], None] = lambda: None
+        self.inside = 0
         self.reads = self.barriers = self.woken = 0
         self.state = ReplicaState(LedgerId(7))
         self.state.accepted_highest = 99
@@ -67,7 +69,10 @@ class Storage:
     async def read_or_raise(
         self, _state: ReplicaState, first: int, last: int, _bytes_max: int
     ) -> SimpleNamespace:
+        assert self.inside == 0, "one comparison of a ledger at a time"
+        self.inside += 1
         await asyncio.sleep(0)
+        self.inside -= 1
         self.reads += 1
         self.before_answer()
         for batch in self.stored:
@@ -82,6 +87,7 @@ class Storage:
     async def look_up(
         self, _ledger_id: int, first: int, last: int, _highest: int, _limit: int
     ) -> SimpleNamespace:
+        self.before_look_up()
         named = [(b.header.first_entry_id, b.header.last_entry_id) for b in self.stored]
         runs = sorted(
             (0, max(first, low))
@@ -149,6 +155,9 @@ def test_a_damaged_run_is_replaced_entry_by_entry_and_joined() -> None:
     storage = Storage(make_run(7, 0, 3))
     storage.damaged = [(4, 6)]
     assert storage.answer(make_run(7, 0, 10)) == [[(3, 9)]]
+    storage = Storage(make_run(7, 2, 1))
+    storage.damaged = [(3, 4)]
+    assert storage.answer(make_run(7, 0, 10)) == [[(0, 1), (3, 9)]]
     storage = Storage(make_run(7, 0, 3), make_run(7, 8, 2))
     storage.damaged = [(3, 3)]
     assert storage.answer(make_run(7, 0, 10)) == [[(3, 7)]]
@@ -200,7 +209,7 @@ def test_an_add_that_is_accepted_during_the_comparison_is_compared_too() -> None
             storage.state.accepted_highest = 4
             storage.stored.append(make_run(7, 2, 3))
 
-    storage.before_answer = accept
+    storage.before_look_up = accept
     assert storage.answer(make_run(7, 0, 5)) == [[(0, 1)]]
 
 
@@ -234,6 +243,12 @@ def test_a_failed_log_answers_unknown() -> None:
     assert storage.answer(make_run(7, 0, 3)) == [Status.UNKNOWN]
     assert storage.reads == 0
     assert storage.woken == 1
+
+    async def run() -> list[BaseException | None]:
+        storage.add(make_run(7, 0, 3))
+        return await asyncio.gather(*storage.adds._tasks.values(), return_exceptions=True)
+
+    assert asyncio.run(run()) == [None], "the answer says it"
 
 
 def test_a_failure_that_is_no_refusal_is_raised_after_the_answer() -> None:
@@ -272,3 +287,40 @@ def test_comparisons_of_a_ledger_wait_for_each_other_and_count() -> None:
     assert running == [0, 1, 2], "one after another"
     assert (storage.adds.queued_bytes, storage.state.use_count) == (0, 0)
     assert storage.woken == 3
+
+
+def test_settling_waits_for_all_also_if_one_fails() -> None:
+    storage = Storage()
+
+    def fail() -> None:
+        if storage.reads == 1:
+            raise ZeroDivisionError
+
+    storage.before_answer = fail
+
+    async def run() -> None:
+        storage.add(make_run(7, 0, 3))
+        storage.add(make_run(7, 5, 2))
+        await storage.adds.settle()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+    assert storage.answers == [Status.UNKNOWN, [(5, 6)]]
+
+
+def test_an_add_that_comes_while_another_waits_takes_its_turn() -> None:
+    """The second one begins when the first has ended, and the third comes at that time."""
+    storage = Storage()
+
+    async def run() -> None:
+        for first in (0, 5):
+            storage.add(make_run(7, first, 3))
+        for _ in range(50):
+            await asyncio.sleep(0)
+            if storage.answers:
+                break
+        assert len(storage.answers) == 1
+        storage.add(make_run(7, 10, 3))
+        await storage.adds.settle()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+    assert storage.answers == [[(0, 2)], [(5, 7)], [(10, 12)]]

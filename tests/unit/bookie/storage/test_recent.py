@@ -176,3 +176,11 @@ def test_a_long_tail_of_one_ledger_stays_exact_while_it_is_evicted(kept: int) ->
         assert firsts(recent.find(1, oldest, oldest, 1 << 20, 9)) == [oldest]
         assert recent.find(1, oldest - 1, oldest, 1 << 20, 9) == []
         assert firsts(recent.find(1, first, first, 1 << 20, 9)) == [first]
+
+
+def test_what_was_evicted_of_a_ledger_takes_little_memory() -> None:
+    recent = RecentEntries(10 * cost(make_run(1, 0, 1)))
+    for first in range(1000):
+        recent.put(make_run(1, first, 1))
+        kept = recent._ledgers[1]
+        assert isinstance(kept, tuple) or len(kept.lasts) == len(kept.batches) <= 80

@@ -69,3 +69,13 @@ def test_reading_pauses_while_too_much_is_written_back(monkeypatch: pytest.Monke
     assert any(each.startswith("read") for each in last_actions(*events, setup=setup))
     monkeypatch.setattr(recovery, "PENDING_BYTES_MAX", 10_240)
     assert not any(each.startswith("read") for each in last_actions(*events, setup=setup))
+
+
+def test_a_ledger_that_is_open_again_is_not_closed() -> None:
+    """Its metadata were restored from a backup."""
+    events = ("metadata in_recovery", "fenced a lac=-1", "fenced b lac=-1")
+    ended = ("found a 0 no_such_entry", "found b 0 no_such_entry")
+    closing = "store closed last=-1 length=0 fragments=0:a,b,c at version"
+    assert last_actions(*events, *ended) == [f"{closing} 1"]
+    assert last_actions(*events, *ended, "metadata open") == ["fail fragments changed"]
+    assert last_actions(*events, *ended, "metadata in_recovery") == [f"{closing} 2"]

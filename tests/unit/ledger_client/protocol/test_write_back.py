@@ -176,3 +176,13 @@ def test_in_sync_members_stay_while_nothing_waits() -> None:
     assert writing.without_replacement(MISSING) == []
     assert writing.changed_fragments() == ()
     assert add(writing, 6, 1) == ["a 6+1 lac=4", "c 6+1 lac=4"]
+    assert writing.changed_fragments() == ()
+
+
+def test_an_answer_that_replaces_nothing_is_no_shortage() -> None:
+    """A placement says so if it finds no bookies; until then it is asked."""
+    writing = phase()
+    add(writing, 5, 1)
+    writing.failed(B, "away")
+    assert shown(writing.replaced({})) == ["choose 1 of abc without b"]
+    assert writing.verdict() is None

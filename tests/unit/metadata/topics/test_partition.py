@@ -122,6 +122,16 @@ def test_the_segment_of_a_ledger_ends_wherever_it_is() -> None:
         assert record.last_segment == given[2]
 
 
+def test_an_open_segment_is_below_nothing() -> None:
+    assert not segment(0, is_open=True).is_below(100)
+    assert [segment(0).is_below(each) for each in (9, 10, 11)] == [False, True, True]
+
+
+def test_only_a_segment_of_the_record_ends() -> None:
+    with pytest.raises(AssertionError, match="ledger 9 is in the record"):
+        PartitionRecord(1, segments=(segment(0),)).with_segment_ended(LedgerId(9), 10, 1_000, None)
+
+
 def test_an_unclean_end_is_that_of_the_last_segment() -> None:
     record = PartitionRecord(1, segments=(segment(0), segment(1), segment(2, is_open=True)))
     ended = record.with_unclean_end(LedgerId(2), 30, 1_000, 5_002)
