@@ -55,6 +55,7 @@ class Faults:
         self._restores = Restores(cluster)
         self._leaders_rng = random.Random(f"leaders {cluster.plan.seed}")
         self._deaths = UnsyncedDeaths(cluster, random.Random(f"deaths {cluster.plan.seed}"))
+        self._stops_rng = random.Random(f"stops {cluster.plan.seed}")
         self._unclean = UncleanCloses(cluster, random.Random(f"unclean {cluster.plan.seed}"))
         self._kinds: dict[str, Fault] = {
             "kill_bookie": self._kill_bookie,
@@ -90,6 +91,7 @@ class Faults:
             "leave_bookie": Leaving(cluster).leave,
             RESTORE_ALL: self._restores.restore_all,
             "unclean_close": self._unclean.close,
+            "stop_within": self._stop_within,
         }
 
     def start(self) -> None:
@@ -180,6 +182,13 @@ class Faults:
         await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
         client.resume()
 
+    async def _stop_within(self) -> None:
+        rng = self._stops_rng
+        node = rng.choice((*self._cluster.bookies, *self._cluster.clients))
+        node.pause_within(rng.randint(1, 40))
+        await asyncio.sleep(rng.choice(STALL_S) * rng.random())
+        node.resume()
+
     async def _take_over(self) -> None:
         """Pause a writer, recover its ledger, sometimes cut the bookies' power, and resume the
         writer.
@@ -207,8 +216,7 @@ class Faults:
                 if self._rng.random() < share:
                     bookie.kill(power_off=self._rng.random() < 0.5)
                     bookie.start_after(0.2)
-            bookies = cluster.bookies
-            await cluster.wait_until(lambda: all(each.is_serving for each in bookies), 20.0)
+            await cluster.wait_until(lambda: all(b.is_serving for b in cluster.bookies), 20.0)
         writer.resume()
         if is_cut_off:
             await asyncio.sleep(self._rng.random() * TAKE_OVER_S)
@@ -237,8 +245,9 @@ class Faults:
 
     async def _cut_both_ways(self) -> None:
         bookie, client = self._rng.choice(self._cluster.bookies).host, self._client().host
-        pairs = [(bookie, client), (client, bookie)]
-        await self._cut_pairs(pairs, self._rng.choice(STALL_S) * self._rng.random())
+        await self._cut_pairs(
+            [(bookie, client), (client, bookie)], self._rng.choice(STALL_S) * self._rng.random()
+        )
 
     async def _isolate_bookie(self) -> None:
         host = self._rng.choice(self._cluster.bookies).host

@@ -74,6 +74,7 @@ class SimulationLoop(base_events.BaseEventLoop):
         self._node_numbers = itertools.count(1)
         self._dead: dict[int, None] = {}
         self._paused: dict[int, list[asyncio.Handle]] = {}
+        self._counted: dict[int, tuple[int, Callable[[], None]]] = {}
         self._contexts: dict[int, Context] = {}
         self._tasks: list[SimulationTask] = []
         self._tasks_max = TASKS_KEPT
@@ -105,8 +106,15 @@ class SimulationLoop(base_events.BaseEventLoop):
         """Run no callback of a node until `resume`, like a stopped process."""
         self._paused.setdefault(node, [])
 
+    def call_after_steps(self, node: int, steps: int, call: Callable[[], None]) -> None:
+        """Call a function once, right after a node has run some more callbacks, from outside of it:
+        between two awaits of one of its tasks, with its other callbacks ready.
+        """
+        self._counted[node] = steps, call
+
     def resume(self, node: int) -> None:
         """Let a paused node continue: callbacks that became due in the pause are ready at once."""
+        self._counted.pop(node, None)
         self._ready.extend(self._paused.pop(node, []))
 
     def is_alive(self, node: int) -> bool:
@@ -117,6 +125,7 @@ class SimulationLoop(base_events.BaseEventLoop):
         """Drop all callbacks and tasks of a node, like a power cut."""
         self._dead[node] = None
         self._paused.pop(node, None)
+        self._counted.pop(node, None)
         for handle in itertools.chain(self._ready, [each[2] for each in self._timers]):
             if self._is_dead(handle):
                 handle.cancel()
@@ -222,10 +231,12 @@ class SimulationLoop(base_events.BaseEventLoop):
             raise LivelockError(f"more than {CALLBACKS_MAX} callbacks at {self._now} s")
         if len(ready) > 1:
             self.rng.shuffle(ready)
-        paused = self._paused
+        paused, counted = self._paused, self._counted
         for handle in ready:
             if not handle._cancelled and not (paused and self._is_parked(handle)):
                 handle._run()
+                if counted:
+                    self._count(handle)
 
     def _take_due_timers(self) -> None:
         """If no callback is ready, move the clock to the next timer; make due timers ready."""
@@ -254,6 +265,18 @@ class SimulationLoop(base_events.BaseEventLoop):
             return False
         parked.append(handle)
         return True
+
+    def _count(self, handle: asyncio.Handle) -> None:
+        context: Context = handle._context  # type: ignore[attr-defined]
+        node = context.get(NODE, 0)
+        if node not in self._counted:
+            return
+        steps, call = self._counted[node]
+        if steps > 1:
+            self._counted[node] = steps - 1, call
+            return
+        del self._counted[node]
+        call()
 
     def _write_to_self(self) -> None:
         raise AssertionError("a thread reached into the simulation")

@@ -96,10 +96,16 @@ class Node:
             self._pause = self.cluster.network.faults.begin(self.host)
             self.cluster.loop.pause(self.node)
 
+    def pause_within(self, steps: int) -> None:
+        """Pause the process after some more steps, in the middle of what it does then."""
+        if self.node is not None and not self.is_paused:
+            self.cluster.loop.call_after_steps(self.node, steps, self.pause)
+
     def resume(self) -> None:
-        """Resume the process."""
-        if self.node is not None and self.is_paused:
-            self._end_pause()
+        """Resume the process, or prevent a pause that has not begun."""
+        if self.node is not None:
+            if self.is_paused:
+                self._end_pause()
             self.cluster.loop.resume(self.node)
 
     def _end_pause(self) -> None:

@@ -26,7 +26,7 @@ BURST_BATCH_ENTRIES_MAX: Final = 400
 BURST_READ_BYTES_MAX: Final = 2**20
 """Less than a burst of large entries: an answer to a read ends in the middle of it."""
 
-FAULTS: Final = {"unclean_close": ("in_sync",)}
+FAULTS: Final = {"unclean_close": ("in_sync",), "stop_within": ("takeovers", "metadata")}
 """Kinds of faults with the themes in whose runs they are more frequent."""
 FAULT_SHARE: Final = 0.08
 THEME_SHARE: Final = 0.3

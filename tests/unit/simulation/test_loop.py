@@ -106,3 +106,37 @@ def test_threads_are_refused() -> None:
 
     with pytest.raises(AssertionError, match="thread"):
         run_simulation(main, 1)
+
+
+@pytest.mark.parametrize("steps", range(1, 6))
+def test_a_node_stops_between_two_awaits_of_one_task(steps: int) -> None:
+    done: list[tuple[int, float]] = []
+
+    async def work() -> None:
+        for number in range(5):
+            done.append((number, asyncio.get_running_loop().time()))
+            await asyncio.sleep(0)
+
+    async def main() -> None:
+        loop = simulation_loop()
+        node, task = loop.spawn(work())
+        loop.call_after_steps(node, steps, lambda: loop.pause(node))
+        await asyncio.sleep(3.0)
+        assert len(done) == steps
+        loop.resume(node)
+        await task
+
+    run_simulation(main, 1)
+    assert [number for number, _ in done] == list(range(5))
+    assert [at for _, at in done] == [0.0] * steps + [3.0] * (5 - steps)
+
+
+def test_a_stop_that_has_not_begun_is_prevented() -> None:
+    async def main() -> None:
+        loop = simulation_loop()
+        node, task = loop.spawn(asyncio.sleep(1.0))
+        loop.call_after_steps(node, 2, lambda: loop.pause(node))
+        loop.resume(node)
+        await asyncio.wait_for(task, 2.0)
+
+    run_simulation(main, 1)
