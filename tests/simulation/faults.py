@@ -23,6 +23,7 @@ from tests.simulation.deaths import UnsyncedDeaths
 from tests.simulation.disk import Platter
 from tests.simulation.many.leaving import Leaving
 from tests.simulation.nodes import BookieNode, ClientNode
+from tests.simulation.reach.stops import Stops
 from tests.simulation.reach.unclean_closes import UncleanCloses
 from tests.simulation.second_start import SecondStarts
 from tests.simulation.workloads import recover_one
@@ -55,7 +56,6 @@ class Faults:
         self._restores = Restores(cluster)
         self._leaders_rng = random.Random(f"leaders {cluster.plan.seed}")
         self._deaths = UnsyncedDeaths(cluster, random.Random(f"deaths {cluster.plan.seed}"))
-        self._stops_rng = random.Random(f"stops {cluster.plan.seed}")
         self._unclean = UncleanCloses(cluster, random.Random(f"unclean {cluster.plan.seed}"))
         self._kinds: dict[str, Fault] = {
             "kill_bookie": self._kill_bookie,
@@ -91,7 +91,7 @@ class Faults:
             "leave_bookie": Leaving(cluster).leave,
             RESTORE_ALL: self._restores.restore_all,
             "unclean_close": self._unclean.close,
-            "stop_within": self._stop_within,
+            "stop_within": Stops(cluster, STALL_S).stop_within,
         }
 
     def start(self) -> None:
@@ -181,13 +181,6 @@ class Faults:
         client.pause()
         await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
         client.resume()
-
-    async def _stop_within(self) -> None:
-        rng = self._stops_rng
-        node = rng.choice((*self._cluster.bookies, *self._cluster.clients))
-        node.pause_within(rng.randint(1, 40))
-        await asyncio.sleep(rng.choice(STALL_S) * rng.random())
-        node.resume()
 
     async def _take_over(self) -> None:
         """Pause a writer, recover its ledger, sometimes cut the bookies' power, and resume the
