@@ -89,7 +89,10 @@ class Recoverer:
         self._tasks = BackgroundTasks()
         self._result: asyncio.Future[StoredMetadata] = asyncio.get_running_loop().create_future()
         self._metadata_calls = 0
-        self._patience: dict[tuple[BookieId, EntryId], asyncio.TimerHandle] = {}
+        self._unanswered: dict[BookieId, dict[EntryId, None]] = {}
+        """Write-backs that each bookie has not answered."""
+        self._patience: dict[BookieId, asyncio.TimerHandle] = {}
+        """Timers of the bookies in `_unanswered`; each answer starts one again."""
 
     async def recover(self, *, timeout_s: float | None = None) -> StoredMetadata:
         """Fence the ledger, find its end, and close it; return the stored metadata.
@@ -245,19 +248,30 @@ class Recoverer:
         batch = self._entries.batch(span, lac)
         first = span.first_entry_id
         self._pool.add(bookie_id, self._ledger_id, batch, first, recovery=True, sink=self)
-        self._patience[bookie_id, first] = asyncio.get_running_loop().call_later(
-            self._config.suspect_after_max_s, self._fail_silent_bookie, bookie_id, first
+        self._unanswered.setdefault(bookie_id, {})[first] = None
+        if bookie_id not in self._patience:
+            self._start_patience(bookie_id)
+
+    def _start_patience(self, bookie_id: BookieId) -> None:
+        self._patience[bookie_id] = asyncio.get_running_loop().call_later(
+            self._config.suspect_after_max_s, self._fail_silent_bookie, bookie_id
         )
 
     def _note_answered(self, bookie_id: BookieId, first: EntryId) -> None:
-        timer = self._patience.pop((bookie_id, first), None)
-        if timer is not None:
-            timer.cancel()
+        """Wait longer for a bookie that answers one write-back after the other."""
+        unanswered = self._unanswered.get(bookie_id, {})
+        if first not in unanswered:
+            return  # it was silent for too long before
+        del unanswered[first]
+        self._patience.pop(bookie_id).cancel()
+        if unanswered:
+            self._start_patience(bookie_id)
 
-    def _fail_silent_bookie(self, bookie_id: BookieId, first: EntryId) -> None:
-        """Treat a silent bookie as failed; its answer still counts if no bookie replaces it."""
-        del self._patience[bookie_id, first]
-        self._dispatch(e.SpanRefused(bookie_id, first, None, "silent for too long"))
+    def _fail_silent_bookie(self, bookie_id: BookieId) -> None:
+        """Treat a silent bookie as failed; its answers still count if no bookie replaces it."""
+        del self._patience[bookie_id]
+        for first in self._unanswered.pop(bookie_id):
+            self._dispatch(e.SpanRefused(bookie_id, first, None, "silent for too long"))
 
     def _choose(self, action: e.ChooseReplacements) -> None:
         chosen = self._placement.most_replacements(

@@ -43,6 +43,9 @@ class MemoryBookie:
     is_fence_lost: bool = False
     """Whether the fencing LAC reads fail, and no other call."""
     delay_s: float = DEFAULT_DELAY_S
+    add_s: float = 0.0
+    """Time that each add takes, one after the other."""
+    adds_end_s: float = 0.0
     reads: list[ReadEntries] = field(default_factory=list)
     polls: list[WaitLac] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -164,7 +167,8 @@ class MemoryBookies:
             sink.on_add_answered(bookie_id, first_entry_id, status)
 
         delay_s = ClientConfig().add_timeout_s if bookie.failure is CallFailure.TIMEOUT else 0.0
-        loop.call_later(delay_s + bookie.delay_s, answer)
+        bookie.adds_end_s = max(bookie.adds_end_s, loop.time()) + bookie.add_s
+        loop.call_at(bookie.adds_end_s + delay_s + bookie.delay_s, answer)
 
     async def read_lac(
         self, bookie_id: BookieId, request: ReadLac, *, timeout_s: float

@@ -229,6 +229,37 @@ def test_many_unconfirmed_entries_are_recovered_in_few_round_trips(
     run(scenario, quorum=quorum, ensemble=ensemble)
 
 
+def test_a_slow_bookie_that_answers_one_write_back_after_the_other_is_not_silent() -> None:
+    async def scenario(world: World) -> None:
+        world.up = Up("a,b,c")  # no bookie could take its place
+        for first in range(12):
+            world.bookies.write(
+                first, payloads(first, 1), lac=-1, length_before=length(first), to="a,b,c"
+            )
+        world.bookies["c"].add_s = 0.5 * ClientConfig().suspect_after_max_s
+        closed = await world.recover()
+        assert (closed.last_entry_id, closed.length) == (11, length(12))
+        assert closed.last_fragment.ensemble == ("a", "b", "c")
+
+    run(scenario, quorum=(3, 3, 3, 1))
+
+
+def test_a_bookie_that_answers_no_write_back_any_more_is_replaced() -> None:
+    async def scenario(world: World) -> None:
+        for first in range(4):
+            world.bookies.write(
+                first, payloads(first, 1), lac=-1, length_before=length(first), to="a,b,c"
+            )
+        world.bookies["c"].add_s = 30.0
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        closed = await world.recover()
+        assert loop.time() - began_s < 3 * ClientConfig().suspect_after_max_s
+        assert "c" not in closed.last_fragment.ensemble
+
+    run(scenario, quorum=(3, 3, 3, 1))
+
+
 def test_a_dead_bookie_is_replaced_from_the_first_entry_that_lacks_it() -> None:
     async def scenario(world: World) -> None:
         world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
