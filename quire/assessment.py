@@ -13,7 +13,7 @@ from bookie.storage.writability import ADVICE, BLOCKS_NO_ADDS, DESCRIPTIONS, rea
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.registry.registration import BookieRegistration
-from quire.copy_counts import fewest_copies, write_sets
+from quire.copy_counts import bookies_with_entries, fewest_copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,7 @@ def health_sentence(problem_count: int, certain_copies: Mapping[int, int] | None
 def ledger_findings(ledger: LedgerMetadata, up: Collection[BookieId]) -> list[Finding]:
     """List the problems of one ledger while these bookies are up."""
     where = f"ledger {ledger.ledger_id}"
-    holding = list(write_sets(ledger))
-    missing = dict.fromkeys(b for each in holding for b in each.bookies if b not in up)
+    missing = [each for each in bookies_with_entries(ledger) if each not in up]
     if not missing:
         return _short_findings(ledger)
     names = ", ".join(missing)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from metadata.ids import BookieId, EntryId
-from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, QuorumSpec
+from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,9 @@ def loss_of(copies: Copies) -> Loss | None:
     return Loss.ONE_COPY if copies.possible == 1 else None
 
 
-def named_bookies(fragments: Collection[Fragment]) -> dict[BookieId, None]:
-    """Return the members of fragments, without repetition."""
-    return dict.fromkeys(bookie for each in fragments for bookie in each.ensemble)
+def bookies_with_entries(ledger: LedgerMetadata) -> list[BookieId]:
+    """Return the bookies that may hold entries of a ledger."""
+    return list(dict.fromkeys(bookie for each in write_sets(ledger) for bookie in each.bookies))
 
 
 def _copies(write_set: WriteSet, up: Collection[BookieId]) -> Copies:

@@ -28,7 +28,7 @@ from quire.assessment import (
 from quire.cli.command_line import Noun, later, metadata_address
 from quire.cli.output import Json, Output
 from quire.cli.progress import Progress
-from quire.copy_counts import fewest_copies, write_sets
+from quire.copy_counts import bookies_with_entries, fewest_copies
 from quire.errors import ExitCode
 
 FINDINGS_SHOWN_MAX: Final = 100
@@ -130,7 +130,7 @@ async def _check_ledgers(cluster: Cluster, checked: _Findings, output: Output) -
                 continue
             up = cluster.directory.bookies
             counts.by_state[ledger.state] += 1
-            counts.holding.update(dict.fromkeys(b for w in write_sets(ledger) for b in w.bookies))
+            counts.holding.update(bookies_with_entries(ledger))
             copies = fewest_copies(ledger, up)
             if copies is not None:
                 counts.certain_copies[copies.certain] += 1

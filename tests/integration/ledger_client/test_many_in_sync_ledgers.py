@@ -35,6 +35,7 @@ CONFIG = ClientConfig(
     close_timeout_s=60.0,
     metadata_timeout_s=60.0,
     suspicions_per_minute_max=0,
+    append_deadline_s=240.0,
 )
 LAG_S = 120.0
 """Lag after which a member leaves: no member leaves because the machine is busy."""

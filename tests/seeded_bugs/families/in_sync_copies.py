@@ -224,7 +224,7 @@ BUGS = (
                 "        return closed\n",
             ),
         ),
-        (END_TO_END, simulation("in_sync"), beyond_budget("in_sync")),
+        (END_TO_END, simulation("in_sync")),
         (SHELL_ONLY,),
     ),
     SeededBug(

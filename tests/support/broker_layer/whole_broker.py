@@ -9,6 +9,7 @@ from random import Random
 from broker_layer.broker_parts import BrokerEnvironment, client_config
 from broker_layer.broker_process import BrokerProcess
 from broker_layer.options import BrokerOptions
+from metadata.registry.cluster import ensure_cluster
 from metadata.store.memory import MemoryMetadataStore
 from tests.support.broker_layer.served_broker import Client
 from tests.support.ledger_client.cluster import TestCluster
@@ -30,6 +31,7 @@ async def whole_broker(options: BrokerOptions = OPTIONS) -> AsyncIterator[Client
     bookies = TestCluster()
     await bookies.add_bookie()
     store = MemoryMetadataStore(bookies.server, session_timeout_s=options.session_timeout_s)
+    await ensure_cluster(store, Random(8))
     client = bookies.client(append_deadline_s=client_config(options).append_deadline_s)
     environment = BrokerEnvironment(
         options, store, client, Random(7), lambda: int(time.time() * 1000), loop.time, "test"

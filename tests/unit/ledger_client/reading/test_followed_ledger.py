@@ -12,7 +12,7 @@ from metadata.ledgers.ledger_store import LedgerStore
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_faults import NoFaults, StoreCall
 from serving.overriding import override
-from tests.unit.ledger_client.recovery.test_recoverer import World, payloads, run
+from tests.support.ledger_client.recovery_world import World, payloads, run
 
 TOKEN = UpdateToken(b"changed by tests")
 

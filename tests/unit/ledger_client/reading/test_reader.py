@@ -20,8 +20,8 @@ from ledger_client.reading.reader import LedgerReader
 from metadata.ids import BookieId, EntryId, UpdateToken
 from metadata.ledgers.ledger_metadata import DigestType
 from tests.support.ledger_client.memory_bookies import rng
-from tests.unit.ledger_client.recovery.test_recoverer import LEDGER, World, length, payloads
-from tests.unit.ledger_client.recovery.test_recoverer import run as run_world
+from tests.support.ledger_client.recovery_world import LEDGER, World, length, payloads
+from tests.support.ledger_client.recovery_world import run as run_world
 
 TOKEN = UpdateToken(b"changed by tests")
 DIGESTS = pytest.mark.parametrize("digest", list(DigestType))

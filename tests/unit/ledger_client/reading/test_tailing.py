@@ -13,8 +13,8 @@ from ledger_client.reading.reader import LedgerReader
 from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import DigestType, QuorumSpec
 from tests.simulation.loop import run_simulation
+from tests.support.ledger_client.recovery_world import LEDGER, World, length, payloads
 from tests.unit.ledger_client.reading.test_reader import TOKEN, close, confirm, open_reader
-from tests.unit.ledger_client.recovery.test_recoverer import LEDGER, World, length, payloads
 
 SEEDS = range(40)
 FAILURES = (CallFailure.REFUSED, CallFailure.LOST, CallFailure.TIMEOUT)

@@ -1,0 +1,113 @@
+"""One ledger, its metadata and bookies in memory, for tests of recoveries in virtual time."""
+
+from collections.abc import Awaitable, Callable
+from random import Random
+
+from ledger_client.bookies.placement import Placement
+from ledger_client.bookies.quarantine import Quarantine
+from ledger_client.config import ClientConfig
+from ledger_client.digest import LedgerKeys
+from ledger_client.recovery.recoverer import Recoverer
+from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version
+from metadata.ledgers.ledger_metadata import (
+    STRIPE_ENTRIES_DEFAULT,
+    DigestType,
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    QuorumSpec,
+)
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.registry.registration import BookieRegistration
+from metadata.store.memory import MemoryMetadataStore
+from metadata.store.memory_server import MemoryMetadataServer
+from tests.simulation.loop import run_simulation
+from tests.support.ledger_client.memory_bookies import MemoryBookies
+
+LEDGER = LedgerId(7)
+
+
+class Up:
+    """The live bookies, as seen by the placement."""
+
+    def __init__(self, names: str) -> None:
+        self.bookies = {
+            bookie_id: BookieRegistration(bookie_id, "host", 1, capacity_bytes=100, free_bytes=50)
+            for bookie_id in map(BookieId, names.split(","))
+        }
+
+    async def refresh(self) -> None:
+        return  # the live bookies are all known already
+
+
+class World:
+    """One ledger, its metadata and its bookies."""
+
+    def __init__(self, quorum: QuorumSpec, ensemble: str, digest: DigestType) -> None:
+        self.metadata = LedgerMetadata(
+            ledger_id=LEDGER,
+            state=LedgerState.OPEN,
+            quorum=quorum,
+            fragments=(Fragment(EntryId(0), tuple(BookieId(b) for b in ensemble.split(","))),),
+            digest=digest,
+            created_ms=0,
+            creation_token=UpdateToken(bytes(16)),
+            update_token=UpdateToken(bytes(16)),
+            writer=ClientId("writer"),
+        )
+        self.keys = LedgerKeys.of(self.metadata, b"secret")
+        self.bookies = MemoryBookies("abcdef", self.keys)
+        self.server = MemoryMetadataServer()
+        self.store = MemoryMetadataStore(self.server)
+        self.ledgers = LedgerStore(self.store, Random(1), lambda: 0)
+        self.up = Up("a,b,c,d,e,f")
+        self.version = Version(0)
+
+    async def create(self) -> None:
+        self.version = await self.ledgers.create(self.metadata)
+
+    def recoverer(self) -> Recoverer:
+        rng = Random(3)
+        return Recoverer(
+            metadata=self.metadata,
+            version=self.version,
+            keys=self.keys,
+            pool=self.bookies.pool,
+            placement=Placement(self.up, Quarantine(60.0), rng),
+            ledgers=self.ledgers,
+            config=ClientConfig(),
+            rng=rng,
+        )
+
+    async def recover(self) -> LedgerMetadata:
+        metadata, version = await self.recoverer().recover()
+        assert (metadata, version) == await self.ledgers.get(LEDGER, fresh=True)
+        assert self.bookies.attached == 0
+        return metadata
+
+    def copies(self, entry_id: int) -> str:
+        return "".join(b for b, each in self.bookies.bookies.items() if entry_id in each.entries)
+
+
+def run(
+    scenario: Callable[[World], Awaitable[None]],
+    *,
+    quorum: tuple[int, ...] = (3, 3, 2),
+    ensemble: str = "a,b,c",
+    digest: DigestType = DigestType.CRC32C,
+) -> None:
+    async def main() -> None:
+        ensemble_size, write, ack, stripe = (*quorum, STRIPE_ENTRIES_DEFAULT)[:4]
+        world = World(QuorumSpec(ensemble_size, write, ack, stripe), ensemble, digest)
+        await world.create()
+        await scenario(world)
+
+    run_simulation(main, 1, until_s=600)
+
+
+def payloads(first: int, count: int) -> list[bytes]:
+    return [b"entry %d" % each + b"." * (each % 5) for each in range(first, first + count)]
+
+
+def length(stop: int) -> int:
+    return sum(map(len, payloads(0, stop)))
