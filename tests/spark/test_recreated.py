@@ -93,8 +93,13 @@ def remove_ids(directory: Path) -> None:
 
 
 def forget_commit(directory: Path) -> None:
-    """Make Spark run the last micro-batch again, as after a driver that died in it."""
-    newest(directory, "commits").unlink()
+    """Make Spark run the last micro-batch again, as after a driver that died in it: without its
+    commit, and without its entry in the sink's log.
+    """
+    commit = newest(directory, "commits")
+    for log in (commit.parent, directory / "table" / "_spark_metadata"):
+        for name in (commit.name, f".{commit.name}.crc"):
+            (log / name).unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -142,7 +147,10 @@ def remove_token(cluster: RunningCluster, chain: str) -> None:
 
     async def remove() -> None:
         store = await open_store(cluster.metadata, rng=Random(1))
-        await store.delete(chain_creation_path(chain), Version(0))
+        path = chain_creation_path(chain)
+        for name in await store.children(path):
+            await store.delete(f"{path}/{name}", Version(0))
+        await store.delete(path, Version(0))
         await store.aclose()
 
     cluster.run(remove())
