@@ -15,8 +15,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ledger_client import Quorum
 from ledger_client.sync import LedgerClient
-from metadata.ids import Version
 from metadata.paths import chain_creation_path
+from metadata.store.tree_deletion import drop_tree
 from metadata.store.zookeeper import open_store
 from spark_io.errors import RecordsLostError, RecreatedError
 from spark_io.ledgers.batch import LedgerBatchReader, RangePartition
@@ -93,9 +93,7 @@ def remove_ids(directory: Path) -> None:
 
 
 def forget_commit(directory: Path) -> None:
-    """Make Spark run the last micro-batch again, as after a driver that died in it: without its
-    commit, and without its entry in the sink's log.
-    """
+    """Make Spark run the last micro-batch again: remove its commit, and its entry in the sink."""
     commit = newest(directory, "commits")
     for log in (commit.parent, directory / "table" / "_spark_metadata"):
         for name in (commit.name, f".{commit.name}.crc"):
@@ -116,9 +114,8 @@ def topics(cluster: RunningCluster) -> Iterator[Callable[..., WrittenTopic]]:
         for old in made:
             if old.name == name:
                 cluster.run(old.delete())
-        seed = str(len(made))
-        topic = cluster.run(WrittenTopic.create(cluster.metadata, name, 1, seed=seed))
-        made.append(topic)
+        creating = WrittenTopic.create(cluster.metadata, name, 1, seed=str(len(made)))
+        made.append(topic := cluster.run(creating))
         cluster.run(topic.lead(0))
         cluster.run(topic.append(0, records(0, rows)))
         return topic
@@ -147,10 +144,7 @@ def remove_token(cluster: RunningCluster, chain: str) -> None:
 
     async def remove() -> None:
         store = await open_store(cluster.metadata, rng=Random(1))
-        path = chain_creation_path(chain)
-        for name in await store.children(path):
-            await store.delete(f"{path}/{name}", Version(0))
-        await store.delete(path, Version(0))
+        await drop_tree(store, chain_creation_path(chain), Random(2))
         await store.aclose()
 
     cluster.run(remove())
@@ -230,7 +224,7 @@ def test_an_upgrade_keeps_the_checkpoint_of_an_old_chain(
     assert IDS not in newest_offset(tmp_path)
     publish(client, chain, 5)
     assert finish(stream(spark, cluster, chain=chain), tmp_path) == 5
-    assert client.chain(chain).info().creation_token == b"", "it is never added later"
+    assert client.chain(chain).info().creation_token == b""
     create_again(client, chain, 700)
     said = failure(stream(spark, cluster, chain=chain), tmp_path)
     assert "was deleted and created again" in said
