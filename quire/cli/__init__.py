@@ -15,6 +15,7 @@
 - `chain`: `quire chain`.
 - `cluster`: `quire cluster`.
 - `cluster_loss`: `quire cluster if-lost`.
+- `ledger_reading`: metadata of every ledger, with progress.
 - `config`: `quire config`.
 - `metadata`: `quire metadata`.
 - `spark`: `quire spark`.

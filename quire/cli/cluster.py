@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from ledger_client.cluster_access import Cluster, open_cluster
-from metadata.errors import MetadataFormatError, NodeNotFoundError
+from metadata.errors import MetadataFormatError
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import LedgerState
 from metadata.registry.cluster import create_cluster
@@ -26,8 +26,8 @@ from quire.assessment import (
     ledger_host_warnings,
 )
 from quire.cli.command_line import Noun, later, metadata_address
+from quire.cli.ledger_reading import each_ledger
 from quire.cli.output import Json, Output
-from quire.cli.progress import Progress
 from quire.copy_counts import bookies_with_entries, fewest_copies
 from quire.errors import ExitCode
 
@@ -116,26 +116,20 @@ async def _health(arguments: argparse.Namespace, output: Output) -> int:
 
 async def _check_ledgers(cluster: Cluster, checked: _Findings, output: Output) -> _Ledgers:
     counts = _Ledgers()
-    with Progress(output, "checked", "ledgers") as progress:
-        async for ledger_id in cluster.ledgers.list_ledger_ids():
-            progress.advance(1)
-            try:
-                ledger, _ = await cluster.ledgers.get(ledger_id)
-            except NodeNotFoundError:
-                continue  # deleted since it was listed
-            except MetadataFormatError as error:
-                checked.findings.append(
-                    Finding(f"ledger {ledger_id}", str(error), "see `quire metadata check`")
-                )
-                continue
-            up = cluster.directory.bookies
-            counts.by_state[ledger.state] += 1
-            counts.holding.update(bookies_with_entries(ledger))
-            copies = fewest_copies(ledger, up)
-            if copies is not None:
-                counts.certain_copies[copies.certain] += 1
-            checked.findings.extend(ledger_findings(ledger, up))
-            checked.warnings.extend(ledger_host_warnings(ledger, up))
+    async for ledger_id, ledger in each_ledger(cluster, output):
+        if isinstance(ledger, MetadataFormatError):
+            checked.findings.append(
+                Finding(f"ledger {ledger_id}", str(ledger), "see `quire metadata check`")
+            )
+            continue
+        up = cluster.directory.bookies
+        counts.by_state[ledger.state] += 1
+        counts.holding.update(bookies_with_entries(ledger))
+        copies = fewest_copies(ledger, up)
+        if copies is not None:
+            counts.certain_copies[copies.certain] += 1
+        checked.findings.extend(ledger_findings(ledger, up))
+        checked.warnings.extend(ledger_host_warnings(ledger, up))
     return counts
 
 

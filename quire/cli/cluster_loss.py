@@ -8,13 +8,13 @@ from collections import Counter
 from typing import Final
 
 from ledger_client.cluster_access import Cluster, open_cluster
-from metadata.errors import MetadataFormatError, NodeNotFoundError
+from metadata.errors import MetadataFormatError
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from quire.cli.bookie.bookie_registry import NoSuchBookieError
 from quire.cli.command_line import metadata_address
+from quire.cli.ledger_reading import each_ledger
 from quire.cli.output import Json, Output
-from quire.cli.progress import Progress
 from quire.copy_counts import Loss, fewest_copies, loss_of
 from quire.errors import ExitCode
 
@@ -78,20 +78,14 @@ async def show_loss(arguments: argparse.Namespace, output: Output) -> int:
 
 async def _losses(cluster: Cluster, up: list[BookieId], output: Output) -> _Losses:
     losses = _Losses()
-    with Progress(output, "checked", "ledgers") as progress:
-        async for ledger_id in cluster.ledgers.list_ledger_ids():
-            progress.advance(1)
-            try:
-                ledger, _ = await cluster.ledgers.get(ledger_id)
-            except NodeNotFoundError:
-                continue  # deleted since it was listed
-            except MetadataFormatError:
-                losses.unreadable_records += 1
-                continue
-            copies = fewest_copies(ledger, up)
-            loss = None if copies is None else loss_of(copies)
-            if copies is not None and loss is not None:
-                losses.add(ledger, loss, copies.first_entry_id)
+    async for _, ledger in each_ledger(cluster, output):
+        if isinstance(ledger, MetadataFormatError):
+            losses.unreadable_records += 1
+            continue
+        copies = fewest_copies(ledger, up)
+        loss = None if copies is None else loss_of(copies)
+        if copies is not None and loss is not None:
+            losses.add(ledger, loss, copies.first_entry_id)
     return losses
 
 
