@@ -32,13 +32,13 @@ BIN := .venv/bin
 STAMP := .venv/installed
 SPARK_STAMP := .venv/spark-installed
 DOCS_STAMP := .venv/docs-installed
-PACKAGES := $(wildcard metadata serving bookie ledger_client broker_layer spark_io quire benchmarks)
+PACKAGES := $(wildcard metadata serving bookie ledger_client repair broker_layer spark_io quire benchmarks)
 CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 python
 
 # Tests start thousands of processes: each would compile the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test test-all test-fast test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-topics campaign-zookeeper sim sim-topics seeded-bugs mutation model faults fuzz flood docs docs-site clean
+.PHONY: help venv test test-all test-fast test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-repair campaign-topics campaign-zookeeper sim sim-topics seeded-bugs mutation model faults fuzz flood docs docs-site clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
@@ -53,6 +53,7 @@ help:
 	@echo 'make bench-peers      next to Apache BookKeeper and Apache Kafka, which Maven fetches'
 	@echo 'make bench-topic-tools  stock Kafka clients'"'"' own performance tools, on Quire and on Apache Kafka'
 	@echo 'make campaign         inject random faults into real processes for MINUTES=10, then read every copy'
+	@echo 'make campaign-repair  the same while bookies are wiped, lost for good, drained and removed, and repair restores all copies'
 	@echo 'make campaign-topics  the same of brokers too, under stock Kafka clients, then every record is read twice'
 	@echo 'make campaign-zookeeper  the same on three ZooKeeper servers: the leader, followers and clients'"'"' servers are killed and paused'
 	@echo 'make sim              a whole cluster under SEEDS=200 seeds, in virtual time, with faults'
@@ -153,6 +154,10 @@ bench-topic-tools: $(STAMP)
 campaign: $(STAMP)
 	@$(BIN)/python -m tests.campaign --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --ensemble $(ENSEMBLE) --ack $(ACK)
 
+# Bookies are also wiped, lost for good, drained and removed, one at a time, and their repair is waited for. SEED=n repeats a plan.
+campaign-repair: $(STAMP)
+	@$(BIN)/python -m tests.campaign --repair --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --ensemble $(ENSEMBLE)
+
 # Faults in brokers, bookies and ZooKeeper under idempotent and transactional producers and two consumer groups. SEED=n repeats a
 # plan; TOPICS passes options on: TOPICS='--records-per-s 2000' bounds the load, which is all that is taken otherwise.
 campaign-topics: $(STAMP)
@@ -170,9 +175,9 @@ sim-topics: $(STAMP)
 	@$(BIN)/python -m tests.simulation.topics --seeds $(SEEDS) --workers 2 $(if $(SEED),--first-seed $(SEED))
 
 # Of the seeds below BUG_SEEDS, those run whose theme suits the bug: one in eight, of topics one in seven. With QUICK, one class of detectors that
-# finds a bug is enough.
+# finds a bug is enough. SAMPLE takes some of the bugs, which SEED chooses.
 seeded-bugs: $(STAMP)
-	@$(BIN)/python -m tests.seeded_bugs $(if $(QUICK),--stop-at-first) --detector units --detector model --detector simulation --seeds $(BUG_SEEDS)
+	@$(BIN)/python -m tests.seeded_bugs $(if $(QUICK),--stop-at-first) --detector units --detector model --detector simulation --seeds $(BUG_SEEDS) $(if $(SAMPLE),--sample $(SAMPLE) --seed '$(SEED)')
 
 # Of all modules, hours; SAMPLE takes some mutants of three groups of modules, which SEED chooses. With LEAST, it succeeds if this percentage
 # is killed or explained.

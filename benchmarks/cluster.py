@@ -3,7 +3,7 @@
 Leaves the processes to `quire.local_cluster`.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,13 +40,19 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    directory: Path, bookie_count: int, config: ClientConfig | None = None
+    directory: Path,
+    bookie_count: int,
+    config: ClientConfig | None = None,
+    *,
+    bookie_options: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Running]:
     """Start `bookie_count` bookies with their data in `directory`; stop them at the end of the
-    block.
+    block. `bookie_options` are further options of `quire bookie run`.
     """
     async with (
-        LocalCluster(bookies=bookie_count, data_dir=directory) as cluster,
+        LocalCluster(
+            bookies=bookie_count, data_dir=directory, bookie_options=bookie_options
+        ) as cluster,
         LedgerClient(cluster.metadata_uri, config=config) as client,
     ):
         yield Running(cluster, client)

@@ -15,6 +15,7 @@ Leaves replication to `ledger_client`.
 - `log/`: write-ahead log.
 - `index/`: places of entries, and ledger states.
 - `storage/`: what a bookie does with ledgers, over log and index.
+- `scrub/`: check of everything that is stored.
 - `identity/`: cookie, position and limbo.
 - `server/`: network and admin port.
 - `wire/`: bytes between clients and bookies; the only part that clients import.

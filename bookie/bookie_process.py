@@ -23,19 +23,23 @@ from bookie.errors import BookieError, DiskFailedError
 from bookie.files.disk import Disk
 from bookie.files.running_operations import RunningOperations, watched
 from bookie.files.small_files import remove_mark
+from bookie.identity.anchor_watch import AnchorWatch
 from bookie.identity.identity import LIMBO_NAME, Identity, prove_identity
 from bookie.identity.limbo import keep_reason
 from bookie.identity.metadata_age import MetadataAge
 from bookie.identity.operator_switch import OperatorSwitch
 from bookie.identity.original import OriginalCheck, registration_wait_s
+from bookie.identity.own_lifecycle import OwnLifecycle
 from bookie.identity.position import PositionCallbacks, PositionClaim, PositionKeeper
 from bookie.log.reserve import make_room
 from bookie.options import BookieOptions
+from bookie.scrub.scrubber import Scrubber
 from bookie.server.admin import BookieAdmin
 from bookie.server.collector import Collector, FeedExpiry
 from bookie.server.metrics import BookieMetrics
 from bookie.server.registration import Registration, describe
 from bookie.server.server import BookieServer
+from bookie.server.server_access import ServerAccess
 from bookie.server.server_context import ServerContext
 from bookie.server.server_counters import ServerCounters
 from bookie.storage.bookie_storage import BookieStorage
@@ -50,6 +54,7 @@ from metadata.ids import BookieId
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.registry.registrar import BookieRegistrar
 from metadata.registry.registration import BookieRegistration
+from metadata.repair.repair_key import read_repair_key
 from metadata.store.ephemeral import INCARNATION_BYTES
 from metadata.store.interface import MetadataStore, SessionState
 from serving.admin import AdminContent, AdminServer
@@ -117,20 +122,34 @@ class BookieProcess:
         storage = await self._open_storage(identity, config)
         switch = OperatorSwitch(self._disk, storage.writability)
         await switch.restore()
+        lifecycle = OwnLifecycle(
+            self._store, self._rng, identity.bookie_id, storage.writability, log
+        )
+        await lifecycle.restore()
         report_conditions(storage.writability, log)
         limits = self._options.server
+        access = ServerAccess(partial(read_repair_key, self._store), loop.time)
+        await access.start()
         context = ServerContext(
-            identity.bookie_id, storage, limits, ServerCounters(), log, loop.time
+            identity.bookie_id, storage, access, limits, ServerCounters(), log, loop.time
         )
         if not identity.has_original_ended:
             # While the storage was opened, an original that was between two sessions may have
             # registered again. If it has recorded its position instead, the claim fails.
             await originals.run(identity.bookie_id, identity.lock, is_counted=True)
         age = await self._claim_position(identity, context)
-        addresses = await self._listen(context, identity, switch, age)
+        scrubber = Scrubber(
+            self._store, self._rng, identity.bookie_id, storage, self._wall_clock_ms, log
+        )
+        addresses = await self._listen(context, identity, switch, age, scrubber)
         await self._register(context, identity, addresses)
         self._missing = None
+        self._run(
+            AnchorWatch(self._disk, identity.files, partial(self._stop_answering, context)).run()
+        )
+        self._run(lifecycle.run(self._options.drain_grace_s))
         self._run(self._make_collector(context, age).run())
+        self._run(scrubber.run())
         return identity.bookie_id, addresses
 
     async def wait_for_failure(self) -> None:
@@ -138,7 +157,9 @@ class BookieProcess:
         await self._failed
 
     async def stop(self) -> None:
-        """Remove the registration, finish running requests, and close every part."""
+        """Remove the registration, finish running requests, close every part, and announce that
+        the bookie stopped in order, unless it failed.
+        """
         self._missing = "the bookie is closing"
         self._failed.cancel()
         await self._parts.aclose()
@@ -154,7 +175,7 @@ class BookieProcess:
             config,
             rng=self._rng,
             known=KnownDisk(identity.limbo_reason, identity.recorded_end_lsn),
-            read_standing=standing_reader(ledgers, identity.bookie_id),
+            read_standing=standing_reader(ledgers, identity.bookie_id, self._rng),
         )
         self._parts.push_async_callback(self._record_orderly, storage)
         self._run(storage.background())
@@ -192,7 +213,7 @@ class BookieProcess:
 
     async def _record_orderly(self, storage: BookieStorage) -> None:
         if self._keeper is not None and not self._has_failed and storage.log.failure is None:
-            await self._keeper.record_orderly()
+            await self._keeper.record_orderly(self._wall_clock_ms())
 
     async def _listen(
         self,
@@ -200,6 +221,7 @@ class BookieProcess:
         identity: Identity,
         switch: OperatorSwitch,
         age: MetadataAge,
+        scrubber: Scrubber,
     ) -> BookieAddresses:
         options = self._options
         server = BookieServer(context)
@@ -214,7 +236,13 @@ class BookieProcess:
         }
         routes = BookieAdmin(context, self._readiness, described, switch, age).routes()
         assert self._keeper is not None, "the position is claimed before anything is served"
-        metrics = BookieMetrics(identity.bookie_id, context.counters, context.storage, self._keeper)
+        metrics = BookieMetrics(
+            identity.bookie_id,
+            context.counters,
+            context.storage,
+            self._keeper,
+            lambda: scrubber.record,
+        )
         admin = AdminServer(
             AdminContent("bookie", metrics, self._readiness, routes, (BookieError,)), context.log
         )
@@ -287,7 +315,7 @@ class BookieProcess:
             self._fail(error)
 
     def _stop_answering(self, context: ServerContext, error: BookieError | MetadataError) -> None:
-        """Stop answering at once, because another process serves as this bookie."""
+        """Stop answering at once: this process has lost its directories or its place."""
         context.abort_connections()
         self._fail(error)
 
@@ -302,7 +330,7 @@ def report_conditions(writability: Writability, log: ServerLog) -> None:
 
     def report(change: ConditionChange) -> None:
         condition, lasted_s = change.condition, change.lasted_s
-        name = "read-only" if condition.blocks_adds else "limbo"
+        name = "read-only" if condition.turns_away else "limbo"
         values = {"reason": condition.reason.value, "writable": writability.is_writable}
         if condition.where:
             values["where"] = condition.where

@@ -15,6 +15,8 @@ import os
 import random
 import socket
 import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -59,7 +61,11 @@ refused.
 """
 
 
-def run_bookie(options: BookieOptions) -> int:
+Companion = Callable[[BookieOptions], AbstractAsyncContextManager[None]]
+"""Work beside a bookie, from its start to its stop. It handles its own failures."""
+
+
+def run_bookie(options: BookieOptions, companion: Companion | None = None) -> int:
     """Run a bookie until a signal stops it.
 
     Returns the process's exit status. A failure is written to standard error.
@@ -77,7 +83,7 @@ def run_bookie(options: BookieOptions) -> int:
     process = ServerProcess(
         "bookie", options.log_level, options.die_with_parent, failures, warning=warning
     )
-    return run_server(process, partial(_serve, options))
+    return run_server(process, partial(_serve, options, companion))
 
 
 def format_bookie(options: BookieOptions, prefix: str = BOOKIE_ID_PREFIX) -> BookieId:
@@ -101,14 +107,19 @@ async def _format(options: BookieOptions, prefix: str) -> BookieId:
         await store.aclose()
 
 
-async def _serve(options: BookieOptions, stopping: asyncio.Event) -> None:
+async def _serve(
+    options: BookieOptions, companion: Companion | None, stopping: asyncio.Event
+) -> None:
     rng = random.Random(os.urandom(16))
     disk = RealDisk(Path(options.data_dir), options.capacity_bytes)
     try:
         await disk.lock()
         store = await _open_store(options, rng, make_root=False)
         try:
-            await _serve_with(options, disk, store, rng, stopping)
+            async with AsyncExitStack() as beside:
+                if companion is not None:
+                    await beside.enter_async_context(companion(options))
+                await _serve_with(options, disk, store, rng, stopping)
         finally:
             await store.aclose()
     finally:

@@ -93,6 +93,16 @@ class BookieOptions:
         low=0,
         high=600,
     )
+    drain_grace_s: float = option(
+        20.0,
+        "how long a draining bookie accepts new entries, so that writers leave before",
+        low=0,
+        high=3_600,
+    )
+    repair: bool = option(
+        True,  # noqa: FBT003
+        "run a process beside it that repairs ledgers, and is a candidate for the auditor",
+    )
     collect_interval_s: float = option(
         600.0,
         "minimum time of a full pass over stored ledgers that looks for deleted ones",

@@ -112,6 +112,36 @@ class PositionTakenError(BookieError):
         self.bookie_id = bookie_id
 
 
+class DirectoryLostError(BookieError):
+    """A directory of a running bookie was removed, replaced or unmounted (rule 2.6), so what it
+    stores is lost when it ends: it stops.
+    """
+
+    def __init__(self, directories: Sequence[str]) -> None:
+        names = ", ".join(f"{each}/" for each in directories)
+        super().__init__(
+            f"{names} was removed, replaced or unmounted while the bookie ran; it stops, because "
+            "what it stores there is lost when it ends. Put the disk back and start the bookie "
+            "again; or, if the data is lost, give it empty directories and run `quire bookie "
+            "format`: it joins as a new bookie, and the lost bookie's ledgers are repaired"
+        )
+        self.directories = tuple(directories)
+
+
+class BookieRemovedError(BookieError):
+    """An operator removed this bookie from the cluster: it never serves again."""
+
+    def __init__(self, bookie_id: str, reason: str) -> None:
+        why = f" ({reason})" if reason else ""
+        super().__init__(
+            f"bookie {bookie_id} was removed from the cluster{why}: it never serves again, and "
+            "nothing needs its directories. Stop starting it; to add a bookie on this machine, run "
+            "`quire bookie format` in empty directories"
+        )
+        self.bookie_id = bookie_id
+        self.reason = reason
+
+
 def _effect(*, is_counted: bool) -> str:
     if is_counted:
         return "This start was counted, so the other process will be in limbo after its next start"

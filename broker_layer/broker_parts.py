@@ -10,10 +10,13 @@ from random import Random
 from typing import Final
 
 from broker_layer.administration import topic_admin_handlers
+from broker_layer.administration.moving_ledgers import MovingLedgers
 from broker_layer.administration.spreading import TopicSpreading
+from broker_layer.control.bookie_states import BookieStates
 from broker_layer.control.cluster_view import ClusterView, ViewSources
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.controller import Controller, ControllerParts
+from broker_layer.control.ledger_health import LedgerHealth
 from broker_layer.control.ledger_sweeping import LedgerSweeper
 from broker_layer.control.live_bookies import LiveBookies
 from broker_layer.control.partition_existence import PartitionExistence
@@ -45,8 +48,11 @@ from broker_layer.transactions.view_leaders import ViewLeaders
 from ledger_client import ClientConfig, LedgerClient
 from metadata.brokers.broker_registry import BrokerDirectory
 from metadata.brokers.election import ControllerElection
-from metadata.paths import PRODUCER_IDS
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.paths import COOKIES, PRODUCER_IDS, REPAIR_JOBS
 from metadata.registry.directory import BookieDirectory
+from metadata.repair.lifecycle_store import Lifecycles
+from metadata.store.child_names import ChildNames
 from metadata.store.interface import MetadataStore
 from metadata.store.number_blocks import NumberBlocks
 from metadata.topics.in_sync_reports import InSyncReporter, InSyncView
@@ -62,6 +68,8 @@ get the high watermark from the leader, so only programs that read ledgers direc
 APPEND_DEADLINE_S: Final = 600.0
 """Deadline of an append, in seconds. It is longer than any `replica.lag.time.max.ms`, so lagging
 replicas leave the in-sync set before an append fails."""
+NAMES_INTERVAL_S: Final = 1.0
+"""Least pause between two reads of the names of the jobs of repair, and of the bookies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,10 @@ class ClusterParts:
         self.replica_numbers = ReplicaNumbers(store, rng)
         self._bookies = BookieDirectory(store, rng)
         self.bookies = LiveBookies(self._bookies, self.replica_numbers)
+        self._lifecycles = Lifecycles(store, rng)
+        self._formatted = ChildNames(store, COOKIES, rng, interval_s=NAMES_INTERVAL_S)
+        self.repair_jobs = ChildNames(store, REPAIR_JOBS, rng, interval_s=NAMES_INTERVAL_S)
+        self.bookie_states = BookieStates(self._bookies, self._lifecycles, self._formatted)
         sources = ViewSources(store, self.topics, self.directory, self.election, self.reports)
         self.view = ClusterView(sources, rng, session_timeout_s=options.session_timeout_s)
         self.config = control_config(options)
@@ -107,6 +119,10 @@ class ClusterParts:
         """Start following the cluster. Raises MetadataError."""
         await self._bookies.start()
         self.bookies.start()
+        await self._lifecycles.start()
+        self._formatted.start()
+        self.repair_jobs.start()
+        self.bookie_states.start()
         await self.directory.start()
         await self.reports.start()
         await self.election.start()
@@ -118,6 +134,10 @@ class ClusterParts:
         await self.election.aclose()
         await self.reports.aclose()
         await self.directory.aclose()
+        self.bookie_states.aclose()
+        await self.repair_jobs.aclose()
+        await self._formatted.aclose()
+        await self._lifecycles.aclose()
         await self.bookies.aclose()
         await self._bookies.aclose()
 
@@ -213,8 +233,23 @@ class LeadingParts:
         self.controller = _controller(environment, cluster, partitions, config)
         self._retention = RetentionTimer(self.manager, config, environment.wall_clock_ms)
         self._reporter = InSyncReporter(store, options.broker_id, rng)
+        ledgers = LedgerStore(store, rng, environment.wall_clock_ms)
+        self._moving = MovingLedgers(
+            ledgers,
+            cluster.repair_jobs,
+            cluster.bookie_states,
+            cluster.replica_numbers,
+            environment.now,
+        )
+        self.health = LedgerHealth(
+            ledgers,
+            cluster.repair_jobs,
+            cluster.bookie_states,
+            self.manager.logs,
+            environment.now,
+        )
         self._replica_reports = ReplicaReports(
-            self.manager, self._reporter, cluster.replica_numbers, config
+            self.manager, self._reporter, cluster.replica_numbers, self.health, config
         )
         self._cluster = cluster
         self._view_peers = Peers(f"broker-{options.broker_id}-views", rng)
@@ -233,6 +268,8 @@ class LeadingParts:
                 cluster.changes,
                 cluster.replica_numbers,
                 cluster.bookies,
+                self.health,
+                self._moving,
                 cluster.config,
                 cluster_id,
                 self._spreading,
@@ -245,11 +282,13 @@ class LeadingParts:
         self.manager.start()
         self._retention.start()
         self._reporter.start()
+        self.health.start()
         self._replica_reports.start()
 
     async def aclose(self) -> None:
         """Release every partition that is led, in order."""
         await self._replica_reports.aclose()
+        await self.health.aclose()
         await self._retention.aclose()
         await self.controller.aclose()
         await self.manager.aclose()
@@ -267,7 +306,9 @@ def _controller(
     eraser = TopicEraser(
         cluster.topics, partitions, client, ledgers_per_s=config.erased_ledgers_per_s
     )
-    sweeper = LedgerSweeper(partitions, client, ledgers_per_s=config.swept_ledgers_per_s)
+    sweeper = LedgerSweeper(
+        environment.store, partitions, client, ledgers_per_s=config.swept_ledgers_per_s
+    )
     parts = ControllerParts(cluster.view, cluster.topics, cluster.election, eraser, sweeper, rng)
     return Controller(parts, config)
 

@@ -25,6 +25,7 @@ from broker_layer.broker_parts import (
 )
 from broker_layer.control.partition_table import LedPartitions
 from broker_layer.kafka.messages import warm_up
+from broker_layer.kafka.versions import ADVERTISED
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import listener_for_brokers
 from broker_layer.server.admin_http import BrokerAdmin
@@ -34,6 +35,7 @@ from broker_layer.server.connections.listeners import ListenerAddress, advertise
 from broker_layer.server.connections.server import BrokerServer
 from broker_layer.server.metrics import BrokerMetrics
 from metadata.brokers.broker_registry import BrokerRegistrar, BrokerRegistration, Listener
+from metadata.brokers.broker_versions import BrokerVersions, keep_broker_versions
 from metadata.errors import NameHeldError
 from metadata.registry.cluster import require_cluster
 from metadata.store.interface import SessionState
@@ -141,7 +143,9 @@ class BrokerProcess:
         self, services: BrokerServices, advertised: tuple[ListenerAddress, ...]
     ) -> str:
         options = self._options
-        partitions = LedPartitions(self._leading.manager, self._environment.now).rows
+        partitions = LedPartitions(
+            self._leading.manager, self._leading.health, self._environment.now
+        ).rows
         metrics = BrokerMetrics(
             options.broker_id, services.counters, services.context.budget, partitions
         )
@@ -180,6 +184,15 @@ class BrokerProcess:
         )
         self._parts.push_async_callback(self._registrar.aclose)
         await self._registrar.start()
+        apis = {key.shown: (served.min, served.max) for key, served in ADVERTISED.items()}
+        versions = keep_broker_versions(
+            self._environment.store,
+            options.broker_id,
+            BrokerVersions(self._environment.build, apis),
+            self._environment.rng,
+        )
+        self._parts.push_async_callback(versions.aclose)
+        await versions.start()
 
     async def _follow(self) -> None:
         self._parts.push_async_callback(self._cluster.aclose)

@@ -46,6 +46,7 @@ from ledger_client.errors import (
     ClusterNotFoundError,
     DigestMismatchError,
     EntryConflictError,
+    EntryLostError,
     EntryNotFoundError,
     EntryTooLargeError,
     LedgerClosedError,
@@ -91,6 +92,7 @@ from ledger_client.writing.writer import LedgerWriter
 from metadata.ledgers.chain import ChainLink, LinkedLedger
 from metadata.ledgers.chain_store import Published
 from metadata.ledgers.ledger_metadata import Fragment, LedgerState
+from metadata.ledgers.lost_entries import LostRange
 
 __all__ = [
     "BackpressureError",
@@ -115,6 +117,7 @@ __all__ = [
     "Entry",
     "EntryBatch",
     "EntryConflictError",
+    "EntryLostError",
     "EntryNotFoundError",
     "EntryTooLargeError",
     "Fragment",
@@ -132,6 +135,7 @@ __all__ = [
     "LedgerWriter",
     "LedgersCollectedError",
     "LinkedLedger",
+    "LostRange",
     "MemberCaughtUp",
     "MemberCopied",
     "MemberCopyFailed",

@@ -29,6 +29,7 @@ from ledger_client.ledger_calls import LedgerCalls
 from ledger_client.metadata_failures import metadata_call
 from ledger_client.observability import Observer
 from ledger_client.own_loop import LoopGuard, in_own_loop
+from metadata.errors import RestoreUnacceptedError
 from metadata.ids import LedgerId
 from metadata.ledgers.chain import (
     LEDGERS_PER_LINK_MAX,
@@ -40,6 +41,7 @@ from metadata.ledgers.chain import (
 )
 from metadata.ledgers.chain_life import ChainLife
 from metadata.ledgers.chain_store import Publication, Published
+from metadata.restore.restore_record import is_unaccepted
 
 CHAIN_NAME: Final = "quire.chain"
 """Custom metadata key of a ledger that is to be linked in a chain; the value is the
@@ -209,13 +211,16 @@ class Chain:
 
         Older ledgers can no longer be linked afterwards, so a grace period longer than any job
         takes keeps every job's ledgers. `timeout` limits each step. Raises ValueError,
-        ChainNotFoundError, also for a chain that is deleted meanwhile and created again.
+        ChainNotFoundError, also for a chain that is deleted meanwhile and created again;
+        MetadataRefusedError while a restore of the metadata is not accepted.
         """
         if grace_s < 0:
             raise ValueError(f"a grace period of {grace_s} s is negative: use 0 or more")
         services = await self._session.services()
         before_ms = max(0, services.wall_clock_ms() - int(grace_s * 1000))
         async with self._call(services, timeout):
+            if await is_unaccepted(services.store):
+                raise RestoreUnacceptedError(services.store.address)
             life = await services.chains.life(self.name)
         async with self._call(services, timeout):
             head = await services.chains.refuse_older(self.name, before_ms)

@@ -84,6 +84,7 @@ class LedgerClient:
         rng: Random,
         wall_clock_ms: Callable[[], int],
         config: ClientConfig | None = None,
+        credentials: bytes = b"",
         policy: PlacementPolicy | None = None,
         on_event: EventCallback | None = None,
     ) -> Self:
@@ -103,7 +104,7 @@ class LedgerClient:
                 rng=rng,
                 wall_clock_ms=wall_clock_ms,
                 ssl=None,
-                credentials=b"",
+                credentials=credentials,
                 policy=policy,
                 on_event=on_event,
             )

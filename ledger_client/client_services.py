@@ -198,6 +198,9 @@ class ClientServices:
                 self.quarantine.release(registration.bookie_id)
                 if registration.writable:
                     self.for_writers.news.spare_joined()
+                    self.for_writers.news.remind_of_departed()
+                elif registration.drains:
+                    self.for_writers.news.note_drains(registration.bookie_id)
         self.pool.drop_idle(self.directory.bookies)
 
     def _follow_session(self, state: SessionState) -> None:

@@ -20,7 +20,9 @@ class ClientConfig:
     batch_bytes_max: int = 1024 * 1024
     batch_entries_max: int = BATCH_ENTRIES_MAX
     window_bytes_max: int = 64 * 1024 * 1024
-    """Maximum number of unconfirmed bytes of one writer; at the limit `append` waits."""
+    """Maximum number of unconfirmed bytes of one writer; at the limit `append` waits. No batch is
+    larger, except one entry.
+    """
     window_entries_max: int = 200_000
     unanswered_bytes_max: int = UNANSWERED_BYTES_MAX
     """Maximum number of bytes, confirmed or not, that one bookie has not answered; above it the
@@ -30,7 +32,9 @@ class ClientConfig:
     """
     append_deadline_s: float = 30.0
     add_timeout_s: float = 5.0
-    """Maximum time for one bookie to store one batch."""
+    """Maximum time for one bookie to store one batch; in a recovery or a copy, since its last
+    answer to such a batch.
+    """
     lac_delay_s: float = 0.05
     """Time for which a writer is idle before it sends its LAC (rule 8.4)."""
 
@@ -101,6 +105,13 @@ class ClientConfig:
                 f"unanswered_bytes_max ({self.unanswered_bytes_max}) must be at least {wanted}: "
                 f"window_bytes_max plus {BATCH_COST_BYTES} for each of window_entries_max, because "
                 "each entry may be a separate batch. Raise it, or lower the window"
+            )
+        wanted = self.entry_bytes_max + BATCH_COST_BYTES
+        if self.unanswered_bytes_max < wanted:
+            raise ValueError(
+                f"unanswered_bytes_max ({self.unanswered_bytes_max}) must be at least {wanted}: "
+                f"entry_bytes_max plus {BATCH_COST_BYTES}, because one entry is admitted whatever "
+                "the window. Raise it, or lower entry_bytes_max"
             )
         if self.copy_bytes_per_s is not None and self.copy_bytes_per_s <= 0:
             raise ValueError("copy_bytes_per_s must be positive, or None for no limit")

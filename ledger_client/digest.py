@@ -6,14 +6,15 @@ replica) to the readers.
 
 Invariants: the password itself is never sent or kept; the MAC key and the master key are derived
 under different labels, so that a bookie, which receives the master key, cannot forge a MAC. The
-creation token salts both: equal passwords of two ledgers give different keys.
+creation token salts both: equal passwords of two ledgers give different keys. Keys made of the
+master key never make a batch of a ledger with MACs.
 
 Source: protocol rules 4.2 and 8.2; storage design, "The batch".
 """
 
 import hashlib
 import hmac
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from crc32c import crc32c
@@ -39,6 +40,8 @@ class LedgerKeys:
     """Key of the MACs; None for a ledger without MACs."""
     master_key: bytes = field(repr=False)
     """Key that bookies check before they serve the ledger."""
+    lacks_mac_key: bool = field(default=False, repr=False)
+    """Whether the ledger has MACs that these keys can neither check nor make."""
 
     @classmethod
     def derive(
@@ -58,22 +61,40 @@ class LedgerKeys:
         """Return the keys of a stored ledger."""
         return cls.derive(metadata.ledger_id, metadata.creation_token, metadata.digest, password)
 
+    @classmethod
+    def with_master_key(cls, metadata: LedgerMetadata, master_key: bytes) -> "LedgerKeys":
+        """Return the keys of a stored ledger for repair, which has the master key and not the
+        password. Batches with a MAC can be sent on unchanged, and their readers check it.
+        """
+        keys = cls.of(metadata, b"")
+        lacks_mac_key = metadata.digest is DigestType.HMAC_SHA256
+        return replace(keys, mac_key=None, master_key=master_key, lacks_mac_key=lacks_mac_key)
+
+    @property
+    def have_macs(self) -> bool:
+        """Whether each batch of the ledger has a MAC."""
+        return self.mac_key is not None or self.lacks_mac_key
+
 
 def verify(batch: BatchView, keys: LedgerKeys) -> None:
     """Check that a batch belongs to this ledger and is undamaged. Raises BatchError.
 
     A complete batch is checked by its one CRC, a slice also by its writer's entry digests, a keyed
-    batch also by its MAC. The caller must check that the batch contains the requested entries.
+    batch, which is always complete, also by its MAC. Without the key of the MAC, the writer's entry
+    digests are checked instead: they detect damage, but everyone who reads the metadata can make
+    them. The caller must check that the batch contains the requested entries.
     """
     header = batch.header
     if header.ledger_id != keys.ledger_id:
         raise BatchError(f"{batch.describe()}: it does not belong to ledger {keys.ledger_id}")
-    if header.is_keyed and keys.mac_key is None:
+    if header.is_keyed and not keys.have_macs:
         raise BatchError(f"{batch.describe()}: it has a MAC, but the ledger uses none")
+    if keys.lacks_mac_key and not header.is_keyed:
+        raise BatchError(f"{batch.describe()}: it has no MAC, but the ledger uses them")
     batch.verify_crc()
     if keys.mac_key is not None:
         batch.verify_mac(keys.mac_key)
-    elif header.is_slice:
+    elif header.is_slice or keys.lacks_mac_key:
         batch.verify_digests(keys.seed)
 
 

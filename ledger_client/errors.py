@@ -8,10 +8,12 @@ Source: api design, "Errors".
 """
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
 from metadata.errors import CopyableError, remade
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
+from metadata.ledgers.lost_entries import LostRange
 
 Outcome = Literal["not_written", "unknown"]
 
@@ -82,6 +84,30 @@ class EntryNotFoundError(LedgerError):
     """Every replica answered that the entry does not exist, or it is beyond the last readable
     entry.
     """
+
+
+class EntryLostError(LedgerError):
+    """The entry is lost for good: no bookie holds a copy, and an operator accepted that at
+    `accepted_ms` (since 1970). `lost_first` and `lost_last` are the range of entries that are lost
+    with it (protocol rule 8.6); continue after `lost_last`.
+    """
+
+    def __init__(self, *, ledger_id: LedgerId, entry_id: EntryId, lost: LostRange) -> None:
+        since = datetime.fromtimestamp(lost.accepted_ms / 1000, UTC).isoformat(" ", "seconds")
+        which = f"entries {lost.first_entry_id} to {lost.last_entry_id} are lost for good"
+        after = f"continue with entry {lost.last_entry_id + 1}"
+        if lost.is_after_the_end:
+            which = f"entries from {lost.first_entry_id} on, if there were any, are lost for good"
+            after = f"the ledger ends at entry {lost.first_entry_id - 1}"
+        super().__init__(
+            f"entry {entry_id} cannot be read: {which}, which an operator accepted at {since}; "
+            f"{after}",
+            ledger_id=ledger_id,
+            entry_id=entry_id,
+        )
+        self.lost_first = lost.first_entry_id
+        self.lost_last = lost.last_entry_id
+        self.accepted_ms = lost.accepted_ms
 
 
 class NotEnoughBookiesError(LedgerError):

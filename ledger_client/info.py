@@ -14,6 +14,7 @@ from metadata.ledgers.ledger_metadata import (
     LedgerState,
     QuorumSpec,
 )
+from metadata.ledgers.lost_entries import LostRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class LedgerInfo:
     """Fragments that an unclean recovery cut off: the entries from the first one's first
     entry on.
     """
+    lost: tuple[LostRange, ...] = ()
+    """Entries whose loss an operator accepted: reads of them raise EntryLostError."""
 
     @classmethod
     def of(cls, metadata: LedgerMetadata) -> "LedgerInfo":
@@ -60,6 +63,7 @@ class LedgerInfo:
             length=metadata.length,
             in_sync=metadata.in_sync_members if metadata.quorum.is_in_sync else (),
             given_up=metadata.given_up,
+            lost=metadata.lost,
         )
 
     @property

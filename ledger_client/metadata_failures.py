@@ -43,6 +43,7 @@ SAME_MEANING: Final[dict[type[MetadataError], type[LedgerError]]] = {
     metadata_errors.ChainNotFoundError: ChainNotFoundError,
     metadata_errors.ChainExistsError: ChainExistsError,
     metadata_errors.LedgersCollectedError: LedgersCollectedError,
+    metadata_errors.RestoreUnacceptedError: MetadataRefusedError,
 }
 """Errors whose text is kept."""
 

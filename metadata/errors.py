@@ -7,7 +7,7 @@ Every class says whether the same call may be repeated (`retriable`).
 
 from typing import Any, ClassVar, TypeVar
 
-from metadata.ids import LedgerId, Version
+from metadata.ids import BookieId, LedgerId, Version
 
 ErrorT = TypeVar("ErrorT", bound=Exception)
 
@@ -67,6 +67,77 @@ class ClusterNotFoundError(MetadataError):
             "cluster with `quire cluster init`"
         )
         self.address = address
+
+
+class RestoreUnfinishedError(MetadataError):
+    """A restore of this address's metadata was begun and has not ended: there is no cluster yet."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            f"the metadata at {address} is being restored, or a restore of it was interrupted: run "
+            "`quire metadata restore` again with the same file, then repeat this"
+        )
+        self.address = address
+
+
+class RootNotEmptyError(MetadataError):
+    """Metadata is restored only where nothing is stored: something is."""
+
+    def __init__(self, address: str, found: str) -> None:
+        super().__init__(
+            f"{address} is not empty ({found} exists), and nothing was changed: stop all servers "
+            "and clients that use this address, then give an address whose path does not exist "
+            "yet; or, if nothing there is needed, remove it first (`deleteall` of ZooKeeper's "
+            "zkCli.sh)"
+        )
+        self.address = address
+        self.found = found
+
+
+class NeverRestoredError(MetadataError):
+    """There is no restore to accept."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            f"the metadata at {address} was not restored from a dump, or its restore has not "
+            "ended: there is nothing to accept. Check the address"
+        )
+        self.address = address
+
+
+class RestoreUnacceptedError(MetadataError):
+    """Ledgers are not collected while a restore of the metadata is not accepted."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            f"the metadata at {address} was restored from a dump, and nothing is collected until "
+            "an operator accepts that: compare it with the bookies (`quire metadata compare`), "
+            "then run `quire metadata accept-restore`"
+        )
+        self.address = address
+
+
+class DumpFormatError(MetadataError):
+    """The file is not a complete dump of metadata; nothing was written."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(
+            f"{where}: {why}; nothing was written. Use a complete file of `quire metadata dump`"
+        )
+        self.where = where
+        self.why = why
+
+
+class NumbersUsedUpError(MetadataError):
+    """A counter cannot rise by the margin of a restore."""
+
+    def __init__(self, path: str, number: int) -> None:
+        super().__init__(
+            f"the next number of {path} is {number}: it cannot rise by a restore's margin. Check "
+            "the dump; a cluster does not use so many numbers"
+        )
+        self.path = path
+        self.number = number
 
 
 class VersionConflictError(MetadataError):
@@ -305,3 +376,24 @@ class StaleLeaderEpochError(MetadataError):
         )
         self.epoch = epoch
         self.leader_epoch = leader_epoch
+
+
+class InvalidLifecycleChangeError(MetadataError):
+    """A bookie's state does not allow this change (rule 9.1)."""
+
+    def __init__(self, bookie_id: BookieId, state: str, wanted: str, what_next: str) -> None:
+        super().__init__(f"bookie {bookie_id} is {state} and cannot become {wanted}: {what_next}")
+        self.bookie_id = bookie_id
+        self.state = state
+        self.wanted = wanted
+        self.what_next = what_next
+
+
+class InvalidRepairSettingError(MetadataError, ValueError):
+    """Repair has no setting with this name, or the value is outside its range."""
+
+    def __init__(self, name: str, value: int, why: str) -> None:
+        super().__init__(f"repair's setting {name!r} cannot be {value}: {why}; nothing was changed")
+        self.name = name
+        self.value = value
+        self.why = why

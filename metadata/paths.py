@@ -27,17 +27,31 @@ Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 
                                           `partition.py`; the topic id is 32 hex digits
     /partitions/ab/<topic id>/7/0000012   chunk 12 of that list, value: `partition.py`
     /brokers/<broker id>                  ephemeral, value: `broker_registration.py`
+    /broker-versions/<broker id>          ephemeral, value: `broker_versions.py`
     /controller                           ephemeral, value: `election.py`
     /ids/producers, /ids/replicas         the next number to give out, value: `number_blocks.py`
     /replicas/<bookie id>                 a bookie's number as a replica, value:
                                           `replica_numbers.py`
     /in-sync/<broker id>                  what a broker reports of its partitions' replicas, value:
                                           `in_sync.py`
+    /repair/key                           the key of repair, value: `repair_key.py`
+    /repair/bookies/<bookie id>           the state of a bookie, value: `lifecycle.py`
+    /repair/settings                      what operators set for repair, value: `settings.py`
+    /repair/jobs/<name>                   a published job, value and name: `jobs.py`
+    /repair/claims/0000000000000001234    ephemeral, of the worker that repairs ledger 1234, value:
+                                          `claims.py`
+    /repair/workers/<worker id>           ephemeral, value: `workers.py`
+    /repair/auditor                       ephemeral, value: `auditor_election.py`
+    /repair/status                        the auditor's summary, value: `status.py`
+    /repair/scrubs/<bookie id>            a bookie's scrub and damaged entries, value: `scrub.py`
+    /restore                              the restore that wrote this metadata, value:
+                                          `restore_record.py`
 
 Invariants: the first level of ledgers has at most 10,000 names and each other level at most 1,000;
-names sort in the order of the ids.
+names sort in the order of the ids; at most JOBS_MAX jobs are published.
 
-Source: metadata design, "Ledgers", "Ids" and "Deletion"; topics design, "The mapping".
+Source: metadata design, "Ledgers", "Ids" and "Deletion"; topics design, "The mapping"; protocol
+rule 9.1.
 """
 
 import hashlib
@@ -62,11 +76,22 @@ TOPICS: Final = "/topics"
 TOPIC_NAMES: Final = "/topic-names"
 PARTITIONS: Final = "/partitions"
 BROKERS: Final = "/brokers"
+BROKER_VERSIONS: Final = "/broker-versions"
 CONTROLLER: Final = "/controller"
 PRODUCER_IDS: Final = "/ids/producers"
 REPLICA_IDS: Final = "/ids/replicas"
 REPLICAS: Final = "/replicas"
 IN_SYNC: Final = "/in-sync"
+REPAIR_KEY: Final = "/repair/key"
+LIFECYCLES: Final = "/repair/bookies"
+REPAIR_SETTINGS: Final = "/repair/settings"
+REPAIR_JOBS: Final = "/repair/jobs"
+REPAIR_CLAIMS: Final = "/repair/claims"
+REPAIR_WORKERS: Final = "/repair/workers"
+AUDITOR: Final = "/repair/auditor"
+REPAIR_STATUS: Final = "/repair/status"
+SCRUBS: Final = "/repair/scrubs"
+RESTORE: Final = "/restore"
 
 LEVEL_DIGITS: Final = (4, 3, 3, 3, 3, 3)
 DELETION_SHARDS: Final = 64
@@ -76,7 +101,8 @@ LINK_LEVEL_DIGITS: Final = (4, 3, 3)
 APPLICATION_HASH_DIGITS: Final = 32
 CHUNK_DIGITS: Final = 7
 
-_ID_DIGITS: Final = sum(LEVEL_DIGITS)
+LEDGER_ID_DIGITS: Final = sum(LEVEL_DIGITS)
+
 _INDEX_DIGITS: Final = sum(LINK_LEVEL_DIGITS)
 
 
@@ -88,7 +114,7 @@ def ledger_path(ledger_id: LedgerId) -> str:
 def level_names(ledger_id: LedgerId) -> tuple[str, ...]:
     """Return the names of a ledger's node and of the nodes above it, from the top."""
     assert is_ledger_id(ledger_id), ledger_id
-    digits = f"{ledger_id:0{_ID_DIGITS}}"
+    digits = f"{ledger_id:0{LEDGER_ID_DIGITS}}"
     names = []
     start = 0
     for count in LEVEL_DIGITS:
@@ -219,6 +245,11 @@ def broker_path(broker_id: int) -> str:
     return f"{BROKERS}/{broker_id}"
 
 
+def broker_versions_path(broker_id: int) -> str:
+    """Return the path at which a live broker reports its versions."""
+    return f"{BROKER_VERSIONS}/{broker_id}"
+
+
 def replica_path(bookie_id: BookieId) -> str:
     """Return the path of a bookie's replica number."""
     return f"{REPLICAS}/{bookie_id}"
@@ -227,3 +258,29 @@ def replica_path(bookie_id: BookieId) -> str:
 def in_sync_path(broker_id: int) -> str:
     """Return the path at which a broker reports which replicas of its partitions are in sync."""
     return f"{IN_SYNC}/{broker_id}"
+
+
+def lifecycle_path(bookie_id: BookieId) -> str:
+    """Return the path of a bookie's state, as operators and repair set it."""
+    return f"{LIFECYCLES}/{bookie_id}"
+
+
+def scrub_path(bookie_id: BookieId) -> str:
+    """Return the path of a bookie's scrub record."""
+    return f"{SCRUBS}/{bookie_id}"
+
+
+def repair_job_path(name: str) -> str:
+    """Return the path of a published job of repair."""
+    return f"{REPAIR_JOBS}/{name}"
+
+
+def repair_claim_path(ledger_id: LedgerId) -> str:
+    """Return the path that the worker that repairs a ledger holds."""
+    assert is_ledger_id(ledger_id), ledger_id
+    return f"{REPAIR_CLAIMS}/{ledger_id:0{LEDGER_ID_DIGITS}}"
+
+
+def repair_worker_path(worker_id: str) -> str:
+    """Return the path at which a live worker of repair is registered."""
+    return f"{REPAIR_WORKERS}/{worker_id}"

@@ -1,34 +1,60 @@
 """Checks of a cluster's metadata: ledgers that lack copies, and records that contradict each
 other.
 
-Leaves reading the metadata to the commands, and counting copies to `copy_counts`. Pure.
+Leaves reading the metadata to the commands, counting copies to `copy_counts`, and groups of ledgers
+to `findings`. Pure.
 
-Source: protocol rules 1.1, 3.1, 3.3, 9.1; metadata design.
+Source: protocol rules 1.1, 3.1, 3.3, 9.1, 9.13; metadata design.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
-from bookie.storage.writability import ADVICE, BLOCKS_NO_ADDS, DESCRIPTIONS, reasons_of
+from bookie.storage.writability import ADVICE, BLOCKS_NO_ADDS, DESCRIPTIONS, Reason, reasons_of
+from ledger_client.reading.entry_ranges import describe_ranges
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.registry.registration import BookieRegistration
+from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle
 from quire.copy_counts import bookies_with_entries, fewest_copies
+from quire.findings import Finding, LedgerFinding, LedgerSample
+
+PLANNED_STATES: Final = (Lifecycle.DRAINING, Lifecycle.DRAINED)
+"""States in which a bookie takes no new entries because an operator wants it."""
+EMPTIED_STATES: Final = (*PLANNED_STATES, Lifecycle.LIMBO)
+"""States in which the copies of a bookie are moved, or were moved."""
+NEXT_STEPS: Final = {
+    Lifecycle.DRAINING: "wait: quire repair status shows what is left",
+    Lifecycle.DRAINED: "quire bookie remove ID",
+    Lifecycle.LIMBO: "keep it up, and wait: quire repair status shows what is left; once it is "
+    "drained: quire bookie remove ID",
+    Lifecycle.LOST: "start it: quire bookie run --data-dir DIR, or wait for repair; once nothing "
+    "names it: quire bookie remove ID",
+}
+START: Final = "start it: quire bookie run --data-dir DIR"
+WAIT: Final = "wait for repair: quire repair status shows what is left"
+CHECK: Final = "see quire metadata check"
+NO_COPY: Final = "entries may have no copy on a running bookie"
+ACCEPTED: Final = "entries are lost, as accepted"
+LOSSES: Final = (Reason.LIMBO, Reason.FENCES_LOST)
+"""Reasons that a bookie may have lost data."""
+DOWN_TEXTS: Final = {Lifecycle.LOST: "is lost", Lifecycle.LIMBO: "is in limbo, and not up"}
+MAY_LEAVE: Final = (*PLANNED_STATES, Lifecycle.LOST)
+"""States that lead to the removal of a bookie which nothing names."""
+States = Mapping[BookieId, BookieLifecycle]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A problem, and the next step for the operator."""
-
-    where: str
-    what: str
-    advice: str
-
-
-def bookie_findings(bookie: BookieRegistration) -> list[Finding]:
-    """List the reasons why a bookie that is up takes no new entries, or is in limbo."""
+def bookie_findings(
+    bookie: BookieRegistration, state: Lifecycle = Lifecycle.ACTIVE
+) -> list[Finding]:
+    """List the reasons why a bookie that is up takes no new entries, or is in limbo, unless its
+    state says the same.
+    """
     where, shown = f"bookie {bookie.bookie_id}", f"quire bookie info {bookie.bookie_id}"
-    reasons = reasons_of(bookie.features)
+    shows_loss = state in (Lifecycle.LIMBO, Lifecycle.DRAINED)
+    said = (Reason.DRAINING, Reason.DRAINED, *(LOSSES if shows_loss else ()))
+    reasons = [each for each in reasons_of(bookie.features) if each not in said]
     findings = [
         Finding(
             where,
@@ -37,32 +63,84 @@ def bookie_findings(bookie: BookieRegistration) -> list[Finding]:
         )
         for reason in reasons
     ]
-    if not bookie.writable and not any(reason not in BLOCKS_NO_ADDS for reason in reasons):
+    is_explained = state in EMPTIED_STATES or any(each not in BLOCKS_NO_ADDS for each in reasons)
+    if not bookie.writable and not is_explained:
         findings.append(Finding(where, "takes no new entries", f"{shown} shows why"))
     return findings
 
 
+def next_step(bookie_id: BookieId, state: Lifecycle) -> str:
+    """Return what an operator does about a bookie in this state; empty if nothing."""
+    return NEXT_STEPS.get(state, "").replace("ID", bookie_id)
+
+
+def planned_warnings(states: States) -> list[Finding]:
+    """List the bookies that drain, with what an operator does next."""
+    return [
+        Finding(
+            f"bookie {bookie_id}",
+            f"is {record.state}" + (f": {record.reason}" if record.reason else ""),
+            next_step(bookie_id, record.state),
+        )
+        for bookie_id, record in states.items()
+        if record.state in PLANNED_STATES
+    ]
+
+
+def limbo_findings(states: States, up: Collection[BookieId]) -> list[Finding]:
+    """List the bookies in limbo that are up: a problem until their copies are moved."""
+    return [
+        Finding(
+            f"bookie {bookie_id}",
+            f"is in limbo: {record.reason}",
+            next_step(bookie_id, record.state),
+        )
+        for bookie_id, record in states.items()
+        if record.state is Lifecycle.LIMBO and bookie_id in up
+    ]
+
+
 def down_findings(
-    known: Iterable[BookieId], up: Collection[BookieId], holding: Mapping[BookieId, int] | None
+    known: Iterable[BookieId],
+    up: Collection[BookieId],
+    holding: Mapping[BookieId, LedgerSample] | None,
+    states: States = MappingProxyType({}),
 ) -> tuple[list[Finding], list[Finding]]:
     """Return problems and warnings about bookies that are not up.
 
-    `holding` maps a bookie to the number of ledgers with entries on it; None if that was not read.
-    A bookie that holds nothing is no problem: it may have been replaced.
+    `holding` maps a bookie to the ledgers with entries on it; None if that was not read. A bookie
+    that holds nothing is no problem: it may have been replaced. A removed bookie is one only while
+    ledgers name it all the same, and so is a bookie that does not exist.
     """
     findings, warnings = [], []
-    for bookie_id in known:
+    formatted = dict.fromkeys(known)
+    for bookie_id in dict.fromkeys([*formatted, *(holding or {})]):
+        state = states.get(bookie_id, UNCHANGED).state
         if bookie_id in up:
             continue
-        where, start = f"bookie {bookie_id}", "start it: quire bookie run --data-dir DIR"
-        count = None if holding is None else holding.get(bookie_id, 0)
-        if count == 0:
-            text = "is not up, and no ledger has entries on it"
-            warnings.append(Finding(where, text, f"{start}, or leave it: no data depends on it"))
+        where, start = f"bookie {bookie_id}", START
+        ledgers = None if holding is None else holding.get(bookie_id, LedgerSample())
+        held = "" if ledgers is None else _held_text(ledgers)
+        what = DOWN_TEXTS.get(state, "is not up")
+        if state is Lifecycle.REMOVED or bookie_id not in formatted:
+            if ledgers is not None and ledgers.count:
+                is_removed = state is Lifecycle.REMOVED
+                text, advice = ("is removed", WAIT) if is_removed else ("has no cookie", CHECK)
+                findings.append(Finding(where, f"{text}; {held}", advice, ledgers))
+        elif ledgers is not None and not ledgers.count:
+            text, advice = f"{what}, and no ledger has entries on it", "no data depends on it"
+            other = f"quire bookie remove {bookie_id}" if state in MAY_LEAVE else "leave it"
+            warnings.append(Finding(where, text, f"{start}, or {other}: {advice}"))
         else:
-            held = "" if count is None else f"; {count} ledgers have entries on it"
-            findings.append(Finding(where, f"is not up{held}", start))
+            wait = ", or wait for repair" if state is Lifecycle.LOST else ""
+            text = f"{what}; {held}" if held else what
+            findings.append(Finding(where, text, f"{start}{wait}", ledgers))
     return findings, warnings
+
+
+def _held_text(ledgers: LedgerSample) -> str:
+    have = "has" if ledgers.count == 1 else "have"
+    return f"{ledgers.text} {have} entries on it{ledgers.examples}"
 
 
 def health_sentence(problem_count: int, certain_copies: Mapping[int, int] | None) -> str:
@@ -88,9 +166,8 @@ def health_sentence(problem_count: int, certain_copies: Mapping[int, int] | None
     return f"{state}: {kept}{lost} could hide {ledgers}."
 
 
-def ledger_findings(ledger: LedgerMetadata, up: Collection[BookieId]) -> list[Finding]:
+def ledger_findings(ledger: LedgerMetadata, up: Collection[BookieId]) -> list[LedgerFinding]:
     """List the problems of one ledger while these bookies are up."""
-    where = f"ledger {ledger.ledger_id}"
     missing = [each for each in bookies_with_entries(ledger) if each not in up]
     if not missing:
         return _short_findings(ledger)
@@ -101,28 +178,43 @@ def ledger_findings(ledger: LedgerMetadata, up: Collection[BookieId]) -> list[Fi
             f"entries from {copies.first_entry_id} on may have no copy on a running bookie;"
             f" these bookies are down: {names}"
         )
-        return [Finding(where, what, "start those bookies again, with their own directories")]
-    return [
-        Finding(
-            where,
-            f"entries lack copies; these bookies are down: {names}",
-            "start those bookies again",
+        advice = (
+            "start those bookies again, with their own directories; if they are lost for good: "
+            "quire ledger accept-loss ID"
         )
-    ]
+        return [LedgerFinding(ledger.ledger_id, NO_COPY, what, advice, tuple(missing))]
+    what = f"entries lack copies; these bookies are down: {names}"
+    advice = "start those bookies again, or wait for repair"
+    return [LedgerFinding(ledger.ledger_id, "", what, advice, tuple(missing))]
 
 
-def _short_findings(ledger: LedgerMetadata) -> list[Finding]:
+def lost_warnings(ledger: LedgerMetadata) -> list[LedgerFinding]:
+    """List the entries of a ledger whose loss an operator accepted: nothing is left to do."""
+    if not ledger.lost:
+        return []
+    ranges = [(e.first_entry_id, e.last_entry_id) for e in ledger.lost if not e.is_after_the_end]
+    what = [f"entries {describe_ranges(ranges)} are lost"] if ranges else []
+    if ledger.lost[-1].is_after_the_end:
+        what.append(
+            f"entries after {ledger.last_entry_id} may have been acknowledged, and are lost"
+        )
+    text, advice = "; ".join(what) + ", as accepted", "quire ledger show lists them"
+    return [LedgerFinding(ledger.ledger_id, ACCEPTED, text, advice)]
+
+
+def _short_findings(ledger: LedgerMetadata) -> list[LedgerFinding]:
     """List where an in-sync ledger continued, or was recovered, with fewer members (rule 11.5)."""
     wanted = ledger.quorum.ensemble_size
     short = [f for f in ledger.fragments if len(f.ensemble) < wanted]
     if not short:
         return []
     least = min(len(f.ensemble) for f in short)
-    what = f"entries lack copies: {least} of {wanted} exist from entry {short[0].first_entry_id} on"
+    cause = f"entries lack copies: {least} of {wanted} exist"
+    what = f"{cause} from entry {short[0].first_entry_id} on"
     advice = (
         "wait: an open ledger's writer copies to members that return; a closed ledger needs repair"
     )
-    return [Finding(f"ledger {ledger.ledger_id}", what, advice)]
+    return [LedgerFinding(ledger.ledger_id, cause, what, advice)]
 
 
 def cluster_host_warnings(up: Mapping[BookieId, BookieRegistration]) -> list[Finding]:
@@ -138,7 +230,7 @@ def cluster_host_warnings(up: Mapping[BookieId, BookieRegistration]) -> list[Fin
 
 def ledger_host_warnings(
     ledger: LedgerMetadata, up: Mapping[BookieId, BookieRegistration]
-) -> list[Finding]:
+) -> list[LedgerFinding]:
     """Warn if two copies of an entry are on one host although the bookies that are up are on
     enough hosts for all copies (rule 3.3).
     """
@@ -157,8 +249,9 @@ def ledger_host_warnings(
                 f"entries from {fragment.first_entry_id} on have copies on {one.bookie_id} and"
                 f" {other.bookie_id}, both on host {one.place.host}; {host_count} hosts are up"
             )
-            advice = "create a new ledger to have its copies on different hosts"
-            return [Finding(f"ledger {ledger.ledger_id}", what, advice)]
+            cause = f"entries have two copies on host {one.place.host}; {host_count} hosts are up"
+            advice = "wait: repair moves copies of closed ledgers, unless move_misplaced is 0"
+            return [LedgerFinding(ledger.ledger_id, cause, what, advice)]
     return []
 
 

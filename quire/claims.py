@@ -9,7 +9,7 @@ metadata. The first client that removes the mark becomes the writer.
 Invariants: a client that set a mark never writes an entry; the mark is removed by compare-and-set,
 so at most one client removes it; a ledger without the mark cannot be claimed.
 
-Source: protocol rules 1.2-1.5.
+Source: protocol rules 1.2-1.5 and 9.15.
 """
 
 import os
@@ -28,11 +28,11 @@ from ledger_client.ledger_calls import LedgerCalls, NewLedger
 from ledger_client.metadata_failures import metadata_call
 from metadata.errors import VersionConflictError
 from metadata.ids import UPDATE_TOKEN_BYTES, LedgerId, UpdateToken, Version
-from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerMetadata, LedgerState
 from metadata.registry.cluster import open_cluster_store
 
-UNCLAIMED_NAME: Final = "quire.unclaimed"
-"""Custom metadata with names that begin with `quire.` belongs to Quire."""
+CLAIMS_MAX: Final = 5
+"""Maximum number of attempts to claim a ledger whose metadata others change."""
 
 
 async def create_unclaimed(address: str, wanted: NewLedger) -> LedgerInfo:
@@ -81,26 +81,27 @@ async def writer_claimed_by(
 async def _claim(
     services: ClientServices, found: LedgerMetadata, version: Version
 ) -> tuple[LedgerMetadata, Version]:
-    _require_unclaimed(found)
-    claimed = replace(
-        found,
-        custom={name: value for name, value in found.custom.items() if name != UNCLAIMED_NAME},
-        writer=services.registration.client_id,
-        update_token=UpdateToken(services.rng.randbytes(UPDATE_TOKEN_BYTES)),
-    )
+    """Remove the mark. Repair may replace a member of the ledger meanwhile (rule 9.15)."""
+    ledger_id = found.ledger_id
     limit, address = services.config.call_timeout_s, services.store.address
-    async with metadata_call("claiming a ledger", address, limit, ledger_id=found.ledger_id):
-        try:
-            return claimed, await services.ledgers.compare_and_set(claimed, version)
-        except VersionConflictError:
-            now, _ = await services.ledgers.get(found.ledger_id, fresh=True)
-    _require_unclaimed(now)
-    text = "its metadata changed while it was being claimed: try again"
-    raise LedgerClosedError(text, ledger_id=found.ledger_id)
+    async with metadata_call("claiming a ledger", address, limit, ledger_id=ledger_id):
+        for _ in range(CLAIMS_MAX):
+            _require_unclaimed(found)
+            custom = {name: text for name, text in found.custom.items() if name != UNCLAIMED_NAME}
+            token = UpdateToken(services.rng.randbytes(UPDATE_TOKEN_BYTES))
+            writer = services.registration.client_id
+            claimed = replace(found, custom=custom, writer=writer, update_token=token)
+            try:
+                return claimed, await services.ledgers.compare_and_set(claimed, version)
+            except VersionConflictError:
+                found, version = await services.ledgers.get(ledger_id, fresh=True)
+        _require_unclaimed(found)
+    text = f"its metadata changed {CLAIMS_MAX} times while it was being claimed: try again"
+    raise LedgerClosedError(text, ledger_id=ledger_id)
 
 
 def _require_unclaimed(metadata: LedgerMetadata) -> None:
-    if metadata.state is LedgerState.OPEN and UNCLAIMED_NAME in metadata.custom:
+    if metadata.is_unclaimed:
         return
     ledger_id = metadata.ledger_id
     advice = "append to a new ledger: leave the id out"

@@ -4,7 +4,9 @@ Leaves texts for operators to `assessment`, and reading the metadata to the comm
 only: an acknowledged entry is on at least AQ bookies of its write set, and may be on all WQ of
 them.
 
-Source: protocol rules 3.1, 4.5 and 11.1.
+Entries whose loss was accepted do not count. A bookie in limbo may have lost what it acknowledged.
+
+Source: protocol rules 3.1, 4.5, 9.9, 9.13 and 11.1.
 """
 
 from collections.abc import Collection, Iterator
@@ -13,6 +15,7 @@ from enum import StrEnum
 
 from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
+from repair.needs import empty_starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +53,16 @@ class Loss(StrEnum):
 
 
 def write_sets(ledger: LedgerMetadata) -> Iterator[WriteSet]:
-    """Yield the write sets that may hold entries: all of an open fragment, none of an empty one."""
+    """Yield the write sets that may hold entries: all of an open fragment, none of an empty one,
+    or of one whose entries are all lost.
+    """
     ends = [each.first_entry_id - 1 for each in ledger.fragments[1:]]
     for fragment, end in zip(ledger.fragments, [*ends, ledger.last_entry_id], strict=True):
         quorum = ledger.quorum_of(fragment)
+        empty = () if end is None else empty_starts(ledger, fragment, end)
         for start in _starts(quorum, fragment.first_entry_id, end):
+            if start % quorum.ensemble_size in empty:
+                continue
             positions = [(start + i) % quorum.ensemble_size for i in range(quorum.write_quorum)]
             bookies = tuple(fragment.ensemble[each] for each in positions)
             yield WriteSet(fragment.first_entry_id, bookies, quorum.ack_quorum)
@@ -71,9 +79,11 @@ def _starts(quorum: QuorumSpec, first: EntryId, last: int | None) -> range:
     return range(begin, begin + min(stripes, quorum.ensemble_size))
 
 
-def fewest_copies(ledger: LedgerMetadata, up: Collection[BookieId]) -> Copies | None:
+def fewest_copies(
+    ledger: LedgerMetadata, up: Collection[BookieId], in_limbo: Collection[BookieId] = ()
+) -> Copies | None:
     """Return the copies of the entries that have the fewest; None if the ledger has no entry."""
-    counted = [_copies(each, up) for each in write_sets(ledger)]
+    counted = [_copies(each, up, in_limbo) for each in write_sets(ledger)]
     return min(counted, key=lambda each: (each.certain, each.possible), default=None)
 
 
@@ -93,8 +103,35 @@ def bookies_with_entries(ledger: LedgerMetadata) -> list[BookieId]:
     return list(dict.fromkeys(bookie for each in write_sets(ledger) for bookie in each.bookies))
 
 
-def _copies(write_set: WriteSet, up: Collection[BookieId]) -> Copies:
+def names_bookie(ledger: LedgerMetadata, bookie_id: BookieId) -> bool:
+    """Return whether a ledger names a bookie anywhere, also as incoming or in what was given up."""
+    return any(
+        bookie_id in each.ensemble or bookie_id in each.incoming
+        for each in (*ledger.fragments, *ledger.given_up)
+    )
+
+
+def bytes_on(ledger: LedgerMetadata, bookie_id: BookieId) -> int:
+    """Return about how many bytes of a closed ledger a bookie holds, as if all entries had one
+    size; 0 for a ledger that is not closed.
+    """
+    last = ledger.last_entry_id
+    if last is None or not ledger.length:
+        return 0
+    ends = [*(each.first_entry_id for each in ledger.fragments[1:]), last + 1]
+    held = 0.0
+    for fragment, end in zip(ledger.fragments, ends, strict=True):
+        if bookie_id in fragment.ensemble:
+            quorum = ledger.quorum_of(fragment)
+            share = quorum.write_quorum / quorum.ensemble_size
+            held += max(0, min(end, last + 1) - fragment.first_entry_id) * share
+    return round(ledger.length * held / (last + 1))
+
+
+def _copies(
+    write_set: WriteSet, up: Collection[BookieId], in_limbo: Collection[BookieId]
+) -> Copies:
     possible = sum(bookie in up for bookie in write_set.bookies)
-    down = len(write_set.bookies) - possible
-    certain = max(0, write_set.ack_quorum - down)
+    uncertain = sum(bookie not in up or bookie in in_limbo for bookie in write_set.bookies)
+    certain = max(0, write_set.ack_quorum - uncertain)
     return Copies(write_set.first_entry_id, certain, possible, write_set.ack_quorum)

@@ -76,9 +76,16 @@ def exit_code(error: BaseException) -> ExitCode:
             ),
             ExitCode.NOT_FOUND,
         ),
-        ((ledger.DigestMismatchError, BatchError), ExitCode.DAMAGED),
-        ((metadata.MetadataFormatError,), ExitCode.DAMAGED),
-        ((metadata.InvalidUriError, metadata.InvalidChainNameError), ExitCode.USAGE),
+        ((ledger.DigestMismatchError, ledger.EntryLostError, BatchError), ExitCode.DAMAGED),
+        ((metadata.MetadataFormatError, metadata.DumpFormatError), ExitCode.DAMAGED),
+        (
+            (
+                metadata.InvalidUriError,
+                metadata.InvalidChainNameError,
+                metadata.InvalidRepairSettingError,
+            ),
+            ExitCode.USAGE,
+        ),
         ((metadata.NodeNotFoundError, metadata.ClusterNotFoundError), ExitCode.NOT_FOUND),
         ((LocalClusterError,), ExitCode.UNAVAILABLE),
     )

@@ -199,7 +199,9 @@ def _parse_header(body: bytes) -> FileHeader:
         try:
             numbers += (header.in_sync["min_in_sync"], header.in_sync["replica_lag_time_max_ms"])
         except (TypeError, KeyError) as error:
-            raise DamagedFileError("the header's in-sync fields are not two numbers") from error
+            raise DamagedFileError(
+                "the header's in_sync lacks min_in_sync or replica_lag_time_max_ms"
+            ) from error
     if not (
         all(isinstance(number, int) for number in numbers)
         and all(isinstance(text, str) for text in texts)

@@ -10,6 +10,7 @@ Leaves what a server serves to `bookie` and `broker_layer`; imports no other pac
 - `metrics`: Prometheus's text format.
 - `process_metrics`: metrics of every server process.
 - `latency`: counts of latencies in buckets.
+- `recent_latency`: percentiles of the latencies of the last seconds. Pure.
 - `loop_lag`: how late the event loop calls its timers.
 - `descriptors`: limit of open files, and refusal of connections at it.
 - `listening`: opens addresses, checks clients' deadlines, and waits until connections finish.

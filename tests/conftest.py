@@ -1,5 +1,6 @@
 """Settings of all tests: markers by directory, Hypothesis without deadlines, kept bytecode."""
 
+import asyncio
 import os
 import sys
 from pathlib import Path
@@ -16,6 +17,10 @@ TESTS = Path(__file__).parent
 # compile the product again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Without a loop that was set, `asyncio.get_event_loop` makes one, which nothing closes: the warning
+# then fails whichever test runs when it is collected.
+asyncio.set_event_loop(None)
 
 # No timed assertions: a busy machine must not fail a property. A failing example can be replayed.
 settings.register_profile("quire", deadline=None, print_blob=True)

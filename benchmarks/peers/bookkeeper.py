@@ -8,7 +8,7 @@ those that its start script sets. Settings that are not listed here have their d
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,16 +57,38 @@ CLIENT_FLAGS: Final = ("-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", *JAVA_F
 FORMAT: Final = ("metaformat", "-n", "-f")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Running:
     """Running bookies, by port, and a client of them."""
 
-    servers: Mapping[int, JavaServer]
+    servers: dict[int, JavaServer]
     client: LoadClient
+    zookeeper: str
+    """Address of ZooKeeper."""
+    _starter: "_Starter"
 
     def member(self, members: object) -> JavaServer:
         """Return the first of an ensemble, given as host:port,host:port."""
         return self.servers[int(str(members).split(",")[0].rpartition(":")[2])]
+
+    async def add_bookie(self) -> int:
+        """Start one more bookie; return its port."""
+        (port,) = free_ports(1)
+        self.servers[port] = self._starter.bookie(port)
+        await start_all([self.servers[port]], [port])
+        return port
+
+    @asynccontextmanager
+    async def auto_recovery(self) -> AsyncIterator[JavaServer]:
+        """Run one process of auto-recovery, auditor and worker, until the end of the block. A
+        bookie that is gone counts as lost at once.
+        """
+        server = self._starter.auto_recovery()
+        try:
+            await server.start()
+            yield server
+        finally:
+            await server.kill()
 
 
 async def measure_load(trial: Trial, java: JavaPeer, logs: Path) -> None:
@@ -78,7 +100,7 @@ async def measure_load(trial: Trial, java: JavaPeer, logs: Path) -> None:
         ways=[(Subject.BOOKKEEPER, "async"), (Subject.BOOKKEEPER_BATCH, "batch")],
     )
     with trial.bench.subdirectory() as directory:
-        async with _running(directory, java, logs, 3) as bookies:
+        async with running_bookies(directory, java, logs, 3) as bookies:
             await put_load(trial, peer, bookies.client, list(bookies.servers.values()))
 
 
@@ -86,7 +108,7 @@ async def measure_pause(trial: Trial, java: JavaPeer, logs: Path) -> None:
     """Pause a member of the ensemble while appends are due at a fixed rate."""
     sizes = trial.sizes
     with trial.bench.subdirectory() as directory:
-        async with _running(directory, java, logs, 5) as bookies:
+        async with running_bookies(directory, java, logs, 5) as bookies:
             client, warm_up = bookies.client, sizes.bookkeeper.warm_up
             await client.ask("append", ALL, KIB_BYTES, warm_up, KIB_OUTSTANDING)
             async with trial.bench.measured(f"{Subject.BOOKKEEPER}: {Workload.PAUSE}"):
@@ -117,32 +139,66 @@ def settings_of(port: int, directory: Path, metadata_uri: str) -> str:
     return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
+class _Starter:
+    """Command lines and configuration files of BookKeeper's processes."""
+
+    def __init__(self, directory: Path, java: JavaPeer, logs: Path, metadata_uri: str) -> None:
+        self._directory = directory
+        self._logs = logs
+        self._metadata_uri = metadata_uri
+        self._command = [java.java, *SERVER_FLAGS, "-cp", java.classpath]
+
+    def bookie(self, port: int) -> JavaServer:
+        """Return a bookie with a new configuration."""
+        main = "org.apache.bookkeeper.server.Main"
+        return self._server(f"bookie-{port}", main, self.write_settings(port))
+
+    def auto_recovery(self) -> JavaServer:
+        """Return a process of auto-recovery."""
+        home = self._directory / "auto-recovery"
+        home.mkdir()
+        file = home / "bookie.conf"
+        settings = settings_of(free_ports(1)[0], home, self._metadata_uri)
+        file.write_text(f"{settings}lostBookieRecoveryDelay=0\n")
+        main = "org.apache.bookkeeper.replication.AutoRecoveryMain"
+        return self._server("auto-recovery", main, file)
+
+    def write_settings(self, port: int) -> Path:
+        """Write a bookie's configuration file."""
+        home = self._directory / f"bookie-{port}"
+        home.mkdir(exist_ok=True)
+        file = home / "bookie.conf"
+        file.write_text(settings_of(port, home, self._metadata_uri))
+        return file
+
+    async def format(self, settings: Path) -> None:
+        """Make the metadata of an empty cluster."""
+        shell = [*self._command, "org.apache.bookkeeper.bookie.BookieShell"]
+        await run_tool([*shell, "-conf", str(settings), *FORMAT], self._logs / "format.log")
+
+    def _server(self, name: str, main: str, settings: Path) -> JavaServer:
+        command = [*self._command, main, "--conf", str(settings)]
+        return JavaServer(name, command, self._logs / f"{name}.log")
+
+
 @asynccontextmanager
-async def _running(
+async def running_bookies(
     directory: Path, java: JavaPeer, logs: Path, bookie_count: int
 ) -> AsyncIterator[Running]:
-    command = [java.java, *SERVER_FLAGS, "-cp", java.classpath]
+    """Start ZooKeeper, bookies with their data in `directory`, and a client; kill them at the end
+    of the block.
+    """
     async with EmbeddedZooKeeper(directory / "zookeeper") as zookeeper:
         uri = f"zk://{zookeeper.address}/ledgers"
+        starter = _Starter(directory, java, logs, uri)
         ports = free_ports(bookie_count)
-        files: list[Path] = []
-        for port in ports:
-            home = directory / f"bookie-{port}"
-            home.mkdir()
-            files.append(home / "bookie.conf")
-            files[-1].write_text(settings_of(port, home, uri))
-        shell = [*command, "org.apache.bookkeeper.bookie.BookieShell"]
-        await run_tool([*shell, "-conf", str(files[0]), *FORMAT], logs / "format.log")
-        main = [*command, "org.apache.bookkeeper.server.Main", "--conf"]
-        servers = {
-            port: JavaServer(f"bookie-{port}", [*main, str(file)], logs / f"bookie-{port}.log")
-            for port, file in zip(ports, files, strict=True)
-        }
+        servers = {port: starter.bookie(port) for port in ports}
+        await starter.format(starter.write_settings(ports[0]))
         try:
             await start_all(list(servers.values()), ports)
             log = logs / "client.log"
             async with LoadClient(java, CLIENT_FLAGS, "BookKeeperLoad", uri, log) as client:
                 await client.ask("ready")
-                yield Running(servers, client)
+                yield Running(servers, client, zookeeper.address, starter)
         finally:
             await kill_all(list(servers.values()))

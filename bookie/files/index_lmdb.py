@@ -12,6 +12,8 @@ Source: storage design, "Index" and "Limits and refusals".
 """
 
 import errno
+import itertools
+import operator
 import shutil
 import threading
 from collections.abc import Callable
@@ -43,6 +45,9 @@ DELETION_SHARE: Final = 16
 """An update that can wait leaves free 1/DELETION_SHARE of a separate disk, at most
 DELETION_BYTES_MAX, because a deletion copies pages before it frees any.
 """
+OUT_OF_ORDER: Final = (
+    "keys are out of order: a page of the file is damaged. Run: quire bookie rebuild-index DIR"
+)
 BRANCH_PAGES_MAX: Final = 32
 """Approximate number of branch pages and free-list pages that one transaction copies."""
 
@@ -92,6 +97,16 @@ class LmdbTransaction:
                 pairs.append((key, value))
                 least = key + b"\0"
         return pairs
+
+    def scan_keys(self, start: bytes, limit: int) -> list[bytes]:
+        """See `StoreTransaction.scan_keys`. Raises lmdb.CorruptedError for keys out of order."""
+        if not self._cursor.set_range(start):
+            return []
+        found = self._cursor.iternext(keys=True, values=False)
+        keys = cast("list[bytes]", list(itertools.islice(found, limit)))
+        if keys[0] < start or not all(map(operator.lt, keys, keys[1:])):
+            raise lmdb.CorruptedError(OUT_OF_ORDER)
+        return keys
 
     def _item(self) -> tuple[bytes, bytes]:
         # The environment was asked for bytes (buffers=False); its types say both.
@@ -226,7 +241,7 @@ def _sizes_of(environment: lmdb.Environment) -> StoreSizes:
     pages, page_bytes = info["last_pgno"] + 1, stat["psize"]
     filled = sum(stat[each] for each in ("branch_pages", "leaf_pages", "overflow_pages"))
     reusable = max(0, pages - filled - META_PAGES) * page_bytes
-    return StoreSizes(pages * page_bytes, info["map_size"], reusable)
+    return StoreSizes(pages * page_bytes, info["map_size"], reusable, stat["entries"])
 
 
 def _do_nothing() -> None:

@@ -23,6 +23,8 @@ class StoreSizes(NamedTuple):
     """Bytes that the store may grow to before it makes its map larger."""
     reusable_bytes: int = 0
     """Approximate part of `used_bytes` in pages that hold nothing any more."""
+    pair_count: int = 0
+    """Number of pairs, as the store itself counts them."""
 
 
 class StoreTransaction(Protocol):
@@ -45,6 +47,9 @@ class StoreTransaction(Protocol):
 
     def scan(self, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         """Return at most `limit` pairs from `start` on, in order."""
+
+    def scan_keys(self, start: bytes, limit: int) -> list[bytes]:
+        """Return the keys that `scan` returns."""
 
 
 class OrderedStore(Protocol):

@@ -46,6 +46,7 @@ def are_same_files(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 async def _identity_in(disk: Disk, directory: str) -> str:
-    if ANCHOR_NAME not in await disk.list_names(directory):
+    try:
+        return await disk.file_identity(f"{directory}/{ANCHOR_NAME}")
+    except FileNotFoundError:
         return _MISSING
-    return await disk.file_identity(f"{directory}/{ANCHOR_NAME}")

@@ -107,6 +107,14 @@ def is_ahead(found: Cookie, starts: int) -> bool:
     return found.starts > starts + 1
 
 
+def starts_after_restore(starts: int, found: Sequence[int]) -> int:
+    """Return the count of starts to compare with, of a metadata service that was restored: it does
+    not know the starts since its dump. The highest number on the disks may be that of a start that
+    was interrupted in the middle of its cookies, so it does not count as finished.
+    """
+    return max(starts, max(found, default=0) - 1)
+
+
 def encode_cookie(cookie: Cookie) -> bytes:
     """Return the content of a cookie's file."""
     values = (

@@ -7,9 +7,10 @@ process of the same bookie to `bookie.identity.original`, and the comparison of 
 Invariants: only empty directories get a bookie id, so an emptied disk is a new bookie; no data is
 read from a directory before its cookie is compared with the metadata service's; no file is written
 while another process is registered as this bookie, unless it is proved dead; the count of starts is
-written to the disks before it is written to the metadata service.
+written to the disks before it is written to the metadata service; the first start after a restore
+of the metadata service counts on from the disks.
 
-Source: protocol rules 2.1, 2.2, 2.4, 2.6.
+Source: protocol rules 2.1, 2.2, 2.4, 2.6, 10.6.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -31,8 +32,11 @@ from bookie.identity.cookie import (
     hash_directories,
     is_ahead,
     is_stale,
+    starts_after_restore,
 )
+from bookie.identity.metadata_age import was_restored
 from bookie.identity.original import WAIT_S_MIN, OriginalCheck
+from bookie.identity.own_lifecycle import refuse_removed
 from bookie.server_errors import (
     AlreadyFormattedError,
     CookieMismatchError,
@@ -131,22 +135,24 @@ async def prove_identity(
     serves as this bookie, and count this start.
 
     The directories must be locked. `before_writing` is awaited after every check has passed.
-    Nothing is written when this raises CookieMissingError, CookieMismatchError, CookieDamagedError,
-    OriginalLivesError or OriginalRegisteredError.
+    Nothing is written when this raises BookieRemovedError, CookieMissingError, CookieMismatchError,
+    CookieDamagedError, OriginalLivesError or OriginalRegisteredError.
     """
     found = [await _read_cookie(disk, directory) for directory in DIRECTORIES]
     first = found[0]
     if first is None:
         raise _missing_first([each for each in found if each is not None])
+    await refuse_removed(store, first.bookie_id)
     cookies = CookieStore(store)
-    await _compared(store, found, first)
+    await _compared(disk, store, found, first)
     lock = await disk.lock_identity()
     originals = originals or OriginalCheck(store, wait_s=WAIT_S_MIN, log=None)
     dead_incarnation = await originals.run(first.bookie_id, lock)
     # Compare again: the other process may have served until its session ended.
-    record, version, cluster, present = await _compared(store, found, first)
+    record, version, cluster, present = await _compared(disk, store, found, first)
+    starts = record.starts_at(version)
     position = await PositionStore(store).get(first.bookie_id)
-    reason = _limbo_reason(present, version, position, await read_anchors(disk))
+    reason = _limbo_reason(present, starts, position, await read_anchors(disk))
     if before_writing is not None:
         await before_writing()
     if reason:
@@ -155,11 +161,11 @@ async def prove_identity(
 
     async def count_start(version: Version) -> Version:
         # Every cookie before the count: a cookie below the count is from an old copy.
-        for cookie in cookies_of(record, cluster, version + 1):
+        for cookie in cookies_of(record, cluster, record.starts_at(version) + 1):
             await _write_cookie(disk, cookie)
         return await cookies.compare_and_set(record, version)
 
-    if any(cookie.starts > version for cookie in present):
+    if any(cookie.starts > starts for cookie in present):
         # A start was interrupted before it was counted. Its number is not used again: a copy of
         # these directories made since then may have it.
         version = await count_start(version)
@@ -168,7 +174,7 @@ async def prove_identity(
     return Identity(
         record.bookie_id,
         cluster,
-        version,
+        record.starts_at(version),
         reason or ("" if marked is None else marked.decode(errors="replace").strip() or _STALE),
         position,
         await make_anchors(disk),
@@ -178,14 +184,14 @@ async def prove_identity(
 
 
 def _limbo_reason(
-    present: Sequence[Cookie], version: Version, position: StoredPosition, files: Sequence[str]
+    present: Sequence[Cookie], starts: int, position: StoredPosition, files: Sequence[str]
 ) -> str:
     """Return why the directories may lack stored data; empty when they do not.
 
     A copy of a bookie that stopped cleanly is complete if it was made after the last stop: the
     count of starts shows that.
     """
-    if any(is_stale(cookie, version) for cookie in present):
+    if any(is_stale(cookie, starts) for cookie in present):
         return _STALE
     record = position.record
     if record is None or record.is_orderly or are_same_files(record.files, files):
@@ -194,14 +200,20 @@ def _limbo_reason(
 
 
 async def _compared(
-    store: MetadataStore, found: Sequence[Cookie | None], first: Cookie
+    disk: Disk, store: MetadataStore, found: Sequence[Cookie | None], first: Cookie
 ) -> tuple[CookieRecord, Version, bytes, list[Cookie]]:
     """Compare the directories' cookies with the current ones of the metadata service. Return the
-    stored record with its version, the cluster, and the directories' cookies.
+    stored record with its version, the cluster, and the directories' cookies. The record counts the
+    starts that a restored metadata service does not know.
     """
     record, version = await _stored_record(CookieStore(store), first)
     cluster = await _stored_cluster(store, first)
-    expected = cookies_of(record, cluster, version)
+    if await was_restored(disk, store):
+        counted = [each.starts for each in found if each is not None]
+        record = record.counted_at(
+            starts_after_restore(record.starts_at(version), counted), version
+        )
+    expected = cookies_of(record, cluster, record.starts_at(version))
     present = [_checked(each, wanted) for each, wanted in zip(found, expected, strict=True)]
     if record.directories_hash != hash_directories(DIRECTORIES):
         difference = Difference("directories", ",".join(DIRECTORIES), "those at formatting")

@@ -13,17 +13,23 @@ Format: the mark `identity/seen` is text, one `name value` per line, in this ord
     position-version  the highest version seen of the position node; -1: there was none
     ledger-ids        the highest next ledger id seen
     went-back         reason why nothing is collected; empty while collecting is allowed
+    restore           token of the restore that was accepted, hex; in version 2 only
     crc32c            8 hex digits, over all lines before
 
-Invariants: after the service was found older than before, nothing is removed until an operator
-accepts it, also after a restart; the finding is durable before the position is recorded again.
+Version 2 is written once a restore was accepted. Releases before it refuse that version, and the
+cookies of restored metadata too.
 
-Source: protocol rule 10.5.
+Invariants: after the service was found older than before, nothing is removed until an operator
+accepts it, also after a restart; the finding is durable before the position is recorded again;
+nothing is removed while the metadata was restored from a dump and that restore is not accepted, by
+the cluster's operator or for this bookie alone.
+
+Source: protocol rules 10.5, 10.6.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -38,6 +44,7 @@ from metadata.ids import BookieId, Version
 from metadata.ledgers.ledger_ids import FIRST_ID
 from metadata.paths import LEDGER_IDS
 from metadata.registry.positions import NO_POSITION, PositionStore
+from metadata.restore.restore_record import RestoreRecord, read_restore
 from metadata.store.interface import MetadataStore
 from metadata.store.number_blocks import unpack_block
 
@@ -46,7 +53,13 @@ KEEP_INTERVAL_S: Final = 10.0
 """Minimum time between two writes of the mark while the numbers grow, in seconds."""
 
 _NAMES: Final = ("quire-seen", "position-version", "ledger-ids", "went-back", "crc32c")
+_NAMES_RESTORED: Final = (*_NAMES[:-1], "restore", "crc32c")
 _FORMAT_VERSION: Final = "1"
+_FORMAT_VERSION_RESTORED: Final = "2"
+_UNACCEPTED: Final = (
+    "the metadata service was restored from a dump, and that is not accepted: compare it with "
+    "the bookies (`quire metadata compare`), then run `quire metadata accept-restore`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +70,8 @@ class SeenMetadata:
     ledger_ids: int = 0
     went_back: str = ""
     """Reason why nothing is collected; empty while collecting is allowed."""
+    restore: bytes = b""
+    """Token of the restore that was accepted; empty if there was none."""
 
 
 class MetadataAge:
@@ -103,20 +118,27 @@ class MetadataAge:
             # Before the read: a version recorded during the read may be missing from its result.
             known = max(self._recorded_version(), self._seen.position_version)
             self._seen = replace(self._seen, position_version=known)
-            found = await self._read()
+            found, restored = await self._read()
+            if restored is not None and restored.token != self._seen.restore:
+                if restored.is_accepted:
+                    self._seen = replace(found, restore=restored.token)
+                    self._show()
+                else:
+                    self._note_went_back(_UNACCEPTED)
             if found.position_version < self._seen.position_version:
-                self._note_went_back(
+                self._note_older(
                     f"the position of this bookie is at version {found.position_version} and was "
                     f"at {self._seen.position_version}"
                 )
             elif found.ledger_ids < self._seen.ledger_ids:
-                self._note_went_back(
+                self._note_older(
                     f"the next ledger id is {found.ledger_ids} and was {self._seen.ledger_ids}"
                 )
             self._seen = SeenMetadata(
                 max(found.position_version, self._seen.position_version),
                 max(found.ledger_ids, self._seen.ledger_ids),
                 self._seen.went_back,
+                self._seen.restore,
             )
             went_back = bool(self._seen.went_back)
         if went_back:
@@ -131,7 +153,7 @@ class MetadataAge:
         async with self._changing:
             seen = max(known, self._seen.position_version)
             self._seen = replace(self._seen, position_version=seen)
-            self._note_went_back(
+            self._note_older(
                 f"the position of this bookie is at version {version} and was at {seen}"
             )
             if self._seen != self._kept:
@@ -139,12 +161,14 @@ class MetadataAge:
 
     async def accept(self) -> SeenMetadata:
         """Accept the current state of the metadata service as the newest, durably, as requested by
-        an operator.
+        an operator, for this bookie alone. A restore that is not accepted counts as accepted here.
 
         Raises DiskFullError, DiskFailedError, MetadataError: then nothing has changed.
         """
         async with self._changing:
-            accepted = await self._read()
+            accepted, restored = await self._read()
+            if restored is not None:
+                accepted = replace(accepted, restore=restored.token)
             await self._write(accepted)
             self._seen = accepted
         self._show()
@@ -165,20 +189,23 @@ class MetadataAge:
                 await self.may_collect()
             await self.keep()
 
+    def _note_older(self, why: str) -> None:
+        self._note_went_back(f"the metadata service is older than it was: {why}")
+
     def _note_went_back(self, why: str) -> None:
         if not self._seen.went_back:
-            text = f"the metadata service is older than it was: {why}"
-            self._seen = replace(self._seen, went_back=text)
+            self._seen = replace(self._seen, went_back=why)
             self._show()
 
-    async def _read(self) -> SeenMetadata:
+    async def _read(self) -> tuple[SeenMetadata, RestoreRecord | None]:
         try:
             value = (await self._store.get(LEDGER_IDS, fresh=True)).value
             ledger_ids = unpack_block(LEDGER_IDS, value, FIRST_ID)
         except NodeNotFoundError:
             ledger_ids = 0
         position = await PositionStore(self._store).get(self._bookie_id)
-        return SeenMetadata(position.version, ledger_ids)
+        restored = await read_restore(self._store)
+        return SeenMetadata(position.version, ledger_ids), restored and restored[0]
 
     async def _write(self, seen: SeenMetadata) -> None:
         await write_mark(self._disk, SEEN_NAME, encode_seen(seen))
@@ -191,10 +218,25 @@ class MetadataAge:
             self._writability.end(Reason.METADATA_OLD)
 
 
+async def was_restored(disk: Disk, store: MetadataStore) -> bool:
+    """Return whether the metadata was restored from a dump since this bookie last accepted it, by a
+    fresh read. Raises FormatError, MetadataError.
+    """
+    found = await read_restore(store)
+    if found is None:
+        return False
+    data = await read_mark(disk, SEEN_NAME)
+    return data is None or decode_seen(data).restore != found[0].token
+
+
 def encode_seen(seen: SeenMetadata) -> bytes:
     """Return the content of the mark."""
-    values = (_FORMAT_VERSION, str(seen.position_version), str(seen.ledger_ids), seen.went_back)
-    text = "".join(f"{name} {value}\n" for name, value in zip(_NAMES, values, strict=False))
+    values = [_FORMAT_VERSION, str(seen.position_version), str(seen.ledger_ids), seen.went_back]
+    names: Sequence[str] = _NAMES
+    if seen.restore:
+        names, values[0] = _NAMES_RESTORED, _FORMAT_VERSION_RESTORED
+        values.append(seen.restore.hex())
+    text = "".join(f"{name} {value}\n" for name, value in zip(names, values, strict=False))
     return f"{text}crc32c {crc32c(text.encode()):08x}\n".encode()
 
 
@@ -206,13 +248,15 @@ def decode_seen(data: bytes) -> SeenMetadata:
         pairs = [line.partition(" ") for line in lines]
         names, values = [name for name, _, _ in pairs], [value for _, _, value in pairs]
         checked = "".join([line + "\n" for line in lines[:-1]])
-        if rest or tuple(names) != _NAMES or values[0] != _FORMAT_VERSION:
+        known = {_NAMES: _FORMAT_VERSION, _NAMES_RESTORED: _FORMAT_VERSION_RESTORED}
+        if rest or known.get(tuple(names)) != values[0]:
             raise FormatError(
                 where,
                 "its lines are not those of this release's mark; remove it to start without it",
             )
-        if values[4] != f"{crc32c(checked.encode()):08x}":
+        if values[-1] != f"{crc32c(checked.encode()):08x}":
             raise FormatError(where, "its checksum does not match; remove it to start without it")
-        return SeenMetadata(Version(int(values[1])), int(values[2]), values[3])
+        restore = bytes.fromhex(values[4]) if values[0] == _FORMAT_VERSION_RESTORED else b""
+        return SeenMetadata(Version(int(values[1])), int(values[2]), values[3], restore)
     except ValueError as error:
         raise FormatError(where, str(error)) from None

@@ -7,7 +7,7 @@ Invariants: only a durable position is recorded; an unavailable metadata service
 recording; one write runs at a time, and a write with an unknown outcome is repeated until it is
 decided; after another process has written the node, no request is answered.
 
-Source: protocol rules 1.3, 2.6, 10.5.
+Source: protocol rules 1.3, 2.6, 9.5, 10.5.
 """
 
 import asyncio
@@ -122,7 +122,7 @@ class PositionKeeper:
         """
         backoff = Backoff(self._rng)
         for _ in range(CLAIM_ATTEMPTS_MAX):
-            if await self._put(is_orderly=False):
+            if await self._put():
                 return
             await asyncio.sleep(backoff.next_s())
         raise MetadataError(
@@ -142,15 +142,16 @@ class PositionKeeper:
         finally:
             cancel()
 
-    async def record_orderly(self) -> bool:
-        """Record the final position of a log that was sealed; return whether that succeeded in
-        ORDERLY_S_MAX.
+    async def record_orderly(self, stopped_ms: int) -> bool:
+        """Record the final position of a log that was sealed, with the time in ms since 1970;
+        return whether that succeeded in ORDERLY_S_MAX. It is also the announcement of the stop for
+        repair (rule 9.5).
         """
         with contextlib.suppress(TimeoutError, MetadataError, PositionTakenError):
             async with asyncio.timeout(ORDERLY_S_MAX):
                 backoff = Backoff(self._rng)
                 while self._record is None or not self._record.is_orderly:
-                    if not await self._put(is_orderly=True):
+                    if not await self._put(stopped_ms):
                         await asyncio.sleep(backoff.next_s())
                 return True
         return False
@@ -165,7 +166,7 @@ class PositionKeeper:
         self._wake.clear()
         try:
             if self._pending is not None or self._written.durable_lsn != self._recorded_lsn:
-                await self._put(is_orderly=False)
+                await self._put()
             elif is_woken or now_s - self._checked_s >= CHECK_INTERVAL_S:
                 await self._check_node()
             self._note_success()
@@ -180,13 +181,20 @@ class PositionKeeper:
             self._log.info("position recorded again")
         self._is_failing = False
 
-    async def _put(self, *, is_orderly: bool) -> bool:
-        """Try to record the end of the log, after any undecided record. Return whether the end was
-        recorded.
+    async def _put(self, stopped_ms: int | None = None) -> bool:
+        """Try to record the end of the log, after any undecided record: the end for good if
+        `stopped_ms` is given. Return whether the end was recorded.
         """
         end_lsn, end_bytes = self._written.durable_lsn, self._written.written_bytes
         claim, now_s = self._claim, asyncio.get_running_loop().time()
-        wanted = PositionRecord(claim.incarnation, end_lsn, is_orderly, claim.files, claim.lock)
+        wanted = PositionRecord(
+            incarnation=claim.incarnation,
+            end_lsn=end_lsn,
+            is_orderly=stopped_ms is not None,
+            files=claim.files,
+            lock=claim.lock,
+            stopped_ms=stopped_ms,
+        )
         record = self._pending or wanted
         self._pending = record
         try:

@@ -6,7 +6,7 @@ Leaves stored runs to `bookie.index.stored_runs` and the ledger states to
 
 Invariants: only durable records are inserted, in the order of the log; the mark of a checkpoint is
 the LSN up to which the log was inserted when it began; runs that a checkpoint moves stay readable
-in memory until its last transaction has synced.
+in memory until its last transaction has synced; a stored state is never reported as not stored.
 Source: storage design, "Index".
 """
 
@@ -18,10 +18,12 @@ from dataclasses import replace
 from functools import partial
 
 from bookie.config import StorageConfig
+from bookie.errors import BookieError, DiskFailedError
 from bookie.files.index_store import OrderedStore, StoreSizes, StoreTransaction
 from bookie.index import index_pages, index_runs, stored_runs, stored_segments, stored_states
 from bookie.index.index_pages import CheckpointMeta
 from bookie.index.index_runs import Lookup, Run
+from bookie.index.stored_ids import StoredIds
 from bookie.index.stored_runs import RunMove
 from metadata.ids import ENTRY_ID_MAX
 
@@ -39,7 +41,14 @@ stops tracking a tuple after one pass, but scans a list in every pass.
 class Index:
     """The runs of every ledger."""
 
-    def __init__(self, store: OrderedStore, config: StorageConfig, meta: CheckpointMeta) -> None:
+    def __init__(
+        self,
+        store: OrderedStore,
+        config: StorageConfig,
+        meta: CheckpointMeta,
+        ids: StoredIds | None = None,
+    ) -> None:
+        """`ids`: the ledgers whose states are in the store; None: there are none."""
         self.meta = meta
         """The checkpoint's mark as of the last finished checkpoint."""
         self.record_count = 0
@@ -48,6 +57,8 @@ class Index:
         """Records that the current checkpoint moves to the store."""
         self._store = store
         self._config = config
+        self._ids = StoredIds() if ids is None else ids
+        """Ledgers whose states are durable in the store."""
         self._current: dict[int, Runs] = {}
         self._frozen: dict[int, Runs] = {}
         self._frozen_mark_lsn = 0
@@ -190,8 +201,10 @@ class Index:
                 await rest(now() - began_s)
         # The state of every ledger whose runs moved is stored too: it holds their highest entry id.
         chosen = itertools.chain(unsaved, (each for each in frozen if each not in unsaved))
-        for job in self._state_jobs(frozen, chosen, encode):
-            await self._store.update(job, keeps_room=True)
+        for values in self._state_pages(frozen, chosen, encode):
+            await self._store.update(_write_states(values), keeps_room=True)
+            for ledger_id, _ in values:
+                self._ids.add(ledger_id)
 
         def finish(transaction: StoreTransaction) -> tuple[CheckpointMeta, dict[int, int]]:
             live = stored_segments.remove_live_bytes(transaction, removed)
@@ -254,8 +267,16 @@ class Index:
         return self._store.sizes()
 
     async def stored_states(self, ledger_ids: Sequence[int]) -> list[bytes | None]:
-        """Return the stored forms of some ledgers' states, None for each that has none."""
-        return await self._store.view(lambda t: stored_states.get_states(t, ledger_ids))
+        """Return the stored forms of some ledgers' states, None for each that has none. Raises
+        DiskFailedError if the store does not find a state that it has.
+        """
+        known = [each in self._ids for each in ledger_ids]
+        values = await self._store.view(lambda t: stored_states.get_states(t, ledger_ids))
+        for ledger_id, was_known, value in zip(ledger_ids, known, values, strict=True):
+            # An id that is known before and after was not trimmed: no trimmed ledger comes back.
+            if value is None and was_known and ledger_id in self._ids:
+                raise _state_not_found(ledger_id)
+        return values
 
     async def list_held(self, after: int, limit: int) -> tuple[list[int], int | None]:
         """See `stored_states.list_held`."""
@@ -272,7 +293,14 @@ class Index:
 
     async def trim_tombstones(self, ledger_ids: Sequence[int]) -> int:
         """See `stored_states.trim_tombstones`. Durable on return."""
-        return await self._store.update(lambda t: stored_states.trim_tombstones(t, ledger_ids))
+        for ledger_id in ledger_ids:  # before the commit: a look-up may miss them from then on
+            self._ids.discard(ledger_id)
+        try:
+            return await self._store.update(lambda t: stored_states.trim_tombstones(t, ledger_ids))
+        except BookieError:
+            for ledger_id in ledger_ids:
+                self._ids.add(ledger_id)
+            raise
 
     async def put_in_limbo(self, *, fence: bool) -> None:
         """Put every stored ledger into limbo, durably, in transactions of bounded size."""
@@ -303,9 +331,9 @@ class Index:
         if part:
             yield _put_all(part)
 
-    def _state_jobs(
+    def _state_pages(
         self, frozen: dict[int, Runs], chosen: Iterator[int], encode: StateEncoder
-    ) -> Iterator[Callable[[StoreTransaction], None]]:
+    ) -> Iterator[list[tuple[int, bytes]]]:
         while part := list(itertools.islice(chosen, self._config.transaction_runs_max)):
             values: list[tuple[int, bytes]] = []
             for ledger_id in part:
@@ -313,7 +341,15 @@ class Index:
                 value = encode(ledger_id, runs[-1][0] if runs else -1)
                 if value is not None:
                     values.append((ledger_id, value))
-            yield _write_states(values)
+            yield values
+
+
+def _state_not_found(ledger_id: int) -> DiskFailedError:
+    return DiskFailedError(
+        "index",
+        f"the state of ledger {ledger_id} is stored, but a look-up does not find it: the index file"
+        " is damaged. Run: quire bookie rebuild-index DIR",
+    )
 
 
 def _put_all(part: list[tuple[int, Sequence[Run], int]]) -> Callable[[StoreTransaction], None]:

@@ -38,6 +38,8 @@ FLAG_UNFINISHED: Final = 4
 """A start checkpointed past a loss and has not put all ledgers into limbo yet."""
 SCAN_PAIRS: Final = 512
 
+STATES_PREFIX: Final = b"s"
+"""All other keys are below the states' keys."""
 _META_KEY: Final = b"m"
 _META = struct.Struct("<HHQQI")
 NUMBER_KEY = struct.Struct(">cQ")
@@ -98,7 +100,7 @@ def write_meta(transaction: StoreTransaction, meta: CheckpointMeta) -> None:
 
 def state_key(ledger_id: int) -> bytes:
     """Return the key of a ledger's state."""
-    return NUMBER_KEY.pack(b"s", ledger_id)
+    return NUMBER_KEY.pack(STATES_PREFIX, ledger_id)
 
 
 def write_states(transaction: StoreTransaction, values: Iterable[tuple[int, bytes]]) -> None:

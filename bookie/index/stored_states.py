@@ -14,6 +14,7 @@ from typing import Final
 from bookie.files.index_store import StoreTransaction
 from bookie.index import horizon_pages, index_pages, replica_state
 from bookie.index.replica_state import ReplicaState
+from bookie.index.stored_ids import StoredIds
 from metadata.ids import LEDGER_ID_MAX, LedgerId
 
 PAGE_STATES: Final = 5_000
@@ -39,6 +40,8 @@ class StatesCheck:
     has_more_runs_left: bool = False
     horizon: int = -1
     is_horizon_damaged: bool = False
+    ids: StoredIds = field(default_factory=StoredIds)
+    """Ledgers with undamaged states."""
 
 
 def check_some(
@@ -50,10 +53,12 @@ def check_some(
     is_damaged, is_deleted = replica_state.is_stored_damaged, replica_state.is_stored_deleted
     pairs = _scan(transaction, check.last_id, PAGE_STATES)
     check.is_done = len(pairs) < PAGE_STATES
+    keys: list[bytes] = []
     for key, value in pairs:
         if is_damaged(key, value):
             check.damaged.append(_id_of(key))
             continue
+        keys.append(key)
         check.count += 1
         check.xor ^= int.from_bytes(value[-4:], "little")
         if not is_deleted(value):
@@ -65,6 +70,7 @@ def check_some(
                     check.runs_left.append(_id_of(key))
                 else:
                     check.has_more_runs_left = True
+    check.ids.append_keys(keys)
     if pairs:
         check.last_id = _id_of(pairs[-1][0])
     return check

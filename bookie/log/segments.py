@@ -130,6 +130,12 @@ class Segments:
                 raise DamagedRecordError(f"segment {number}, which was removed,")
         return await file.read(offset, size)
 
+    def drop_cached(self, number: int, offset: int, size: int) -> None:
+        """Advise the system that bytes which were read will not be read again soon."""
+        file = self._files.get(number)
+        if file is not None:
+            file.drop_cached(offset, size)
+
     async def read_or_wait(self, number: int, offset: int, size: int) -> Buffer:
         """Read as `read` does; wait while no descriptor is free."""
         while True:

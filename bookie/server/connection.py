@@ -27,10 +27,11 @@ from bookie.wire.frames import ADD_RECOVERY, Frame, FrameAssembler, FrameKind
 from bookie.wire.messages import (
     AttachLedger,
     DetachLedger,
+    FenceWithoutKey,
     Hello,
     ListEntries,
     Ping,
-    Pong,
+    ReadAccess,
     ReadEntries,
     ReadLac,
     ReportLac,
@@ -50,6 +51,9 @@ _ADD: Final = FrameKind.ADD
 _MAY_ADD: Final = LedgerOperation.ADD
 _MAY_RECOVER: Final = LedgerOperation.RECOVERY_ADD
 
+_Asked = tuple[float, bool]
+"""Arrival time of adds, and whether they are of a recovery or a repair."""
+
 
 class ClientConnection(ServerConnection):
     """Connection of one client, from accept to loss."""
@@ -60,10 +64,11 @@ class ClientConnection(ServerConnection):
         super().__init__(context)
         self._assembler = FrameAssembler(bodies=context.bodies)
         self._principal: Principal | None = None
+        self._is_greeting = False  # a hello waits for the check of its credentials
         self._may_use_ledgers = False
         self._master_keys: dict[LedgerId, bytes] = {}
         self._acks: list[tuple[int, Status]] = []
-        self._acks_asked: dict[float, int] = {}  # their number by arrival time
+        self._acks_asked: dict[_Asked, int] = {}  # their number
         self._adds_pending = 0
         self._received_at_s = 0.0
         limits, counters = context.limits, context.counters
@@ -150,8 +155,10 @@ class ClientConnection(ServerConnection):
         acks, self._acks = self._acks, []
         asked, self._acks_asked = self._acks_asked, {}
         now_s, counters = self._context.now(), self._context.counters
-        for asked_s, count in asked.items():
+        for (asked_s, is_recovery), count in asked.items():
             counters.add_latency.record(now_s - asked_s, count)
+            if not is_recovery:
+                self._context.append_latency.record(now_s - asked_s, count, now_s)
         if acks:
             counters.ack_frames += 1
             self._send_answer([acks_frame(acks)])
@@ -192,9 +199,20 @@ class ClientConnection(ServerConnection):
             self._serve_message(request_id, request)
 
     def _greet(self, request_id: int, hello: Hello) -> None:
-        if self._principal is not None:
+        if self._principal is not None or self._is_greeting:
             self._drop_bad_frame("a second hello")
-            return
+        elif self._context.access.authenticate(hello.credentials) is None:
+            self._is_greeting = True
+            self._runner.submit(request_id, 0, partial(self._learn_and_greet, request_id, hello))
+        else:
+            self._answer_hello(request_id, hello)
+
+    async def _learn_and_greet(self, request_id: int, hello: Hello) -> list[Buffer]:
+        await self._context.access.learn()
+        self._answer_hello(request_id, hello)
+        return []  # the answer is sent
+
+    def _answer_hello(self, request_id: int, hello: Hello) -> None:
         reply, principal = self._context.answer_hello(hello)
         self._send_answer([reply_frame(request_id, reply)])
         if principal is None:
@@ -211,12 +229,13 @@ class ClientConnection(ServerConnection):
     def _serve_message(self, request_id: int, request: Request) -> None:
         match request:
             case Ping():
-                pong = Pong(writable=self._context.storage.is_writable)
-                self._send_answer([reply_frame(request_id, pong)])
+                self._send_answer([reply_frame(request_id, self._context.pong())])
             case AttachLedger(ledger_id=ledger_id, master_key=key):
                 self._attach(request_id, ledger_id, key)
             case DetachLedger(ledger_id=ledger_id):
                 self._master_keys.pop(ledger_id, None)
+            case ReadAccess() | FenceWithoutKey():
+                self._serve_ledger(request_id, request)
             case ReadLac() | WriteLac() | ReadEntries() | ListEntries() | WaitLac():
                 self._serve_ledger(request_id, request)
             case ReportLac():
@@ -247,8 +266,10 @@ class ClientConnection(ServerConnection):
         if self._context.is_closing:
             self._refuse(request_id, Status.CLOSING, "the bookie is closing")
         elif not self._may(operation_of(request), request.ledger_id):
-            self._refuse(request_id, Status.UNAUTHORIZED, "this client may not do that")
-        elif isinstance(request, ListEntries):
+            as_whom = self._principal if self._may_use_ledgers else "a client that named no bookie"
+            why = f"{as_whom} may not do this: {operation_of(request)}"
+            self._refuse(request_id, Status.UNAUTHORIZED, why)
+        elif isinstance(request, ListEntries | ReadAccess | FenceWithoutKey):
             self._submit(request_id, request, key)
         elif key is None:
             self._refuse(request_id, Status.UNAUTHORIZED, "the ledger is not attached")
@@ -283,7 +304,8 @@ class ClientConnection(ServerConnection):
     def _add(self, frame: Frame) -> None:
         context = self._context
         self._adds_pending += 1
-        done = partial(self._acknowledge, frame.request_id, self._received_at_s)
+        recovery = bool(frame.flags & ADD_RECOVERY)
+        done = partial(self._acknowledge, frame.request_id, (self._received_at_s, recovery))
         if context.is_closing:
             done(Status.CLOSING)
             return
@@ -294,7 +316,6 @@ class ClientConnection(ServerConnection):
             context.log.warning("bad batch", **self._origin(), reason=str(error))
             done(Status.BAD_REQUEST)
             return
-        recovery = bool(frame.flags & ADD_RECOVERY)
         ledger_id = batch.header.ledger_id
         key = self._master_keys.get(ledger_id)
         operation = _MAY_RECOVER if recovery else _MAY_ADD
@@ -307,14 +328,14 @@ class ClientConnection(ServerConnection):
         if not self._context.storage.has_room:
             self._context.pause_until_room(self)
 
-    def _acknowledge(self, request_id: int, asked_s: float, status: Status) -> None:
+    def _acknowledge(self, request_id: int, asked: _Asked, status: Status) -> None:
         context = self._context
         self._adds_pending -= 1
         context.counters.adds_by_status[status] += 1
         if not self._acks:
             context.note_acks(self)
         self._acks.append((request_id, status))
-        self._acks_asked[asked_s] = self._acks_asked.get(asked_s, 0) + 1
+        self._acks_asked[asked] = self._acks_asked.get(asked, 0) + 1
 
     # -- answers
 

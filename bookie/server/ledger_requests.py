@@ -1,14 +1,14 @@
-"""Execution of requests for one ledger: reads, fences, LACs and lists of ranges.
+"""Execution of requests for one ledger: reads, fences, LACs, lists of ranges and its key.
 
 Leaves adds to `bookie.server.connection` and waiting for a LAC to `bookie.server.long_polls`.
 
 Invariant: a status of the storage reaches the client unchanged; a failure here is never a negative.
 
-Source: protocol rules 7.2, 7.3, 8.3, 8.4.
+Source: protocol rules 7.2, 7.3, 8.3, 8.4, 9.14; metadata design, "Versions and security".
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from bookie.server.server_access import LedgerOperation
@@ -19,18 +19,21 @@ from bookie.storage.answers import LedgerSnapshot, ReadResult
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.batch import Buffer
 from bookie.wire.messages import (
+    AccessReply,
     EntryRanges,
+    FenceWithoutKey,
     LacReply,
     ListEntries,
+    ReadAccess,
     ReadEntries,
     ReadLac,
     Status,
     WaitLac,
     WriteLac,
 )
-from metadata.ids import ENTRY_ID_MAX, NO_ENTRY, EntryId
+from metadata.ids import ENTRY_ID_MAX, NO_ENTRY, EntryId, LedgerId
 
-LedgerRequest = ReadLac | WriteLac | ReadEntries | ListEntries
+LedgerRequest = ReadLac | WriteLac | ReadEntries | ListEntries | ReadAccess | FenceWithoutKey
 
 
 def operation_of(request: LedgerRequest | WaitLac) -> LedgerOperation:
@@ -42,6 +45,10 @@ def operation_of(request: LedgerRequest | WaitLac) -> LedgerOperation:
             return LedgerOperation.WRITE_LAC
         case ReadLac() | ReadEntries() | WaitLac() | ListEntries():
             return LedgerOperation.READ
+        case ReadAccess():
+            return LedgerOperation.READ_ACCESS
+        case FenceWithoutKey():
+            return LedgerOperation.FENCE_WITHOUT_KEY
         case _:
             assert_never(request)
 
@@ -62,7 +69,7 @@ class LedgerRequests:
                 return min(request.bytes_max, self._limits.read_bytes_max)
             case ListEntries():
                 return 32 * self._limits.ranges_per_answer_max
-            case ReadLac() | WriteLac():
+            case ReadLac() | WriteLac() | ReadAccess() | FenceWithoutKey():
                 return 0
             case _:
                 assert_never(request)
@@ -111,6 +118,13 @@ class LedgerRequests:
                 )
                 ranges = EntryRanges(found.status, found.ranges, found.complete)
                 return [reply_frame(request_id, ranges)]
+            case ReadAccess():
+                access = await self._storage.reads.access_of(request.ledger_id)
+                reply = AccessReply(access.status, access.master_key or b"")
+                return [reply_frame(request_id, reply)]
+            case FenceWithoutKey():
+                snapshot = await self._fence_without_key(request.ledger_id)
+                return [_lac_frame(request_id, snapshot)]
             case _:
                 assert_never(request)
 
@@ -153,6 +167,15 @@ class LedgerRequests:
             return None
         self._counters.reads_from_memory += 1
         return entries_frame(request_id, result)
+
+    async def _fence_without_key(self, ledger_id: LedgerId) -> LedgerSnapshot:
+        """Fence a ledger without a key, then look for its first entry: only that is a negative."""
+        snapshot = await self._storage.fence(ledger_id, None)
+        if snapshot.status is not Status.OK:
+            return snapshot
+        first = EntryId(0)
+        found = await self._storage.reads.read(ledger_id, first, first, 0, None, after_fence=True)
+        return replace(snapshot, status=found.status)
 
     async def _read(
         self, request_id: int, request: ReadEntries, master_key: bytes | None

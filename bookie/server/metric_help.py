@@ -55,7 +55,10 @@ STORAGE: Final = {
     "checkpoint_mark": gauge("LSN up to which the last checkpoint covers the log."),
     "log_end": gauge("LSN below which everything is durable."),
     "recent_bytes": gauge("Bytes of recent entries in memory for tailing readers."),
-    "damaged_ranges": gauge("Stored ranges found damaged since the start."),
+    "damaged_ranges": gauge("Stored ranges that are damaged and not repaired yet."),
+    "damaged_entries": gauge("Stored entries in these ranges."),
+    "checked_entries": counter("Entries that the scrub has read and found good."),
+    "checked_bytes": counter("Bytes of batches that the scrub has read and found good."),
     "cleaned_segments": counter("Segments removed or rewritten by cleaning."),
     "cleaned_bytes": counter("Bytes freed by cleaning."),
     "cleaning_written_bytes": counter("Bytes that cleaning wrote into new segments."),
@@ -84,3 +87,9 @@ POSITION: Final = {
     "unrecorded_bytes": "Bytes of log written since the last record.",
 }
 """`quire_bookie_position_<name>`."""
+
+SCRUB: Final = {
+    "running": "1 while a scrub is under way, else 0.",
+    "ended_seconds": "Time of the end of the last complete scrub, in seconds since 1970; 0 before.",
+}
+"""`quire_bookie_scrub_<name>`."""

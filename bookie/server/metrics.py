@@ -5,7 +5,7 @@ Leaves counting to `bookie.server.server_counters` and the storage, help texts t
 of the metrics.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 
 from prometheus_client import Metric
@@ -13,12 +13,13 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
 from bookie.identity.position import PositionKeeper
-from bookie.server.metric_help import LATENCIES, POSITION, PREFIX, SERVER, STORAGE
+from bookie.server.metric_help import LATENCIES, POSITION, PREFIX, SCRUB, SERVER, STORAGE
 from bookie.server.server_counters import ServerCounters
 from bookie.storage.answers import StorageStatistics
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.writability import BLOCKS_NO_ADDS, Reason
 from bookie.wire.messages import Status
+from metadata.repair.scrub import ScrubRecord
 from serving.metrics import described_metric, histogram_metric, labelled_counter
 from serving.overriding import override
 
@@ -31,6 +32,7 @@ class BookieMetrics(Collector):
     _counters: ServerCounters
     _storage: BookieStorage
     _position: PositionKeeper
+    _scrub: Callable[[], ScrubRecord]
 
     @override
     def collect(self) -> Iterator[Metric]:
@@ -40,6 +42,7 @@ class BookieMetrics(Collector):
         yield from self._writability()
         yield from self._statistics()
         yield from self._recorded_position()
+        yield from self._scrubs()
         yield from self._disks()
         for name, latency in self._storage.latencies().items():
             full_name = f"{PREFIX}_storage_{name}_latency_seconds"
@@ -61,9 +64,10 @@ class BookieMetrics(Collector):
             "1 while ordinary adds are refused for this reason, else 0.",
             labels=["reason"],
         )
+        blocking = {each.reason for each in writability.conditions() if each.blocks_adds}
         for reason in Reason:
             if reason not in BLOCKS_NO_ADDS:
-                family.add_metric([reason.value], float(writability.has(reason)))
+                family.add_metric([reason.value], float(reason in blocking))
         yield family
         yield GaugeMetricFamily(
             f"{PREFIX}_limbo",
@@ -81,6 +85,12 @@ class BookieMetrics(Collector):
         values = {"age_seconds": position.age_s, "unrecorded_bytes": position.unrecorded_bytes}
         for name, text in POSITION.items():
             yield GaugeMetricFamily(f"{PREFIX}_position_{name}", text, float(values[name]))
+
+    def _scrubs(self) -> Iterator[Metric]:
+        record = self._scrub()
+        values = {"running": record.position is not None, "ended_seconds": record.ended_ms / 1000}
+        for name, text in SCRUB.items():
+            yield GaugeMetricFamily(f"{PREFIX}_scrub_{name}", text, float(values[name]))
 
     def _disks(self) -> Iterator[Metric]:
         spaces = self._storage.disk_spaces

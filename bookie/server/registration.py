@@ -70,6 +70,6 @@ def describe(storage: BookieStorage, first: BookieRegistration) -> BookieRegistr
         first,
         capacity_bytes=statistics.disk_total_bytes,
         free_bytes=statistics.disk_free_bytes,
-        writable=storage.is_writable,
+        writable=storage.is_offered,
         features=(*others, *storage.writability.features()),
     )

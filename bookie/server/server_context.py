@@ -15,18 +15,26 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from bookie.server.server_access import Principal, authenticate
+from bookie.server.server_access import Principal, ServerAccess
 from bookie.server.server_counters import ServerCounters
 from bookie.server.server_limits import ServerLimits
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.batch import BatchView
 from bookie.wire.bodies import BodyPool
-from bookie.wire.messages import WIRE_VERSION, WIRE_VERSION_MIN, Hello, HelloReply, Status
+from bookie.wire.messages import (
+    WIRE_VERSION,
+    WIRE_VERSION_MIN,
+    Hello,
+    HelloReply,
+    Pong,
+    Status,
+)
 from metadata.ids import BookieId, LedgerId
 from serving.connection import ServerConnection
 from serving.connection_context import ConnectionContext
 from serving.overriding import override
 from serving.pause import Pause
+from serving.recent_latency import RecentLatency
 from serving.server_log import ServerLog
 
 if TYPE_CHECKING:
@@ -49,6 +57,7 @@ class ServerContext(ConnectionContext):
         self,
         bookie_id: BookieId,
         storage: BookieStorage,
+        access: ServerAccess,
         limits: ServerLimits,
         counters: ServerCounters,
         log: ServerLog,
@@ -57,6 +66,8 @@ class ServerContext(ConnectionContext):
         super().__init__(limits, counters, log, now)
         self.bookie_id = bookie_id
         self.storage = storage
+        self.access = access
+        self.append_latency = RecentLatency()
         self.bodies = BodyPool(limits.bodies_bytes_max)
         self._with_acks: list[ClientConnection] = []
         self._paused: dict[ServerConnection, None] = {}
@@ -77,7 +88,7 @@ class ServerContext(ConnectionContext):
         """Return the reply to a hello (rule 2.3), and the principal; None if the hello is
         refused.
         """
-        principal = authenticate(hello.credentials)
+        principal = self.access.authenticate(hello.credentials)
         status, reason = Status.OK, ""
         if hello.bookie_id and hello.bookie_id != self.bookie_id:
             status = Status.WRONG_BOOKIE
@@ -91,7 +102,7 @@ class ServerContext(ConnectionContext):
                 f"the client {hello.wire_version_min}..{hello.wire_version_max}: upgrade the older"
             )
         elif principal is None:
-            status, reason = Status.UNAUTHORIZED, "the credentials are not accepted"
+            status, reason = Status.UNAUTHORIZED, self.access.refusal
         elif self.is_closing:
             status, reason = Status.CLOSING, "the bookie is closing"
         reply = HelloReply(
@@ -104,6 +115,11 @@ class ServerContext(ConnectionContext):
             reason,
         )
         return reply, principal if status is Status.OK else None
+
+    def pong(self) -> Pong:
+        """Return the answer to a ping."""
+        p99_s = self.append_latency.percentile_s(99, self.now())
+        return Pong(writable=self.storage.is_offered, append_p99_us=round(p99_s * 1_000_000))
 
     @staticmethod
     def _has_common_version(hello: Hello) -> bool:

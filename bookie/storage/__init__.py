@@ -9,6 +9,7 @@
 - `cold_ledgers`: requests that wait for the state of a ledger from the index.
 - `ledger_reads`: LAC, entries and ranges of a ledger.
 - `reading`: ranges of entries, from memory or by few disk reads.
+- `bad_ranges`: damaged entries that are not repaired yet; pure.
 - `recent`: newest batches in memory, for tailing readers.
 - `overlapping`: batches that name entries which may be stored already, compared.
 - `answers`: values that the storage answers with.

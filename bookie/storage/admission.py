@@ -3,7 +3,7 @@
 Leaves the execution to `bookie.storage.bookie_storage`, and the free space of the disk to
 `bookie.storage.upkeep`.
 
-Source: protocol rules 2.4, 4.3, 7.2, 10.1-10.3.
+Source: protocol rules 2.4, 4.3, 7.2, 9.14, 10.1-10.3.
 """
 
 from typing import Protocol
@@ -27,7 +27,7 @@ class AddSwitch(Protocol):
 
     @property
     def takes_recovery_adds(self) -> bool:
-        """Whether recovery adds leave enough room for fences, tombstones and cleaning."""
+        """Whether recovery adds are accepted."""
 
     @property
     def may_have_lost_fences(self) -> bool:
@@ -60,6 +60,16 @@ class Admission:
         if state is not None and not replica_state.is_authorized(state, master_key):
             return Status.UNAUTHORIZED
         return None
+
+    def refuse_fence(self, ledger_id: int, master_key: bytes | None) -> Status | None:
+        """Return the reason to refuse a fence. One without a key is refused where a key is known:
+        only its owner or a client that read the key may end the ledger then (rule 9.14).
+        """
+        state = self._ledgers.states.get(ledger_id)
+        if master_key is None and state is not None and state.master_key is not None:
+            return self.refuse(ledger_id, None) or Status.UNAUTHORIZED
+        refusal = self.refuse(ledger_id, master_key)
+        return refusal or self.refuse_trimmed(ledger_id, exists_is_enough=True)
 
     def refuse_held(self, state: ReplicaState, master_key: bytes | None) -> Status | None:
         """Return the reason to refuse a request that kept the ledger's state while it waited."""

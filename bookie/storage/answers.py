@@ -44,6 +44,22 @@ class EntryRangesResult:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckResult:
+    """Result of a check of one stored run. `next_entry_id` is None when no entry follows."""
+
+    next_entry_id: EntryId | None
+    read_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccessResult:
+    """Master key under which a ledger is stored, None if it is stored without one or unknown."""
+
+    status: Status
+    master_key: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
 class StorageStatistics:
     """Snapshot of counters and gauges. Counters start at 0 when the storage is opened."""
 
@@ -66,6 +82,9 @@ class StorageStatistics:
     log_end: int
     recent_bytes: int
     damaged_ranges: int
+    damaged_entries: int
+    checked_entries: int
+    checked_bytes: int
     cleaned_segments: int
     cleaned_bytes: int
     cleaning_written_bytes: int

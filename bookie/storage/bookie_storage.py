@@ -2,7 +2,7 @@
 
 Leaves sockets and frames to `bookie.server.connection`, and the refusal of requests to
 `bookie.storage.admission`.
-Source: protocol rules 2.4, 4.3, 7.2, 8.3, 10; storage design.
+Source: protocol rules 2.4, 4.3, 7.2, 8.3, 9.14, 10; storage design.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from bookie.storage.answers import (
     LedgerSnapshot,
     StorageStatistics,
 )
+from bookie.storage.bad_ranges import BadRanges
 from bookie.storage.cold_ledgers import ColdLedgers, find_held, list_held
 from bookie.storage.commits import AnswerCallback, Commits, resolve
 from bookie.storage.deletions import Deletions
@@ -61,12 +62,15 @@ class BookieStorage:
         self._index = index = opened.index
         self._segments = segments = opened.segments
         self._recent = RecentEntries(config.recent_bytes_max)
-        self._reader = StorageReader(index, segments, self._recent)
+        self.bad_ranges = BadRanges()
+        self._reader = StorageReader(index, segments, self._recent, self.bad_ranges)
+        checker = StorageReader(index, segments, self._recent, self.bad_ranges, drops_cached=True)
         self._commits = Commits(
             ledgers,
             index,
             segments,
             self._recent,
+            self.bad_ranges,
             partial(Log, disk, config, segments, opened.outcome.end_lsn),
             self._note_disk_full,
             self._note_answered,
@@ -75,7 +79,7 @@ class BookieStorage:
         self._log = self.log = self._commits.log
         self._cold = ColdLedgers(ledgers, index, self._wake, read_standing)
         parts = UpkeepParts(
-            ledgers, self._cold, index, segments, self._log, self._reader, self._recent
+            ledgers, self._cold, index, segments, self._log, self._reader, checker, self._recent
         )
         loss = opened.outcome.describe_loss()
         self._upkeep = Upkeep(disk, config, parts, self._wake, rng, loss)
@@ -84,7 +88,7 @@ class BookieStorage:
         )
         self._admission = Admission(ledgers, self._cold, self._log, self._upkeep)
         self.reads = LedgerReads(
-            ledgers, self._cold, self._admission, self._reader, index, self._log
+            ledgers, self._cold, self._admission, self._reader, checker, index, self._log
         )
         self._deletions = Deletions(
             parts, self._admission, self._commits, self._upkeep.checkpointing
@@ -199,7 +203,9 @@ class BookieStorage:
         self._group_durable.notify()
 
     def on_group_durable(self, callback: Callable[[], None]) -> Cancel:
-        """Register a callback, called after each group's `done` callbacks in the same iteration."""
+        """Register a callback, called after each group's `done` callbacks in the same iteration,
+        also of a group that failed.
+        """
         return self._group_durable.add(callback)
 
     @property
@@ -227,7 +233,8 @@ class BookieStorage:
             await asyncio.shield(self._room)
 
     async def fence(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
-        """Refuse ordinary adds to a ledger, known or not, for ever and durably (rule 7.2).
+        """Refuse ordinary adds to a ledger, known or not, for ever and durably (rule 7.2). Without
+        a key, only if none is known, and the ledger stays without one (rule 9.14).
 
         The snapshot is taken after everything accepted before is durable. Statuses: OK,
         UNAUTHORIZED, DELETED, READ_ONLY (no room even in the reserve), UNKNOWN (limbo, or the disk
@@ -257,9 +264,7 @@ class BookieStorage:
         self, ledger_id: LedgerId, master_key: bytes | None
     ) -> replica_state.ReplicaState | Status:
         """Refuse ordinary adds from now on; return the state with its use counted, or a refusal."""
-        admission = self._admission
-        refusal = admission.refuse(ledger_id, master_key)
-        refusal = refusal or admission.refuse_trimmed(ledger_id, exists_is_enough=True)
+        refusal = self._admission.refuse_fence(ledger_id, master_key)
         if refusal is not None:
             return refusal
         state = self._ledgers.get_or_make(ledger_id)
@@ -355,6 +360,11 @@ class BookieStorage:
     def is_writable(self) -> bool:
         """Whether ordinary adds are accepted: nothing blocks them, and it is not closing."""
         return self._upkeep.is_writable and not self._admission.is_closing
+
+    @property
+    def is_offered(self) -> bool:
+        """Whether writers should use the bookie: it is writable, and stays so."""
+        return self.is_writable and self.writability.is_offered
 
     @property
     def disk_spaces(self) -> dict[str, DiskSpace]:

@@ -274,13 +274,14 @@ class Cleaner:
         try:
             self._put(rewrite, RecordKind.HEAD, records.encode_head(0, records.HEAD_IS_CLEANED))
             async for keys in in_order(named):
-                for ledger_id, first in keys:
-                    run = named[ledger_id, first]
-                    found = await self._read_run(run)
-                    if found is not None:
-                        self._put_run(rewrite, ledger_id, run, found)
-                    if segment.size - rewrite.written >= PIECE_BYTES:
-                        await self._flush(rewrite, room.bytes_per_s)
+                runs = {named[key]: key[0] for key in keys}
+                for group in cleaning.group_runs(runs):
+                    found = await self._read_runs(group)
+                    for run in group:
+                        if run in found:
+                            self._put_run(rewrite, runs[run], run, found[run])
+                        if segment.size - rewrite.written >= PIECE_BYTES:
+                            await self._flush(rewrite, room.bytes_per_s)
             records.end_footer(rewrite.footer, segment.size)
             self._put(rewrite, RecordKind.FOOTER, rewrite.footer)
             await self._flush(rewrite, room.bytes_per_s)
@@ -301,27 +302,26 @@ class Cleaner:
             unmoved |= await self._index.move(moves)
         return unmoved
 
-    async def _read_run(self, run: Run) -> list[Record] | None:
-        """Return the records that hold entries of a run. If a record is damaged, mark the segment
-        and return None.
+    async def _read_runs(self, group: list[Run]) -> dict[Run, list[Record]]:
+        """Return the records that hold entries of each run. If bytes cannot be read or a record is
+        damaged, mark the segment and leave its run out.
         """
-        last, first, location, size = run
-        number = records.segment_of(location)
-        try:
-            data = await self._segments.read_or_wait(number, records.offset_of(location), size)
-        except (DamagedRecordError, DiskFailedError):
-            self._segments.by_number[number].is_damaged = True
-            return None
-        found, taken, _ = replay.scan(memoryview(data), location)
-        if taken != size:
-            self._segments.by_number[number].is_damaged = True
-            return None
-        headers = [parse_header(record.body) for record in found]
-        return [
-            record
-            for record, header in zip(found, headers, strict=True)
-            if header.last_entry_id >= first and header.first_entry_id <= last
-        ]
+        found: dict[Run, list[Record]] = {}
+        for piece in cleaning.pieces_of(group):
+            number, offset = records.segment_of(piece.location), records.offset_of(piece.location)
+            try:
+                data = memoryview(await self._segments.read_or_wait(number, offset, piece.size))
+            except (DamagedRecordError, DiskFailedError):
+                self._segments.by_number[number].is_damaged = True
+                continue
+            for run in piece.runs:
+                start = run[2] - piece.location
+                whole = _records_of(run, data[start : start + run[3]])
+                if whole is None:
+                    self._segments.by_number[number].is_damaged = True
+                else:
+                    found[run] = whole
+        return found
 
     def _put_run(self, rewrite: _Rewrite, ledger_id: int, run: Run, found: list[Record]) -> None:
         """Queue a run's records, and join it to the run before if both entries and bytes are
@@ -366,6 +366,20 @@ class Cleaner:
         self.written_bytes += size
         pace = 0.9 + 0.2 * self._rng.random()  # spreads bookies started together
         await asyncio.sleep(pace * size / bytes_per_s)
+
+
+def _records_of(run: Run, data: memoryview) -> list[Record] | None:
+    """Return the records that hold entries of a run; None if one is damaged or missing."""
+    last, first, location, size = run
+    found, taken, _ = replay.scan(data, location)
+    if taken != size:
+        return None
+    headers = [parse_header(record.body) for record in found]
+    return [
+        record
+        for record, header in zip(found, headers, strict=True)
+        if header.last_entry_id >= first and header.first_entry_id <= last
+    ]
 
 
 def _footer_bytes(listed: ListedRuns) -> int:

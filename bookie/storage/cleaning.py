@@ -1,18 +1,23 @@
-"""Plan of a pass of cleaning: which segments to drop or rewrite, how fast, in which space. Pure.
+"""Plan of a pass of cleaning: which segments to drop or rewrite, how fast, in which space, with
+which reads. Pure.
 
 Leaves reading, writing and the index to `bookie.storage.cleaner`, and the time of cleaning to
 `bookie.storage.upkeep`.
 
 Invariants: only segments completely below the mark are cleaned; a damaged segment is never dropped;
-the planned rewrites fit into the available space.
+the planned rewrites fit into the available space; the memory that a group of runs needs is limited,
+and each run is in exactly one piece of one segment.
 Source: storage design, "Cleaning"; docs/operating.md, "A full disk".
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from operator import itemgetter
+from typing import Final, NamedTuple
 
 from bookie.config import StorageConfig
+from bookie.index.index_runs import Run
+from bookie.log import records
 from bookie.log.records import FOOTER_RUN_BYTES
 from bookie.log.segments import Segment
 
@@ -24,6 +29,13 @@ FULL_RATE_DISK_SHARE: Final = 0.1
 """Cleaning speeds up when the used share of the disk is within this distance of the high mark."""
 SEGMENT_OVERHEAD_BYTES: Final = 256
 """Bytes of the head and footer of a rewritten segment, without the footer's items."""
+GROUP_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Maximum number of bytes of the runs in one group; a larger run is a group of its own."""
+PIECE_BYTES_MAX: Final = 1024 * 1024
+PIECE_RUNS_MAX: Final = 64
+"""The event loop runs other callbacks between two pieces."""
+GAP_BYTES_MAX: Final = 4096
+"""Bytes between two runs that are read along with them: less work than another read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,15 @@ class CleaningPlan:
     rewrite: tuple[int, ...]
     backlog_bytes: int
     """Garbage in all segments that are due, whether or not this pass frees it."""
+
+
+class Piece(NamedTuple):
+    """Bytes of one segment that are read at once, and the runs in them."""
+
+    location: int
+    """Place of the first byte, as in a run."""
+    size: int
+    runs: list[Run]
 
 
 def plan_cleaning(
@@ -90,7 +111,7 @@ def _is_due(segment: Segment, config: StorageConfig, *, is_full: bool) -> bool:
     if segment.live_bytes / max(1, segment.size) <= config.clean_live_share_max:
         return True
     if is_full:
-        return garbage_bytes(segment) >= max(1, segment.size * GAIN_SHARE_MIN)
+        return garbage_bytes(segment) >= segment.size * GAIN_SHARE_MIN
     return (
         not segment.is_cleaned
         and segment.mean_run_bytes is not None
@@ -125,3 +146,37 @@ def pace_of(
     distance = config.disk_high_mark - used_share
     by_disk = 1.0 if is_full else 1.0 - distance / FULL_RATE_DISK_SHARE
     return slowest + (fastest - slowest) * min(1.0, max(by_backlog, by_disk, 0.0))
+
+
+def group_runs(runs: Iterable[Run]) -> Iterator[list[Run]]:
+    """Yield consecutive runs together whose bytes are held in memory at the same time."""
+    group: list[Run] = []
+    total = 0
+    for run in runs:
+        if group and total + run[3] > GROUP_BYTES_MAX:
+            yield group
+            group, total = [], 0
+        group.append(run)
+        total += run[3]
+    if group:
+        yield group
+
+
+def pieces_of(group: Iterable[Run]) -> list[Piece]:
+    """Return the reads that cover a group's runs, by place."""
+    pieces: list[Piece] = []
+    for run in sorted(group, key=itemgetter(2)):
+        end = run[2] + run[3]
+        last = pieces[-1] if pieces else None
+        if (
+            last is not None
+            and records.segment_of(last.location) == records.segment_of(run[2])
+            and run[2] - (last.location + last.size) <= GAP_BYTES_MAX
+            and end - last.location <= PIECE_BYTES_MAX
+            and len(last.runs) < PIECE_RUNS_MAX
+        ):
+            last.runs.append(run)
+            pieces[-1] = last._replace(size=max(last.size, end - last.location))
+        else:
+            pieces.append(Piece(run[2], run[3], [run]))
+    return pieces

@@ -23,6 +23,7 @@ from bookie.log import records
 from bookie.log.log import GroupHandler, Log, LogItem
 from bookie.log.records import ADDS, RECORD_HEADER_BYTES, RecordKind
 from bookie.log.segments import Segments
+from bookie.storage.bad_ranges import BadRanges
 from bookie.storage.ledgers import Ledgers
 from bookie.storage.overlapping import Gaps, QueuedAdd
 from bookie.storage.recent import RecentEntries
@@ -51,6 +52,7 @@ class Commits:
         index: Index,
         segments: Segments,
         recent: RecentEntries,
+        bad: BadRanges,
         make_log: Callable[[GroupHandler], Log],
         on_disk_full: Callable[[], None],
         on_answered: Callable[[], None],
@@ -68,6 +70,7 @@ class Commits:
         self._index = index
         self._segments = segments
         self._recent = recent
+        self._bad = bad
 
     def accept(
         self,
@@ -179,6 +182,7 @@ class Commits:
         else:
             for gap_first, gap_last in add.gaps:
                 self._index.insert(ledger_id, gap_first, gap_last, lsn, size)
+            self._bad.clear(ledger_id, first, header.last_entry_id)  # the rest was compared
         replica_state.note_stored(state, header)
         counts = self.counts
         counts.batches += 1
@@ -189,12 +193,14 @@ class Commits:
     def _release(self, ledger_id: LedgerId) -> None:
         self._segments.free(self._index.drop(ledger_id))
         self._recent.drop(ledger_id)
+        self._bad.drop(ledger_id)
         replica_state.release(self._ledgers.states[ledger_id])
         self._ledgers.notify(ledger_id)
 
     def _store_tombstone(self, ledger_id: LedgerId) -> None:
         self._segments.free(self._index.drop(ledger_id))
         self._recent.drop(ledger_id)
+        self._bad.drop(ledger_id)
         self._ledgers.delete(ledger_id, has_runs=True)
         self._ledgers.notify(ledger_id)
 

@@ -1,11 +1,11 @@
-"""Reads of a ledger: its LAC, its entries, and the ranges of stored entries.
+"""Reads of a ledger: its LAC, its entries, the ranges of stored entries, and checks of them.
 
 Leaves finding and reading entries to `bookie.storage.reading`, and permission to
 `bookie.storage.admission`.
 
 Invariants: a negative is sent only after the adds accepted before it are decided; a ledger's state
 stays in memory while it is read.
-Source: protocol rules 2.4, 4.3, 8.3.
+Source: protocol rules 2.4, 4.3, 8.3, 9.12.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,13 @@ from bookie.index.index import Index
 from bookie.index.replica_state import ReplicaState
 from bookie.log.log import Log
 from bookie.storage.admission import Admission
-from bookie.storage.answers import EntryRangesResult, LedgerSnapshot, ReadResult
+from bookie.storage.answers import (
+    AccessResult,
+    CheckResult,
+    EntryRangesResult,
+    LedgerSnapshot,
+    ReadResult,
+)
 from bookie.storage.cold_ledgers import ColdLedgers
 from bookie.storage.ledgers import Ledgers
 from bookie.storage.reading import StorageReader, list_ranges
@@ -33,6 +39,7 @@ class LedgerReads:
     _cold: ColdLedgers
     _admission: Admission
     _reader: StorageReader
+    _checker: StorageReader
     _index: Index
     _log: Log
 
@@ -45,6 +52,20 @@ class LedgerReads:
         if refusal is None and ledger_id not in self._ledgers.states:
             refusal = replica_state.negative(None, is_limbo=self._reader.is_limbo)
         return self.snapshot(ledger_id, refusal or Status.OK)
+
+    async def access_of(self, ledger_id: LedgerId) -> AccessResult:
+        """Return the master key of a ledger, for repair. Statuses: OK, NO_SUCH_LEDGER, UNKNOWN
+        (limbo, or the disk failed), DELETED, CLOSING.
+        """
+        return await self._cold.run(ledger_id, partial(self._access_of, ledger_id))
+
+    def _access_of(self, ledger_id: LedgerId) -> AccessResult:
+        state = self._ledgers.states.get(ledger_id)
+        refusal = self._admission.refuse(ledger_id, None)
+        if refusal is not None or state is None:
+            negative = replica_state.negative(None, is_limbo=self._reader.is_limbo)
+            return AccessResult(refusal or negative, None)
+        return AccessResult(Status.OK, state.master_key)
 
     async def read(
         self,
@@ -136,6 +157,44 @@ class LedgerReads:
             return await list_ranges(self._index, state, first_entry_id, limit)
         finally:
             state.use_count -= 1
+
+    async def check(self, ledger_id: LedgerId, first_entry_id: EntryId) -> CheckResult:
+        """Read the first stored run from an entry on, from the disk. A damaged record is noted as
+        bad, and good entries are not bad any more. Entries beyond what this bookie holds, and
+        ledgers that are gone, are passed over; a storage that closes passes over nothing.
+        Raises DescriptorsExhaustedError.
+        """
+        refuse = partial(self._admission.refuse, ledger_id, None)
+        state = await self._cold.run(ledger_id, partial(self._hold, ledger_id, refuse))
+        if isinstance(state, Status):
+            is_closing = state is Status.CLOSING
+            return CheckResult(first_entry_id if is_closing else None, 0)
+        try:
+            return await self._check(state, first_entry_id)
+        finally:
+            state.use_count -= 1
+
+    async def _check(self, state: ReplicaState, first_entry_id: EntryId) -> CheckResult:
+        ledger_id, checker = state.ledger_id, self._checker
+        if first_entry_id > state.highest:
+            return CheckResult(None, 0)
+        found = await self._index.look_up(
+            ledger_id, first_entry_id, state.highest, state.indexed_highest, 1
+        )
+        if not found.runs:
+            if found.is_unproven:
+                self._reader.unproven[ledger_id] = first_entry_id
+            return CheckResult(None, 0)
+        last, first, _, size = found.runs[0]
+        read_before = checker.bytes_read
+        result = await checker.read_or_raise(state, first, last, size)
+        read_bytes = checker.bytes_read - read_before
+        if result.next_entry_id > first:
+            checker.bad.clear(ledger_id, first, result.next_entry_id - 1)
+            return CheckResult(result.next_entry_id, read_bytes)
+        bad_last = checker.bad.last_of(ledger_id, first)
+        passed = first if bad_last is None else bad_last
+        return CheckResult(EntryId(passed + 1), size)
 
     def snapshot(self, ledger_id: LedgerId, status: Status) -> LedgerSnapshot:
         """Return a snapshot of a ledger that is not cold, with a given status."""

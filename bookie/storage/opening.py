@@ -8,13 +8,14 @@ from all segments that are left.
 Source: protocol rules 2.4, 10.2; storage design, "One log" and "Index".
 """
 
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar, cast
 
 from bookie.config import StorageConfig
-from bookie.errors import DiskFullError, FormatError
+from bookie.errors import DiskFailedError, DiskFullError, FormatError
 from bookie.files.disk import Disk
 from bookie.files.index_store import OrderedStore, StoreTransaction
 from bookie.index import (
@@ -26,6 +27,7 @@ from bookie.index import (
 )
 from bookie.index.index import Index
 from bookie.index.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO, INDEX_VERSION, CheckpointMeta
+from bookie.index.stored_ids import StoredIds
 from bookie.index.stored_states import StatesCheck
 from bookie.log import records, replay
 from bookie.log.records import RECORD_HEADER_BYTES, Record, RecordKind
@@ -39,6 +41,8 @@ from bookie.wire.batch import Buffer, parse_header
 from bookie.wire.errors import BatchError
 
 INDEX_NAME: Final = "index"
+KEYS_PER_VIEW: Final = 20_000
+"""Number of keys that one transaction of a start reads."""
 _NO_INDEX: Final = "the index was lost or is damaged"
 Value = TypeVar("Value")
 
@@ -77,10 +81,10 @@ async def open_parts(disk: Disk, config: StorageConfig, known: KnownDisk = WHOLE
     store = await disk.open_index(INDEX_NAME, config.index_map_bytes)
     ledgers = Ledgers(config.hot_ledgers_max)
     reserve = Reserve(disk, config)
-    meta = await _load_meta(store, ledgers, reserve, is_new=not segments.by_number)
+    meta, ids = await _load_meta(store, ledgers, reserve, is_new=not segments.by_number)
     await disk.sync_directory(INDEX_NAME)  # the store syncs its file, not the file's name
     await _load_segments(store, segments, meta)
-    index = Index(store, config, meta)
+    index = Index(store, config, meta, ids)
     applier = _Applier(ledgers, index, segments)
     verdict = LimboVerdict(ledgers, index, has_lost_data=bool(known.lost_data))
     checkpoints = StartCheckpoints(config, reserve, index, segments, verdict)
@@ -139,9 +143,10 @@ async def _load_segments(store: OrderedStore, segments: Segments, meta: Checkpoi
 
 async def _load_meta(
     store: OrderedStore, ledgers: Ledgers, reserve: Reserve, *, is_new: bool
-) -> CheckpointMeta:
-    """Verify the stored states and return the checkpoint's mark. If states are damaged or missing,
-    store and return a new mark in limbo and keep the undamaged states: each has its own CRC.
+) -> tuple[CheckpointMeta, StoredIds]:
+    """Verify the stored states; return the checkpoint's mark and the ledgers with a state. If
+    states are damaged or missing, store and return a new mark in limbo and keep the undamaged
+    states: each has its own CRC.
 
     The content of the store may be only in the page cache. So this function commits once, which
     makes all of the store durable, before any decision relies on it (rule 2.5).
@@ -152,7 +157,9 @@ async def _load_meta(
             INDEX_NAME,
             f"it has format version {meta.version}, so start the newer release that wrote it",
         )
+    pair_count = store.sizes().pair_count
     check = await _check_states(store)
+    await _check_keys(store, len(check.ids) + len(check.damaged), pair_count)
     ledgers.count, ledgers.tombstone_count = check.held_count, check.deleted_count
     ledgers.highest_id = check.last_id
     ledgers.raise_horizon(check.horizon)
@@ -164,7 +171,7 @@ async def _load_meta(
         stamped = replace(meta, version=INDEX_VERSION)
         stamp = partial(_write_meta, stamped)
         await _with_room(reserve, lambda: store.update(stamp))
-        return stamped
+        return stamped, check.ids
     is_lost = not is_new or not await store.view(index_pages.is_empty)
     fresh = CheckpointMeta(INDEX_VERSION, (FLAG_LIMBO | FLAG_FENCES_LOST) * is_lost, 0, 0, 0)
 
@@ -178,7 +185,7 @@ async def _load_meta(
         )
 
     await _with_room(reserve, lambda: store.update(begin))
-    return fresh
+    return fresh, check.ids
 
 
 def _write_meta(meta: CheckpointMeta, transaction: StoreTransaction) -> None:
@@ -192,6 +199,30 @@ async def _check_states(store: OrderedStore) -> StatesCheck:
         next_page = partial(stored_states.check_some, check=check, runs_left_max=RUNS_LEFT_MAX)
         check = await store.view(next_page)
     return check
+
+
+async def _check_keys(store: OrderedStore, state_count: int, pair_count: int) -> None:
+    """Check that the keys ascend and that none is missing; the states, which are the last, were
+    counted before. A search may miss the keys beside a damaged one, and a change of the store then
+    adds keys where no later search finds them. Raises DiskFailedError.
+    """
+    found, after = state_count, b"\0"
+    while keys := await store.view(partial(_scan_keys, start=after)):
+        end = bisect_left(keys, index_pages.STATES_PREFIX)
+        found += end
+        if end < len(keys):
+            break
+        after = keys[-1] + b"\0"
+    if found != pair_count:
+        raise DiskFailedError(
+            INDEX_NAME,
+            f"it has {pair_count} keys, and {found} are found in order: a page of its file is"
+            " damaged. Run: quire bookie rebuild-index DIR",
+        )
+
+
+def _scan_keys(transaction: StoreTransaction, start: bytes) -> list[bytes]:
+    return transaction.scan_keys(start, KEYS_PER_VIEW)
 
 
 async def _load_all(store: OrderedStore, kind: bytes) -> list[tuple[int, int | None]]:

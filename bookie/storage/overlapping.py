@@ -5,8 +5,8 @@ Leaves batches beyond a ledger's highest entry id, which overlap nothing, to
 
 Invariants: one comparison per ledger runs at a time; the last comparison and the acceptance are in
 one iteration of the event loop; a stored copy that cannot be read or fails its checksum counts as
-missing, so that it is replaced.
-Source: protocol rule 4.3.
+missing, so that it is replaced; a good copy never is.
+Source: protocol rules 4.3 and 9.12.
 """
 
 import asyncio
@@ -76,13 +76,14 @@ class OverlappingAdds:
         self._task_count = 0
 
     def add(self, add: OverlappingAdd) -> None:
-        """Answer an exact repetition of a recent batch at once; compare any other batch in a
-        task.
+        """Answer an exact repetition of a recent batch at once, unless its copy on the disk is
+        damaged; compare any other batch in a task.
         """
         header = add.batch.header
         last = header.last_entry_id
         found = self._recent.find(header.ledger_id, header.first_entry_id, last, 1, 1)
-        if found and found[0].data == add.batch.data:
+        is_repetition = bool(found) and found[0].data == add.batch.data
+        if is_repetition and not self._is_bad(add):
             add.done(Status.OK)
             return
         number = self._task_count
@@ -132,10 +133,16 @@ class OverlappingAdds:
             elif gaps is None:
                 add.done(Status.CONFLICT)
             elif not gaps:
+                self._reader.bad.clear(state.ledger_id, header.first_entry_id, header.last_entry_id)
                 add.done(Status.OK)
             else:
                 add.accept(gaps)
             return
+
+    def _is_bad(self, add: OverlappingAdd) -> bool:
+        header = add.batch.header
+        bad = self._reader.bad
+        return bad.overlap(header.ledger_id, header.first_entry_id, header.last_entry_id)
 
     def _is_queued(self, add: OverlappingAdd) -> bool:
         if not add.state.queued_count:

@@ -4,7 +4,7 @@ contiguous reads as possible.
 Leaves permission, fences and the order of negatives to `bookie.storage.ledger_reads`.
 
 Invariants: every returned batch was checked by its CRC, or never left memory; a damaged or missing
-record is UNKNOWN, never negative.
+record is UNKNOWN, never negative, and is noted as bad.
 Source: protocol rules 2.4, 8.3; storage design, "Index".
 """
 
@@ -21,6 +21,7 @@ from bookie.log import records
 from bookie.log.records import RECORD_HEADER_BYTES, RecordKind
 from bookie.log.segments import Segments
 from bookie.storage.answers import EntryRangesResult, ReadResult
+from bookie.storage.bad_ranges import BadRanges
 from bookie.storage.recent import RecentEntries
 from bookie.wire.batch import BatchView, Buffer
 from bookie.wire.errors import BatchError
@@ -36,7 +37,6 @@ BATCHES_PER_ANSWER_MAX: Final = 2_048
 """Maximum number of batches in one answer: each costs some microseconds of the event loop,
 independent of its size. The reader requests the rest.
 """
-DAMAGED_RANGES_MAX: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -47,6 +47,8 @@ class _Wanted:
     next_entry_id: int
     room: int
     batches: list[Buffer] = field(default_factory=list)
+    suspect_last: int = -1
+    """Last entry of the record that is being checked, or that is missing."""
 
     @property
     def is_full(self) -> bool:
@@ -59,10 +61,20 @@ class _Wanted:
 class StorageReader:
     """Reader for all ledgers."""
 
-    def __init__(self, index: Index, segments: Segments, recent: RecentEntries) -> None:
+    def __init__(
+        self,
+        index: Index,
+        segments: Segments,
+        recent: RecentEntries,
+        bad: BadRanges,
+        *,
+        drops_cached: bool = False,
+    ) -> None:
+        """`bad`: gets the damaged ranges that are found. `drops_cached`: what is read from the disk
+        does not stay in the system's page cache.
+        """
         self.is_limbo = False
-        self.damaged: dict[tuple[int, int], None] = {}
-        """Damaged places found, as (ledger id, entry id), at most DAMAGED_RANGES_MAX."""
+        self.bad = bad
         self.entries_read = 0
         self.bytes_read = 0
         self.unproven: dict[int, int] = {}
@@ -72,6 +84,7 @@ class StorageReader:
         self._index = index
         self._segments = segments
         self._recent = recent
+        self._drops_cached = drops_cached
 
     def read_nowait(
         self, state: ReplicaState, first: int, last: int, bytes_max: int
@@ -113,13 +126,12 @@ class StorageReader:
             status = await self._read_runs(found.runs, wanted)
             if wanted.next_entry_id > start:
                 continue
-            if (
-                status is Status.UNKNOWN
-                and attempts
-                and await self._has_moved(state, found.runs[0])
-            ):
-                attempts -= 1
-                continue
+            if status is Status.UNKNOWN:
+                if not await self._has_moved(state, found.runs[0]):
+                    self._note_bad(wanted, found.runs[0][0])
+                elif attempts:
+                    attempts -= 1
+                    continue
             if status is Status.OK:
                 status = self._status_of_absent(
                     state, start, found.known_to, is_unproven=found.is_unproven
@@ -144,6 +156,13 @@ class StorageReader:
             self.unproven[state.ledger_id] = entry_id
         return Status.UNKNOWN
 
+    def _note_bad(self, wanted: _Wanted, run_last: int) -> None:
+        """Note the record that holds the next wanted entry; all of the run's rest if the record's
+        end is not known.
+        """
+        first, last = wanted.next_entry_id, wanted.suspect_last
+        self.bad.note(wanted.ledger_id, first, last if first <= last < run_last else run_last)
+
     async def _has_moved(self, state: ReplicaState, run: Run) -> bool:
         found = await self._index.look_up(state.ledger_id, run[1], run[1], state.indexed_highest, 1)
         return bool(found.runs) and found.runs[0][2] != run[2]
@@ -158,8 +177,6 @@ class StorageReader:
             try:
                 await self._read_run(run, wanted)
             except (DamagedRecordError, DiskFailedError, BatchError):
-                if len(self.damaged) < DAMAGED_RANGES_MAX:
-                    self.damaged[wanted.ledger_id, wanted.next_entry_id] = None
                 return Status.UNKNOWN
         return Status.OK
 
@@ -173,6 +190,8 @@ class StorageReader:
             data = self._segments.read_nowait(segment, position, asked)
             if data is None:
                 data = await self._segments.read(segment, position, asked)
+                if self._drops_cached:
+                    self._segments.drop_cached(segment, position, len(data))
             taken, needed = _walk(memoryview(data), segment, position, last, wanted)
             is_cut_short = len(data) < asked or position + needed > end
             if not taken and (needed <= len(data) or is_cut_short):
@@ -217,7 +236,9 @@ def _walk(
         if found.last_entry_id < wanted.next_entry_id:
             continue
         if found.first_entry_id > wanted.next_entry_id:
+            wanted.suspect_last = found.first_entry_id - 1
             raise BatchError("a record is missing from its run")
+        wanted.suspect_last = found.last_entry_id
         batch.verify_crc()
         stop = min(found.last_entry_id, last)
         cut = _cut(batch, wanted.next_entry_id, stop)

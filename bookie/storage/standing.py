@@ -6,10 +6,13 @@ Leaves the time of the read to `bookie.storage.cold_ledgers`, and the consequenc
 Source: protocol rule 10.3.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from enum import Enum, auto
+from random import Random
 
-from metadata.errors import NodeNotFoundError
+from metadata.backoff import Backoff
+from metadata.errors import NodeNotFoundError, StoreUnavailableError
 from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.ledgers.ledger_store import LedgerStore
@@ -19,7 +22,7 @@ class Standing(Enum):
     """State of a ledger, from a fresh read of its metadata."""
 
     GONE = auto()
-    """It has no metadata."""
+    """It has no metadata, by an agreed read."""
     OPEN_HERE = auto()
     """It is open and names this bookie."""
     OPEN_ELSEWHERE = auto()
@@ -31,7 +34,7 @@ class Standing(Enum):
 
 
 StandingReader = Callable[[LedgerId], Awaitable[Standing]]
-"""Raises MetadataError when the metadata service does not answer."""
+"""Repeats its read while the metadata service is not available; raises other MetadataErrors."""
 
 
 def standing_of(metadata: LedgerMetadata, bookie_id: BookieId) -> Standing:
@@ -41,14 +44,30 @@ def standing_of(metadata: LedgerMetadata, bookie_id: BookieId) -> Standing:
     return Standing.OPEN_HERE if metadata.names(bookie_id) else Standing.OPEN_ELSEWHERE
 
 
-def standing_reader(ledgers: LedgerStore, bookie_id: BookieId) -> StandingReader:
-    """Return a function that reads the standing of ledgers for one bookie."""
+def standing_reader(ledgers: LedgerStore, bookie_id: BookieId, rng: Random) -> StandingReader:
+    """Return a function that reads the standing of ledgers for one bookie.
+
+    It repeats reads that fail at once because the session has just ended: otherwise the bookie
+    would be replaced in the ledger, although its next session begins within the caller's limit.
+    """
 
     async def read(ledger_id: LedgerId) -> Standing:
+        backoff = Backoff(rng)
+        while True:
+            try:
+                return await read_once(ledger_id)
+            except StoreUnavailableError:
+                await asyncio.sleep(backoff.next_s())
+
+    async def read_once(ledger_id: LedgerId) -> Standing:
         try:
             metadata, _ = await ledgers.get(ledger_id, fresh=True)
         except NodeNotFoundError:
-            return Standing.GONE
+            # A leader that was replaced, and does not know it, may not know a new ledger.
+            try:
+                metadata, _ = await ledgers.get(ledger_id, agreed=True)
+            except NodeNotFoundError:
+                return Standing.GONE
         return standing_of(metadata, bookie_id)
 
     return read

@@ -65,6 +65,8 @@ class UpkeepParts:
     segments: Segments
     log: Log
     reader: StorageReader
+    checker: StorageReader
+    """Reader of the scrub."""
     recent: RecentEntries
 
 
@@ -133,8 +135,10 @@ class Upkeep:
 
     @property
     def takes_recovery_adds(self) -> bool:
-        """Whether recovery adds leave enough room for fences, tombstones and cleaning."""
-        return self._watch.takes_recovery_adds
+        """Whether recovery adds are accepted: they leave enough room for fences, tombstones and
+        cleaning, and the bookie is not drained.
+        """
+        return self.writability.takes_recovery_adds and self._watch.takes_recovery_adds
 
     @property
     def disk_spaces(self) -> dict[str, DiskSpace]:
@@ -268,7 +272,10 @@ class Upkeep:
             checkpoint_mark=parts.index.meta.mark_lsn,
             log_end=parts.log.durable_lsn,
             recent_bytes=parts.recent.size,
-            damaged_ranges=len(parts.reader.damaged),
+            damaged_ranges=parts.reader.bad.range_count,
+            damaged_entries=parts.reader.bad.entry_count,
+            checked_entries=parts.checker.entries_read,
+            checked_bytes=parts.checker.bytes_read,
             cleaned_segments=self._cleaner.cleaned_count,
             cleaned_bytes=self._cleaner.freed_bytes,
             index_bytes=index_sizes.used_bytes,

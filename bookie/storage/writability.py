@@ -4,9 +4,10 @@ Leaves the detection of a reason to the module that can see it (for example
 `bookie.storage.disk_watch`), and writing log lines to `bookie.bookie_process`. Pure: the clock is
 an argument.
 
-Invariants: a bookie is writable when no reason that blocks adds is active; a callback is called
-once for each reason that begins or ends, after the change has taken effect.
-Source: protocol rule 2.4; storage design, "Limits and refusals".
+Invariants: a bookie is writable when no reason that blocks adds is active, and offered to writers
+when no such reason is active or begins after a grace time; a callback is called once for each
+reason that begins, begins to block adds, or ends, after the change has taken effect.
+Source: protocol rules 2.4 and 9.1; storage design, "Limits and refusals".
 """
 
 from collections.abc import Callable, Iterable
@@ -25,6 +26,10 @@ class Reason(StrEnum):
 
     OPERATOR = "operator"
     """An operator switched the bookie to read-only."""
+    DRAINING = "draining"
+    """An operator takes the bookie out of service: its copies are moved to other bookies."""
+    DRAINED = "drained"
+    """No ledger names the bookie any more. It refuses recovery adds too, so that this stays so."""
     DISK_HIGH_MARK = "disk-high-mark"
     """The use of a mount reached the high mark and has not fallen below the low mark since."""
     DISK_FULL = "disk-full"
@@ -44,10 +49,12 @@ class Reason(StrEnum):
 
 
 BLOCKS_NO_ADDS: Final = (Reason.LIMBO, Reason.METADATA_OLD)
-
+BLOCKS_RECOVERY_ADDS: Final = (Reason.DRAINED,)
 
 DESCRIPTIONS: Final = {
     Reason.OPERATOR: "accepts no new entries: an operator made it read-only",
+    Reason.DRAINING: "accepts no new entries: it is being drained",
+    Reason.DRAINED: "accepts no entries: it is drained",
     Reason.DISK_HIGH_MARK: "accepts no new entries: the use of its disk is above the high mark",
     Reason.DISK_FULL: "accepts no new entries: its disk is full",
     Reason.DISK_HUNG: "accepts no new entries: its disk does not answer",
@@ -58,8 +65,15 @@ DESCRIPTIONS: Final = {
 }
 """Meaning of each reason for clients."""
 
+_WHILE_COPIED: Final = (
+    "keep it up while repair copies its ledgers to other bookies; once it is drained: quire bookie "
+    "remove ID"
+)
+
 ADVICE: Final = {
     Reason.OPERATOR: "quire bookie readonly ID off",
+    Reason.DRAINING: "wait until it is drained, or use it again: quire bookie undrain ID",
+    Reason.DRAINED: "quire bookie remove ID, or use it again: quire bookie undrain ID",
     Reason.DISK_HIGH_MARK: (
         "delete ledgers or add bookies: the bookie is writable again below the low mark"
     ),
@@ -68,11 +82,12 @@ ADVICE: Final = {
         "check the disk and the kernel's log; the bookie registers again when the disk answers"
     ),
     Reason.RESERVE_MISSING: "free space on the disk, or lower reserve_bytes_min and reserve_share",
-    Reason.FENCES_LOST: "replace it by a new bookie; keep this one up until its ledgers are copied",
-    Reason.LIMBO: "replace it by a new bookie; keep this one up until its ledgers are copied",
+    Reason.FENCES_LOST: _WHILE_COPIED,
+    Reason.LIMBO: _WHILE_COPIED,
     Reason.METADATA_OLD: (
         "restore the newest state of the metadata service; or, if the ledgers missing from it may "
-        "be removed, run: quire bookie accept-metadata ID"
+        "be removed, run: quire metadata accept-restore after a `quire metadata restore`, else "
+        "quire bookie accept-metadata ID"
     ),
 }
 """Advice to an operator for each reason."""
@@ -103,20 +118,28 @@ class Condition:
     text: str
     """One sentence with figures, for operators."""
     since_s: float
+    still_accepts: bool = False
+    """Whether ordinary adds are accepted for a time, so that writers leave before they are refused.
+    """
+
+    @property
+    def turns_away(self) -> bool:
+        """Whether writers should use other bookies because of it."""
+        return self.reason not in BLOCKS_NO_ADDS
 
     @property
     def blocks_adds(self) -> bool:
         """Whether ordinary adds are refused because of it."""
-        return self.reason not in BLOCKS_NO_ADDS
+        return self.turns_away and not self.still_accepts
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionChange:
-    """A condition that began or ended."""
+    """A condition that began, began to block adds, or ended."""
 
     condition: Condition
     lasted_s: float | None
-    """Duration in seconds; None for a condition that begins."""
+    """Duration in seconds of a condition that ended, else None."""
 
 
 class Writability:
@@ -124,21 +147,29 @@ class Writability:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.is_writable = True
+        """Whether ordinary adds are accepted."""
+        self.is_offered = True
+        """Whether writers should use the bookie. If not, ordinary adds may still be accepted."""
+        self.takes_recovery_adds = True
         self._now = now
         self._active: dict[tuple[Reason, str], Condition] = {}
         self._callbacks = Callbacks[ConditionChange]()
 
     def on_change(self, callback: Callable[[ConditionChange], None]) -> Cancel:
-        """Register a callback, which is called when a condition begins or ends."""
+        """Register a callback, which is called when a condition begins, begins to block adds, or
+        ends.
+        """
         return self._callbacks.add(callback)
 
-    def begin(self, reason: Reason, text: str, *, where: str = "") -> None:
-        """Add a condition. If it is active already, only replace its text."""
+    def begin(
+        self, reason: Reason, text: str, *, where: str = "", still_accepts: bool = False
+    ) -> None:
+        """Add a condition. If it is active already, replace its text and what it blocks."""
         key = (reason, where)
         old = self._active.get(key)
         since_s = self._now() if old is None else old.since_s
-        condition = self._active[key] = Condition(reason, where, text, since_s)
-        if old is None:
+        condition = self._active[key] = Condition(reason, where, text, since_s, still_accepts)
+        if old is None or old.blocks_adds is not condition.blocks_adds:
             self._report_change(ConditionChange(condition, None))
 
     def end(self, reason: Reason, *, where: str = "") -> None:
@@ -190,5 +221,8 @@ class Writability:
         return tuple(self._active.values())
 
     def _report_change(self, change: ConditionChange) -> None:
-        self.is_writable = not any(each.blocks_adds for each in self._active.values())
+        active = self._active.values()
+        self.is_writable = not any(each.blocks_adds for each in active)
+        self.is_offered = not any(each.turns_away for each in active)
+        self.takes_recovery_adds = not any(each.reason in BLOCKS_RECOVERY_ADDS for each in active)
         self._callbacks.notify(change)

@@ -9,7 +9,7 @@ multiple of the input's size.
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Final, TypeVar
 
 import msgpack
@@ -39,6 +39,8 @@ _REQUESTS: Final[dict[int, type[Request]]] = {
     8: m.ListEntries,
     9: m.Ping,
     10: m.ReportLac,
+    11: m.ReadAccess,
+    12: m.FenceWithoutKey,
 }
 _REPLIES: Final[dict[int, type[Reply]]] = {
     64: m.HelloReply,
@@ -46,6 +48,7 @@ _REPLIES: Final[dict[int, type[Reply]]] = {
     66: m.EntryRanges,
     67: m.Pong,
     68: m.Refused,
+    69: m.AccessReply,
 }
 _OPCODES: Final[dict[type[Message], int]] = {
     **{cls: code for code, cls in _REQUESTS.items()},
@@ -57,6 +60,10 @@ _STATUSES: Final = {int(status): status for status in Status}
 _FIELDS: Final[dict[type, tuple[str, ...]]] = {
     cls: tuple(field.name for field in fields(cls)) for cls in _OPCODES
 }
+_NEEDED: Final[dict[type, int]] = {
+    cls: sum(field.default is MISSING for field in fields(cls)) for cls in _OPCODES
+}
+"""Number of fields without a default. Those with one come last: older releases do not send them."""
 MessageT = TypeVar("MessageT", bound=Message)
 
 
@@ -109,8 +116,8 @@ def _decode(body: memoryview, known: Mapping[int, type[MessageT]], bytes_max: in
     if message_class is None:
         raise MessageError(f"unknown operation {values[0]}")
     names = _FIELDS[message_class]
-    if len(values) - 1 < len(names):
-        raise MessageError(f"{message_class.__name__} needs {len(names)} fields")
+    if len(values) - 1 < _NEEDED[message_class]:
+        raise MessageError(f"{message_class.__name__} needs {_NEEDED[message_class]} fields")
     arguments = [
         _check(message_class.__name__, name, value)
         for name, value in zip(names, values[1:], strict=False)
@@ -160,6 +167,12 @@ def _binary(low: int, high: int) -> Callable[[object], object]:
     return check
 
 
+def _stored_key(value: object) -> object:
+    if not isinstance(value, bytes) or len(value) not in (0, m.MASTER_KEY_BYTES):
+        raise ValueError(f"is neither empty nor a byte string of {m.MASTER_KEY_BYTES} bytes")
+    return value
+
+
 def _flag(value: object) -> object:
     if not isinstance(value, bool):
         raise ValueError("is neither true nor false")  # noqa: TRY004 - the caller names the message
@@ -195,6 +208,7 @@ _lac = _integer(NO_ENTRY, ENTRY_ID_MAX)
 _u32 = _integer(0, _U32_MAX)
 
 _CHECKS: Final[dict[str, Callable[[object], object]]] = {
+    "append_p99_us": _u32,
     "bookie_id": _text,
     "bytes_max": _u32,
     "client_name": _text,
@@ -214,6 +228,7 @@ _CHECKS: Final[dict[str, Callable[[object], object]]] = {
     "ranges": _ranges,
     "reason": _text,
     "status": _status,
+    "stored_key": _stored_key,
     "wait_ms": _integer(0, int(m.WAIT_S_MAX * 1000)),
     "wire_version": _u32,
     "wire_version_max": _u32,

@@ -2,7 +2,7 @@
 
 Leaves their bytes to `bookie.wire.codec`.
 
-Source: protocol rules 2.3, 4.3, 7.2, 8.3, 8.4; storage design.
+Source: protocol rules 2.3, 4.3, 7.2, 8.3, 8.4, 9.14; storage design.
 """
 
 from dataclasses import dataclass
@@ -171,6 +171,27 @@ class ListEntries:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadAccess:
+    """Request of repair for the master key of a ledger, which it attaches then. Answered by
+    AccessReply, and by Refused (UNAUTHORIZED) unless the hello's credentials proved the role.
+    """
+
+    ledger_id: LedgerId
+
+
+@dataclass(frozen=True, slots=True)
+class FenceWithoutKey:
+    """Request of repair to fence a ledger of which the bookie knows no master key (rule 9.14).
+    Answered by LacReply: its status is that of entry 0, and UNAUTHORIZED if a key is known.
+    Answered by Refused (UNAUTHORIZED) unless the hello's credentials proved the role.
+
+    The fence is durable before the answer, and binds the ledger to no key.
+    """
+
+    ledger_id: LedgerId
+
+
+@dataclass(frozen=True, slots=True)
 class EntryRanges:
     """Stored ranges (first, last), ascending and merged. `complete` is False when more may follow
     the last one.
@@ -182,15 +203,29 @@ class EntryRanges:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessReply:
+    """Master key of a ledger, as this bookie stores it."""
+
+    status: Status
+    stored_key: bytes
+    """Empty if the bookie stores none: the ledger is unknown here, or any key opens it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ping:
     """Check that the connection is alive. Answered by Pong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pong:
-    """Answer to Ping, which says whether the bookie accepts ordinary adds."""
+    """Answer to Ping, which says whether writers should use the bookie."""
 
     writable: bool
+    append_p99_us: int = 0
+    """99 of 100 adds of the last seconds took at most this time, in microseconds: from their
+    arrival to their answer, without those of recovery and repair. 0: there were none, or the
+    bookie is of a release that does not say.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +246,9 @@ Request = (
     | ReadEntries
     | WaitLac
     | ListEntries
+    | ReadAccess
+    | FenceWithoutKey
     | Ping
 )
-Reply = HelloReply | LacReply | EntryRanges | Pong | Refused
+Reply = HelloReply | LacReply | EntryRanges | AccessReply | Pong | Refused
 Message = Request | Reply

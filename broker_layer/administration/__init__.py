@@ -7,7 +7,9 @@
 - `topic_partition_answers`: DescribeTopicPartitions.
 - `config_admin`: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources.
 - `shown_configs`: settings as Kafka's tools expect them.
-- `absent_features`: empty answers for reassignments, quotas and users.
+- `absent_features`: empty answers for quotas and users.
 - `leader_elections`: ElectLeaders, preferred and unclean.
+- `reassignments`: AlterPartitionReassignments, ListPartitionReassignments.
+- `moving_ledgers`: partitions whose ledgers repair copies or moves.
 - `spreading`: wait until every live broker shows a change.
 """

@@ -3,7 +3,7 @@
 Admin tools ask for these things whenever they connect, and hide pages or log errors if an API is
 missing. Leaves changes of them unserved: a client that tries one learns that it is not supported.
 
-Source: KIP-455 (reassignments), KIP-546 (quotas), KIP-554 (users).
+Source: KIP-546 (quotas), KIP-554 (users).
 """
 
 from collections import Counter
@@ -14,18 +14,10 @@ from broker_layer.kafka.messages import (
     DescribeClientQuotasResponse,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
-    ListPartitionReassignmentsResponse,
 )
 from broker_layer.request_context import RequestContext
 
 _User = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
-
-
-async def list_partition_reassignments(_: ApiMessage, __: RequestContext) -> ApiMessage:
-    """Answer ListPartitionReassignments: none is in progress."""
-    return ListPartitionReassignmentsResponse(
-        error_code=ErrorCode.NONE, error_message=None, topics=[]
-    )
 
 
 async def describe_client_quotas(_: ApiMessage, __: RequestContext) -> ApiMessage:

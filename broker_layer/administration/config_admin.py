@@ -10,7 +10,7 @@ Source: KIP-133, KIP-226, KIP-339, KIP-569, KIP-1142.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from broker_layer.administration.shown_configs import ConfigRow, broker_rows, topic_rows
 from broker_layer.control.cluster_view import ClusterView
@@ -49,6 +49,13 @@ _AskedResource = (
     AlterConfigsRequest.AlterConfigsResource | IncrementalAlterConfigsRequest.AlterConfigsResource
 )
 AnswerT = TypeVar("AnswerT")
+
+MOVE_THROTTLES: Final = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
+"""Settings of brokers that `kafka-reassign-partitions` deletes when it verifies or cancels."""
 
 
 class ResourceType(IntEnum):
@@ -164,6 +171,16 @@ class ConfigAdmin:
         del context
         answers = []
         for resource in request.resources:
+            if _ends_throttles(resource):
+                answers.append(
+                    _AlteredIncrementally(
+                        error_code=ErrorCode.NONE,
+                        error_message=None,
+                        resource_type=resource.resource_type,
+                        resource_name=resource.resource_name,
+                    )
+                )
+                continue
             change = _stepping(list(resource.configs), is_strict=self._is_strict)
             is_dry = request.validate_only
             answers.append(
@@ -213,6 +230,16 @@ def _replacing(given: Mapping[str, str], *, is_strict: bool) -> ConfigChange:
         return {**given, **kept_configs(stored)}
 
     return change
+
+
+def _ends_throttles(resource: _Steps) -> bool:
+    """Return whether a request only deletes throttles of a broker: none is ever set, so nothing
+    changes.
+    """
+    return resource.resource_type == ResourceType.BROKER and all(
+        each.config_operation == StepKind.DELETE and each.name in MOVE_THROTTLES
+        for each in resource.configs
+    )
 
 
 def _stepping(steps: Sequence[_Step], *, is_strict: bool) -> ConfigChange:

@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from broker_layer.administration.absent_features import (
     describe_client_quotas,
     describe_user_scram_credentials,
-    list_partition_reassignments,
 )
 from broker_layer.administration.cluster_answers import ClusterAnswers
 from broker_layer.administration.config_admin import ConfigAdmin
 from broker_layer.administration.leader_elections import LeaderElections
+from broker_layer.administration.moving_ledgers import MovingLedgers
+from broker_layer.administration.reassignments import Reassignments
 from broker_layer.administration.spreading import TopicSpreading
 from broker_layer.administration.topic_admin import TopicAdmin
 from broker_layer.administration.topic_metadata_answers import MetadataAnswers
 from broker_layer.administration.topic_partition_answers import TopicPartitionAnswers
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.control_config import ControlConfig
+from broker_layer.control.ledger_health import LedgerHealth
 from broker_layer.control.live_bookies import LiveBookies
 from broker_layer.control.partition_manager import PartitionManager
 from broker_layer.control.shown_replicas import ReplicaView
@@ -39,6 +41,8 @@ class AdminParts:
     changes: TopicChanges
     numbers: ReplicaNumbers
     bookies: LiveBookies
+    health: LedgerHealth
+    moving: MovingLedgers
     config: ControlConfig
     cluster_id: str
     spreading: TopicSpreading | None = None
@@ -49,12 +53,15 @@ def handlers(parts: AdminParts) -> dict[int, Handler]:
     encoded bytes where it can.
     """
     view, manager, changes, config = parts.view, parts.manager, parts.changes, parts.config
-    replicas = ReplicaView(view, manager, parts.numbers, parts.bookies, config.topic_defaults)
+    replicas = ReplicaView(
+        view, manager, parts.numbers, parts.bookies, parts.health, config.topic_defaults
+    )
     metadata = MetadataAnswers(view, replicas, changes, config, parts.cluster_id)
     cluster = ClusterAnswers(view, manager, changes, parts.cluster_id)
     topics = TopicAdmin(view, changes, config, parts.spreading)
     configs = ConfigAdmin(manager.broker_id, view, changes, config)
     elections = LeaderElections(view, parts.topics)
+    reassignments = Reassignments(view, parts.topics, replicas, parts.moving, config.topic_defaults)
     return {
         ApiKey.METADATA: metadata.answer,
         ApiKey.FIND_COORDINATOR: cluster.find_coordinator,
@@ -67,7 +74,8 @@ def handlers(parts: AdminParts) -> dict[int, Handler]:
         ApiKey.ALTER_CONFIGS: configs.alter,
         ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.alter_incrementally,
         ApiKey.ELECT_LEADERS: elections.elect,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: reassignments.alter,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: reassignments.list,
         ApiKey.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
         ApiKey.LIST_CONFIG_RESOURCES: configs.list_resources,

@@ -11,6 +11,9 @@
 - `partition_upkeep`: retention and reports of replicas, from time to time.
 - `shown_replicas`: replicas and in-sync replicas that clients see.
 - `live_bookies`: bookies that are up, and their replica numbers.
+- `bookie_states`: whether the copies of a bookie count.
+- `ledger_copies`: entries of a closed ledger with too few copies; pure.
+- `ledger_health`: ledgers of the led partitions that lack copies.
 - `topic_changes`: creates, changes and deletes topics in the metadata.
 - `topic_erasing`: deletes what is left of a deleted topic.
 - `ledger_sweeping`: deletes ledgers of partitions that no list names.

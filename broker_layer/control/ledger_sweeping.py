@@ -9,7 +9,7 @@ claimed, changes of the list by that leader are refused, so the ledger can never
 Invariants: a ledger is deleted only if its partition's list is gone, or was claimed under a later
 epoch and does not name the ledger. A sweep checks at most `ledgers_per_s`.
 
-Source: topics design, "The mapping"; protocol rules 1.2 and 10.1.
+Source: topics design, "The mapping"; protocol rules 1.2, 10.1 and 10.6.
 """
 
 import asyncio
@@ -19,13 +19,14 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from broker_layer.log.ledger_list import EPOCH_METADATA, PARTITION_METADATA
+from broker_layer.log.ledger_list import EPOCH_METADATA, partition_of
 from ledger_client import LedgerClient, LedgerNotFoundError
 from ledger_client.info import LedgerInfo
 from metadata.errors import NodeNotFoundError
 from metadata.ids import LedgerId
+from metadata.restore.restore_record import is_unaccepted
+from metadata.store.interface import MetadataStore
 from metadata.topics.partition_store import PartitionKey, PartitionStore
-from metadata.topics.topic import TOPIC_ID_BYTES, TopicId
 
 LISTS_KEPT_MAX: Final = 64
 """Maximum number of lists that are cached during a sweep."""
@@ -46,8 +47,14 @@ class LedgerSweeper:
     """Checks all ledgers at a limited rate and deletes the orphans."""
 
     def __init__(
-        self, partitions: PartitionStore, client: LedgerClient, *, ledgers_per_s: float
+        self,
+        store: MetadataStore,
+        partitions: PartitionStore,
+        client: LedgerClient,
+        *,
+        ledgers_per_s: float,
     ) -> None:
+        self._store = store
         self._partitions = partitions
         self._client = client
         self._pause_s = LEDGERS_PER_PAUSE / ledgers_per_s
@@ -55,8 +62,11 @@ class LedgerSweeper:
 
     async def sweep(self) -> int:
         """Check all ledgers once; return the number of deleted ones. Raises MetadataError and
-        LedgerError; it is safe to start again.
+        LedgerError; it is safe to start again. Does nothing while a restore of the metadata is not
+        accepted: a list may be older than the ledgers that it named.
         """
+        if await is_unaccepted(self._store):
+            return 0
         self._lists.clear()
         seen = deleted = 0
         async for info in self._client.list_ledgers():
@@ -97,13 +107,10 @@ class LedgerSweeper:
 
 def _origin_of(info: LedgerInfo) -> tuple[PartitionKey, int] | None:
     """Return the partition and leader epoch that a ledger was created for; None if it has none."""
-    named, epoch = info.metadata.get(PARTITION_METADATA), info.metadata.get(EPOCH_METADATA)
-    if not isinstance(named, str) or not isinstance(epoch, str):
+    key, epoch = partition_of(info.metadata), info.metadata.get(EPOCH_METADATA)
+    if key is None or not isinstance(epoch, str):
         return None
-    topic, _, partition = named.partition("/")
     try:
-        topic_id = TopicId(bytes.fromhex(topic))
-        origin = PartitionKey(topic_id, int(partition)), int(epoch)
+        return key, int(epoch)
     except ValueError:
         return None
-    return origin if len(topic_id) == TOPIC_ID_BYTES else None

@@ -7,16 +7,20 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from broker_layer.control.assigned_partition import Stage
+from broker_layer.control.ledger_health import LedgerHealth
 from broker_layer.control.partition_manager import PartitionManager
 from broker_layer.errors import TopicError
-from broker_layer.server.metrics import LedPartition
+from broker_layer.server.metrics import LEDGERS_SHOWN_MAX, LedPartition, ShortLedger
 
 
 class LedPartitions:
     """All partitions of one broker."""
 
-    def __init__(self, manager: PartitionManager, now: Callable[[], float]) -> None:
+    def __init__(
+        self, manager: PartitionManager, health: LedgerHealth, now: Callable[[], float]
+    ) -> None:
         self._manager = manager
+        self._health = health
         self._now = now
 
     def rows(self) -> list[LedPartition]:
@@ -41,6 +45,8 @@ class LedPartitions:
             log = self._manager.log_of(row.topic, row.partition)
         except TopicError:
             return row
+        stored = self._health.replicas_of(log)
+        shown = stored.shortages[:LEDGERS_SHOWN_MAX]
         return replace(
             row,
             log_start_offset=log.log_start_offset,
@@ -48,6 +54,13 @@ class LedPartitions:
             last_stable_offset=log.last_stable_offset,
             log_end_offset=log.log_end_offset,
             size_bytes=log.size_bytes,
-            replicas=tuple(map(str, log.replicas)),
-            in_sync=tuple(map(str, log.in_sync)),
+            replicas=tuple(map(str, stored.replicas)),
+            in_sync=tuple(map(str, stored.in_sync)),
+            is_short=stored.is_short,
+            short_ledgers=tuple(
+                ShortLedger(each.ledger_id, each.entry_count, each.size_bytes, each.why)
+                for each in shown
+            ),
+            short_ledger_count=len(stored.shortages),
+            short_bytes=sum(each.size_bytes for each in stored.shortages),
         )

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from broker_layer.control.control_config import ControlConfig
+from broker_layer.control.ledger_health import LedgerHealth, StoredReplicas
 from broker_layer.control.partition_manager import PartitionManager
 from broker_layer.control.shown_replicas import offline_report
 from broker_layer.errors import TopicError
 from ledger_client import LedgerError
 from ledger_client.tasks import BackgroundTasks
 from metadata.errors import MetadataError
-from metadata.ids import BookieId
 from metadata.topics.in_sync_reports import InSyncReport, InSyncReporter
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.replica_numbers import ReplicaNumbers
@@ -79,11 +79,13 @@ class ReplicaReports:
         manager: PartitionManager,
         reporter: InSyncReporter,
         numbers: ReplicaNumbers,
+        health: LedgerHealth,
         config: ControlConfig,
     ) -> None:
         self._manager = manager
         self._reporter = reporter
         self._numbers = numbers
+        self._health = health
         self._interval_s = config.report_interval_s
         self._reported: dict[PartitionKey, tuple[object, ...]] = {}
         self._tasks = BackgroundTasks()
@@ -103,15 +105,14 @@ class ReplicaReports:
             led[key] = None
             self._reporter.report(key, offline_report(epoch))
             self._reported[key] = (epoch,)
-        for count, (key, epoch, replicas, in_sync) in enumerate(self._led()):
-            if not replicas:
+        for count, (key, epoch, stored) in enumerate(self._led()):
+            if not stored.replicas:
                 continue  # it has no ledger yet
             led[key] = None
-            now = (epoch, replicas, in_sync)
+            now = (epoch, stored.replicas, stored.in_sync, stored.lacks_one)
             if self._reported.get(key) != now:
-                numbers = await self._numbers.numbers_of(replicas)
-                members = await self._numbers.numbers_of(in_sync)
-                self._reporter.report(key, InSyncReport(epoch, numbers, members))
+                replicas, in_sync = await stored.read_numbers(self._numbers)
+                self._reporter.report(key, InSyncReport(epoch, replicas, in_sync))
                 self._reported[key] = now
             if count % LOGS_PER_STEP == LOGS_PER_STEP - 1:
                 await asyncio.sleep(0)
@@ -119,12 +120,10 @@ class ReplicaReports:
             del self._reported[key]
             self._reporter.withdraw(key)
 
-    def _led(
-        self,
-    ) -> Iterator[tuple[PartitionKey, int, tuple[BookieId, ...], tuple[BookieId, ...]]]:
+    def _led(self) -> Iterator[tuple[PartitionKey, int, StoredReplicas]]:
         for log in self._manager.logs():
             if log.failure is None:
-                yield log.key, log.leader_epoch, log.replicas, log.in_sync
+                yield log.key, log.leader_epoch, self._health.replicas_of(log)
 
     async def _run(self) -> None:
         while True:

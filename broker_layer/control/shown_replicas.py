@@ -1,6 +1,7 @@
 """Replicas and in-sync replicas of a partition, as clients see them.
 
-Leaves the leader's knowledge to its log, and reports to other brokers to `partition_upkeep.py`.
+Leaves the leader's knowledge to its log and to `ledger_health.py`, and reports to other brokers to
+`partition_upkeep.py`.
 
 Invariant: a partition with a leader always shows replicas, at least one of them in sync. A
 partition that its leader cannot take over shows none in sync.
@@ -11,12 +12,12 @@ Source: topics design, "The mapping" (replicas, ISR).
 from dataclasses import dataclass
 
 from broker_layer.control.cluster_view import ClusterView
+from broker_layer.control.ledger_health import LedgerHealth
 from broker_layer.control.live_bookies import LiveBookies
 from broker_layer.control.partition_manager import PartitionManager
 from broker_layer.errors import TopicError
 from broker_layer.log.settings.log_config import replication_factor
 from broker_layer.log.settings.topic_configs import TopicDefaults
-from metadata.ids import BookieId
 from metadata.topics.in_sync import InSyncReport
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.replica_numbers import ReplicaNumbers
@@ -52,6 +53,7 @@ class ReplicaView:
     _manager: PartitionManager
     _numbers: ReplicaNumbers
     _bookies: LiveBookies
+    _health: LedgerHealth
     _defaults: TopicDefaults
 
     def of(self, record: TopicRecord, partition: int) -> ShownReplicas:
@@ -81,12 +83,8 @@ class ReplicaView:
             log = self._manager.log_of(topic, partition)
         except TopicError:
             return None
-        replicas = self._known(log.replicas)
-        return ShownReplicas(replicas, self._known(log.in_sync) or replicas) if replicas else None
-
-    def _known(self, bookies: tuple[BookieId, ...]) -> tuple[int, ...]:
-        numbers = (self._numbers.known_number(each) for each in bookies)
-        return tuple(number for number in numbers if number is not None)
+        replicas, in_sync = self._health.replicas_of(log).known_numbers(self._numbers)
+        return ShownReplicas(replicas, in_sync or replicas[:1]) if replicas else None
 
     def _expected(self, record: TopicRecord, leader: int) -> ShownReplicas:
         count = replication_factor(record.configs, self._defaults)

@@ -19,6 +19,8 @@ from typing import Final
 from kafka.protocol.admin import (
     AlterConfigsRequest,
     AlterConfigsResponse,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreateTopicsRequest,
@@ -122,6 +124,8 @@ __all__ = [
     "AddPartitionsToTxnResponse",
     "AlterConfigsRequest",
     "AlterConfigsResponse",
+    "AlterPartitionReassignmentsRequest",
+    "AlterPartitionReassignmentsResponse",
     "ApiMessage",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
@@ -243,6 +247,10 @@ _MESSAGES: Final[dict[ApiKey, tuple[type[ApiMessage], type[ApiMessage]]]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
+    ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
     ),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (
         ListPartitionReassignmentsRequest,

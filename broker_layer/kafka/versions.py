@@ -53,6 +53,7 @@ class ApiKey(IntEnum):
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
     DESCRIBE_CLIENT_QUOTAS = 48
@@ -65,6 +66,11 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+
+    @property
+    def shown(self) -> str:
+        """Kafka's name of the API, for example `OffsetCommit`."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
 
 
 class VersionRange(NamedTuple):
@@ -115,6 +121,7 @@ SERVED: Final[dict[ApiKey, VersionRange]] = {
     ApiKey.DELETE_GROUPS: VersionRange(0, 2, 2),
     ApiKey.ELECT_LEADERS: VersionRange(0, 2, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1, 1),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: VersionRange(0, 1, 0),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: VersionRange(0, 0, 0),
     ApiKey.OFFSET_DELETE: VersionRange(0, 0, NEVER),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: VersionRange(0, 1, 1),

@@ -36,7 +36,7 @@ from metadata.ids import LedgerId, Version
 from metadata.ledgers.ledger_metadata import QuorumMode
 from metadata.topics.partition import PartitionRecord, PartitionSegment
 from metadata.topics.partition_store import PartitionKey
-from metadata.topics.topic import NO_EPOCH
+from metadata.topics.topic import NO_EPOCH, TOPIC_ID_BYTES, TopicId
 
 CLAIM_ATTEMPTS_MAX: Final = 100
 PARTITION_METADATA: Final = "quire.partition"
@@ -47,6 +47,19 @@ Transition = Callable[[PartitionRecord], PartitionRecord]
 Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
+
+
+def partition_of(custom: Mapping[str, str | bytes]) -> PartitionKey | None:
+    """Return the partition that a ledger was created for; None if it has none."""
+    named = custom.get(PARTITION_METADATA)
+    if not isinstance(named, str):
+        return None
+    topic, _, partition = named.partition("/")
+    try:
+        key = PartitionKey(TopicId(bytes.fromhex(topic)), int(partition))
+    except ValueError:
+        return None
+    return key if len(key.topic_id) == TOPIC_ID_BYTES else None
 
 
 def deposed(text: str) -> TopicError:
@@ -230,6 +243,12 @@ class LedgerList:
                 return list(found)
         self.older_bytes = 0
         return list(self.record.segments)
+
+    @property
+    def known_segments(self) -> list[PartitionSegment]:
+        """The segments, oldest first, without a read: older ones as of the last read."""
+        older = self._older[1] if self.record.has_chunks and self._older is not None else []
+        return [*older, *self.record.segments]
 
     async def drop_below(self, log_start_offset: int) -> int:
         """Delete the ledgers that end at or below an offset, and remove them from the list.

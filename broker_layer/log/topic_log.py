@@ -29,7 +29,7 @@ from broker_layer.log.reading.log_reader import LogReader, RecordPosition
 from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.state.partition_state import ActiveProducer
 from metadata.errors import MetadataError
-from metadata.ids import BookieId
+from metadata.ids import BookieId, LedgerId
 from metadata.topics.partition_store import PartitionKey
 
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
@@ -131,6 +131,11 @@ class TopicLog:
         return self._roller.replicas
 
     @property
+    def wanted_replicas(self) -> int:
+        """Number of bookies that the newest ledger is to have; 0 before the first ledger."""
+        return self._roller.wanted_replicas
+
+    @property
     def in_sync(self) -> tuple[BookieId, ...]:
         """The replicas that store everything up to the high watermark, are live, and do not lag."""
         return self._roller.in_sync
@@ -143,6 +148,13 @@ class TopicLog:
         """
         listed = sum(each.bytes or 0 for each in self._ledger_list.record.segments)
         return self._ledger_list.older_bytes + listed + self._roller.written_bytes
+
+    @property
+    def ended_ledgers(self) -> list[LedgerId]:
+        """The listed ledgers that have ended, oldest first. Those listed outside of the record are
+        as of the last `measure` or retention.
+        """
+        return [each.ledger_id for each in self._ledger_list.known_segments if not each.is_open]
 
     async def measure(self) -> int:
         """Return the current `size_bytes`, including all older ledgers.

@@ -34,7 +34,9 @@ BROKERS_ASK_FROM: Final = 4
 
 
 class Dispatcher:
-    """Serves requests from one table of handlers; belongs to one event loop."""
+    """Serves requests from two tables of handlers, of which one encodes its own answers; belongs to
+    one event loop.
+    """
 
     def __init__(
         self,

@@ -23,6 +23,20 @@ from serving.overriding import override
 PARTITIONS_SHOWN_MAX: Final = 2_000
 """Maximum number of partitions with own series; the totals include all partitions."""
 UNKNOWN: Final = -1
+LEDGERS_SHOWN_MAX: Final = 20
+"""Maximum number of a partition's ledgers with too few copies that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShortLedger:
+    """An ended ledger that has too few copies."""
+
+    ledger_id: int
+    entry_count: int
+    """Entries with fewer copies than they are to have; 0 if only a job of repair names it."""
+    size_bytes: int
+    """Bytes of these entries, estimated."""
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +62,12 @@ class LedPartition:
     size_bytes: int = UNKNOWN
     replicas: tuple[str, ...] = ()
     in_sync: tuple[str, ...] = ()
+    is_short: bool = False
+    """Whether it is under-replicated."""
+    short_ledgers: tuple[ShortLedger, ...] = ()
+    """The first LEDGERS_SHOWN_MAX ended ledgers that have too few copies."""
+    short_ledger_count: int = 0
+    short_bytes: int = 0
 
     @property
     def replica_count(self) -> int:
@@ -92,13 +112,19 @@ class BrokerMetrics(Collector):
     def _of_partitions(self) -> Iterator[Metric]:
         rows = self._partitions()
         missing = sum(bool(each.missing) for each in rows)
-        short = sum(each.in_sync_count < each.replica_count for each in rows if not each.missing)
+        short = sum(each.is_short for each in rows if not each.missing)
         text = "Partitions that this broker leads or should lead."
         yield GaugeMetricFamily(f"{PREFIX}_partitions", text, len(rows))
         text = "Partitions that this broker should serve and does not."
         yield GaugeMetricFamily(f"{PREFIX}_partitions_not_served", text, missing)
-        text = "Served partitions with fewer replicas in sync than replicas."
+        text = "Served partitions that have fewer copies of some records than they are to have."
         yield GaugeMetricFamily(f"{PREFIX}_partitions_under_replicated", text, short)
+        ledgers = sum(each.short_ledger_count for each in rows)
+        text = "Ended ledgers of these partitions that have too few copies."
+        yield GaugeMetricFamily(f"{PREFIX}_ledgers_under_replicated", text, ledgers)
+        size_bytes = sum(each.short_bytes for each in rows)
+        text = "Bytes of the entries of these ledgers that have too few copies, estimated."
+        yield GaugeMetricFamily(f"{PREFIX}_bytes_under_replicated", text, size_bytes)
         for name, text in PARTITION.items():
             full_name = f"{PREFIX}_partition_{name}"
             family = GaugeMetricFamily(full_name, text, labels=["topic", "partition"])

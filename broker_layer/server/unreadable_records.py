@@ -7,7 +7,7 @@ Invariant: `serving.server_log` limits the number of lines, however often client
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from ledger_client.errors import LedgerError
+from ledger_client.errors import EntryLostError, LedgerError
 from serving.server_log import ServerLog
 
 
@@ -23,8 +23,8 @@ class UnreadableRecords:
             return
         values: dict[str, object] = {"topic": topic, "partition": partition, "why": error.text}
         if isinstance(error.__cause__, LedgerError):
-            values["try_next"] = (
-                "start the bookies of the ledger (quire ledger show); if they are lost: "
-                f"quire topic trim {topic} --partition {partition} --ledger ID --yes"
-            )
+            trim = f"quire topic trim {topic} --partition {partition} --ledger ID --yes"
+            is_lost = isinstance(error.__cause__, EntryLostError)
+            start = "start the bookies of the ledger (quire ledger show); if they are lost: "
+            values["try_next"] = trim if is_lost else start + trim
         self._log.warning("records cannot be read", **values)

@@ -5,6 +5,7 @@
 - `connection`: requests over one connection, many at a time.
 - `connection_calls`: requests to one bookie, and how they can end.
 - `connection_writes`: frames of one iteration of the loop, written together.
+- `ledger_access`: master key of a ledger, for repair.
 - `latency`: recent times of answers.
 - `placement`: bookies that are up and did not fail lately.
 - `placement_policy`: choice of an ensemble and of replacements.

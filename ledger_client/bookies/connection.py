@@ -4,7 +4,7 @@ Leaves opening and renewing connections to `ledger_client.bookies.pool_link`, an
 `bookie.wire`.
 
 Invariants: every add and every call ends exactly once: by its answer, its deadline, or the end of
-the connection; the frames of one loop iteration are sent in one write, except the first frame to a
+the connection; the frames of one loop iteration are sent together, except the first frame to a
 bookie with no unanswered request; an answer of the wrong type ends the connection; a silent
 connection is tested with a ping and then closed, so that a half-open connection is detected.
 
@@ -12,7 +12,7 @@ Source: protocol rules 2.3, 4.2, 4.6; storage design, "Limits and refusals".
 """
 
 import asyncio
-import socket
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
@@ -43,12 +43,14 @@ from bookie.wire.messages import (
     Status,
 )
 from ledger_client.bookies.connection_calls import BookieCallError, CallFailure, PendingAdd
-from ledger_client.bookies.connection_writes import ConnectionWrites
+from ledger_client.bookies.connection_writes import ConnectionWrites, set_socket_options
 from metadata.ids import BookieId, LedgerId
 
 SWEEP_PERIOD_S: Final = 0.25
 HELD_UP_PATIENCE: Final = 2
 """Number of timeouts that an add is given when the loop itself was late to check."""
+RECOVERY_ADD_S_MAX: Final = 60.0
+"""Maximum time for an add of a recovery or a copy, while the bookie answers others of them."""
 PING_AFTER_S: Final = 2.5
 """Silence, with unanswered requests, after which a ping is sent."""
 PING_IDLE_S: Final = 20.0
@@ -107,6 +109,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._calls: dict[int, _Call] = {}
         self._last_request_id = 0
         self._last_received_at = 0.0
+        self._recovery_answered_at = -math.inf
         self._pinged_at: float | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_due_at = 0.0
@@ -193,7 +196,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         if self._loss is not None:
             self._transport.abort()
             return
-        _set_socket_options(self._transport)
+        set_socket_options(self._transport)
         self._writes.attach(self._transport)
         self._last_received_at = self._loop.time()
         self._arm_sweep()
@@ -251,6 +254,8 @@ class BookieConnection(asyncio.BufferedProtocol):
                 continue  # late: its deadline has passed
             add, sent_at = self._adds.pop(request_id)
             self.unanswered[add.recovery] -= len(add.batch)
+            if add.recovery:
+                self._recovery_answered_at = self._last_received_at
             sent[sent_at] = sent.get(sent_at, 0) + 1
             add.sink.on_add_answered(self.bookie_id, add.first_entry_id, status)
         for sent_at, count in sent.items():
@@ -343,16 +348,19 @@ class BookieConnection(asyncio.BufferedProtocol):
         return PING_AFTER_S if self._adds or self._calls else PING_IDLE_S
 
     def _fail_late_adds(self, now: float, timeout_s: float) -> None:
-        # All adds have the same timeout, so the dict's order is the order of their deadlines.
+        # The adds are in the order of sending. A bookie compares a recovery's adds with what it has
+        # stored, and a recovery sends many at once: they wait while it answers one after the other.
+        answers = now - self._recovery_answered_at < timeout_s
         late: list[int] = []
-        for request_id, (_, sent_at) in self._adds.items():
+        for request_id, (add, sent_at) in self._adds.items():
             if now - sent_at < timeout_s:
                 break
-            late.append(request_id)
+            if not (add.recovery and answers and now - sent_at < RECOVERY_ADD_S_MAX):
+                late.append(request_id)
         for request_id in late:
             add, sent_at = self._adds.pop(request_id)
             self.unanswered[add.recovery] -= len(add.batch)
-            why = f"nothing was received for {now - sent_at:.1f} s"
+            why = f"it did not answer an add for {now - sent_at:.1f} s"
             self._fail_add(add, CallFailure.TIMEOUT, why)
 
     def _fail_all(self, failure: CallFailure, reason: str) -> None:
@@ -380,15 +388,3 @@ class BookieConnection(asyncio.BufferedProtocol):
 def _mark_retrieved(opened: "asyncio.Future[HelloReply]") -> None:
     if not opened.cancelled():
         opened.exception()
-
-
-def _set_socket_options(transport: asyncio.Transport) -> None:
-    found: object = transport.get_extra_info("socket")
-    if found is None:
-        return  # a simulated network
-    set_option = getattr(found, "setsockopt", None)
-    assert set_option is not None
-    set_option(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    family: object = getattr(found, "family", None)
-    if family in (socket.AF_INET, socket.AF_INET6):
-        set_option(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -10,6 +10,7 @@ Source: storage design, "The batch".
 """
 
 import asyncio
+import socket
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
@@ -110,3 +111,16 @@ class ConnectionWrites:
             size += len(parts[0])
             joined.append(parts.popleft())
         return b"".join(joined)
+
+
+def set_socket_options(transport: asyncio.Transport) -> None:
+    """Send small frames at once, and notice a peer that is gone."""
+    found: object = transport.get_extra_info("socket")
+    if found is None:
+        return  # a simulated network
+    set_option = getattr(found, "setsockopt", None)
+    assert set_option is not None
+    set_option(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    family: object = getattr(found, "family", None)
+    if family in (socket.AF_INET, socket.AF_INET6):
+        set_option(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -22,12 +22,15 @@ from bookie.wire.entries import Entries
 from bookie.wire.messages import (
     WIRE_VERSION,
     WIRE_VERSION_MIN,
+    AccessReply,
     EntryRanges,
+    FenceWithoutKey,
     Hello,
     LacReply,
     ListEntries,
     Ping,
     Pong,
+    ReadAccess,
     ReadEntries,
     ReadLac,
     ReportLac,
@@ -101,7 +104,7 @@ class BookiePool:
         Never raises; one of the sink's methods is called exactly once for each of them later, on
         the loop. The batch must not be changed afterwards. The first frame to a
         bookie with no unanswered request leaves at once; all others of one iteration of the event
-        loop leave in one write per bookie.
+        loop leave together.
         """
         self._observer.adds_sent += len(bookie_ids)
         self._observer.add_bytes_sent += len(bookie_ids) * len(add.batch)
@@ -142,6 +145,22 @@ class BookiePool:
     ) -> EntryRanges:
         """Request the ranges of stored entries. Raises BookieCallError."""
         return await self._call(bookie_id, request, EntryRanges, request.ledger_id, timeout_s)
+
+    async def read_access(
+        self, bookie_id: BookieId, request: ReadAccess, *, timeout_s: float
+    ) -> AccessReply:
+        """Request a ledger's master key, as repair; the reply contains a status. Raises
+        BookieCallError.
+        """
+        return await self._call(bookie_id, request, AccessReply, request.ledger_id, timeout_s)
+
+    async def fence_without_key(
+        self, bookie_id: BookieId, request: FenceWithoutKey, *, timeout_s: float
+    ) -> LacReply:
+        """Fence a ledger without its key, as repair (rule 9.14); the reply contains a status. No
+        key is sent, also if one is attached. Raises BookieCallError.
+        """
+        return await self._call(bookie_id, request, LacReply, None, timeout_s)
 
     async def ping(self, bookie_id: BookieId, *, timeout_s: float) -> Pong:
         """Check that the bookie lives and accepts adds. Raises BookieCallError."""

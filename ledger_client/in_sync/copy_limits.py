@@ -2,12 +2,15 @@
 
 Leaves copying to `copying.py`, which provides the time.
 
-Invariant: over any period, at most one request more than the rate allows is admitted.
+Invariants: over any period, at most one request more than the rate allows is admitted; once the
+rate was raised, what was admitted before counts at the new rate.
 
 Source: protocol rules 9.3, 11.2.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from metadata.ids import BookieId, EntryId, LedgerId
 
@@ -43,6 +46,19 @@ class CopyProgress:
     """Payload bytes."""
 
 
+OnProgress = Callable[[CopyProgress], None]
+"""Called with the progress of a copy, after each piece."""
+
+
+class Throttle(Protocol):
+    """Spaces the requests of copies."""
+
+    def take(self, size: int, now: float, source: BookieId | None) -> float:
+        """Count `size` bytes that the bookie `source` returned; return the seconds to wait before
+        they are used.
+        """
+
+
 class CopyThrottle:
     """Spaces the requests of all copies of a client so that they stay below a rate."""
 
@@ -51,12 +67,26 @@ class CopyThrottle:
         also read twice, from its source and back from its target. None for no limit.
         """
         self._bytes_per_s = bytes_per_s
+        self._counted_at = bytes_per_s or 1.0
+        """Rate at which `_free_at` was computed."""
         self._free_at = float("-inf")
 
-    def take(self, size: int, now: float) -> float:
-        """Count `size` bytes; return the seconds to wait before they are used."""
+    def limit(self, bytes_per_s: float | None) -> None:
+        """Change the rate for requests from now on."""
+        self._bytes_per_s = bytes_per_s
+
+    def take(self, size: int, now: float, source: BookieId | None = None) -> float:
+        """Count `size` bytes of any source; return the seconds to wait before they are used."""
         if self._bytes_per_s is None:
             return 0.0
+        if self._counted_at != self._bytes_per_s:
+            ahead_s = max(0.0, self._free_at - now)
+            self._free_at = now + ahead_s * min(1.0, self._counted_at / self._bytes_per_s)
+            self._counted_at = self._bytes_per_s
         start = max(now, self._free_at)
         self._free_at = start + size / self._bytes_per_s
         return start - now
+
+    def is_free(self, now: float) -> bool:
+        """Return whether the next request does not wait."""
+        return self._free_at <= now

@@ -1,37 +1,37 @@
 """Copy of a ledger's closed fragments to one more bookie, which becomes a member once it holds them
 completely.
 
-Leaves the metadata changes before and after to `protocol/copy.py`, and the choice of targets to its
-callers: a writer whose member catches up (rule 11.2), and repair (rule 9.1).
+Leaves the metadata changes before and after to `protocol/copy.py`, reading and storing entries to
+`copy_ends`, and the choice of targets to its callers: a writer whose member catches up (rule 11.2),
+and repair (rule 9.1).
 
 Invariants: the target is stored as a member only after this call wrote every entry to it and read
 it back, with valid digests and the source's bytes, while the mark stood without a break; entries
 left by an earlier attempt do not shorten the copy. Every wait has a limit; nothing is left running
 when `copy_fragment` returns, and no mark if the metadata service answers.
 
-Source: protocol rules 9.1, 9.3, 11.2.
+Source: protocol rules 9.1, 9.3, 9.8, 11.2.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from bookie.wire.batch import BatchView
-from bookie.wire.messages import ReadEntries, Status
-from ledger_client.bookies.pool import BookieCallError, BookiePool, CallFailure
+from ledger_client.bookies.pool import BookiePool
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import (
-    LedgerError,
     LedgerNotFoundError,
     MetadataConflictError,
     MetadataUnavailableError,
+    NotEnoughBookiesError,
 )
-from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress, CopyThrottle
+from ledger_client.in_sync.copy_ends import CopySource, CopyTarget
+from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress, Throttle
 from ledger_client.metadata_failures import translate
 from ledger_client.protocol.copy import (
     CopyPlan,
@@ -41,17 +41,16 @@ from ledger_client.protocol.copy import (
     is_mark_unbroken,
     plan_copy,
 )
-from ledger_client.protocol.copy_events import CopyPiece, copy_error, length_in_batch, refusal_error
+from ledger_client.protocol.copy_piece import CopyPiece
 from ledger_client.reading.followed_ledger import FollowedLedger
-from ledger_client.reading.length_search import find_length_before
 from ledger_client.reading.range_reader import RangeReader
-from ledger_client.reading.verified_entries import verify_entries
 from metadata.backoff import Backoff
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError, StoreUnavailableError, VersionConflictError
 from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, EntryId, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore
+from metadata.repair.lifecycle_store import LifecycleStore
 
 COPIES_MAX: Final = 3
 """Maximum number of complete copies made because the mark may have been removed during the copy."""
@@ -60,27 +59,38 @@ StoredMetadata = tuple[LedgerMetadata, Version]
 MetadataChange = Callable[[LedgerMetadata, Version], LedgerMetadata | None]
 
 
+@dataclass(frozen=True, slots=True)
+class CopyServices:
+    """Bookies and metadata that a copy uses."""
+
+    pool: BookiePool
+    ledgers: LedgerStore
+    config: ClientConfig
+    rng: Random
+    lifecycles: LifecycleStore | None = None
+    """May be absent if every target is a member of the open fragment: such a bookie is not removed.
+    """
+
+
 class FragmentCopier:
     """Copies fragments of one ledger. The copies of one client share its throttle."""
 
     def __init__(
         self,
         *,
-        pool: BookiePool,
-        ledgers: LedgerStore,
+        services: CopyServices,
         keys: LedgerKeys,
-        config: ClientConfig,
-        rng: Random,
         limits: CopyLimits,
-        throttle: CopyThrottle,
+        throttle: Throttle,
         on_progress: Callable[[CopyProgress], None],
     ) -> None:
-        self._pool = pool
-        self._ledgers = ledgers
+        self._pool = services.pool
+        self._ledgers = services.ledgers
+        self._config = services.config
+        self._rng = services.rng
+        self._lifecycles = services.lifecycles
         self._ledger_id = keys.ledger_id
         self._keys = keys
-        self._config = config
-        self._rng = rng
         self._limits = limits
         self._on_progress = on_progress
         self._throttle = throttle
@@ -166,8 +176,8 @@ class FragmentCopier:
         limits, config = self._limits, self._config
         config = replace(config, read_bytes_max=limits.request_bytes_max)
         ranges = RangeReader(ledger, self._keys, self._pool, config, self._rng)
-        source = _Source(ranges, plan, self._keys, config)
-        target = _Target(plan.target, self._keys, self._pool, config)
+        source = CopySource(ranges, plan.quorum, self._keys, config)
+        target = CopyTarget(plan.target, self._keys, self._pool, config)
         counts = CopyProgress(
             self._ledger_id, plan.first_entry_id, plan.target, 0, plan.entry_count, 0
         )
@@ -179,7 +189,8 @@ class FragmentCopier:
                 while next_entry_id <= last:
                     piece = await source.read(next_entry_id, last)
                     next_entry_id = piece.next_entry_id
-                    await asyncio.sleep(self._throttle.take(piece.batch_bytes, loop.time()))
+                    wait_s = self._throttle.take(piece.batch_bytes, loop.time(), piece.source)
+                    await asyncio.sleep(wait_s)
                     if len(under_way) == limits.requests_at_once:
                         counts = self._count(counts, await under_way.popleft())
                     under_way.append(loop.create_task(target.store(piece)))
@@ -191,22 +202,41 @@ class FragmentCopier:
         return counts
 
     async def _name(self, plan: CopyPlan, stored: StoredMetadata) -> StoredMetadata:
-        """Make the target a member, unless everything must be copied again."""
+        """Make the target a member, unless everything must be copied again.
+
+        Its state is read after the mark was seen. So a bookie that becomes a member was active when
+        the mark stood, and the pass that finds that nothing names a removed bookie (rule 9.8) would
+        have found the mark.
+        """
         unbroken = stored[1]
-
-        def name(now: LedgerMetadata, version: Version) -> LedgerMetadata | None:
-            nonlocal unbroken
-            standing = self._standing(plan, now)
-            if standing is CopyState.UNMARKED:
-                text = f"another copier removed the mark of {plan.target}: copy it again"
-                raise MetadataConflictError(text, ledger_id=self._ledger_id)
-            if standing is CopyState.NAMED or not is_mark_unbroken(unbroken, now, version):
-                return None
-            unbroken = version
-            return plan.named(now, self._token())
-
         async with self._metadata_call("storing the target as a member"):
-            return await self._change(stored, name)
+            while True:
+                standing = self._standing(plan, stored[0])
+                if standing is CopyState.UNMARKED:
+                    text = f"another process ended the copy to {plan.target}: start it again"
+                    raise MetadataConflictError(text, ledger_id=self._ledger_id)
+                if standing is CopyState.NAMED or not is_mark_unbroken(unbroken, *stored):
+                    return stored
+                unbroken = stored[1]
+                await self._require_active(plan.target)
+                named = plan.named(stored[0], self._token())
+                try:
+                    return named, await self._ledgers.compare_and_set(named, stored[1])
+                except VersionConflictError:
+                    stored = await self._stored_now()
+
+    async def _require_active(self, target: BookieId) -> None:
+        if self._lifecycles is None:
+            return
+        record = await self._lifecycles.get(target, agreed=True)
+        if not record.state.may_store:
+            raise NotEnoughBookiesError(
+                f"bookie {target} is {record.state}: it is not made a member; copy to another",
+                needed=1,
+                seen=0,
+                excluded={str(target): f"it is {record.state}"},
+                ledger_id=self._ledger_id,
+            )
 
     async def _unmark(self, plan: CopyPlan) -> None:
         """Remove the mark. If that fails, the next attempt continues under it, or `remove_stray`
@@ -223,7 +253,7 @@ class FragmentCopier:
     def _count(self, counts: CopyProgress, piece: CopyPiece) -> CopyProgress:
         counts = replace(
             counts,
-            copied_entries=counts.copied_entries + len(piece.payloads),
+            copied_entries=counts.copied_entries + piece.entry_count,
             copied_bytes=counts.copied_bytes + piece.payload_bytes,
         )
         self._on_progress(counts)
@@ -258,7 +288,7 @@ class FragmentCopier:
         return stored
 
     async def _stored_now(self) -> StoredMetadata:
-        """Read the metadata; repeat until it is answered."""
+        """Read the metadata; repeat while the store is not available."""
         backoff = Backoff(self._rng)
         while True:
             try:
@@ -282,119 +312,3 @@ class FragmentCopier:
 
     def _token(self) -> UpdateToken:
         return UpdateToken(self._rng.randbytes(UPDATE_TOKEN_BYTES))
-
-
-class _Source:
-    """Reads the fragment in order, from any member that can return it."""
-
-    def __init__(
-        self, ranges: RangeReader, plan: CopyPlan, keys: LedgerKeys, config: ClientConfig
-    ) -> None:
-        self._ranges = ranges
-        self._quorum = plan.quorum
-        self._keys = keys
-        self._config = config
-        self._next_entry_id = EntryId(0)
-        self._length = 0  # the ledger's bytes before the next entry
-
-    async def read(self, first: EntryId, last: EntryId) -> CopyPiece:
-        """Return entries from `first` on, at most up to `last`."""
-        try:
-            answer = await self._ranges.read_verified(first, last, self._config.read_timeout_s)
-            length = await self._length_before(first, answer.batches[0])
-        except LedgerError as error:
-            raise error.for_entry(first, "not_written") from error
-        bytes_max = min(self._config.read_bytes_max, self._config.batch_bytes_max)
-        piece = CopyPiece.of(answer, first, length, self._quorum, bytes_max, self._keys)
-        self._next_entry_id = piece.next_entry_id
-        self._length = length + piece.payload_bytes
-        return piece
-
-    async def _length_before(self, first: EntryId, batch: BatchView) -> int:
-        """Return the ledger's bytes before an entry: a recovery may later request it from the
-        target.
-        """
-        length = length_in_batch(batch, first)
-        if length is not None:
-            return length
-        if first == self._next_entry_id:
-            return self._length
-        return await find_length_before(self._ranges, first, self._config.read_timeout_s)
-
-
-class _Target:
-    """Stores pieces on the target; only entries that it then returns count."""
-
-    def __init__(
-        self, bookie_id: BookieId, keys: LedgerKeys, pool: BookiePool, config: ClientConfig
-    ) -> None:
-        self._bookie_id = bookie_id
-        self._keys = keys
-        self._pool = pool
-        self._config = config
-
-    async def store(self, piece: CopyPiece) -> CopyPiece:
-        """Return the piece once the target has stored it and returned all of it."""
-        keys = self._keys
-        answers = _Answers([first for first, _ in piece.batches])
-        for first, batch in piece.batches:
-            self._pool.add(
-                self._bookie_id, keys.ledger_id, batch, first, recovery=True, sink=answers
-            )
-        for first, status, reason in await answers.wait():
-            if status is not Status.OK:
-                raise self._refusal(first, status, reason)
-        position = piece.first_entry_id
-        while position < piece.next_entry_id:
-            position = await self._check(piece, position)
-        return piece
-
-    async def _check(self, piece: CopyPiece, first: EntryId) -> EntryId:
-        """Read back from an entry on and compare; return the entry after the correct ones."""
-        config, keys = self._config, self._keys
-        last = EntryId(piece.next_entry_id - 1)
-        request = ReadEntries(keys.ledger_id, first, last, config.read_bytes_max, fence=False)
-        try:
-            answer = await self._pool.read_entries(
-                self._bookie_id, request, timeout_s=config.read_timeout_s
-            )
-        except BookieCallError as error:
-            raise self._refusal(first, error.status, error.reason) from error
-        good = verify_entries(answer, keys, first, last)
-        wrong = copy_error(self._bookie_id, piece, first, good, keys)
-        if wrong is not None:
-            raise wrong
-        return good.next_entry_id
-
-    def _refusal(self, first: EntryId, status: Status | None, reason: str) -> LedgerError:
-        return refusal_error(self._keys.ledger_id, self._bookie_id, first, status, reason)
-
-
-class _Answers:
-    """Outcomes of a piece's adds. An `AddSink` of the pool."""
-
-    def __init__(self, first_entry_ids: list[EntryId]) -> None:
-        loop = asyncio.get_running_loop()
-        self._outcomes: dict[EntryId, asyncio.Future[tuple[EntryId, Status | None, str]]] = {
-            first: loop.create_future() for first in first_entry_ids
-        }
-
-    async def wait(self) -> list[tuple[EntryId, Status | None, str]]:
-        """Return (first entry id, status, reason) of each; the pool guarantees that all come."""
-        return await asyncio.gather(*self._outcomes.values())
-
-    def on_add_answered(
-        self, _bookie_id: BookieId, first_entry_id: EntryId, status: Status
-    ) -> None:
-        """Receive the target's answer."""
-        self._settle(first_entry_id, status, "it refused")
-
-    def on_add_failed(
-        self, _bookie_id: BookieId, first_entry_id: EntryId, failure: CallFailure, reason: str
-    ) -> None:
-        """Receive the report that no answer will come."""
-        self._settle(first_entry_id, None, f"{failure.value}: {reason}")
-
-    def _settle(self, first: EntryId, status: Status | None, reason: str) -> None:
-        if not self._outcomes[first].done():  # otherwise nothing waits any more
-            self._outcomes[first].set_result((first, status, reason))

@@ -16,6 +16,7 @@
 - `recovery_read`: which entries exist, and where the ledger ends.
 - `recovery_write`: write back, and the bookies that then have it.
 - `copy`: metadata before and after a copy (rule 9.1).
+- `copy_piece`: entries that a copy sends on, and the batches of them.
 - `copy_events`: answers of the source and the target of a copy.
 - `cutting`: batches of a recovery or a copy.
 """

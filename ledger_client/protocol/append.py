@@ -82,7 +82,7 @@ class AppendProtocol:
         """Members that hold every entry, are alive and do not lag (rule 11.4)."""
         if self._health.is_whole:
             return self._in_sync_members
-        return tuple(b for b in self._in_sync_members if not self._health.is_out(b))
+        return tuple(b for b in self._in_sync_members if not self._health.is_absent(b))
 
     @property
     def lacks_in_sync(self) -> bool:

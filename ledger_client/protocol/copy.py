@@ -6,11 +6,14 @@ The target is first stored as *incoming*, so that it keeps the entries sent to i
 the entries of a closed ledger that does not name it). It becomes a member only after the copy. The
 stored metadata may change in between, so each step is decided again on the current metadata.
 
+Entries whose loss was accepted are not copied: a position that holds no others is taken over
+without a copy.
+
 Invariants: a target becomes a member only of the fragment for which the copy was made, with the
 same members and entries as then, and only if the mark stood without a break since before the first
 entry was sent.
 
-Source: protocol rules 3.1, 9.1, 10.1, 11.1, 11.2.
+Source: protocol rules 3.1, 9.1, 9.9, 10.1, 11.1, 11.2.
 """
 
 from collections.abc import Iterator
@@ -20,6 +23,7 @@ from enum import Enum, auto
 from ledger_client.protocol.quorum import stripe_end, write_set_positions
 from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
+from metadata.ledgers.lost_entries import LostRange, entries_left
 
 
 class CopyState(Enum):
@@ -87,6 +91,8 @@ class CopyPlan:
     target: BookieId
     position: int | None
     """Position that the target takes over; None if it is added after the last member."""
+    lost: tuple[LostRange, ...] = ()
+    """Entries whose loss was accepted when the copy began."""
 
     @property
     def ensemble_after(self) -> tuple[BookieId, ...]:
@@ -139,20 +145,14 @@ class CopyPlan:
 
     def ranges(self) -> Iterator[tuple[EntryId, EntryId]]:
         """Yield the ranges (first, last) that the target must hold, ascending."""
-        position, first = self.position, self.first_entry_id
-        if position is None or self.quorum.write_quorum == self.quorum.ensemble_size:
-            if first <= self.last_entry_id:
-                yield first, self.last_entry_id
-            return
-        while first <= self.last_entry_id:
-            last = min(stripe_end(self.quorum, first), self.last_entry_id)
-            if position in write_set_positions(self.quorum, first):
-                yield first, last
-            first = EntryId(last + 1)
+        first, last = self.first_entry_id, self.last_entry_id
+        return _ranges_at(self.quorum, first, last, self.position, self.lost)
 
     @property
     def entry_count(self) -> int:
         """Number of entries that the target must hold."""
+        if self.lost:
+            return sum(last - first + 1 for first, last in self.ranges())
         return self._held_before(self.last_entry_id + 1) - self._held_before(self.first_entry_id)
 
     def _held_before(self, entry_id: int) -> int:
@@ -217,7 +217,26 @@ def plan_copy(
         ensemble,
         target,
         position,
+        now.lost,
     )
+
+
+def member_ranges(
+    now: LedgerMetadata, first_entry_id: EntryId, bookie_id: BookieId | None
+) -> Iterator[tuple[EntryId, EntryId]]:
+    """Yield the ranges (first, last) that a member of the closed fragment that starts at an entry
+    must hold, ascending, without lost entries (rule 9.7); None asks for the complete fragment.
+    """
+    index = now.fragment_index_of(first_entry_id)
+    fragment, last = now.fragments[index], _last_entry_of(now, index)
+    assert last is not None, "the fragment is closed"
+    position = None if bookie_id is None else fragment.ensemble.index(bookie_id)
+    return _ranges_at(now.quorum_of(fragment), first_entry_id, last, position, now.lost)
+
+
+def holds_entries(now: LedgerMetadata, first_entry_id: EntryId, bookie_id: BookieId | None) -> bool:
+    """Return whether `member_ranges` has any range."""
+    return next(member_ranges(now, first_entry_id, bookie_id), None) is not None
 
 
 def stray_marks(now: LedgerMetadata) -> list[IncomingMark]:
@@ -241,6 +260,23 @@ def is_mark_unbroken(version: Version, now: LedgerMetadata, version_now: Version
     mark and set it again.
     """
     return now.state is not LedgerState.CLOSED or version_now - version <= 1
+
+
+def _ranges_at(
+    quorum: QuorumSpec,
+    first: EntryId,
+    last: EntryId,
+    position: int | None,
+    lost: tuple[LostRange, ...],
+) -> Iterator[tuple[EntryId, EntryId]]:
+    """Yield the ranges of first..last at a position that are not lost; at any one, for None."""
+    is_striped = position is not None and quorum.write_quorum < quorum.ensemble_size
+    while first <= last:
+        end = min(stripe_end(quorum, first), last) if is_striped else last
+        if not is_striped or position in write_set_positions(quorum, first):
+            for low, high in entries_left(lost, first, end):
+                yield EntryId(low), EntryId(high)
+        first = EntryId(end + 1)
 
 
 def _index_of(metadata: LedgerMetadata, first_entry_id: EntryId) -> int | None:

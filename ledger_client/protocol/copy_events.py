@@ -1,20 +1,17 @@
-"""Answers of the source and the target of a copy: entries to send on, stored, or refused.
+"""Answers of the source and the target of a copy: the ledger's length, errors, and refusals.
 
-Leaves the requests to `ledger_client/in_sync/copying.py`, and the metadata changes to `copy.py`.
+Leaves the requests to `ledger_client/in_sync/copy_ends.py`, the entries that are sent on to
+`copy_piece.py`, and the metadata changes to `copy.py`.
 
-Invariants: entries keep their bytes and digests, even if they are sent in other batches than they
-came in; an answer of the target is correct only if its digests are valid and its bytes equal those
-of the source.
+Invariant: an answer of the target is correct only if its digests are valid and its bytes equal
+those of the source.
 
 Source: protocol rules 4.2, 4.3, 9.1.
 """
 
-from dataclasses import dataclass
-
-from bookie.wire.batch import BatchView, Buffer, build_batch
+from bookie.wire.batch import BatchView
 from bookie.wire.errors import BatchError
 from bookie.wire.messages import Status
-from ledger_client.batches import EntryBatch
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import (
     DigestMismatchError,
@@ -25,62 +22,9 @@ from ledger_client.errors import (
     NotEnoughBookiesError,
     UnauthorizedError,
 )
-from ledger_client.protocol.cutting import cut_batches
+from ledger_client.protocol.copy_piece import CopyPiece, parts_of, payloads_of
 from ledger_client.reading.verified_entries import VerifiedEntries
 from metadata.ids import BookieId, EntryId, LedgerId
-from metadata.ledgers.ledger_metadata import QuorumSpec
-
-
-@dataclass(frozen=True, slots=True)
-class CopyPiece:
-    """Consecutive entries as read, and the batches in which they are stored."""
-
-    first_entry_id: EntryId
-    payloads: list[bytes]
-    batches: list[tuple[EntryId, Buffer]]
-    """The batches with their first entry ids."""
-
-    @classmethod
-    def of(
-        cls,
-        answer: VerifiedEntries,
-        first_entry_id: EntryId,
-        length_before: int,
-        quorum: QuorumSpec,
-        bytes_max: int,
-        keys: LedgerKeys,
-    ) -> "CopyPiece":
-        """Return the entries of a source's answer, from `first_entry_id` on. The batches say that
-        all entries before them are confirmed: they were when the next fragment began.
-        """
-        payloads = _payloads(answer, first_entry_id)
-        batches: list[tuple[EntryId, Buffer]] = []
-        lengths = [len(payload) for payload in payloads]
-        for first, count in cut_batches(quorum, first_entry_id, lengths, bytes_max):
-            skip = first - first_entry_id
-            part = payloads[skip : skip + count]
-            lac = EntryId(first - 1)
-            batch = build_batch(
-                keys.ledger_id, first, lac, length_before, part, keys.seed, keys.mac_key
-            )
-            batches.append((first, batch))
-            length_before += sum(lengths[skip : skip + count])
-        return cls(first_entry_id, payloads, batches)
-
-    @property
-    def next_entry_id(self) -> EntryId:
-        """The entry after the last one."""
-        return EntryId(self.first_entry_id + len(self.payloads))
-
-    @property
-    def payload_bytes(self) -> int:
-        """Size of all payloads, in bytes."""
-        return sum(map(len, self.payloads))
-
-    @property
-    def batch_bytes(self) -> int:
-        """Bytes sent to the target."""
-        return sum(len(batch) for _, batch in self.batches)
 
 
 def length_in_batch(batch: BatchView, entry_id: EntryId) -> int | None:
@@ -162,23 +106,6 @@ def _difference(
             batch.verify_digests(keys.seed)
     except BatchError as error:
         return str(error)
-    found = _payloads(good, first)
-    skip = first - piece.first_entry_id
-    is_same = found == piece.payloads[skip : skip + len(found)]
+    found = payloads_of(parts_of(good, first))
+    is_same = found == piece.payloads_from(first)[: len(found)]
     return None if is_same else "other bytes than its source stores"
-
-
-def _payloads(answer: VerifiedEntries, first: EntryId) -> list[bytes]:
-    """Return the entries from `first` on, in order; keyed batches come complete and contain other
-    entries too.
-    """
-    last = EntryId(answer.next_entry_id - 1)
-    return [
-        entry.data
-        for batch in answer.batches
-        for entry in EntryBatch(
-            batch,
-            max(first, batch.header.first_entry_id),
-            min(last, batch.header.last_entry_id),
-        )
-    ]

@@ -67,6 +67,11 @@ class EnsembleHealth:
         """Return whether nothing is sent to a member."""
         return bookie_id in self.failed or bookie_id in self._parked
 
+    def is_absent(self, bookie_id: BookieId) -> bool:
+        """Return whether a member is out for certain; an unchecked FENCED answer is not enough."""
+        failure = self.failed.get(bookie_id) or self._parked.get(bookie_id)
+        return failure is not None and failure.kind is not FailureKind.FENCED
+
     def fail(self, bookie_id: BookieId, kind: FailureKind, reason: str) -> None:
         """Record a failure; the more severe kind is kept."""
         if kind is FailureKind.FENCED and bookie_id in self.false_fences:

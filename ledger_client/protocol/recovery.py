@@ -43,7 +43,7 @@ class RecoveryProtocol:
 
     _stage: _Stage = _Stage.STARTING
     _metadata: LedgerMetadata | None = None
-    """The metadata as recovery started; while starting and closing, as last read."""
+    """The metadata as recovery started; while starting, as last read."""
     _version: Version = field(default=Version(-1))
     _fencing: FencePhase | None = None
     _reading: ReadPhase | None = None

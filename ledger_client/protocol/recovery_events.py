@@ -43,6 +43,8 @@ class FenceAnswered:
     status: Status
     lac: EntryId
     fenced: bool
+    reason: str = ""
+    """Text of a refusal, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,8 @@ class FencePhase:
         if event.bookie_id not in self._waiting:
             return
         if event.status not in KNOWN:
-            self._note_missing(event.bookie_id, f"answered {event.status.name}")
+            why = event.reason or f"answered {event.status.name}"
+            self._note_missing(event.bookie_id, why)
         elif not event.fenced:
             self._note_missing(event.bookie_id, "did not fence")
         else:

@@ -4,7 +4,7 @@ Leaves requests to bookies to `ledger_client.reading.verification`. Pure.
 
 Format: a range is (first, last), inclusive; lists of ranges ascend, and neither touch nor overlap.
 
-Source: protocol rule 3.1.
+Source: protocol rules 3.1 and 9.9.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,10 @@ Range = tuple[int, int]
 
 
 def expected_ranges(ledger: LedgerMetadata, last_entry_id: int) -> dict[BookieId, list[Range]]:
-    """Return the ranges that each bookie of a ledger should hold, up to the last entry."""
+    """Return the ranges that each bookie of a ledger should hold, up to the last entry, without
+    entries whose loss was accepted.
+    """
+    lost = [(each.first_entry_id, each.last_entry_id) for each in ledger.lost]
     expected: dict[BookieId, list[Range]] = {}
     for index, fragment in enumerate(ledger.fragments):
         end = last_entry_id
@@ -26,7 +29,7 @@ def expected_ranges(ledger: LedgerMetadata, last_entry_id: int) -> dict[BookieId
         for position, bookie_id in enumerate(fragment.ensemble):
             ranges = _stripes_of(ledger, position, fragment.first_entry_id, end)
             expected.setdefault(bookie_id, []).extend(ranges)
-    return {bookie_id: merged(ranges) for bookie_id, ranges in expected.items()}
+    return {bookie_id: without(merged(ranges), lost) for bookie_id, ranges in expected.items()}
 
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
@@ -55,6 +58,11 @@ def without(ranges: Sequence[Range], removed: Sequence[Range]) -> list[Range]:
         if at <= last:
             left.append((at, last))
     return left
+
+
+def common(ranges: Sequence[Range], others: Sequence[Range]) -> list[Range]:
+    """Return the parts of `ranges` that are in `others` too."""
+    return without(ranges, without(ranges, others))
 
 
 def entry_count(ranges: Iterable[Range]) -> int:

@@ -5,24 +5,27 @@ Leaves the choice of replicas to `protocol/read.py`, and cutting long reads into
 `read_ahead.py`.
 
 Invariants: returned entries are verified and start with the first requested one; a read ends by its
-deadline; a failure is interpreted only after the current metadata was read.
+deadline; a failure is interpreted only after the current metadata was read. No bookie is asked for
+an entry whose loss was accepted.
 
-Source: protocol rules 8.2 and 8.3.
+Source: protocol rules 8.2, 8.3 and 8.6.
 """
 
 import asyncio
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Final, Protocol
 
+from bookie.wire.entries import Entries
 from bookie.wire.messages import ReadEntries, Status
 from ledger_client.batches import EntryBatch
 from ledger_client.bookies.latency import RecentLatency
-from ledger_client.bookies.pool import BookieCallError, BookiePool
+from ledger_client.bookies.pool import BookieCallError
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import (
     DigestMismatchError,
+    EntryLostError,
     EntryNotFoundError,
     LedgerError,
     QuorumTimeoutError,
@@ -35,6 +38,7 @@ from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.verified_entries import VerifiedEntries, verify_entries
 from metadata.backoff import Backoff
 from metadata.ids import BookieId, EntryId
+from metadata.ledgers.lost_entries import next_range
 
 SPECULATIVE_PART: Final = 0.95
 SPECULATIVE_MULTIPLE: Final = 2.0
@@ -51,6 +55,15 @@ class RangeEntries:
     next_entry_id: EntryId
 
 
+class EntryReads(Protocol):
+    """Reads of entries of single bookies."""
+
+    async def read_entries(
+        self, bookie_id: BookieId, request: ReadEntries, *, timeout_s: float
+    ) -> Entries:
+        """Read a range. Raises BookieCallError."""
+
+
 class RangeReader:
     """Reads ranges of one ledger."""
 
@@ -58,7 +71,7 @@ class RangeReader:
         self,
         ledger: FollowedLedger,
         keys: LedgerKeys,
-        pool: BookiePool,
+        pool: EntryReads,
         config: ClientConfig,
         rng: Random,
         *,
@@ -76,7 +89,7 @@ class RangeReader:
 
     def range_end(self, first_entry_id: EntryId, last_entry_id: EntryId) -> EntryId:
         """Return the last entry up to which a read from `first_entry_id` on has the same
-        replicas.
+        replicas, and only entries that are lost, or none.
         """
         metadata = self._ledger.metadata
         end = last_entry_id
@@ -85,7 +98,17 @@ class RangeReader:
             end = min(end, EntryId(metadata.fragments[index].first_entry_id - 1))
         if metadata.quorum.write_quorum < metadata.quorum.ensemble_size:
             end = min(end, stripe_end(metadata.quorum, first_entry_id))
-        return end
+        lost = metadata.lost_range_of(first_entry_id)
+        if lost is not None:
+            return min(end, lost.last_entry_id)
+        following = next_range(metadata.lost, first_entry_id)
+        return end if following is None else min(end, EntryId(following.first_entry_id - 1))
+
+    def require_not_lost(self, entry_id: EntryId) -> None:
+        """Raise EntryLostError if the loss of an entry was accepted (rule 8.6)."""
+        lost = self._ledger.metadata.lost_range_of(entry_id)
+        if lost is not None:
+            raise EntryLostError(ledger_id=self._ledger.ledger_id, entry_id=entry_id, lost=lost)
 
     def fragment_start(self, entry_id: EntryId) -> EntryId:
         """Return the first entry of an entry's fragment, according to the current metadata."""
@@ -112,12 +135,13 @@ class RangeReader:
         """Return the batches as received, with entries from `first_entry_id` on, at most up to
         `last_entry_id`.
 
-        Raises EntryNotFoundError, DigestMismatchError, QuorumTimeoutError, UnauthorizedError,
-        LedgerNotFoundError.
+        Raises EntryNotFoundError, EntryLostError, DigestMismatchError, QuorumTimeoutError,
+        UnauthorizedError, LedgerNotFoundError.
         """
         deadline = asyncio.get_running_loop().time() + timeout_s
         backoff = Backoff(self._rng)
         while True:
+            self.require_not_lost(first_entry_id)
             replicas = self.replicas(first_entry_id)
             last = self.range_end(first_entry_id, last_entry_id)
             outcome = await self._attempt(replicas, first_entry_id, last, deadline)
@@ -125,6 +149,7 @@ class RangeReader:
                 return outcome
             error = self._error(outcome, first_entry_id)
             await self._ledger.refresh_if_possible()
+            self.require_not_lost(first_entry_id)
             if self.replicas(first_entry_id) != replicas:
                 continue  # a repair has moved the entry
             now = asyncio.get_running_loop().time()
@@ -200,7 +225,7 @@ class RangeReader:
                 events.put_nowait(refused)
             return
         self._latency.record(loop.time() - began)
-        verified = verify_entries(answer, self._keys, first, last)
+        verified = verify_entries(answer, self._keys, first, last, bookie_id)
         answers[bookie_id] = verified
         if verified.is_damaged and self._report is not None:
             damaged = ReplicaDamaged(self._ledger.ledger_id, bookie_id, verified.next_entry_id)

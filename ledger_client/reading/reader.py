@@ -129,7 +129,8 @@ class LedgerReader:
         """Yield the batches of entries first..last, both included; by default up to the LAC.
 
         `timeout` limits each request. Raises EntryNotFoundError for entries beyond the LAC, or that
-        no replica has; DigestMismatchError, QuorumTimeoutError, LedgerNotFoundError.
+        no replica has; EntryLostError when it reaches an entry whose loss was accepted: continue
+        after its `lost_last`; DigestMismatchError, QuorumTimeoutError, LedgerNotFoundError.
         """
         self._check_open()
         last_wanted = self.last_confirmed if last is None else last
@@ -173,6 +174,7 @@ class LedgerReader:
     ) -> AsyncGenerator[EntryBatch, None]:
         """Yield batches from `start` on, as entries are confirmed; end when the ledger is closed
         and all entries were yielded. `timeout` limits each request, never the wait for new entries.
+        Raises the errors of `read`.
         """
         self._check_open()
         _check_range(start, start, self.id)
@@ -269,6 +271,7 @@ class LedgerReader:
         if last > self.last_confirmed and not self.is_closed:
             await self._wait_for(EntryId(last))
         if last > self.last_confirmed:
+            self._ranges.require_not_lost(EntryId(last))
             state = "closed" if self.is_closed else "open"
             raise EntryNotFoundError(
                 f"entry {last} is beyond the last confirmed one, {self.last_confirmed}, of the "

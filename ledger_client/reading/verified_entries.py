@@ -16,7 +16,7 @@ from bookie.wire.entries import Entries
 from bookie.wire.errors import BatchError
 from bookie.wire.messages import Status
 from ledger_client.digest import LedgerKeys, verify
-from metadata.ids import EntryId
+from metadata.ids import BookieId, EntryId
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,18 @@ class VerifiedEntries:
     lac: EntryId
     is_damaged: bool = False
     """The entry arrived but failed its digest."""
+    bookie_id: BookieId | None = None
+    """The bookie that answered; None if the caller did not name it."""
 
 
 def verify_entries(
-    answer: Entries, keys: LedgerKeys, first_entry_id: EntryId, last_entry_id: EntryId
+    answer: Entries,
+    keys: LedgerKeys,
+    first_entry_id: EntryId,
+    last_entry_id: EntryId,
+    bookie_id: BookieId | None = None,
 ) -> VerifiedEntries:
-    """Check an answer to a read of first..last."""
+    """Check an answer to a read of first..last, of this bookie."""
     expected = first_entry_id
     good: list[BatchView] = []
     for batch in answer.batches:
@@ -44,7 +50,10 @@ def verify_entries(
             verify(batch, keys)
         except BatchError as error:
             status, why = Status.UNKNOWN, str(error)
-            return VerifiedEntries(tuple(good), expected, status, why, answer.lac, is_damaged=True)
+            is_damaged = True
+            return VerifiedEntries(
+                tuple(good), expected, status, why, answer.lac, is_damaged, bookie_id
+            )
         good.append(batch)
         expected = EntryId(batch.header.last_entry_id + 1)
     following = EntryId(min(expected, last_entry_id + 1))
@@ -55,7 +64,7 @@ def verify_entries(
         status = Status.OK  # the status is for an entry that was not requested
     if status is not Status.OK and answer.next_entry_id != following:
         status, reason = Status.UNKNOWN, f"answered of entry {answer.next_entry_id} instead"
-    return VerifiedEntries(tuple(good), following, status, reason, answer.lac)
+    return VerifiedEntries(tuple(good), following, status, reason, answer.lac, bookie_id=bookie_id)
 
 
 def _check_place(batch: BatchView, expected: EntryId, *, is_first: bool) -> None:

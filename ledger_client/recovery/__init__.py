@@ -1,6 +1,7 @@
 """Shells of recovery: fence, read the end, write back, close.
 
 - `recoverer`: performs the recovery of one ledger.
+- `recovery_bookies`: its requests to bookies, with the ledger's key or without one.
 - `recovered_entries`: entries until they are written back, and their batches.
 - `recovery_errors`: reasons of a failed recovery, as errors.
 - `unclean_recovery`: closes an in-sync ledger whose last members are all lost (rule 11.6).

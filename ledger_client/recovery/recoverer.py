@@ -18,7 +18,7 @@ from typing import Final, TypeVar, assert_never
 
 from bookie.wire.messages import ReadEntries, ReadLac, Status
 from ledger_client.bookies.placement import Placement, Shortage
-from ledger_client.bookies.pool import BookieCallError, BookiePool, CallFailure
+from ledger_client.bookies.pool import BookieCallError, CallFailure
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import (
@@ -26,6 +26,7 @@ from ledger_client.errors import (
     LedgerNotFoundError,
     MetadataUnavailableError,
     QuorumTimeoutError,
+    UnauthorizedError,
 )
 from ledger_client.metadata_failures import translate
 from ledger_client.protocol import recovery_events as e
@@ -36,6 +37,7 @@ from ledger_client.reading.length_search import find_length_before
 from ledger_client.reading.range_reader import RangeReader
 from ledger_client.reading.verified_entries import verify_entries
 from ledger_client.recovery.recovered_entries import RecoveredEntries
+from ledger_client.recovery.recovery_bookies import RecoveryBookies
 from ledger_client.recovery.recovery_errors import recovery_error
 from ledger_client.tasks import BackgroundTasks
 from metadata.backoff import Backoff
@@ -67,7 +69,7 @@ class Recoverer:
         metadata: LedgerMetadata,
         version: Version,
         keys: LedgerKeys,
-        pool: BookiePool,
+        pool: RecoveryBookies,
         placement: Placement,
         ledgers: LedgerStore,
         config: ClientConfig,
@@ -102,6 +104,12 @@ class Recoverer:
         QuorumTimeoutError or MetadataUnavailableError when its time is up. The ledger then stays as
         stored; a new recovery continues from there.
         """
+        if self._keys.lacks_mac_key:
+            raise UnauthorizedError(
+                "its batches have MACs, which cannot be made without its password: recover it with "
+                f"the password: `quire ledger recover {self._ledger_id} --password-file FILE`",
+                ledger_id=self._ledger_id,
+            )
         limit_s = self._config.call_timeout_s if timeout_s is None else timeout_s
         self._pool.attach(self._ledger_id, self._keys.master_key)
         try:
@@ -195,7 +203,10 @@ class Recoverer:
             if error.status is None:
                 self._dispatch(e.FenceFailed(bookie_id, str(error)))
             else:
-                self._dispatch(e.FenceAnswered(bookie_id, error.status, NO_ENTRY, fenced=False))
+                refused = e.FenceAnswered(
+                    bookie_id, error.status, NO_ENTRY, fenced=False, reason=error.reason
+                )
+                self._dispatch(refused)
             return
         self._dispatch(e.FenceAnswered(bookie_id, reply.status, reply.lac, reply.fenced))
 
@@ -331,7 +342,7 @@ class Recoverer:
             self._dispatch(e.MetadataRead(metadata, version))
 
     async def _metadata_now(self) -> StoredMetadata:
-        """Read the metadata; repeat until it is answered."""
+        """Read the metadata; repeat while the store is not available."""
         backoff = Backoff(self._rng)
         self._metadata_calls += 1
         try:

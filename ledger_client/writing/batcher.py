@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from ledger_client.config import ClientConfig
 from ledger_client.errors import EntryTooLargeError
 from ledger_client.protocol.quorum import stripe_end
 from metadata.ids import EntryId, LedgerId
@@ -27,6 +28,17 @@ class BatchLimits:
     entries_max: int
     bytes_max: int
     entry_bytes_max: int
+
+    @classmethod
+    def of(cls, config: ClientConfig) -> "BatchLimits":
+        """Return a client's limits. A batch fits into the window: an empty window admits any batch,
+        and a larger one could exceed what a bookie may have unanswered (rule 4.6).
+        """
+        return cls(
+            min(config.batch_entries_max, config.window_entries_max),
+            min(config.batch_bytes_max, config.window_bytes_max),
+            config.entry_bytes_max,
+        )
 
 
 @dataclass(frozen=True, slots=True)

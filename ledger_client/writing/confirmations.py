@@ -55,7 +55,9 @@ class Confirmations:
         return future
 
     def confirm(self, lac: EntryId) -> None:
-        """Resolve every future up to the LAC with its entry id."""
+        """Resolve every future up to the LAC with its entry id, and have the follower called in the
+        next iteration of the event loop.
+        """
         waiting, self._lac = self._waiting, lac
         while waiting and waiting[0][0] <= lac:
             entry_id, future = waiting.popleft()

@@ -25,7 +25,7 @@ from ledger_client.digest import LedgerKeys
 from ledger_client.errors import LedgerError
 from ledger_client.in_sync.away_members import AwayMembers
 from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress
-from ledger_client.in_sync.copying import FragmentCopier
+from ledger_client.in_sync.copying import CopyServices, FragmentCopier
 from ledger_client.observability import MemberCaughtUp, MemberCopied, MemberCopyFailed
 from ledger_client.protocol import append_events as e
 from ledger_client.protocol.copy import IncomingMark, stray_marks
@@ -74,11 +74,8 @@ class InSyncMembers:
         self._is_closed = False
         self._tasks = BackgroundTasks()
         self._copier = FragmentCopier(
-            pool=services.pool,
-            ledgers=services.ledgers,
+            services=CopyServices(services.pool, services.ledgers, config, services.rng),
             keys=keys,
-            config=config,
-            rng=services.rng,
             limits=CopyLimits(),
             throttle=services.copy_throttle,
             on_progress=self._on_progress,

@@ -2,8 +2,8 @@
 
 Leaves sending them to `append_shell`.
 
-Invariants: batches get their ids here, in the order in which the writer accepted the entries; a
-batch is built once and its bytes never change, so that a resend repeats them (rule 4.2).
+Invariants: entries get their ids in the order in which the writer accepted them; a batch is built
+once and its bytes never change, so that a resend repeats them (rule 4.2).
 
 Source: protocol rules 4.1 and 4.2.
 """
@@ -31,6 +31,7 @@ class Outbox:
     """Unconfirmed batches of one ledger, by first entry id, in order."""
 
     def __init__(self, keys: LedgerKeys) -> None:
+        assert not keys.lacks_mac_key, "a writer has the password"
         self.lap = NO_ENTRY
         self.lac_sent = NO_ENTRY
         self._keys = keys
@@ -43,7 +44,7 @@ class Outbox:
     def build(
         self, payloads: Sequence[bytes], payload_bytes: int, lac: EntryId, now: float
     ) -> EntryId:
-        """Assign ids to entries and build their batch; return its first entry id."""
+        """Build the batch of the next entries; return its first entry id."""
         first = EntryId(self.lap + 1)
         keys = self._keys
         data = build_batch(

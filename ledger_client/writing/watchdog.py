@@ -102,7 +102,7 @@ class Watchdog:
         if not self._is_checking:
             self._is_checking = True
             self._slices.each(self._checks())
-        if self._active and self._timer is None:
+        if self._active:
             self._arm()
 
     def _checks(self) -> Iterator[Call]:
@@ -131,8 +131,10 @@ class Watchdog:
         silent = {o.bookie_id: o.silent_since for o in observed}
         for bookie_id in suspects(observed, now, self._limits):
             if bookie_id not in self._in_suspicion:
+                since = silent[bookie_id]
+                assert since is not None, "a suspected bookie is silent"
                 self._in_suspicion[bookie_id] = None
-                self._slices.each(self._suspicions(bookie_id, silent[bookie_id] or now, now))
+                self._slices.each(self._suspicions(bookie_id, since, now))
 
     def _suspicions(self, bookie_id: BookieId, silent_since: float, now: float) -> Iterator[Call]:
         """Yield the suspicions of one bookie by the writers that wait for it."""

@@ -38,7 +38,9 @@ class AppendWindow:
         return self._entries
 
     def has_room(self, payload_bytes: int, count: int = 1) -> bool:
-        """Return whether this much may be admitted now; anything may when nothing is pending."""
+        """Return whether this much may be admitted now; anything may when nothing is pending, so
+        that an entry larger than the window has its turn too.
+        """
         if not self._entries:
             return True
         return (

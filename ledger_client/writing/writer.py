@@ -57,8 +57,7 @@ class LedgerWriter:
         self.ledger_id: Final = metadata.ledger_id
         self._services = services
         self._shell = AppendShell(metadata, version, keys, services, observe)
-        entries_max, bytes_max = config.batch_entries_max, config.batch_bytes_max
-        self._limits = BatchLimits(entries_max, bytes_max, config.entry_bytes_max)
+        self._limits = BatchLimits.of(config)
         self._own_loop: Final = LoopGuard("writer", self.ledger_id, asyncio.get_running_loop())
         self._gathered: list[bytes] = []
         is_in_sync = metadata.quorum.is_in_sync and not config.fixed_membership
@@ -111,8 +110,8 @@ class LedgerWriter:
 
         If it is cancelled or times out before the entry gets an id, nothing is sent; afterwards the
         entry keeps its id and may still be confirmed. Raises EntryTooLargeError, LedgerClosedError,
-        LedgerFencedError, NotEnoughBookiesError, QuorumTimeoutError (outcome "unknown" once an id
-        was assigned: `entry_id`).
+        LedgerFencedError, NotEnoughBookiesError, NotEnoughInSyncReplicasError, ClientClosedError,
+        QuorumTimeoutError (outcome "unknown" once an id was assigned: `entry_id`).
         """
         self._own_loop.require()
         owned = own_entry(data, self._limits, self.ledger_id)

@@ -1,13 +1,13 @@
-"""News for all writers of one client: a bookie departed, or a spare joined.
+"""News for all writers of one client: a bookie departed or drains, or a spare joined.
 
 Leaves the reaction to each writer, and the time that it takes to `slices`.
 
 Invariant: news that arrive while the writers are told the same are told to all of them once more.
 
-Source: protocol rule 5.6.
+Source: protocol rules 5.6 and 5.8.
 """
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from ledger_client.bookies.connection_calls import CallFailure
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.writing.slices import Call, Slices
 from metadata.ids import BookieId
+from metadata.registry.registration import BookieRegistration
 
 
 class InformedWriter(Protocol):
@@ -25,7 +26,7 @@ class InformedWriter(Protocol):
         """The bookies of the last fragment."""
 
     def note_departed(self, bookie_id: BookieId, reason: str) -> None:
-        """Receive the news that the registration of a member is gone."""
+        """Receive the news that the registration of a member is gone, or that it drains."""
 
     def spare_joined(self) -> None:
         """Receive the news that a bookie joined or became writable."""
@@ -34,7 +35,12 @@ class InformedWriter(Protocol):
 class WriterNews:
     """Register of one client's writers."""
 
-    def __init__(self, pool: BookiePool, slices: Slices, registered: Container[BookieId]) -> None:
+    def __init__(
+        self,
+        pool: BookiePool,
+        slices: Slices,
+        registered: Mapping[BookieId, BookieRegistration],
+    ) -> None:
         """Create an empty register; `registered` is a live view of the registered bookies."""
         self._slices = slices
         self._registered = registered
@@ -55,9 +61,14 @@ class WriterNews:
         """Return whether a bookie's registration is gone now."""
         return bookie_id not in self._registered
 
+    def drains(self, bookie_id: BookieId) -> bool:
+        """Return whether a bookie is registered and drains now."""
+        known = self._registered.get(bookie_id)
+        return known is not None and known.drains
+
     def remind_of_departed(self) -> None:
-        """Tell the writers once more which of their members have departed: there may have been no
-        spare at first (5.6).
+        """Tell the writers once more which of their members have departed or drain: there may have
+        been no spare at first (5.6, 5.8).
         """
         members = dict.fromkeys(each for writer in self._writers for each in writer.members)
         for bookie_id in members:
@@ -65,6 +76,17 @@ class WriterNews:
                 self._on_unavailable(
                     bookie_id, CallFailure.NOT_REGISTERED, "its registration is gone"
                 )
+            elif self.drains(bookie_id):
+                self.note_drains(bookie_id)
+
+    def note_drains(self, bookie_id: BookieId) -> None:
+        """Tell the writers that a bookie drains (5.8)."""
+
+        def tell(writer: InformedWriter) -> None:
+            if bookie_id in writer.members and self.drains(bookie_id):
+                writer.note_departed(bookie_id, "it is drained")
+
+        self._tell(bookie_id, tell)
 
     def spare_joined(self) -> None:
         """Tell all writers that a bookie joined or became writable."""

@@ -158,15 +158,17 @@ class WriterWatch:
         return self._shell.protocol.metadata.last_fragment.ensemble
 
     def note_departed(self, bookie_id: BookieId, reason: str) -> None:
-        """Treat a member whose registration is gone as failed (5.6), when it is this ledger's turn:
-        the ledger continues until then.
+        """Treat a member whose registration is gone, or which drains, as failed (5.6, 5.8), when it
+        is this ledger's turn: the ledger continues until then.
         """
         if bookie_id not in self._shell.protocol.parked:
             fail = partial(self._fail_departed, bookie_id, reason)
             self._shell.in_turn(f"fail {bookie_id}", fail, urgent=bool(len(self._shell.outbox)))
 
     def _fail_departed(self, bookie_id: BookieId, reason: str) -> None:
-        if self._services.news.has_departed(bookie_id):  # it may have come back
+        news, members = self._services.news, self.members
+        may_go = news.drains(bookie_id) and self._services.placement.has_spare(members)
+        if may_go or news.has_departed(bookie_id):  # it may have come back
             self._shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.SUSPECTED, reason))
             self.wake()
 

@@ -113,7 +113,7 @@ class BrokerDirectory:
             self._callbacks.notify()
 
     def _drop(self, name: str) -> None:
-        # a name that is not a number was never added
-        broker_id = int(name) if name.isascii() and name.isdigit() else -1
-        if self._brokers.pop(broker_id, None) is not None:
+        broker_id = next((each for each in self._brokers if str(each) == name), None)
+        if broker_id is not None:  # otherwise nothing was read from this node
+            del self._brokers[broker_id]
             self._callbacks.notify()

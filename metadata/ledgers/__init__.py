@@ -1,6 +1,7 @@
 """Ledger metadata, ids, chains of ledgers and the feed of deletions.
 
 - `ledger_metadata`: one ledger's metadata as a value, with the allowed transitions; pure.
+- `lost_entries`: its entries whose loss was accepted; pure.
 - `codec`: its bytes.
 - `ledger_store`: stores it by compare-and-set, with every unknown outcome decided (rule 1.3).
 - `ledger_ids`: ledger ids, unique in the cluster.

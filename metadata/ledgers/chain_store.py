@@ -307,9 +307,8 @@ class ChainStore:
                 is_unknown = True
             except VersionConflictError:
                 pass
-            except NodeNotFoundError as error:
-                if is_over(life, error):
-                    raise ChainNotFoundError(name) from error
+            except NodeNotFoundError as error:  # the head and the life end together
+                raise ChainNotFoundError(name) from error
             await asyncio.sleep(backoff.next_s())
         raise MetadataError(
             f"chain {name!r} kept changing during {ATTEMPTS_MAX} attempts: try again"

@@ -5,7 +5,7 @@ Leaves storing the bytes to `metadata.ledgers.ledger_store`.
 Format: one msgpack array; each bookie id is stored once and referred to by its index.
 
     index  field            msgpack type
-    0      format version   int, 1
+    0      format version   int: 1, or 2 exactly if field 15 is there
     1      ledger id        int
     2      state            str
     3      quorum           [mode str, E, WQ, AQ, stripe_entries, min_in_sync,
@@ -21,12 +21,18 @@ Format: one msgpack array; each bookie id is stored once and referred to by its 
     11     last entry id    int or nil
     12     length           int or nil
     13     custom           {str: str or bin}
-    14     given up         fragments as in 5; left out when nothing was given up
+    14     given up         fragments as in 5; left out when nothing was given up, unless field 15
+                            is there
+    15     lost             [[first, last, accepted, milliseconds since 1970]], not empty; left out
+                            when nothing is lost
+
+Releases that know version 1 only refuse a ledger with lost entries: they would read, copy or delete
+it as if the entries could exist. The bytes of all other ledgers are those of version 1.
 
 Invariants: for any bytes, decoding returns `LedgerMetadata` or raises MetadataFormatError; a newer
 format version is refused.
 
-Source: protocol rule 1.1; metadata design, "Ledgers".
+Source: protocol rules 1.1 and 9.9; metadata design, "Ledgers".
 """
 
 from collections.abc import Mapping
@@ -55,6 +61,7 @@ from metadata.ledgers.ledger_metadata import (
     QuorumMode,
     QuorumSpec,
 )
+from metadata.ledgers.lost_entries import LostRange, why_invalid
 from metadata.msgpack_fields import (
     FieldError,
     Packed,
@@ -69,11 +76,14 @@ from metadata.msgpack_fields import (
 )
 from metadata.store.interface import VALUE_BYTES_MAX
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+"""Newest version, of ledgers with lost entries."""
 
+_VERSION_WITHOUT_LOST: Final = 1
 _FIELD_COUNT: Final = 14
 _QUORUM_FIELD_COUNT: Final = 7
 _FRAGMENT_FIELD_COUNT: Final = 2
+_LOST_FIELD_COUNT: Final = 3
 _INT64_MAX: Final = 2**63 - 1
 
 
@@ -89,7 +99,7 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
     value = pack(
         what,
         [
-            FORMAT_VERSION,
+            FORMAT_VERSION if metadata.lost else _VERSION_WITHOUT_LOST,
             metadata.ledger_id,
             str(metadata.state),
             _packed_quorum(metadata.quorum),
@@ -103,7 +113,8 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
             metadata.last_entry_id,
             metadata.length,
             custom,
-            *([given_up] if given_up else []),
+            *([given_up] if given_up or metadata.lost else []),
+            *([_packed_lost(metadata.lost)] if metadata.lost else []),
         ],
     )
     if len(value) > VALUE_BYTES_MAX:
@@ -115,7 +126,7 @@ def decode_ledger_metadata(value: bytes, what: str = "ledger metadata") -> Ledge
     """Read a stored form; `what` names it in the error. Raises MetadataFormatError for anything
     else.
     """
-    fields = unpack_versioned(what, value, FORMAT_VERSION, _FIELD_COUNT, optional_count=1)
+    fields = unpack_versioned(what, value, FORMAT_VERSION, _FIELD_COUNT, optional_count=2)
     try:
         return _metadata_of(fields)
     except ValueError as error:
@@ -136,11 +147,14 @@ def _metadata_of(fields: list[Packed]) -> LedgerMetadata:
     fragments = _fragments_of(array_of(fields[5]), bookie_ids)
     if not fragments or fragments[0].first_entry_id != 0:
         raise FieldError("the first fragment does not start at entry 0")
+    lost = _lost_of(fields)
     given_up: tuple[Fragment, ...] = ()
-    if len(fields) > _FIELD_COUNT:
+    if len(fields) > _FIELD_COUNT and (array_of(fields[14]) or not lost):
         given_up = _fragments_of(array_of(fields[14]), bookie_ids)
         if not closed or not given_up or given_up[0].first_entry_id != (last_entry_id or 0) + 1:
             raise FieldError("fragments that were given up begin after the end of a closed ledger")
+    if why := why_invalid(lost, None if last_entry_id is None else EntryId(last_entry_id)):
+        raise FieldError(why)
     for fragment in (*fragments, *given_up):
         _check_size(fragment, quorum)
     return LedgerMetadata(
@@ -157,7 +171,31 @@ def _metadata_of(fields: list[Packed]) -> LedgerMetadata:
         length=length,
         custom=_custom_of(fields[13]),
         given_up=given_up,
+        lost=lost,
     )
+
+
+def _packed_lost(lost: tuple[LostRange, ...]) -> Packed:
+    return [[each.first_entry_id, each.last_entry_id, each.accepted_ms] for each in lost]
+
+
+def _lost_of(fields: list[Packed]) -> tuple[LostRange, ...]:
+    has_lost = len(fields) > _FIELD_COUNT + 1
+    if has_lost != (fields[0] == FORMAT_VERSION):
+        raise FieldError("format version 2 is that of ledgers with lost entries")
+    lost = (
+        tuple(_lost_range_of(array_of(each)) for each in array_of(fields[15])) if has_lost else ()
+    )
+    if has_lost and not lost:
+        raise FieldError("the list of lost entries is empty")
+    return lost
+
+
+def _lost_range_of(fields: list[Packed]) -> LostRange:
+    if len(fields) != _LOST_FIELD_COUNT:
+        raise FieldError(f"a range of lost entries has 3 fields, found {len(fields)}")
+    first, last = (EntryId(int_of(each, 0, ENTRY_ID_MAX)) for each in fields[:2])
+    return LostRange(first, last, int_of(fields[2], 0, _INT64_MAX))
 
 
 def _check_size(fragment: Fragment, quorum: QuorumSpec) -> None:

@@ -6,10 +6,10 @@ Leaves its bytes to `metadata.ledgers.codec` and its storing, by compare-and-set
 Invariants: fragments strictly increasing, the first at 0; each ensemble holds `ensemble_size`
 distinct bookies; last entry id and length present exactly when CLOSED.
 
-Source: protocol rules 1.1, 1.4, 1.5, 5.1, 6.1, 7.1, 7.5, 9.1.
+Source: protocol rules 1.1, 1.4, 1.5, 5.1, 6.1, 7.1, 7.5, 9.1, 9.9.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
@@ -26,9 +26,14 @@ from metadata.ids import (
     LedgerId,
     UpdateToken,
 )
+from metadata.ledgers.lost_entries import LostRange, range_of, why_invalid, with_ranges
 
 STRIPE_ENTRIES_DEFAULT: Final = 1024
 FRAGMENTS_MAX: Final = 10_000
+UNCLAIMED_NAME: Final = "quire.unclaimed"
+"""Name in the custom metadata that marks a ledger without a writer. Names that begin with `quire.`
+belong to Quire.
+"""
 
 
 class LedgerState(StrEnum):
@@ -143,6 +148,8 @@ class LedgerMetadata:
     """Fragments that an unclean recovery cut off (rule 11.6). Their entries from the first one's
     first entry on may have been acknowledged, and no longer belong to the ledger.
     """
+    lost: tuple[LostRange, ...] = ()
+    """Entries whose loss an operator accepted (rule 9.9): nothing returns them any more."""
 
     def __post_init__(self) -> None:
         assert self.fragments, "a ledger has at least one fragment"
@@ -154,8 +161,16 @@ class LedgerMetadata:
         assert len(self.update_token) == UPDATE_TOKEN_BYTES
         closed = self.state is LedgerState.CLOSED
         assert closed or not self.given_up, "only a closed ledger has given up entries"
+        assert not (why := why_invalid(self.lost, self.last_entry_id)), why
         assert closed == (self.last_entry_id is not None), "a last entry exactly when closed"
         assert closed == (self.length is not None), "a length exactly when closed"
+
+    @property
+    def is_unclaimed(self) -> bool:
+        """Whether the ledger has no writer yet: it was created to be filled by another client, and
+        that client claims it before its first entry.
+        """
+        return self.state is LedgerState.OPEN and UNCLAIMED_NAME in self.custom
 
     @property
     def last_fragment(self) -> Fragment:
@@ -199,6 +214,10 @@ class LedgerMetadata:
             else:
                 high = middle
         return low
+
+    def lost_range_of(self, entry_id: int) -> LostRange | None:
+        """Return the range of lost entries that contains an entry (rule 9.9)."""
+        return range_of(self.lost, entry_id)
 
     def names(self, bookie_id: BookieId) -> bool:
         """Return whether any fragment names a bookie, including incoming ones (rule 10.1) and
@@ -283,6 +302,19 @@ class LedgerMetadata:
             )
         fragments = (*self.fragments[:index], fragment, *self.fragments[index + 1 :])
         return replace(self, fragments=fragments, update_token=token)
+
+    def with_lost(
+        self, found: Sequence[tuple[int, int]], accepted_ms: int, token: UpdateToken
+    ) -> "LedgerMetadata":
+        """Accept the loss of entries, given as ascending (first, last), in addition to those
+        accepted before (rule 9.9). The end stays. Raises InvalidTransitionError unless CLOSED, and
+        for more ranges than fit.
+        """
+        self._require(LedgerState.CLOSED)
+        lost = with_ranges(self.lost, found, accepted_ms)
+        if why := why_invalid(lost, self.last_entry_id):
+            raise InvalidTransitionError(self.ledger_id, why)
+        return replace(self, lost=lost, update_token=token)
 
     def _fragments_from(
         self, first_entry_id: EntryId, ensemble: tuple[BookieId, ...]

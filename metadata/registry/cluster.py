@@ -5,7 +5,7 @@ Leaves the identities of bookies to `cookies.py`.
 Format: the value of `/instance` is a msgpack array [1, bin of 16 bytes].
 
 Invariants: the cluster's instance is created once and never changes; a client or a command that
-finds none changes nothing.
+finds none changes nothing; metadata whose restore has not ended is no cluster, and is not made one.
 
 Source: protocol rule 2.1; metadata design.
 """
@@ -19,10 +19,16 @@ from metadata.errors import (
     NodeExistsError,
     NodeNotFoundError,
     OutcomeUnknownError,
+    RestoreUnfinishedError,
 )
 from metadata.msgpack_fields import FieldError, bytes_of, pack, unpack_versioned
-from metadata.paths import INSTANCE
-from metadata.store.interface import OPERATION_TIMEOUT_S, SESSION_TIMEOUT_S, MetadataStore
+from metadata.paths import INSTANCE, RESTORE
+from metadata.store.interface import (
+    OPERATION_TIMEOUT_S,
+    SESSION_TIMEOUT_S,
+    MetadataStore,
+    find,
+)
 from metadata.store.zookeeper import open_store
 
 INSTANCE_BYTES: Final = 16
@@ -31,10 +37,14 @@ _FORMAT_VERSION: Final = 1
 
 
 async def require_cluster(store: MetadataStore) -> bytes:
-    """Return the cluster's random identity. Raises ClusterNotFoundError if there is no cluster."""
+    """Return the cluster's random identity. Raises ClusterNotFoundError if there is no cluster,
+    RestoreUnfinishedError while one is being restored.
+    """
     try:
         return _instance_of((await store.get(INSTANCE, fresh=True)).value)
     except NodeNotFoundError:
+        if await find(store, RESTORE) is not None:
+            raise RestoreUnfinishedError(store.address) from None
         raise ClusterNotFoundError(store.address) from None
 
 

@@ -4,14 +4,17 @@ Leaves the copies on a bookie's disks, and the comparison with them, to the book
 identity of the cluster to `cluster.py`.
 
 Format: a cookie is a msgpack array [1, bookie id str, instance bin of 16 bytes, created int in
-milliseconds since 1970, directory count int, directories hash bin].
+milliseconds since 1970, directory count int, directories hash bin], with a seventh field, starts
+before int, if that is not 0. Releases before that field refuse a cookie that has it.
 
-Invariant: a cookie is created once and changed only by compare-and-set.
+Invariants: a cookie is created once and changed only by compare-and-set; the count of a bookie's
+starts is `starts_before` and the node's version together, so it is the version alone until the
+cookie was restored from a dump; the count never falls.
 
-Source: protocol rules 2.1-2.2.
+Source: protocol rules 2.1-2.2 and 10.6.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from metadata.errors import (
@@ -24,6 +27,7 @@ from metadata.errors import (
 from metadata.ids import BookieId, Version, is_bookie_id
 from metadata.msgpack_fields import (
     FieldError,
+    Packed,
     bytes_of,
     int_of,
     pack,
@@ -50,6 +54,16 @@ class CookieRecord:
     directory_count: int
     directories_hash: bytes
     format_version: int = _FORMAT_VERSION
+    starts_before: int = 0
+    """Starts that were counted before this node was created: a restore creates a new node."""
+
+    def starts_at(self, version: Version) -> int:
+        """Return the count of the bookie's starts, of a cookie that was read at a version."""
+        return self.starts_before + version
+
+    def counted_at(self, starts: int, version: Version) -> "CookieRecord":
+        """Return the cookie whose count at a version is `starts`."""
+        return replace(self, starts_before=starts - version)
 
 
 class CookieStore:
@@ -105,24 +119,25 @@ class CookieStore:
 
 def pack_cookie(record: CookieRecord) -> bytes:
     """Return the stored form."""
-    return pack(
-        f"the cookie of {record.bookie_id}",
-        [
-            record.format_version,
-            record.bookie_id,
-            record.instance,
-            record.created_ms,
-            record.directory_count,
-            record.directories_hash,
-        ],
-    )
+    fields: list[Packed] = [
+        record.format_version,
+        record.bookie_id,
+        record.instance,
+        record.created_ms,
+        record.directory_count,
+        record.directories_hash,
+    ]
+    if record.starts_before:
+        fields.append(record.starts_before)
+    return pack(f"the cookie of {record.bookie_id}", fields)
 
 
 def unpack_cookie(path: str, value: bytes) -> CookieRecord:
     """Read a stored form. Raises MetadataFormatError for anything else."""
-    fields = unpack_versioned(path, value, _FORMAT_VERSION, _FIELD_COUNT)
+    fields = unpack_versioned(path, value, _FORMAT_VERSION, _FIELD_COUNT, optional_count=1)
     try:
         bookie_id = text_of(fields[1])
+        is_restored = len(fields) > _FIELD_COUNT
         if not is_bookie_id(bookie_id):
             raise FieldError(f"{bookie_id!r} is not a bookie id")
         return CookieRecord(
@@ -132,6 +147,7 @@ def unpack_cookie(path: str, value: bytes) -> CookieRecord:
             directory_count=int_of(fields[4], 0, _INT64_MAX),
             directories_hash=bytes_of(fields[5]),
             format_version=int_of(fields[0], 1, _FORMAT_VERSION),
+            starts_before=int_of(fields[_FIELD_COUNT], 1, _INT64_MAX) if is_restored else 0,
         )
     except FieldError as error:
         raise MetadataFormatError(path, str(error)) from error

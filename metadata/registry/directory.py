@@ -5,7 +5,7 @@ following the nodes to `child_values.py`.
 
 Invariants: a bookie is dropped only when a successful read shows that it is gone, never because the
 store does not answer; a bookie that left is reported at once; each bookie that joined or changed is
-read once, within `jitter_s`.
+read once, within `jitter_s`; a node whose registration has another bookie's id is ignored.
 
 Source: metadata design, "Registration"; protocol rules 2.1 and 5.6.
 """
@@ -17,7 +17,8 @@ from types import MappingProxyType
 from typing import Final
 
 from metadata.callbacks import Callbacks
-from metadata.ids import BookieId, is_bookie_id
+from metadata.errors import MetadataFormatError
+from metadata.ids import BookieId
 from metadata.paths import BOOKIES
 from metadata.registry.registration import BookieRegistration, unpack_registration
 from metadata.store.child_values import ChildValues
@@ -88,10 +89,10 @@ class BookieDirectory:
         await self._values.aclose()
 
     def _put(self, name: str, value: bytes) -> None:
-        if not is_bookie_id(name):
-            return
         path = f"{BOOKIES}/{name}"
         registration = unpack_registration(unpack_held(path, value).content, path)
+        if registration.bookie_id != name:
+            raise MetadataFormatError(path, f"it describes bookie {registration.bookie_id}")
         known = self._bookies.get(registration.bookie_id)
         if known == registration:
             return

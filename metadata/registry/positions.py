@@ -4,13 +4,15 @@ the disk.
 Leaves recording a position, and the conclusions at a start, to the bookie.
 
 Format: a position is a msgpack array [1, incarnation bin of 16 bytes, end LSN int, is orderly bool,
-[file identity str, ...], lock identity str].
+[file identity str, ...], lock identity str], and after an orderly stop its time as a seventh field,
+an int in ms since 1970.
 
 Invariants: a position is changed only by compare-and-set; reading back decides a write with an
 unknown outcome; a node whose version is lower than one seen before belongs to a metadata service
-that was restored from a backup.
+that was restored from a backup. A position that is orderly belongs to a bookie that does not run:
+the next start replaces it before it registers.
 
-Source: protocol rules 1.2, 1.3, 2.6.
+Source: protocol rules 1.2, 1.3, 2.6, 9.5.
 """
 
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ from metadata.errors import (
 from metadata.ids import BookieId, Version
 from metadata.msgpack_fields import (
     FieldError,
+    Packed,
     array_of,
     bool_of,
     bytes_of,
@@ -59,6 +62,10 @@ class PositionRecord:
     """The file identity of each directory's anchor."""
     lock: str
     """Identity of the lock that the process held; empty if there is none."""
+    stopped_ms: int | None = None
+    """Time of the orderly stop, in ms since 1970; None if there was none, or an older release
+    recorded it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,22 +112,22 @@ class PositionStore:
 
 def pack_position(bookie_id: BookieId, record: PositionRecord) -> bytes:
     """Return the stored form."""
-    return pack(
-        f"the position of {bookie_id}",
-        [
-            _FORMAT_VERSION,
-            record.incarnation,
-            record.end_lsn,
-            record.is_orderly,
-            list(record.files),
-            record.lock,
-        ],
-    )
+    fields: list[Packed] = [
+        _FORMAT_VERSION,
+        record.incarnation,
+        record.end_lsn,
+        record.is_orderly,
+        list(record.files),
+        record.lock,
+    ]
+    if record.stopped_ms is not None:
+        fields.append(record.stopped_ms)
+    return pack(f"the position of {bookie_id}", fields)
 
 
 def unpack_position(path: str, value: bytes) -> PositionRecord:
     """Read a stored form. Raises MetadataFormatError for anything else."""
-    fields = unpack_versioned(path, value, _FORMAT_VERSION, _FIELD_COUNT)
+    fields = unpack_versioned(path, value, _FORMAT_VERSION, _FIELD_COUNT, optional_count=1)
     try:
         incarnation = bytes_of(fields[1])
         if len(incarnation) != INCARNATION_BYTES:
@@ -133,6 +140,7 @@ def unpack_position(path: str, value: bytes) -> PositionRecord:
             is_orderly=bool_of(fields[3]),
             files=tuple(text_of(each) for each in array_of(fields[4])),
             lock=text_of(fields[5]),
+            stopped_ms=int_of(fields[6], 0, _INT64_MAX) if len(fields) > _FIELD_COUNT else None,
         )
     except FieldError as error:
         raise MetadataFormatError(path, str(error)) from error

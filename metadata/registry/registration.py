@@ -53,6 +53,11 @@ _FIELD_COUNT: Final = 15
 _INT64_MAX: Final = 2**63 - 1
 _PORT_MAX: Final = 65_535
 
+DRAINING_FEATURE: Final = "condition:draining"
+"""Feature of a bookie that is taken out of service: its entries are moved to other bookies."""
+LIMBO_FEATURE: Final = "condition:limbo"
+"""Feature of a bookie that may have lost stored data (rule 2.4)."""
+
 VersionRange = tuple[int, int]
 """Oldest and newest supported version."""
 
@@ -78,6 +83,16 @@ class BookieRegistration:
     wire_versions: VersionRange = (1, 1)
     disk_versions: VersionRange = (1, 1)
     features: tuple[str, ...] = ()
+
+    @property
+    def drains(self) -> bool:
+        """Whether an operator takes the bookie out of service."""
+        return DRAINING_FEATURE in self.features
+
+    @property
+    def is_in_limbo(self) -> bool:
+        """Whether the bookie may have lost stored data."""
+        return LIMBO_FEATURE in self.features
 
     @property
     def place(self) -> Place:

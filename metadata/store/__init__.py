@@ -14,7 +14,11 @@
 - `session_clock`: state of a session by this process's own clock.
 - `batching`: many compare-and-sets in one multi.
 - `ephemeral`: one ephemeral node, kept from session to session.
+- `election`: election of one process by such a node.
+- `followed_value`: one node's value, followed.
+- `value_changes`: one value's change, until it is certain.
 - `child_values`: nodes below one node, and their values.
+- `child_names`: names of the nodes below one node.
 - `number_blocks`: numbers that nothing else in the cluster gets.
 - `tree_deletion`: deletion of nodes and trees, until it is certain.
 - `embedded`: a real ZooKeeper as a child process.

@@ -160,8 +160,9 @@ class ChildValues:
         except NodeNotFoundError:
             self._mark_names()  # reading the names will show that it is gone
             return
-        except MetadataError:
-            self._due_s[name] = due_s
+        except BaseException:  # also a caller of `refresh` that waits no longer
+            self._due_s.setdefault(name, due_s)
+            self._wake.set()
             raise
         if name not in self._watches:
             return  # it was removed during the read

@@ -182,10 +182,12 @@ class MetadataStore(Protocol):
         """
 
 
-async def find(store: MetadataStore, path: str, *, fresh: bool = True) -> Stored | None:
+async def find(
+    store: MetadataStore, path: str, *, fresh: bool = True, agreed: bool = False
+) -> Stored | None:
     """Read a node that may be missing; as `MetadataStore.get`, but None if it is."""
     try:
-        return await store.get(path, fresh=fresh)
+        return await store.get(path, fresh=fresh, agreed=agreed)
     except NodeNotFoundError:
         return None
 

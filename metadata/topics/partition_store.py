@@ -78,13 +78,16 @@ class PartitionStore:
 
     async def topic_ids(self) -> list[TopicId]:
         """Return the ids of all topics whose partitions have lists."""
-        prefixes = await self._children(PARTITIONS)
-        found = [await self._children(f"{PARTITIONS}/{prefix}") for prefix in prefixes]
+        prefixes = await self._store.children(PARTITIONS, fresh=True)
+        found = [
+            await self._store.children(f"{PARTITIONS}/{prefix}", fresh=True) for prefix in prefixes
+        ]
         return [TopicId(bytes.fromhex(digits)) for some in found for digits in some]
 
     async def partitions_of(self, topic_id: TopicId) -> list[int]:
         """Return the numbers of the partitions of a topic that have lists, sorted."""
-        return sorted(map(int, await self._children(topic_partitions_path(topic_id))))
+        names = await self._store.children(topic_partitions_path(topic_id), fresh=True)
+        return sorted(map(int, names))
 
     async def compare_and_set(
         self,
@@ -111,8 +114,8 @@ class PartitionStore:
             except StoreUnavailableError:
                 if not is_unknown:
                     raise
-            except VersionConflictError as error:
-                if not is_unknown or error.path != operations[0].path:
+            except VersionConflictError:
+                if not is_unknown:
                     raise
             version = await self._applied_version(key, record, expected, backoff)
             if version is not None:
@@ -186,12 +189,6 @@ class PartitionStore:
             if await find(self._store, path, fresh=False) is None:
                 with contextlib.suppress(NodeExistsError):
                     await self._store.create(path, b"")
-
-    async def _children(self, path: str) -> list[str]:
-        try:
-            return await self._store.children(path, fresh=True)
-        except NodeNotFoundError:
-            return []
 
     def _operations(
         self, key: PartitionKey, record: PartitionRecord, expected: Version

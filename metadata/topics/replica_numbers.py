@@ -30,6 +30,8 @@ from metadata.store.number_blocks import NumberBlocks
 from metadata.topics.in_sync import REPLICA_ID_MAX
 
 REPLICA_ID_FIRST: Final = 1_000_001
+MISSING_REPLICA: Final = 1_000_000
+"""Number that stands for a replica that is missing: no bookie and no broker has it."""
 
 _FORMAT_VERSION: Final = 1
 

@@ -15,13 +15,16 @@
 - `chain`: `quire chain`.
 - `cluster`: `quire cluster`.
 - `cluster_loss`: `quire cluster if-lost`.
+- `cluster_version`: `quire cluster version`.
 - `ledger_reading`: metadata of every ledger, with progress.
 - `config`: `quire config`.
-- `metadata`: `quire metadata`.
 - `spark`: `quire spark`.
 - `bench`: `quire bench compare` and `report`.
 - `fleet`: `quire bench fleet`.
+- `quantities`: byte rates and durations as people write them.
 - `bookie/`: `quire bookie`.
+- `repair/`: `quire repair`.
+- `metadata/`: `quire metadata`.
 - `ledger/`: `quire ledger`.
 - `topic/`: `quire topic`.
 """

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from bookie.storage.writability import reasons_of
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
+from metadata.ledgers.lost_entries import LostRange
 from metadata.registry.registration import BookieRegistration
 from quire.cli.output import Json
 
@@ -56,6 +57,7 @@ def metadata_as_json(ledger: LedgerMetadata) -> dict[str, Json]:
         "metadata": {name: text_or_base64(value) for name, value in ledger.custom.items()},
         "fragments": fragments_as_json(ledger.fragments),
         "given_up": fragments_as_json(ledger.given_up),
+        "lost": lost_as_json(ledger.lost),
     }
 
 
@@ -72,6 +74,20 @@ def data_as_json(name: str, data: bytes) -> dict[str, Json]:
         return {name: data.decode()}
     except UnicodeDecodeError:
         return {f"{name}_base64": base64.b64encode(data).decode("ascii")}
+
+
+def lost_as_json(lost: Sequence[LostRange]) -> list[dict[str, Json]]:
+    """Return the ranges of entries whose loss was accepted; `last` is null in a range after the
+    end.
+    """
+    return [
+        {
+            "first": each.first_entry_id,
+            "last": None if each.is_after_the_end else each.last_entry_id,
+            "accepted_ms": each.accepted_ms,
+        }
+        for each in lost
+    ]
 
 
 def fragments_as_json(fragments: Sequence[Fragment]) -> list[dict[str, Json]]:

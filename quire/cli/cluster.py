@@ -1,13 +1,14 @@
 """`quire cluster`: its creation, and its health: bookies that are down, ledgers that lack copies.
 
-Leaves the checks to `quire.assessment`, and losses that may come to `cluster_loss`.
+Leaves the checks to `quire.assessment`, losses that may come to `cluster_loss`, and versions to
+`cluster_version`.
 """
 
 import argparse
 import asyncio
 import os
-from collections import Counter
-from dataclasses import asdict, dataclass, field
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
@@ -16,22 +17,35 @@ from metadata.errors import MetadataFormatError
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import LedgerState
 from metadata.registry.cluster import create_cluster
+from metadata.repair.lifecycle import UNCHANGED, Lifecycle
+from metadata.repair.lifecycle_store import LifecycleStore
+from metadata.restore.restore_record import is_unaccepted
 from quire.assessment import (
-    Finding,
+    CHECK,
     bookie_findings,
     cluster_host_warnings,
     down_findings,
     health_sentence,
     ledger_findings,
     ledger_host_warnings,
+    limbo_findings,
+    lost_warnings,
+    planned_warnings,
 )
 from quire.cli.command_line import Noun, later, metadata_address
 from quire.cli.ledger_reading import each_ledger
 from quire.cli.output import Json, Output
 from quire.copy_counts import bookies_with_entries, fewest_copies
 from quire.errors import ExitCode
+from quire.findings import EXAMPLES_MAX, Finding, LedgerFinding, LedgerGroups, LedgerSample
 
 FINDINGS_SHOWN_MAX: Final = 100
+UNREADABLE: Final = "the metadata cannot be read"
+UNACCEPTED: Final = Finding(
+    "metadata",
+    "was restored from a dump, and that is not accepted yet: nothing is collected",
+    "quire metadata compare, then quire metadata accept-restore",
+)
 
 
 @dataclass(slots=True)
@@ -40,6 +54,8 @@ class _Findings:
 
     findings: list[Finding]
     warnings: list[Finding]
+    by_ledger: list[tuple[str, LedgerFinding]] | None
+    """All findings and warnings about ledgers, with their kind; None if they are not wanted."""
 
 
 @dataclass(slots=True)
@@ -49,7 +65,9 @@ class _Ledgers:
     by_state: Counter[str] = field(default_factory=Counter)
     certain_copies: Counter[int] = field(default_factory=Counter)
     """Ledgers by the least number of certain copies of their entries."""
-    holding: Counter[BookieId] = field(default_factory=Counter)
+    holding: defaultdict[BookieId, LedgerSample] = field(
+        default_factory=lambda: defaultdict(LedgerSample)
+    )
     """Ledgers with entries on each bookie."""
 
 
@@ -60,7 +78,11 @@ def parser() -> argparse.ArgumentParser:
     health = noun.verb(
         "health", _health, "show what is up and which ledgers lack copies; status 1 if any does"
     )
-    health.add_argument("--quick", action="store_true", help="do not read every ledger's metadata")
+    ledgers = health.add_mutually_exclusive_group()
+    ledgers.add_argument("--quick", action="store_true", help="do not read every ledger's metadata")
+    ledgers.add_argument(
+        "--ledgers", action="store_true", help="also list every ledger with a finding or a warning"
+    )
     if_lost = noun.verb(
         "if-lost",
         later("quire.cli.cluster_loss", "show_loss"),
@@ -68,6 +90,11 @@ def parser() -> argparse.ArgumentParser:
     )
     if_lost.add_argument(
         "bookies", nargs="+", metavar="ID", help="ids of bookies, as in `quire bookie list`"
+    )
+    noun.verb(
+        "version",
+        later("quire.cli.cluster_version", "show_versions"),
+        "show the version of each server that is up; status 1 while they differ",
     )
     return noun.parser
 
@@ -85,27 +112,38 @@ async def _health(arguments: argparse.Namespace, output: Output) -> int:
         started = loop.time()
         known = await cluster.cookies.list_bookie_ids()
         answer_ms = (loop.time() - started) * 1000
+        states = await LifecycleStore(cluster.store, cluster.rng).get_all()
         up = cluster.directory.bookies
-        checked = _Findings([], cluster_host_warnings(up))
+        warnings = [*cluster_host_warnings(up), *planned_warnings(states)]
+        checked = _Findings([], warnings, [] if arguments.ledgers else None)
         for each in up.values():
-            checked.findings.extend(bookie_findings(each))
+            state = states.get(each.bookie_id, UNCHANGED).state
+            checked.findings.extend(bookie_findings(each, state))
         ledgers = None if arguments.quick else await _check_ledgers(cluster, checked, output)
         holding = None if ledgers is None else ledgers.holding
-        problems, warnings = down_findings(known, up, holding)
-        findings = checked.findings = [*problems, *checked.findings]
-        checked.warnings.extend(warnings)
+        problems, no_problems = down_findings(known, up, holding, states)
+        limbo = limbo_findings(states, up)
+        findings = checked.findings = [*problems, *limbo, *checked.findings]
+        checked.warnings.extend(no_problems)
+        if await is_unaccepted(cluster.store):
+            checked.warnings.append(UNACCEPTED)
     writable = sum(each.writable for each in up.values())
     certain = None if ledgers is None else ledgers.certain_copies
-    states = {} if ledgers is None else {str(s): ledgers.by_state[s] for s in LedgerState}
+    by_state = {} if ledgers is None else {str(s): ledgers.by_state[s] for s in LedgerState}
+    removed = [each for each in known if states.get(each, UNCHANGED).state is Lifecycle.REMOVED]
+    lifecycles = Counter(str(each.state) for each in states.values())
     row: dict[str, Json] = {
         "state": health_sentence(len(findings), certain),
         "metadata": cluster.address,
         "metadata_answer_ms": round(answer_ms, 2),
-        "bookies_known": len(known),
+        "bookies_known": len(known) - len(removed),
         "bookies_up": len(up),
         "bookies_writable": writable,
+        "bookies_not_active": {
+            str(each): lifecycles[each] for each in Lifecycle if each is not Lifecycle.ACTIVE
+        },
         "hosts_up": len(dict.fromkeys(each.place for each in up.values())),
-        "ledgers": states,
+        "ledgers": by_state,
         "finding_count": len(findings),
         "warning_count": len(checked.warnings),
         "is_healthy": not findings,
@@ -116,30 +154,41 @@ async def _health(arguments: argparse.Namespace, output: Output) -> int:
 
 async def _check_ledgers(cluster: Cluster, checked: _Findings, output: Output) -> _Ledgers:
     counts = _Ledgers()
+    findings, warnings = LedgerGroups(), LedgerGroups()
+
+    def add(groups: LedgerGroups, found: list[LedgerFinding]) -> None:
+        groups.add(found)
+        if checked.by_ledger is not None:
+            kind = "finding" if groups is findings else "warning"
+            checked.by_ledger += [(kind, each) for each in found]
+
     async for ledger_id, ledger in each_ledger(cluster, output):
         if isinstance(ledger, MetadataFormatError):
-            checked.findings.append(
-                Finding(f"ledger {ledger_id}", str(ledger), "see `quire metadata check`")
-            )
+            add(findings, [LedgerFinding(ledger_id, UNREADABLE, str(ledger), CHECK)])
             continue
         up = cluster.directory.bookies
         counts.by_state[ledger.state] += 1
-        counts.holding.update(bookies_with_entries(ledger))
-        copies = fewest_copies(ledger, up)
+        for bookie_id in bookies_with_entries(ledger):
+            counts.holding[bookie_id].add(ledger_id)
+        in_limbo = [each for each, registration in up.items() if registration.is_in_limbo]
+        copies = fewest_copies(ledger, up, in_limbo)
         if copies is not None:
             counts.certain_copies[copies.certain] += 1
-        checked.findings.extend(ledger_findings(ledger, up))
-        checked.warnings.extend(ledger_host_warnings(ledger, up))
+        add(findings, ledger_findings(ledger, up))
+        add(warnings, [*lost_warnings(ledger), *ledger_host_warnings(ledger, up)])
+    checked.findings += findings.findings()
+    checked.warnings += warnings.findings()
     return counts
 
 
 def _print(row: dict[str, Json], checked: _Findings, output: Output) -> None:
     kinds = (("findings", checked.findings), ("warnings", checked.warnings))
     if output.as_json:
-        shown = {
-            name: [asdict(each) for each in found[:FINDINGS_SHOWN_MAX]] for name, found in kinds
-        }
-        output.record(row | shown)
+        for name, found in kinds:
+            row[name] = [each.as_json() for each in found[:FINDINGS_SHOWN_MAX]]
+        if checked.by_ledger is not None:
+            row["by_ledger"] = [_ledger_as_json(kind, each) for kind, each in checked.by_ledger]
+        output.record(row)
         return
     output.record(row)
     for name, found in kinds:
@@ -147,6 +196,22 @@ def _print(row: dict[str, Json], checked: _Findings, output: Output) -> None:
             output.line("")
             with output.listing("where", "what", "advice") as listing:
                 for each in found[:FINDINGS_SHOWN_MAX]:
-                    listing.add(asdict(each))
+                    listing.add(each.as_json())
         if len(found) > FINDINGS_SHOWN_MAX:
             output.remark(f"and {len(found) - FINDINGS_SHOWN_MAX} more {name}")
+    if checked.by_ledger is not None:
+        output.line("")
+        with output.listing("ledger", "kind", "what", "advice") as listing:
+            for kind, found_one in checked.by_ledger:
+                listing.add(_ledger_as_json(kind, found_one))
+    elif any(each.ledgers and each.ledgers.count > EXAMPLES_MAX for _, f in kinds for each in f):
+        output.line("\nevery ledger: quire cluster health --ledgers")
+
+
+def _ledger_as_json(kind: str, found: LedgerFinding) -> dict[str, Json]:
+    return {
+        "ledger": found.ledger_id,
+        "kind": kind,
+        "what": found.what,
+        "advice": found.advice,
+    }

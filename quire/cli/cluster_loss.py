@@ -11,6 +11,8 @@ from ledger_client.cluster_access import Cluster, open_cluster
 from metadata.errors import MetadataFormatError
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.repair.lifecycle import UNCHANGED, Lifecycle
+from metadata.repair.lifecycle_store import LifecycleStore
 from quire.cli.bookie.bookie_registry import NoSuchBookieError
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger_reading import each_ledger
@@ -59,9 +61,16 @@ async def show_loss(arguments: argparse.Namespace, output: Output) -> int:
         if unknown:
             raise NoSuchBookieError(unknown[0])
         lost = dict.fromkeys(BookieId(each) for each in arguments.bookies)
-        down = [each for each in known if each not in cluster.directory.bookies]
+        states = await LifecycleStore(cluster.store, cluster.rng).get_all()
+        down = [
+            each
+            for each in known
+            if each not in cluster.directory.bookies
+            and states.get(each, UNCHANGED).state is not Lifecycle.REMOVED
+        ]
         left = [each for each in cluster.directory.bookies if each not in lost]
-        losses = await _losses(cluster, left, output)
+        in_limbo = [e.bookie_id for e in cluster.directory.bookies.values() if e.is_in_limbo]
+        losses = await _losses(cluster, left, in_limbo, output)
     row: dict[str, Json] = {
         "if_lost": list(lost),
         "down_already": [each for each in down if each not in lost],
@@ -76,13 +85,15 @@ async def show_loss(arguments: argparse.Namespace, output: Output) -> int:
     return ExitCode.FINDINGS if is_at_risk else ExitCode.DONE
 
 
-async def _losses(cluster: Cluster, up: list[BookieId], output: Output) -> _Losses:
+async def _losses(
+    cluster: Cluster, up: list[BookieId], in_limbo: list[BookieId], output: Output
+) -> _Losses:
     losses = _Losses()
     async for _, ledger in each_ledger(cluster, output):
         if isinstance(ledger, MetadataFormatError):
             losses.unreadable_records += 1
             continue
-        copies = fewest_copies(ledger, up)
+        copies = fewest_copies(ledger, up, in_limbo)
         loss = None if copies is None else loss_of(copies)
         if copies is not None and loss is not None:
             losses.add(ledger, loss, copies.first_entry_id)

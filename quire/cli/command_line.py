@@ -1,4 +1,4 @@
-"""Nouns and verbs for argparse, with their common options.
+"""Parsers of `quire NOUN VERB`, and the options that verbs share.
 
 Leaves the work of each verb to its handler.
 """

@@ -28,15 +28,19 @@ NOUNS: Final = {
     "spark": ("quire.cli.spark", "scrub, archive, restore, ingest, tail-to-table, run by Spark"),
     "bookie": (
         "quire.cli.bookie.verbs",
-        "format, run, list, info, readonly, entry, compare, check, segments, dump, ...",
+        "format, run, list, info, readonly, drain, undrain, remove, entry, compare, check, ...",
+    ),
+    "repair": (
+        "quire.cli.repair.verbs",
+        "status, list, explain, run, throttle, pause, resume, settings: copies made again",
     ),
     "topic": (
         "quire.cli.topic.verbs",
         "create, list, show, produce, consume, grow, config, elect, trim, delete",
     ),
     "broker": ("quire.cli.broker", "run: serve topics to clients of Kafka's protocol"),
-    "cluster": ("quire.cli.cluster", "init, health, if-lost"),
-    "metadata": ("quire.cli.metadata", "dump, check"),
+    "cluster": ("quire.cli.cluster", "init, health, if-lost, version"),
+    "metadata": ("quire.cli.metadata.verbs", "dump, restore, compare, accept-restore, check"),
     "config": ("quire.cli.config", "show, check"),
     "bench": ("quire.cli.bench", "compare, report, fleet: ways to replicate while faults strike"),
 }

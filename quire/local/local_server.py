@@ -39,6 +39,8 @@ class LocalServer:
         `options` as variables, so that options of each type have one form.
         """
         self.name = name
+        self.code_dir: Path | None = None
+        """Directory from which its next start imports Quire; None: where this process found it."""
         words = [word for key, value in flags.items() for word in (f"--{key}", value)]
         command = [sys.executable, "-m", "quire.cli.main", noun, "run", *words]
         self._process = ChildProcess(name, [*command, "--die-with-parent"], log_path)
@@ -71,7 +73,8 @@ class LocalServer:
 
     async def start(self) -> None:
         """Start the server; return once it serves and is registered. Raises LocalClusterError."""
-        await self._process.start(child_variables() | self._variables)
+        code = {} if self.code_dir is None else {"PYTHONPATH": str(self.code_dir)}
+        await self._process.start(child_variables() | code | self._variables)
         line = await self._process.first_line(self._ready_timeout_s)
         try:
             fields = json.loads(line)

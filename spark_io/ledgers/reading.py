@@ -18,6 +18,7 @@ import pyarrow as pa
 from ledger_client import (
     ChainNotFoundError,
     DigestMismatchError,
+    EntryLostError,
     EntryNotFoundError,
     LedgerError,
     LedgerNotFoundError,
@@ -100,7 +101,7 @@ def _read_range(
                 for batch in reader.read(at, wanted.last):
                     yield from rows.add(batch)
                     at = batch.last_entry_id + 1
-            except (EntryNotFoundError, DigestMismatchError) as error:
+            except (EntryNotFoundError, EntryLostError, DigestMismatchError) as error:
                 yield from rows.finish()
                 if not reader.is_closed and reader.last_confirmed < wanted.last:
                     raise  # the bookies that responded know an older LAC than the driver
@@ -108,8 +109,11 @@ def _read_range(
                 if options.fail_on_data_loss:
                     why = f"{error.message} ({_holders(reader, lost)})"
                     raise DataLostError(wanted.ledger_id, lost, wanted.last, why) from error
-                _log_loss(wanted.ledger_id, lost, lost, error.message)
-                at = lost + 1
+                end = lost
+                if isinstance(error, EntryLostError):
+                    end = min(error.lost_last, wanted.last)
+                _log_loss(wanted.ledger_id, lost, end, error.message)
+                at = end + 1
         yield from rows.finish()
 
 

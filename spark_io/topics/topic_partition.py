@@ -18,7 +18,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from broker_layer.log.state.transaction_index import AbortedTransaction
-from ledger_client.errors import EntryNotFoundError, LedgerError, LedgerNotFoundError
+from ledger_client.errors import (
+    EntryLostError,
+    EntryNotFoundError,
+    LedgerError,
+    LedgerNotFoundError,
+)
 from ledger_client.reading.reader import LedgerReader
 from metadata.errors import NodeNotFoundError
 from metadata.ids import NO_ENTRY, LedgerId
@@ -219,7 +224,7 @@ async def _has_entry(reader: LedgerReader, entry_id: int) -> bool:
         async with aclosing(reader.read_unconfirmed(entry_id, entry_id)) as batches:
             async for _ in batches:
                 return True
-    except EntryNotFoundError:
+    except (EntryNotFoundError, EntryLostError):
         return False
     except LedgerError:
         return True  # the bookies that may hold it did not respond

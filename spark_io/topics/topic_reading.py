@@ -23,6 +23,7 @@ from broker_layer.kafka.record_batch import RecordBatchError, read_header
 from broker_layer.log.state.state_entry import is_state_entry
 from ledger_client import (
     DigestMismatchError,
+    EntryLostError,
     EntryNotFoundError,
     LedgerError,
     LedgerNotFoundError,
@@ -96,11 +97,11 @@ class _RangeReading:
                             data = payload[offsets[index] : offsets[index + 1]]
                             yield from self._take(at + index, data)
                         at = batch.last_entry_id + 1
-                except (EntryNotFoundError, DigestMismatchError) as error:
+                except (EntryNotFoundError, EntryLostError, DigestMismatchError) as error:
                     yield from self._rows.finish()
                     lost = at if error.entry_id is None else max(at, error.entry_id)
                     self._lose(f"entry {lost} of ledger {wanted.ledger_id}: {error.message}", error)
-                    at = lost + 1
+                    at = (error.lost_last if isinstance(error, EntryLostError) else lost) + 1
         yield from self._rows.finish()
 
     def _take(self, entry_id: int, data: memoryview) -> Iterator[pa.RecordBatch]:

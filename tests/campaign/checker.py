@@ -192,7 +192,13 @@ class Checker:
             first, last = batch.header.first_entry_id, batch.header.last_entry_id
             self.report.copies_read += batch.header.count
             (valid if _is_same(batch, found) else differing).append((first, last))
-        return Copies(bookie_id, tuple(_clip(valid, wanted)), tuple(differing), tuple(held.damaged))
+        return Copies(
+            bookie_id,
+            tuple(_clip(valid, wanted)),
+            tuple(differing),
+            tuple(held.damaged),
+            tuple(held.missing),
+        )
 
 
 def _is_same(batch: BatchView, found: LedgerBytes) -> bool:

@@ -7,7 +7,7 @@ import asyncio
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -17,18 +17,25 @@ from tests.judge.linearizability import JudgeError, judge_operations
 COUNT: Final = 2
 END_S_MAX: Final = 150.0
 FINAL_S_MAX: Final = 900.0
-REPOSITORY: Final = Path(__file__).parents[2]
 
 
 class Contenders:
     """All contending processes of one campaign, and the history that they share."""
 
-    def __init__(self, directory: Path, seed: int, options: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        seed: int,
+        options: Mapping[str, int],
+        code_dir: Callable[[int], Path],
+    ) -> None:
+        """`code_dir` returns the checkout that a process runs, given its number."""
         self.operations = directory / "operations.jsonl"
         self.complaints: list[str] = []
         self._log = directory / "contender.log"
         self._seed = seed
         self._options = options
+        self._code_dir = code_dir
         self._rng = Random(f"{seed}/contenders")
         self._processes: dict[int, Process] = {}
         self._runs = 0
@@ -93,7 +100,7 @@ class Contenders:
                 stdin=PIPE,
                 stdout=DEVNULL,
                 stderr=log,
-                cwd=REPOSITORY,
+                cwd=self._code_dir(self._runs),
             )
 
     async def _wait(self, process: Process, seconds: float) -> None:

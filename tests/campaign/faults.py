@@ -16,6 +16,7 @@ from asyncio.subprocess import DEVNULL
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -67,16 +68,19 @@ class FaultInjector:
         *,
         zookeeper: EmbeddedZooKeeper | None = None,
         may_start_again: Callable[[float], bool] = lambda _: False,
+        other_code: Path | None = None,
     ) -> None:
         """Without `zookeeper` only bookies and the writer have faults. `may_start_again` returns
         whether a bookie's start that began at that time may have failed without a fault of its own.
+        With `other_code` half of the starts run the code in that directory.
         """
         self.counts: Counter[str] = Counter()
         self.complaints: list[str] = []
         self.times: list[FaultTime] = []
-        self._bookies = bookies
+        self._bookies = list(bookies)
         self._zookeeper = zookeeper
         self._may_start_again = may_start_again
+        self._other_code = other_code
         self._rng = rng
         self._down_max = down_max
         self._targets = targets
@@ -107,6 +111,21 @@ class FaultInjector:
         await asyncio.gather(*self._faulty.values())
         self._faulty = {}
         self._record_dead()
+
+    async def withdraw(self, bookie: LocalBookie) -> None:
+        """Choose a bookie for no more faults; return once one that it has has ended."""
+        self._bookies.remove(bookie)
+        if bookie.name in self._faulty:
+            await self._faulty[bookie.name]
+
+    def admit(self, bookie: LocalBookie) -> None:
+        """Choose this bookie too from now on."""
+        self._bookies.append(bookie)
+
+    @property
+    def bookies(self) -> Sequence[LocalBookie]:
+        """The bookies that faults may hit."""
+        return self._bookies
 
     async def _inject_bookie_faults(self) -> None:
         """Inject a fault into one more bookie, or into two at the same moment."""
@@ -200,6 +219,9 @@ class FaultInjector:
         """Start a bookie, again and again as a supervisor does, while the reason is known."""
         while True:
             began = time.time()
+            if self._other_code is not None:
+                bookie.code_dir = self._rng.choice((None, self._other_code))
+                self.counts["version changed"] += 1
             try:
                 await bookie.restart()
             except LocalClusterError:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ledger_client import ClientEvent, EnsembleChanged, LedgerWriter
+
 
 @dataclass(frozen=True, slots=True)
 class AckedRange:
@@ -49,8 +51,20 @@ class LedgerHistory:
     ended: str | None = None
     ensemble: tuple[str, ...] = ()
     """Bookies that its writer sends to, as last recorded."""
+    members: dict[str, None] = field(default_factory=dict)
+    """All bookies that its writer sent to."""
     end_last: int | None = None
     """Last entry that its writer or recoverer received as its end."""
+
+    @property
+    def is_closed_by_writer(self) -> bool:
+        """Whether no recovery ended it, so that its writer recorded all bookies that it used."""
+        return self.ended == "closed"
+
+    def send_to(self, ensemble: tuple[str, ...]) -> None:
+        """Take the bookies that its writer sends to from now on."""
+        self.ensemble = ensemble
+        self.members |= dict.fromkeys(ensemble)
 
 
 @dataclass(slots=True)
@@ -71,8 +85,9 @@ class History:
         match fact["event"]:
             case "created":
                 ledger_id = int(fact["ledger"])
-                ensemble = tuple(fact.get("ensemble", ()))
-                self.ledgers[ledger_id] = LedgerHistory(ledger_id, ensemble=ensemble)
+                ensemble = tuple(fact["ensemble"])
+                self.ledgers[ledger_id] = LedgerHistory(ledger_id)
+                self.ledgers[ledger_id].send_to(ensemble)
             case "acked":
                 acked = AckedRange(fact["first"], fact["last"], fact["digest"])
                 self.ledgers[fact["ledger"]].acked.append(acked)
@@ -88,7 +103,7 @@ class History:
                 self.errors.append(_error_of(fact))
             case "ensemble_changed":
                 self.ensemble_changes += 1
-                self.ledgers[fact["ledger"]].ensemble = tuple(fact["ensemble"])
+                self.ledgers[fact["ledger"]].send_to(tuple(fact["ensemble"]))
             case "complaint":
                 self.complaints.append(str(fact["text"]))
             case other:
@@ -130,6 +145,15 @@ class HistoryFile:
         )
         written = os.write(self._descriptor, line)
         assert written == len(line), "a line is one write"
+
+    def tell_created(self, ledger: LedgerWriter) -> None:
+        """Write that a ledger was created, and the bookies that its writer sends to."""
+        self.tell("created", ledger=ledger.id, ensemble=ledger.info.fragments[-1].ensemble)
+
+    def tell_change(self, event: ClientEvent) -> None:
+        """Write the bookies that a writer sends to from now on, if the event is such a change."""
+        if isinstance(event, EnsembleChanged):
+            self.tell("ensemble_changed", ledger=event.ledger_id, ensemble=event.ensemble)
 
 
 class HistoryFollower:

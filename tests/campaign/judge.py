@@ -30,6 +30,8 @@ class Copies:
     """Entries with a valid digest and other bytes."""
     damaged: tuple[Range, ...] = ()
     """Entries that the bookie holds, but that fail their digest or are not readable."""
+    missing: tuple[Range, ...] = ()
+    """Entries that the bookie must hold, and denies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,9 @@ def _judge_copies(history: LedgerHistory, evidence: Evidence, report: Reporter) 
         differing, damaged = copies.differing, copies.damaged
         report("diverged", _count(differing), f"valid, with other bytes {where}: {_few(differing)}")
         report("damaged", _count(damaged), f"held, and not valid {where}: {_few(damaged)}")
+        if history.is_closed_by_writer and copies.bookie_id not in history.members:
+            text = f"not held {where}, which only repair made a member: {_few(copies.missing)}"
+            report("incomplete", _count(copies.missing), text)
     confirmed = max([history.lac, *(each.last for each in history.acked)])
     if confirmed < 0:
         return

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -52,6 +53,12 @@ class Campaign:
     megabytes_per_s: float = 6.0
     keep: Path | None = None
     """Directory that keeps the history and the cluster's data; None: they are removed."""
+    other_code: Path | None = None
+    """Checkout of another version, which half of the processes run; None: all run this one."""
+
+    def code_dir(self, run: int) -> Path:
+        """Return the checkout that a client process runs, given its number."""
+        return REPOSITORY if self.other_code is None or run % 2 == 0 else self.other_code
 
 
 class CampaignRun:
@@ -66,7 +73,7 @@ class CampaignRun:
         self._follower = HistoryFollower(self._history)
         self._children: list[Process] = []
         options = self._quorum_options()
-        self._contenders = Contenders(directory, campaign.seed, options)
+        self._contenders = Contenders(directory, campaign.seed, options, campaign.code_dir)
         self._writer: Process | None = None
         self._writer_runs = 0
         self._complaints: list[str] = []
@@ -107,10 +114,10 @@ class CampaignRun:
         await injector.settle()
         await self._see_progress()
         assert self._writer is not None, "it was started"
-        more_complaints, more = await world.finish()
         await self._end(self._writer, "writer")
         tail = await self._end_tailer(tailer)
         await self._contenders.finish(uri)
+        more_complaints, more = await world.finish()
         checked = await self._check(uri)
         judged = await self._contenders.judge()
         self._complaints += [*injector.complaints, *self._contenders.complaints, *more_complaints]
@@ -118,7 +125,7 @@ class CampaignRun:
 
     # -- processes -------------------------------------------------------------------------------
 
-    async def _start(self, module: str, uri: str, *words: str) -> Process:
+    async def _start(self, module: str, uri: str, *words: str, run: int = 0) -> Process:
         with (self._directory / f"{module}.log").open("ab") as log:
             child = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", f"tests.campaign.{module}", "--uri", uri),
@@ -126,7 +133,7 @@ class CampaignRun:
                 stdin=PIPE,
                 stdout=PIPE if module == "checker" else DEVNULL,
                 stderr=log,
-                cwd=REPOSITORY,
+                cwd=self._campaign.code_dir(run),
             )
         self._children.append(child)
         return child
@@ -140,8 +147,8 @@ class CampaignRun:
             "megabytes-per-s": campaign.megabytes_per_s,
         }
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        self._writer = await self._start("writer", uri, *words, run=self._writer_runs)
         self._writer_runs += 1
-        self._writer = await self._start("writer", uri, *words)
 
     @property
     def _writer_pid(self) -> int:
@@ -277,8 +284,10 @@ class CampaignRun:
         }
 
 
-async def run_campaign(campaign: Campaign, make_world: MakeWorld = LocalWorld) -> Summary:
+async def run_campaign(campaign: Campaign, make_world: MakeWorld | None = None) -> Summary:
     """Run one campaign in a separate directory; return its summary."""
+    if make_world is None:
+        make_world = partial(LocalWorld, other_code=campaign.other_code)
     directory = campaign.keep or Path(tempfile.mkdtemp(prefix="quire-campaign-"))
     directory.mkdir(parents=True, exist_ok=True)
     try:

@@ -1,7 +1,7 @@
 """The cluster of a campaign, and the faults in it, as the runner sees them.
 
-Leaves a cluster with one ZooKeeper server to `quire.local_cluster`, and one with three to
-`zookeeper.world`.
+Leaves a cluster with one ZooKeeper server to `quire.local_cluster`, one with three to
+`zookeeper.world`, and one that loses bookies for good to `repair.world`.
 """
 
 from collections import Counter
@@ -51,8 +51,8 @@ class World(Protocol):
         """Return the faults of this cluster."""
 
     async def finish(self) -> tuple[Sequence[str], dict[str, Any]]:
-        """End what runs beside the cluster, once all faults have ended; return the complaints, and
-        a part of the summary.
+        """End what runs beside the cluster, once all faults and clients have ended; return the
+        complaints, and a part of the summary.
         """
 
     async def __aenter__(self) -> "World":
@@ -69,8 +69,9 @@ MakeWorld = Callable[[int, Path], World]
 class LocalWorld:
     """A cluster with one ZooKeeper server."""
 
-    def __init__(self, bookies: int, directory: Path) -> None:
+    def __init__(self, bookies: int, directory: Path, other_code: Path | None = None) -> None:
         self._cluster = LocalCluster(bookies, directory)
+        self._other_code = other_code
 
     @property
     def metadata_uri(self) -> str:
@@ -78,7 +79,14 @@ class LocalWorld:
 
     def faults(self, rng: Random, down_max: int, targets: Targets) -> FaultInjector:
         cluster = self._cluster
-        return FaultInjector(cluster.bookies, rng, down_max, targets, zookeeper=cluster.zookeeper)
+        return FaultInjector(
+            cluster.bookies,
+            rng,
+            down_max,
+            targets,
+            zookeeper=cluster.zookeeper,
+            other_code=self._other_code,
+        )
 
     async def finish(self) -> tuple[Sequence[str], dict[str, Any]]:
         return (), {}

@@ -20,8 +20,6 @@ from random import Random
 from typing import Final
 
 from ledger_client import (
-    ClientEvent,
-    EnsembleChanged,
     LedgerClient,
     LedgerError,
     LedgerWriter,
@@ -81,7 +79,9 @@ class CampaignWriter:
     async def run(self) -> None:
         """Write until the stop."""
         left_open = read_history(self._settings.history).unended
-        connecting = connected_client(self._settings.uri, self._not_connected, self._on_event)
+        connecting = connected_client(
+            self._settings.uri, self._not_connected, self._file.tell_change
+        )
         async with connecting as client:
             for ledger_id in left_open:
                 await self._recover(client, ledger_id)
@@ -101,8 +101,7 @@ class CampaignWriter:
                 self._tell_failure(None, "create", error)
                 await asyncio.sleep(RETRY_S)
                 continue
-            ensemble = ledger.info.fragments[-1].ensemble
-            self._file.tell("created", ledger=ledger.id, ensemble=ensemble)
+            self._file.tell_created(ledger)
             self._open[ledger.id] = ledger
             try:
                 await self._fill(ledger, rng)
@@ -234,11 +233,6 @@ class CampaignWriter:
 
     def _not_connected(self, error: LedgerError) -> None:
         self._tell_failure(None, "connect", error)
-
-    def _on_event(self, event: ClientEvent) -> None:
-        if isinstance(event, EnsembleChanged):
-            ensemble = event.ensemble
-            self._file.tell("ensemble_changed", ledger=event.ledger_id, ensemble=ensemble)
 
 
 def main() -> None:

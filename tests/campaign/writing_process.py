@@ -60,7 +60,7 @@ class WritingProcess:
         """
         async with asyncio.timeout(WAIT_S):
             while not is_so(self.history):
-                assert self._process.returncode is None, self.log_tail()
+                assert self._process.returncode is None, self._how_it_ended()
                 await asyncio.sleep(POLL_S)
 
     def pause(self) -> None:
@@ -91,6 +91,9 @@ class WritingProcess:
         status = await asyncio.wait_for(self._process.wait(), WAIT_S)
         assert status == 0, self.log_tail()
         return self.history
+
+    def _how_it_ended(self) -> str:
+        return f"the writer ended; its errors: {self.history.errors}; its output: {self.log_tail()}"
 
     def log_tail(self) -> str:
         """Return the end of its output."""

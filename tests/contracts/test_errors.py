@@ -18,6 +18,8 @@ from typing import Any, Final
 import pytest
 
 from bookie.server_errors import Difference
+from metadata.ids import EntryId
+from metadata.ledgers.lost_entries import LostRange
 
 PACKAGES: Final = (
     "metadata",
@@ -33,6 +35,7 @@ SAMPLES: Final[dict[type, object]] = {
     int: 7,
     float: 1.5,
     bool: True,
+    LostRange: LostRange(EntryId(3), EntryId(5), 1_700_000_000_000),
     Difference: Difference("instance", "a", "b"),
     BaseException: ValueError("a cause"),
 }

@@ -39,8 +39,8 @@ async def _write_ledgers(given: argparse.Namespace) -> None:
         metadata_timeout_s=given.metadata_timeout_s, session_timeout_s=given.session_timeout_s
     )
     file = HistoryFile(given.history)
-    async with LedgerClient(given.uri, config=config) as client:
-        appender = Appender(given.history, given.seed)
+    async with LedgerClient(given.uri, config=config, on_event=file.tell_change) as client:
+        appender = Appender(file, given.seed)
         while not stopping.is_set():
             is_full.clear()
             end = loop.call_later(given.ledger_s, is_full.set)

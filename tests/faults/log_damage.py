@@ -20,6 +20,7 @@ from bookie.log.records import RECORD_HEADER_BYTES, RecordKind
 from bookie.log.segments import parse_name
 from bookie.wire.batch import parse_header
 from tests.faults.promises import Promised, Promises
+from tests.support.bookie.lmdb_pages import branch_keys
 
 LOG: Final = "log/"
 INDEX: Final = "index/data.mdb"
@@ -214,6 +215,16 @@ def _flip_page(template: Template, kind: str, rng: Random) -> Damage:
     return Damage(kind, INDEX, _flipped(data, page, page + PAGE_BYTES, rng))
 
 
+def _flip_branch_key(template: Template, kind: str, rng: Random) -> Damage | None:
+    """Flip bits in one of the keys by which a search finds its page."""
+    data = template.files[INDEX]
+    keys = branch_keys(data)
+    if not keys:
+        return None
+    found = rng.choice(keys)
+    return Damage(kind, INDEX, _flipped(data, found.offset, found.offset + len(found.key), rng))
+
+
 def _lose_page(template: Template, kind: str, rng: Random) -> Damage:
     data = template.files[INDEX]
     page = rng.randrange(len(data) // PAGE_BYTES) * PAGE_BYTES
@@ -252,6 +263,7 @@ KINDS: Final[dict[str, Callable[[Template, str, Random], Damage | None]]] = {
     "segment cut": _cut,
     "segment gone": _remove,
     "index bits": _flip_page,
+    "index branch key": _flip_branch_key,
     "index page": _lose_page,
     "index cut": _cut_index,
 }

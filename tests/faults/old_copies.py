@@ -152,7 +152,7 @@ class History:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await keeper.record_orderly()
+        await keeper.record_orderly(stopped_ms=1_700_000_000_000)
 
     async def _step(self, storage: BookieStorage) -> None:
         rng = self._rng

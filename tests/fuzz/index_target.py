@@ -12,7 +12,7 @@ from typing import Final
 from crc32c import crc32c
 
 from bookie.config import KIB, StorageConfig
-from bookie.errors import FormatError
+from bookie.errors import DiskFailedError, FormatError
 from bookie.files.index_store import StoreTransaction
 from bookie.index import index_pages, stored_runs, stored_segments
 from bookie.index.index_pages import INDEX_VERSION, CheckpointMeta
@@ -106,7 +106,7 @@ def index_target(golden: Path) -> ParserTarget:
                 require(key in genuine, "a damaged run was taken for a stored one")
         try:
             drive(_open(store))
-        except FormatError:
+        except (FormatError, DiskFailedError):  # the second one: keys that no release writes
             return False
         _change(MemoryTransaction(store), is_sealed=is_sealed)
         return bool(found)

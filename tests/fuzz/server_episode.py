@@ -20,6 +20,7 @@ from typing_extensions import override  # `typing` has it from 3.12 on
 
 from bookie.config import KIB, StorageConfig
 from bookie.server.connection import ClientConnection
+from bookie.server.server_access import ServerAccess
 from bookie.server.server_context import ServerContext
 from bookie.server.server_counters import ServerCounters
 from bookie.server.server_limits import ServerLimits
@@ -32,9 +33,11 @@ from bookie.wire.frames import Frame, FrameKind
 from bookie.wire.messages import (
     AttachLedger,
     DetachLedger,
+    FenceWithoutKey,
     Hello,
     ListEntries,
     Ping,
+    ReadAccess,
     ReadEntries,
     ReadLac,
     ReportLac,
@@ -81,6 +84,10 @@ CONFIG: Final = StorageConfig(
 )
 _UNANSWERED: Final = (AttachLedger, DetachLedger, ReportLac)
 _BODIES: Final = (*(encode_message(each) for each in REQUESTS), *BATCHES)
+
+
+async def _read_key() -> bytes | None:
+    return bytes(32)
 
 
 class RecordingLog(ServerLog):
@@ -138,8 +145,9 @@ class _Episode:
         disk = CrashableDisk(Platter(), rng, DiskFaults(delay_s_max=0.001))
         storage = await BookieStorage.open(disk, CONFIG, rng=rng)
         background = asyncio.create_task(storage.background())
+        access = ServerAccess(_read_key, loop.time)
         self._context = ServerContext(
-            BOOKIE, storage, LIMITS, ServerCounters(), self._log, loop.time
+            BOOKIE, storage, access, LIMITS, ServerCounters(), self._log, loop.time
         )
         good = GoodClient(ClientConnection(self._context), BOOKIE)
         await good.greet()
@@ -274,6 +282,8 @@ class _Episode:
             WaitLac(ledger_id, EntryId(entry - 1), int(rng.random() * 2_000), 4_000),
             WaitLac(ledger_id, EntryId(known), 60_000, 4_000),
             ListEntries(ledger_id, entry),
+            ReadAccess(ledger_id),
+            FenceWithoutKey(ledger_id),
             Ping(),
             DetachLedger(ledger_id),
             AttachLedger(ledger_id, bytes([ledger]) * 32),

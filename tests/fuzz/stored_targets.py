@@ -9,7 +9,7 @@ from random import Random
 from typing import Final, TypeVar
 
 from metadata.errors import MetadataFormatError
-from metadata.ids import NO_ENTRY, BookieId, EntryId
+from metadata.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from metadata.ledgers.codec import decode_ledger_metadata, encode_ledger_metadata
 from metadata.ledgers.deletion_feed import _deleted_ms
 from metadata.ledgers.ledger_ids import FIRST_ID
@@ -22,6 +22,23 @@ from metadata.registry.registration import (
     BookieRegistration,
     pack_registration,
     unpack_registration,
+)
+from metadata.repair.claims import Claim, pack_claim, unpack_claim
+from metadata.repair.jobs import Job, JobName, JobState, pack_job, unpack_job
+from metadata.repair.lifecycle import (
+    BookieLifecycle,
+    Lifecycle,
+    pack_lifecycle,
+    unpack_lifecycle,
+)
+from metadata.repair.settings import DEFAULTS, pack_settings, unpack_settings
+from metadata.repair.status import (
+    AwayBookie,
+    BlockedTotal,
+    RepairStatus,
+    UrgencyTotal,
+    pack_status,
+    unpack_status,
 )
 from metadata.store.ephemeral import HeldNode, pack_held, unpack_held
 from metadata.store.number_blocks import pack_block, unpack_block
@@ -176,6 +193,7 @@ def stored_targets() -> list[ParserTarget]:
             tuple(map(pack_held, held)),
             weight=0.5,
         ),
+        *_repair_targets(),
         ParserTarget(
             "small_values",
             _check_small_values,
@@ -196,6 +214,52 @@ def stored_targets() -> list[ParserTarget]:
             weight=0.7,
             allocation_base_bytes=1024 * KIB,
         ),
+    ]
+
+
+def _repair_targets() -> list[ParserTarget]:
+    name = JobName(2, 5_000, LedgerId(17))
+    job = Job(name, ("a is lost",), 9, JobState.BLOCKED, "needs 4 bookies, has 3")
+    blocked, away = (BlockedTotal("b", 2),), (AwayBookie(BookieId("c"), 6),)
+    status = RepairStatus("a", 5, 7, 8, (UrgencyTotal(2, 4, 9),), 9, 1, 9, blocked, away=away)
+    checks_and_seeds: list[tuple[str, Check, bytes]] = [
+        (
+            "lifecycle",
+            codec_check(
+                lambda record: pack_lifecycle("path", record),
+                lambda value: unpack_lifecycle("path", value),
+            ),
+            pack_lifecycle("path", BookieLifecycle(Lifecycle.LOST, 5, "away")),
+        ),
+        (
+            "repair_settings",
+            codec_check(
+                lambda settings: pack_settings("path", settings),
+                lambda value: unpack_settings("path", value),
+            ),
+            pack_settings("path", DEFAULTS),
+        ),
+        ("repair_job", codec_check(pack_job, lambda value: unpack_job(name, value)), pack_job(job)),
+        (
+            "repair_claim",
+            codec_check(
+                lambda claim: pack_held(HeldNode(bytes(16), 9, pack_claim(claim))),
+                lambda value: unpack_claim(LedgerId(17), value),
+            ),
+            pack_held(HeldNode(bytes(16), 9, pack_claim(Claim(LedgerId(17), "w", 5, 1, 2, "a")))),
+        ),
+        (
+            "repair_status",
+            codec_check(
+                lambda found: pack_status("path", found),
+                lambda value: unpack_status("path", value),
+            ),
+            pack_status("path", status),
+        ),
+    ]
+    return [
+        ParserTarget(target, check, (seed,), hostile=HOSTILE_MSGPACK, weight=0.3)
+        for target, check, seed in checks_and_seeds
     ]
 
 

@@ -28,9 +28,11 @@ from bookie.wire.frames import (
     frame_header,
 )
 from bookie.wire.messages import (
+    AccessReply,
     AttachLedger,
     DetachLedger,
     EntryRanges,
+    FenceWithoutKey,
     Hello,
     HelloReply,
     LacReply,
@@ -38,6 +40,7 @@ from bookie.wire.messages import (
     Message,
     Ping,
     Pong,
+    ReadAccess,
     ReadEntries,
     ReadLac,
     Refused,
@@ -72,6 +75,8 @@ REQUESTS: Final[tuple[Request, ...]] = (
     ListEntries(ONE, EntryId(0)),
     Ping(),
     ReportLac(ONE, EntryId(3)),
+    ReadAccess(ONE),
+    FenceWithoutKey(ONE),
 )
 REPLIES: Final[tuple[Reply, ...]] = (
     HelloReply(Status.OK, "bookie-a", 1, 0, FRAME_BYTES_MAX, 2**23, ""),
@@ -79,6 +84,8 @@ REPLIES: Final[tuple[Reply, ...]] = (
     LacReply(Status.OK, EntryId(7), EntryId(9), fenced=True),
     EntryRanges(Status.OK, ((0, 9), (12, 12), (20, ENTRY_ID_MAX)), complete=False),
     EntryRanges(Status.OK, tuple((10 * i, 10 * i + 5) for i in range(200)), complete=True),
+    AccessReply(Status.OK, bytes(range(32))),
+    AccessReply(Status.NO_SUCH_LEDGER, b""),
     Pong(writable=True),
     Refused(Status.BAD_REQUEST, "why"),
 )

@@ -5,12 +5,15 @@ Leaves starting Java to `java_process`. Only the essential output of the tools i
 
 import json
 import tempfile
+import time
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka.admin import AdminClient
+
 from tests.kafka.confluent_calls import new_topic, produce, read_values
 from tests.kafka.java_process import events, run_java
-from tests.kafka.scenario import RECORDS, Scenario, check, fresh, values_of
+from tests.kafka.scenario import RECORDS, TIMEOUT_S, Scenario, check, fresh, values_of
 
 TOOLS: Final = "org.apache.kafka.tools"
 TOPICS: Final = f"{TOOLS}.TopicCommand"
@@ -85,9 +88,9 @@ def offsets(address: str) -> None:
     produce(address, topic, values_of())
     shell = f"{TOOLS}.GetOffsetShell"
     expected = {"-1": RECORDS, "-2": 0, "latest": RECORDS, "max-timestamp": RECORDS - 1}
-    for time, offset in expected.items():
-        text = tool(shell, address, "--topic", topic, "--time", time)
-        check(f"{topic}:0:{offset}" in text.split(), time, text)
+    for when, offset in expected.items():
+        text = tool(shell, address, "--topic", topic, "--time", when)
+        check(f"{topic}:0:{offset}" in text.split(), when, text)
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "offsets.json"
         until = {"partitions": [{"topic": topic, "partition": 0, "offset": 25}], "version": 1}
@@ -104,6 +107,36 @@ def elections(address: str) -> None:
     which = ("--election-type", "preferred", "--topic", topic, "--partition", "0")
     text = tool(f"{TOOLS}.LeaderElectionCommand", address, *which)
     check(topic in text and "rror" not in text, text)
+
+
+def reassignments(address: str) -> None:
+    """ReassignPartitionsCommand moves the leader, lists, cancels and verifies."""
+    topic = new_topic(address)
+    name = f"{TOOLS}.reassign.ReassignPartitionsCommand"
+    admin = AdminClient({"bootstrap.servers": address})
+    brokers = sorted(admin.list_topics(timeout=TIMEOUT_S).brokers)
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "plan.json"
+        for wanted in brokers:
+            row = {"topic": topic, "partition": 0, "replicas": [wanted]}
+            file.write_text(json.dumps({"version": 1, "partitions": [row]}))
+            plan = ("--reassignment-json-file", str(file))
+            text = tool(name, address, *plan, "--execute", "--additional")
+            check("Successfully started partition reassignment" in text, text)
+            _wait_for_leader(admin, topic, wanted)
+            text = tool(name, address, "--list")
+            check(f"{topic}-0" not in text, text)
+            text = tool(name, address, *plan, "--cancel")
+            check("Successfully cancelled" not in text, text)
+            text = tool(name, address, *plan, "--verify")
+            check(f"{topic}-0" in text and "still in progress" not in text, text)
+
+
+def _wait_for_leader(admin: AdminClient, topic: str, wanted: int) -> None:
+    end_s = time.monotonic() + TIMEOUT_S
+    while admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions[0].leader != wanted:
+        check(time.monotonic() < end_s, f"broker {wanted} does not lead {topic}")
+        time.sleep(0.1)
 
 
 def log_directories(address: str) -> None:
@@ -227,6 +260,7 @@ SCENARIOS: Final = tuple(
         ("configs", configs),
         ("offsets, delete records", offsets),
         ("leader election", elections),
+        ("reassignments", reassignments),
         ("log directories", log_directories),
         ("API versions", versions),
         ("verifiable clients", verifiable),

@@ -14,7 +14,7 @@ from typing import Final
 from tests.model import scopes
 from tests.model.bugs import BUGS, OUT_OF_SIGHT, Bug
 from tests.model.patches import Patches
-from tests.model.search import HEADING, Exploration, Search
+from tests.model.search import HEADING, AnyScope, Exploration, Search
 from tests.model.words import Scope
 
 SCOPES: Final = {"small": scopes.SMALL, "ci": scopes.CI, "full": scopes.FULL}
@@ -43,9 +43,9 @@ def show(line: str) -> None:
     sys.stdout.flush()
 
 
-def chosen(arguments: argparse.Namespace) -> list[Scope]:
+def chosen(arguments: argparse.Namespace) -> list[AnyScope]:
     """Return the configurations that the command line names."""
-    configurations: list[Scope] = list(SCOPES[arguments.scope])
+    configurations: list[AnyScope] = list(SCOPES[arguments.scope])
     if arguments.only:
         by_name = {each.name: each for each in scopes.FULL}
         configurations = [by_name[name] for name in arguments.only]
@@ -55,7 +55,7 @@ def chosen(arguments: argparse.Namespace) -> list[Scope]:
     return [replace(each, states_max=min(limit, each.states_max)) for each in configurations]
 
 
-def explore(configurations: Sequence[Scope], *, stops_at_first: bool = False) -> int:
+def explore(configurations: Sequence[AnyScope], *, stops_at_first: bool = False) -> int:
     """Explore configurations; return the exit status."""
     show(HEADING)
     totals = Exploration(Scope("all", scopes.E3))

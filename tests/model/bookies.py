@@ -20,6 +20,7 @@ from bookie.log.log import LogItem
 from bookie.log.records import ADDS, Record, RecordHeader, RecordKind
 from bookie.storage.admission import Admission
 from bookie.storage.answers import ReadResult
+from bookie.storage.bad_ranges import BadRanges
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.cold_ledgers import ColdLedgers
 from bookie.storage.commits import Commits
@@ -126,6 +127,7 @@ class _Parts:
         self.held = list(bookie.held)
         self.durable_lac = bookie.durable_lac
         self.answers: list[Answer] = []
+        self.bad = BadRanges()
         self.waiting = list(bookie.waiting)
         self.log = _Log()
         self.segments: Any = SimpleNamespace(by_number={0: SimpleNamespace(live_bytes=0)})
@@ -139,6 +141,7 @@ class _Parts:
             parts,
             cast("Any", self.segments),
             parts,
+            self.bad,
             lambda _: log,
             on_disk_full=lambda: None,
             on_answered=lambda: None,
@@ -153,7 +156,9 @@ class _Parts:
         admission = storage._admission = Admission(
             ledgers, cold, cast("Any", self.log), writability
         )
-        storage.reads = LedgerReads(ledgers, cold, admission, parts, parts, cast("Any", self.log))
+        storage.reads = LedgerReads(
+            ledgers, cold, admission, parts, parts, parts, cast("Any", self.log)
+        )
         storage._overlapping = _Overlapping(self)
         self.storage: BookieStorage = storage
         self.is_limbo = False

@@ -1,7 +1,8 @@
 """List of the seeded bugs: the configurations that find each, and which are masked.
 
-Leaves the changes themselves to `bugs_append`, `bugs_recovery`, `bugs_bookie` and `bugs_in_sync`. A
-bug that another rule masks is listed alone as masked, and together with that rule as to be found.
+Leaves the changes themselves to `bugs_append`, `bugs_recovery`, `bugs_bookie`, `bugs_in_sync` and
+`repairing.bugs`. A bug that another rule masks is listed alone as masked, and together with that
+rule as to be found.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,9 @@ from tests.model import bugs_recovery as recovery
 from tests.model import scopes
 from tests.model import scopes_in_sync as in_sync
 from tests.model.patches import Patches
-from tests.model.words import Scope
+from tests.model.repairing import bugs as repairing
+from tests.model.repairing import scopes as repair_scopes
+from tests.model.search import AnyScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,7 @@ class Bug:
     """A bug, the configurations that search for it, and, if it is masked, the reason."""
 
     apply: Callable[[Patches], None]
-    scopes: tuple[Scope, ...]
+    scopes: tuple[AnyScope, ...]
     masked_by: str = ""
 
     @property
@@ -60,6 +63,18 @@ IN_SYNC: Final = (
     Bug(members.silence_of_a_member_is_a_negative_and_preferred, (in_sync.LONE,)),
     Bug(members.the_write_back_drops_state_when_it_shrinks, (in_sync.LONE,)),
     Bug(members.the_close_names_who_was_left_out, (in_sync.LONE,)),
+)
+
+REPAIR: Final = (
+    Bug(repairing.the_swap_comes_before_the_copy, (repair_scopes.LOST,)),
+    Bug(repairing.a_mark_that_was_off_counts, (repair_scopes.TWO_WORKERS,)),
+    Bug(repairing.a_mark_protects_nothing, (repair_scopes.LOST,)),
+    Bug(repairing.the_target_is_not_marked, (repair_scopes.LOST,)),
+    Bug(repairing.the_state_of_the_target_is_not_read, (repair_scopes.PARTITIONED,)),
+    Bug(repairing.the_last_entry_is_not_copied, (repair_scopes.RETURNED,)),
+    Bug(repairing.an_empty_position_is_not_replaced, (repair_scopes.EMPTY,)),
+    Bug(repairing.a_draining_bookie_may_be_removed, (repair_scopes.DRAINED,)),
+    Bug(repairing.a_swap_moves_the_end, (repair_scopes.LOST,)),
 )
 
 CHANGE, PAIR, TRIO = scopes.CHANGE, scopes.PAIR_RECOVERY, scopes.TRIO_RECOVERY
@@ -128,10 +143,12 @@ BUGS: Final = (
     Bug(bookie.a_negative_overtakes_an_accepted_add, (scopes.RESTARTED_PAIR,)),
     Bug(bookie.a_write_back_with_another_lac_is_refused, (scopes.LACS_PAIR,)),
     *IN_SYNC,
+    *REPAIR,
 )
 
 OUT_OF_SIGHT: Final = (
-    "deletion, tombstones and collection: a world has one ledger that is never deleted",
+    "tombstones: a ledger of repair may be deleted and is collected, but is not made again",
+    "repair of an open ledger whose writer is gone (9.2), and which bookie the placement chooses",
     "digests, limbo, the index: what a bookie holds it returns, what it lost it never held; damage"
     " only fences",
     "readers (8), unclean recovery (11.6), fencing by password: not in a world",

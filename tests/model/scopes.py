@@ -31,6 +31,7 @@ from ledger_client.protocol.recovery import RecoveryProtocol
 from metadata.ids import EntryId, Version
 from metadata.ledgers.ledger_metadata import Fragment, LedgerState, QuorumSpec
 from tests.model import scopes_in_sync
+from tests.model.repairing import scopes as repair
 from tests.model.words import NAMES, Scope
 from tests.model.world import FirstParts
 from tests.scenarios.words import ledger
@@ -211,6 +212,7 @@ SMALL: Final = (
     RESTARTED_PAIR,
     DAMAGED_PAIR,
     *scopes_in_sync.SMALL,
+    *repair.SMALL,
 )
 CI: Final = (
     *SMALL,
@@ -230,6 +232,7 @@ CI: Final = (
     CHANGED_PAIR,
     TRIO_WALKED,
     *scopes_in_sync.CI,
+    *repair.CI,
 )
 FULL: Final = (
     *CI,
@@ -247,4 +250,5 @@ FULL: Final = (
     TWO_RECOVERIES_SILENT,
     WANTED,
     *scopes_in_sync.FULL,
+    *repair.FULL,
 )

@@ -1,7 +1,7 @@
 """Breadth-first exploration of all worlds of a scope, with the shortest way to a violation.
 
-Leaves the steps to `steps`, and the rules to `checks`. If a scope is too large, all worlds up to
-some depth are seen, and those along random ways to the end.
+Leaves the steps and the rules to `ledger_worlds` and `repairing.worlds`. If a scope is too large,
+all worlds up to some depth are seen, and those along random ways to the end.
 
 Only the hash (64 bits) of a seen world is kept, with that of its predecessor. Two worlds with the
 same hash would hide one of them; among millions, the chance is less than one in a million. The way
@@ -13,22 +13,47 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Any, Final, Protocol
 
 from metadata.errors import InvalidTransitionError
-from tests.model.checks import Checks
 from tests.model.labels import Label
-from tests.model.mirror import Mirror
-from tests.model.scopes import first_parts
-from tests.model.steps import Steps
+from tests.model.ledger_worlds import LedgerWorlds
+from tests.model.repairing.words import RepairScope
+from tests.model.repairing.worlds import RepairWorlds
 from tests.model.words import Scope, ViolationError
-from tests.model.world import Pools, World, show_world
 
 WALKS_SEED: Final = 1
 FAULT_ODDS: Final = 0.08
 """Chance that a step of a random way is a fault, where possible; most faults then come early."""
 WRONG = (AssertionError, InvalidTransitionError)
 """Exceptions of the production code or of the model when a rule is broken."""
+
+
+World = Any
+"""A hashable value, of the type that the scope's worlds have."""
+AnyScope = Scope | RepairScope
+
+
+class Worlds(Protocol):
+    """Worlds of one scope: where they start, what follows, and what must be true."""
+
+    start: World
+
+    @property
+    def label(self) -> Label:
+        """Name of the latest step."""
+
+    def after(self, world: World, /) -> Iterator[tuple[Label, World]]:
+        """Take every possible step of a world."""
+
+    def check(self, world: World, /) -> None:
+        """Raise ViolationError unless the rules are true in a world."""
+
+    def check_rest(self, world: World, /) -> None:
+        """Raise ViolationError unless a world may stay as it is without a fault."""
+
+    def show(self, world: World, /) -> str:
+        """Format a world as one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +68,7 @@ class Violation:
 class Exploration:
     """Results of the exploration of a scope."""
 
-    scope: Scope
+    scope: AnyScope
     states: int = 0
     transitions: int = 0
     depth: int = 0
@@ -91,11 +116,10 @@ class _WrongError(Exception):
 class Search:
     """One exploration."""
 
-    def __init__(self, scope: Scope, clock: Callable[[], float] = time.process_time) -> None:
-        self._pools = Pools(scope, first_parts(scope))
-        self._steps = Steps(self._pools)
-        self._checks = Checks(self._pools, self._steps)
-        self._mirror = Mirror(self._pools) if scope.is_mirrored else None
+    def __init__(self, scope: AnyScope, clock: Callable[[], float] = time.process_time) -> None:
+        self._worlds: Worlds = (
+            RepairWorlds(scope) if isinstance(scope, RepairScope) else LedgerWorlds(scope)
+        )
         self._clock = clock
         self._before: dict[int, int] = {}
         self._found = Exploration(scope)
@@ -105,7 +129,7 @@ class Search:
         reached.
         """
         found, begun = self._found, self._clock()
-        start = self._pools.start
+        start = self._worlds.start
         self._before[hash(start)] = 0
         try:
             self._explore(start)
@@ -150,59 +174,50 @@ class Search:
         faults: list[World] = []
         others: list[World] = []
         try:
-            for label, after in self._after(world):
+            for label, after in self._worlds.after(world):
                 self._found.transitions += 1
                 (faults if label.is_fault else others).append(after)
                 key = hash(after)
                 if key not in before:
-                    self._checks.check(after)
+                    self._worlds.check(after)
                     before[key] = origin
             if not others:
-                self._check_rest(world)
+                self._worlds.check_rest(world)
         except WRONG as error:
             raise _WrongError(world, error) from error
         if faults and (not others or rng.random() < FAULT_ODDS):
             return rng.choice(faults)
         return rng.choice(others) if others else None
 
-    def _after(self, world: World) -> Iterator[tuple[Label, World]]:
-        if self._mirror is None:
-            return self._steps.after(world)
-        canonical = self._mirror.canonical
-        return ((label, canonical(after)) for label, after in self._steps.after(world))
-
     def _expand(self, world: World, following: list[World]) -> None:
         before, found = self._before, self._found
         origin = hash(world)
         is_resting = True
-        for label, after in self._after(world):
+        for label, after in self._worlds.after(world):
             found.transitions += 1
             is_resting = is_resting and label.is_fault
             key = hash(after)
             if key in before:
                 continue
-            self._checks.check(after)
+            self._worlds.check(after)
             before[key] = origin
             following.append(after)
         if is_resting:
             found.resting += 1
-            self._check_rest(world)
-
-    def _check_rest(self, world: World) -> None:
-        self._steps.label = Label("then nothing more happens")
-        self._checks.check_rest(world)
+            self._worlds.check_rest(world)
 
     def _explain(self, world: World, error: BaseException) -> Violation:
         """Repeat the steps to a world, to get their names."""
-        last = self._steps.label.text
+        last = self._worlds.label.text
         way = [hash(world)]
         while (earlier := self._before[way[-1]]) != 0:
             way.append(earlier)
-        now, lines = self._pools.start, [show_world(self._pools.start, self._pools)]
+        worlds = self._worlds
+        now, lines = worlds.start, [worlds.show(worlds.start)]
         for key in reversed(way[:-1]):
-            for label, after in self._after(now):
+            for label, after in worlds.after(now):
                 if hash(after) == key:
-                    lines.append(f"{label.text}\n      {show_world(after, self._pools)}")
+                    lines.append(f"{label.text}\n      {worlds.show(after)}")
                     now = after
                     break
         lines.append(last)

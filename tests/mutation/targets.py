@@ -183,6 +183,7 @@ TARGETS: Final = (
         (
             "batching",
             "child_values",
+            "election",
             "ephemeral",
             "memory",
             "memory_tree",
@@ -218,7 +219,7 @@ TARGETS: Final = (
         "registrations of brokers",
         OTHERS_WANTED,
         "metadata/brokers",
-        ("broker_registration", "broker_registry", "election"),
+        ("broker_registration", "broker_registry"),
         ("unit/metadata/brokers",),
     ),
     Target(

@@ -11,6 +11,7 @@ from bookie.server.server_counters import ServerCounters
 from broker_layer.server.connections.memory_budget import MemoryBudget
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.metrics import BrokerMetrics
+from metadata.repair.scrub import NEVER_SCRUBBED
 from serving.process_metrics import ProcessMetrics
 from tests.reference.markdown import code, page, prose, table
 from tests.support.bookie.manual_storage import ManualStorage
@@ -41,7 +42,9 @@ def metrics_page() -> str:
 
 def _bookie() -> Iterable[Metric]:
     position: Any = SimpleNamespace(age_s=0.0, unrecorded_bytes=0)
-    return BookieMetrics("bookie", ServerCounters(), ManualStorage(), position).collect()
+    return BookieMetrics(
+        "bookie", ServerCounters(), ManualStorage(), position, lambda: NEVER_SCRUBBED
+    ).collect()
 
 
 def _broker() -> Iterable[Metric]:

@@ -4,7 +4,9 @@ Leaves the events that cause these to `bookie_player.py`.
 """
 
 import asyncio
+import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -13,13 +15,24 @@ from typing_extensions import override  # `typing` has it from 3.12 on
 from bookie.identity.identity import Identity
 from bookie.identity.metadata_age import MetadataAge
 from bookie.identity.position import PositionCallbacks, PositionClaim, PositionKeeper
+from bookie.server.server_access import ServerAccess
 from bookie.server.server_context import ServerContext
+from bookie.server.server_counters import ServerCounters
+from bookie.server.server_limits import ServerLimits
+from bookie.storage.bookie_storage import BookieStorage
 from metadata.ids import BookieId
 from metadata.registry.positions import PositionStore
+from metadata.repair.repair_key import read_repair_key
+from metadata.restore.restore_record import accept_restore
 from metadata.store.ephemeral import INCARNATION_BYTES
 from metadata.store.interface import MetadataStore
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.store.memory_faults import NoFaults, StoreCall
+from metadata.store.memory_tree import MemoryTree
+from serving.server_log import ServerLog
 from tests.simulation.disk import CrashableDisk
+from tests.simulation.loop import simulation_loop
+from tests.support.metadata.dumps import dump_of, restore
 
 RECORD_INTERVAL_S: Final = 0.1
 
@@ -49,6 +62,31 @@ class MetadataFaults(NoFaults):
         return 1_000 if is_stale and call.session_id == self.bookie_session else 0
 
 
+@dataclass(slots=True)
+class KeptMetadata:
+    """Data of the metadata service as it was before: a backup of it, and the lines of a dump."""
+
+    backup: MemoryTree
+    dump: list[bytes]
+
+    async def change(
+        self, how: str, server: MemoryMetadataServer, store: MemoryMetadataStore
+    ) -> None:
+        """Keep the data, or replace it by what was kept."""
+        match how:
+            case "back-up-metadata":
+                self.backup = copy.deepcopy(server.tree)
+            case "restore-metadata":
+                server.tree = copy.deepcopy(self.backup)
+            case "dump-metadata":
+                self.dump = await dump_of(store)
+            case "restore-dump":
+                server.tree = MemoryTree()
+                await restore(store, self.dump)
+            case _:
+                await accept_restore(store)
+
+
 async def record_as_another(store: MetadataStore, bookie_id: BookieId) -> None:
     """Record a bookie's position as a process other than the one that recorded it last."""
     positions = PositionStore(store)
@@ -56,6 +94,14 @@ async def record_as_another(store: MetadataStore, bookie_id: BookieId) -> None:
     assert found.record is not None
     other = replace(found.record, incarnation=b"another process!")
     await positions.put(bookie_id, other, found.version)
+
+
+def context_of(store: MetadataStore, bookie_id: BookieId, storage: BookieStorage) -> ServerContext:
+    """Return the state that the connections to a bookie share."""
+    now = simulation_loop().time
+    access = ServerAccess(partial(read_repair_key, store), now)
+    limits, counters = ServerLimits(), ServerCounters()
+    return ServerContext(bookie_id, storage, access, limits, counters, ServerLog(now), now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,23 +10,20 @@ Events, about ledger 7 unless `ledger=N` is given; `me` is this bookie's id:
     tear                                               it fails; every other unsynced sector is lost
     kill | cut-power                                   the process dies alone; then the machine
     empty DIRECTORY | empty all | swap DIRECTORY       lost; exchanged for another bookie's
-    keep-copy | put-copy-back                          of all directories, block by block
-    keep-copy-of-files                                 of all directories, file by file
+    keep-copy | keep-copy-of-files | put-copy-back     of all directories: by blocks, by files
     another-process                                    records its position as this bookie
     back-up-metadata | restore-metadata                all data of the metadata service
-    accept-metadata                                    by an operator
-    damage ID                                          a bit of that entry flips in the log
-    hold-syncs | release-syncs | fail-sync
+    dump-metadata | restore-dump | accept-metadata | accept-restore      by an operator (10.6)
+    hold-syncs | release-syncs | fail-sync | damage ID      a bit of that entry flips in the log
     hello NAME [low=N high=N] | hello-and-add NAME     on a separate connection; `any`: no name
     add 0..4 [lac=N] [recovery] [other] [damaged]      the usual payloads, or other ones
-    read 0..4 [fence] | lac | fence | write-lac N | tell-lac N | wait-lac N
+    read 0..4 [fence] | lac | fence | write-lac N | tell-lac N | wait-lac N | fence-without-key
     REQUEST & REQUEST                                  of the last three lines: in one loop step
     metadata open|in_recovery|closed|deleted [fragments=0:me,b] [incoming=me]    what is stored
     metadata-is-stale | metadata-leader-is-replaced | metadata-is-fresh  all but fresh, agreed reads
     hold-metadata N | release-metadata                 the bookie's Nth request from now on
     collect                                            check if the data may be removed
-    trim                                               clean, and trim every tombstone
-    expire-feed                                        remove its deletion from the feed
+    trim | expire-feed          clean, and trim every tombstone; remove its deletion from the feed
 
 An action is an answer: the event of the request, a colon, and the bookie's answer. An answer that
 takes more than a second of virtual time comes with a later event. Every event plays the transcript
@@ -36,7 +33,7 @@ so far again from its beginning: one seed, one history, and no event loop that o
 import asyncio
 import copy
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Final
 
 from bookie.config import KIB, StorageConfig
@@ -45,8 +42,6 @@ from bookie.files.small_files import remove_mark
 from bookie.identity.identity import LIMBO_NAME, format_directories, prove_identity
 from bookie.server.collector import Collector
 from bookie.server.server_context import ServerContext
-from bookie.server.server_counters import ServerCounters
-from bookie.server.server_limits import ServerLimits
 from bookie.server_errors import CookieMismatchError, CookieMissingError
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.horizon import trim_tombstones
@@ -60,10 +55,16 @@ from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerSta
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import DELETION_SHARDS
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from serving.server_log import ServerLog
 from tests.scenarios import words as w
-from tests.scenarios.bookie_metadata import Claimed, MetadataFaults, claim, record_as_another
-from tests.scenarios.bookie_wire import Wire, batch_of, hello_of, request_of
+from tests.scenarios.bookie_metadata import (
+    Claimed,
+    KeptMetadata,
+    MetadataFaults,
+    claim,
+    context_of,
+    record_as_another,
+)
+from tests.scenarios.bookie_wire import Wire, batch_of, fence_without_key, hello_of, request_of
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.loop import run_simulation, simulation_loop
 from tests.support.bookie.batches import payload_of
@@ -105,7 +106,7 @@ class _Machine:
         self._disk_faults = DiskFaults()
         self._metadata_faults = MetadataFaults()
         self._server = server = MemoryMetadataServer(faults=self._metadata_faults)
-        self._backup = copy.deepcopy(server.tree)
+        self._kept = KeptMetadata(copy.deepcopy(server.tree), [])
         self._store = MemoryMetadataStore(server)
         self._metadata_faults.bookie_session = self._store.session_id
         self._others = LedgerStore(MemoryMetadataStore(server), self._rng, lambda: 0)
@@ -133,6 +134,7 @@ class _Machine:
                 await self._hurt(words[0], "".join(where))
             case [
                 "another-process" | "back-up-metadata" | "restore-metadata" | "accept-metadata"
+                | "dump-metadata" | "restore-dump" | "accept-restore"
                 | "metadata-is-stale" | "metadata-is-fresh" | "metadata-leader-is-replaced"
             ]:  # fmt: skip
                 await self._change_service(words[0])
@@ -194,7 +196,7 @@ class _Machine:
         self._claimed.recording.cancel()
         await asyncio.gather(self._claimed.recording, return_exceptions=True)
         await self._context.storage.close()
-        await self._claimed.keeper.record_orderly()
+        await self._claimed.keeper.record_orderly(stopped_ms=0)
 
     async def _change_service(self, how: str) -> None:
         match how:
@@ -202,13 +204,11 @@ class _Machine:
                 await record_as_another(self._store, self._bookie_ids[0])
             case "metadata-is-stale" | "metadata-is-fresh" | "metadata-leader-is-replaced":
                 self._metadata_faults.standing = how
-            case "back-up-metadata":
-                self._backup = copy.deepcopy(self._server.tree)
-            case "restore-metadata":
-                self._server.tree = copy.deepcopy(self._backup)
-            case _:
+            case "accept-metadata":
                 assert self._claimed is not None
                 await self._claimed.age.accept()
+            case _:
+                await self._kept.change(how, self._server, self._store)
 
     async def _format(self, platter: Platter) -> None:
         disk = CrashableDisk(platter, self._rng)
@@ -234,17 +234,14 @@ class _Machine:
             return
         known = KnownDisk(identity.limbo_reason, identity.recorded_end_lsn)
         ledgers = LedgerStore(self._store, self._rng, lambda: 0)
-        standing = standing_reader(ledgers, identity.bookie_id)
+        standing = standing_reader(ledgers, identity.bookie_id, self._rng)
         storage = await BookieStorage.open(
             disk, CONFIG, rng=self._rng, known=known, read_standing=standing
         )
         if identity.limbo_reason:
             await storage.checkpoint()
             await remove_mark(marks, LIMBO_NAME)
-        now = simulation_loop().time
-        self._context = ServerContext(
-            identity.bookie_id, storage, ServerLimits(), ServerCounters(), ServerLog(now), now
-        )
+        self._context = context_of(self._store, identity.bookie_id, storage)
         self._claimed = await claim(self._store, identity, marks, self._context, self._lines)
         is_limbo = storage.statistics().is_limbo
         self._lines.append(f"started {identity.bookie_id}{' in limbo' if is_limbo else ''}")
@@ -364,12 +361,13 @@ class _Machine:
                 if words[0] == "hello-and-add":
                     wire.ask("", m.AttachLedger(ledger_id, KEY))
                     wire.add("its add", batch_of(ledger_id, "0..0", {}), recovery=False)
+            case ["fence-without-key", *_]:
+                args = self._server, self._context, self._lines, label, ledger_id
+                _spawn(fence_without_key(*args))
             case ["trim"]:
-                trimming = self._trim(self._context.storage)
-                simulation_loop().create_task(trimming).add_done_callback(asyncio.Task.result)
+                _spawn(self._trim(self._context.storage))
             case ["collect"]:
-                collecting = self._collect(self._context)
-                simulation_loop().create_task(collecting).add_done_callback(asyncio.Task.result)
+                _spawn(self._collect(self._context))
             case _:
                 self._wire.ask(label, request_of(ledger_id, words, options))
 
@@ -379,12 +377,14 @@ class _Machine:
         return line
 
 
+def _spawn(work: Coroutine[None, None, None]) -> None:
+    simulation_loop().create_task(work).add_done_callback(asyncio.Task.result)
+
+
 def _move_directory(source: Platter, target: Platter, directory: str) -> None:
     prefix = "" if directory == "all" else directory + "/"
-    for names, moved in (
-        (source.names, target.names),
-        (source.durable_names, target.durable_names),
-    ):
+    pairs = (source.names, target.names), (source.durable_names, target.durable_names)
+    for names, moved in pairs:
         for name in [name for name in names if name.startswith(prefix)]:
             moved[name] = names.pop(name)
     for name in [name for name in source.stores if f"{name}/".startswith(prefix)]:

@@ -6,6 +6,7 @@ Leaves the bookie behind the connection, and the order of events, to `bookie_pla
 import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from random import Random
 from typing import Final
 
 from typing_extensions import override  # `typing` has it from 3.12 on
@@ -24,10 +25,14 @@ from bookie.wire.frames import (
     frame_header,
 )
 from metadata.ids import EntryId, LedgerId
+from metadata.repair.repair_key import read_or_create_repair_key
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.support.bookie.batches import make_batch, payload_of
 
 WAIT_MS: Final = 30_000
 BYTES_MAX: Final = 1 << 20
+KEY_READ_S: Final = 0.1
+"""Time in which the bookie has read the key of repair."""
 OTHER_PAYLOAD: Final = b"other bytes"
 
 
@@ -130,6 +135,17 @@ def hello_of(bookie_id: str, options: Mapping[str, str]) -> m.Hello:
     return m.Hello(bookie_id, low, high, 0, b"", "scenario")
 
 
+async def fence_without_key(
+    server: MemoryMetadataServer, context: ServerContext, lines: list[str], label: str, ledger: int
+) -> None:
+    """Fence a ledger as repair does, on a separate connection."""
+    key = await read_or_create_repair_key(MemoryMetadataStore(server), Random(1))
+    wire = Wire(context, lines, label)
+    wire.ask("", m.Hello(context.bookie_id, 1, 1, 0, key, "repair"))
+    await asyncio.sleep(KEY_READ_S)
+    wire.ask(label, m.FenceWithoutKey(LedgerId(ledger)))
+
+
 def _range(text: str) -> tuple[EntryId, EntryId]:
     first, _dots, last = text.partition("..")
     return EntryId(int(first)), EntryId(int(last))
@@ -165,7 +181,7 @@ def _show_reply(reply: m.Reply) -> str:
             return f"{_name(reply.status)} {known}{' fenced' if reply.fenced else ''}"
         case m.Refused():
             return f"refused {_name(reply.status)}"
-        case m.EntryRanges() | m.Pong():
+        case m.EntryRanges() | m.AccessReply() | m.Pong():
             raise AssertionError("no event asks for this")
 
 

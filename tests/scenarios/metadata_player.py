@@ -9,6 +9,7 @@ Events:
     closed 9 100                            at this last entry and length
     recovered 9 100 [5:a,b,d;7:a,b,e]       the same, and the fragments that recovery changed
     repaired 0 0:a,b,d [incoming=e]         the fragment at an index
+    lost 3..5 9..9 at=1000                  accepts the loss of these entries
     decode NAME=VALUE ...                   reads the stored form with other fields: `version`,
                                               `state`, `quorum`, `fragments`, `last`, `length`
                                               (`nil` for none), `token-bytes`
@@ -81,6 +82,10 @@ class MetadataPlayer:
             case ["recovered", last, length, *rest]:
                 fragments = w.parse_fragments(rest[0]) if rest else ()
                 return now.with_recovered(fragments, EntryId(int(last)), int(length), w.TOKEN)
+            case ["lost", *ranges, at]:
+                found = [tuple(map(int, each.split(".."))) for each in ranges]
+                pairs = [(first, last) for first, last in found]
+                return now.with_lost(pairs, int(at.removeprefix("at=")), w.TOKEN)
             case ["repaired", index, fragment, *rest]:
                 (swapped,) = w.parse_fragments(fragment)
                 incoming = w.parse_bookies(w.parse_options(rest).get("incoming", ""))
@@ -140,7 +145,10 @@ def _show(metadata: LedgerMetadata) -> str:
     end = ""
     if metadata.last_entry_id is not None:
         end = f" last={metadata.last_entry_id} length={metadata.length}"
-    return f"{metadata.state}{end} fragments={fragments}"
+    lost = ",".join(
+        f"{each.first_entry_id}..{each.last_entry_id}@{each.accepted_ms}" for each in metadata.lost
+    )
+    return f"{metadata.state}{end} fragments={fragments}{f' lost={lost}' if lost else ''}"
 
 
 def _show_fragment(fragment: Fragment) -> str:

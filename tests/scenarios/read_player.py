@@ -14,7 +14,8 @@ Events of `read` (rule 8.2):
     good a | bad a                            results of earlier reads, for the order of later ones
 
 Events of `handle` (rules 8.1, 8.5):
-    stored 2 STATE [fragments=...] [last=N length=N]   the metadata from now on, at this version
+    stored 2 STATE [fragments=...] [last=N length=N] [lost=3..5,9..9]
+                                              the metadata from now on, at this version
     write 0..9 to=a,b,c                       one batch
     lac a 7 | away a | back a | limbo a
     open | refresh                            shows the LAC, and whether it is the end
@@ -33,7 +34,7 @@ from ledger_client.batches import EntryBatch
 from ledger_client.bookies.pool import CallFailure
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
-from ledger_client.errors import LedgerError
+from ledger_client.errors import EntryLostError, LedgerError
 from ledger_client.protocol import read as p
 from ledger_client.protocol.quorum import write_set
 from ledger_client.reading.reader import LedgerReader
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 PASSWORD: Final = b"secret"
 BOOKIES: Final = "abcdef"
 UNTIL_S: Final = 600.0
+LOST_MS: Final = 1_700_000_000_000
 
 
 class ReadPlayer:
@@ -195,6 +197,8 @@ class HandlePlayer:
         async def call() -> str:
             try:
                 return await self._called(words)
+            except EntryLostError as error:
+                return f"EntryLostError {error.lost_first}..{error.lost_last}"
             except LedgerError as error:
                 return f"{type(error).__name__} lac={self._reader.last_confirmed}"
 
@@ -223,7 +227,11 @@ class HandlePlayer:
         if "fragments" in options:
             fragments = w.parse_fragments(options["fragments"])
         last, length = int(options.get("last", "-1")), int(options.get("length", "0"))
-        return w.ledger(quorum, fragments, state, last, length)
+        changed = w.ledger(quorum, fragments, state, last, length)
+        if "lost" not in options:
+            return changed
+        lost = [_parse_range(each) for each in options["lost"].split(",")]
+        return changed.with_lost(lost, LOST_MS, w.TOKEN)
 
     def _show_lac(self) -> str:
         closed = " closed" if self._reader.is_closed else ""

@@ -36,8 +36,10 @@ SEPARATOR: Final = "----"
 NOTHING: Final = "(nothing)"
 
 PLAYERS: Final[Mapping[str, str]] = {
+    "departures": "tests.scenarios.departures_player:DeparturesPlayer",
     "append": "tests.scenarios.append_player:AppendPlayer",
     "handle": "tests.scenarios.read_player:HandlePlayer",
+    "loss": "tests.scenarios.loss_player:LossPlayer",
     "metadata": "tests.scenarios.metadata_player:MetadataPlayer",
     "placement": "tests.scenarios.placement_player:PlacementPlayer",
     "read": "tests.scenarios.read_player:ReadPlayer",

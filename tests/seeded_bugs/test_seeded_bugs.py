@@ -11,11 +11,14 @@ import pytest
 
 from tests.model import scopes
 from tests.seeded_bugs import trees
-from tests.seeded_bugs.catalogue import BUGS, LEFT_OUT
+from tests.seeded_bugs.__main__ import sample_of
+from tests.seeded_bugs.catalogue import BUGS
+from tests.seeded_bugs.families import topics_groups, topics_logs, topics_state
 from tests.seeded_bugs.seeded_bug import Edit, Kind, SeededBug
 from tests.seeded_bugs.trees import PatchError
 
 AT_LEAST = 36
+TOPICS = (topics_groups, topics_logs, topics_state)
 CONFIGURATIONS = frozenset(scope.name for scope in scopes.FULL)
 KIP = re.compile(r"KIP-\d+")
 """Rules of Kafka's protocol, which topics follow, have the numbers of its proposals."""
@@ -31,7 +34,15 @@ def test_there_are_enough_bugs_with_unique_names() -> None:
     assert len(BUGS) >= AT_LEAST
     assert not [name for name, count in Counter(bug.name for bug in BUGS).items() if count > 1]
     assert len({bug.wrong for bug in BUGS}) == len(BUGS)
-    assert not any(name in LEFT_OUT for name in (bug.name for bug in BUGS))
+
+
+def test_a_sample_is_chosen_by_its_seed() -> None:
+    chosen = sample_of(BUGS, 20, "a commit")
+    assert len(chosen) == 20
+    assert chosen == [bug for bug in BUGS if bug in chosen]
+    assert chosen == sample_of(BUGS, 20, "a commit")
+    assert chosen != sample_of(BUGS, 20, "another commit")
+    assert sample_of(BUGS[:3], 20, "a commit") == list(BUGS[:3])
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
@@ -66,6 +77,13 @@ def test_each_class_of_detectors_searches_or_gives_a_reason(bug: SeededBug) -> N
             assert found is not None
             text = (trees.ROOT / found["path"]).read_text()
             assert f"def {found['test'] or 'test_'}" in text, target
+
+
+def test_the_document_has_a_row_for_each_bug_but_those_of_topics() -> None:
+    text = (trees.ROOT / "docs/seeded-bugs.md").read_text()
+    rows = set(re.findall(r"^\| (\w+) \| [\d., ]+ \|", text, re.M))
+    of_topics = {bug.name for family in TOPICS for bug in family.BUGS}
+    assert rows == {bug.name for bug in BUGS} - of_topics
 
 
 def test_an_edit_that_does_not_match_once_is_refused() -> None:

@@ -36,8 +36,10 @@ from tests.simulation.disk import Platter
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.model import LedgerModel, Model
 from tests.simulation.network import Network
-from tests.simulation.nodes import START_S, BookieNode, ClientNode
+from tests.simulation.nodes import BookieNode, ClientNode, Node
 from tests.simulation.plan import Plan
+from tests.simulation.repairing.swaps import SwapsChecker
+from tests.simulation.repairing.writer_nodes import WriterNodes
 from tests.simulation.store import LedgerNews, SimulatedStoreFaults
 from tests.simulation.transport import Endpoint
 from tests.simulation.wire_tap import BookieTap, ClientTap, ConnectionTap
@@ -81,14 +83,17 @@ class Cluster:
                 CatchingUpChecker(model, self._sound_platter_of),
                 UncleanChecker(model, lambda bookie_id: self.is_over and self.is_sound(bookie_id)),
                 OneWriterChecker(model),
+                SwapsChecker(model),
                 *self._chain_checkers(),
             ],
         )
         LedgerNews(self.metadata, self._on_ledger)
+        self.writer_nodes = WriterNodes(self.metadata, model, plan.session_timeout_s)
         self.bookies: list[BookieNode] = []
         self.bookie_states = BookieStates(self.metadata, self.network.faults, self.bookies)
         self.bookies += [BookieNode(self, number) for number in range(plan.bookie_count)]
         self.clients: list[ClientNode] = []
+        self.repairers: list[Node] = []
         self.is_over = False
         self.live_ledgers: dict[int, str] = {}
         """Ledgers that a writer holds open, and the writer's host."""
@@ -111,15 +116,11 @@ class Cluster:
         self._chain_answers = ChainAnswers(checker)
         return [checker]
 
-    def wall_clock_ms(self) -> int:
-        """Return the time of day."""
-        return int((START_S + self.loop.time()) * 1000)
-
     async def wait_until(self, is_so: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until a condition is true; return whether it became true in time."""
-        deadline_s = self.loop.time() + timeout_s
+        deadline_s = self.loop.now_s + timeout_s
         while not is_so():
-            if self.loop.time() >= deadline_s:
+            if self.loop.now_s >= deadline_s:
                 return False
             await asyncio.sleep(0.1)
         return True
@@ -159,7 +160,9 @@ class Cluster:
         known = now or before
         assert known is not None
         ledger = self.model.ledger(known.ledger_id)
-        ledger.metadata = now
+        if before is None:
+            ledger.created_s = self.loop.now_s
+        ledger.set_metadata(now, self.loop.now_s)
         text = "deleted" if now is None else f"{now.state} {now.last_entry_id} {now.fragments}"
         self.model.note("metadata", f"ledger {known.ledger_id}: {text}")
         self.checkers.on_metadata(ledger, before)

@@ -3,8 +3,7 @@
 Leaves drawing the rates to `tests.simulation.plan`.
 
 Invariants: every fault ends, at the latest at `heal`. Damage (synced bytes lost or changed) stays
-within the plan's budget of bookies.
-Source: assurance design; reliability design.
+within the plan's budget. Source: assurance design; reliability design.
 """
 
 import asyncio
@@ -25,6 +24,7 @@ from tests.simulation.many.leaving import Leaving
 from tests.simulation.nodes import BookieNode, ClientNode
 from tests.simulation.reach.stops import Stops
 from tests.simulation.reach.unclean_closes import UncleanCloses
+from tests.simulation.repairing.repairs import RepairDeaths
 from tests.simulation.second_start import SecondStarts
 from tests.simulation.workloads import recover_one
 
@@ -92,6 +92,7 @@ class Faults:
             RESTORE_ALL: self._restores.restore_all,
             "unclean_close": self._unclean.close,
             "stop_within": Stops(cluster, STALL_S).stop_within,
+            "kill_repair": RepairDeaths(cluster).kill,
         }
 
     def start(self) -> None:
@@ -108,11 +109,11 @@ class Faults:
         cluster.store_faults.stalled_until_s = 0.0
         if cluster.store_faults.behind:
             cluster.store_faults.behind.clear()
-            cluster.store_faults.behind_until_s = cluster.loop.time()
+            cluster.store_faults.behind_until_s = cluster.loop.now_s
         for source, target in self._cuts:
             cluster.network.heal(source, target)
         self._cuts.clear()
-        for node in (*cluster.bookies, *cluster.clients):
+        for node in (*cluster.bookies, *cluster.clients, *cluster.repairers):
             node.resume()
             if node.store is not None:
                 node.store.resume()
@@ -304,7 +305,7 @@ class Faults:
         seconds = self._rng.choice(STALL_S) * self._rng.random()
         self._cluster.network.faults.add(SERVICE, seconds)
         faults = self._cluster.store_faults
-        faults.stalled_until_s = max(faults.stalled_until_s, self._cluster.loop.time() + seconds)
+        faults.stalled_until_s = max(faults.stalled_until_s, self._cluster.loop.now_s + seconds)
 
     async def _expire_session(self) -> None:
         store = self._rng.choice((*self._cluster.bookies, *self._cluster.clients)).store

@@ -61,6 +61,11 @@ class MemoryTransaction:
         place = bisect.bisect_left(self._store.keys, start)
         return [(key, self._store.pairs[key]) for key in self._store.keys[place : place + limit]]
 
+    def scan_keys(self, start: bytes, limit: int) -> list[bytes]:
+        """See `StoreTransaction.scan_keys`."""
+        place = bisect.bisect_left(self._store.keys, start)
+        return self._store.keys[place : place + limit]
+
 
 class MemoryStore:
     """See `bookie.files.index_store.OrderedStore`."""
@@ -132,7 +137,9 @@ class MemoryStore:
 
     def sizes(self) -> StoreSizes:
         """See `OrderedStore.sizes`."""
-        return StoreSizes(sum(map(len, self.pairs.values())), 2**40)
+        used_bytes = sum(map(len, self.pairs.values()))
+        count = self._run_on_committed(lambda _: len(self.pairs))
+        return StoreSizes(used_bytes, 2**40, pair_count=count)
 
     def growth_bytes(self, changes: int) -> int:
         """See `OrderedStore.growth_bytes`: this store uses no space of the simulated disk."""

@@ -3,7 +3,8 @@
 Leaves networks, disks and stores to the other modules of `tests.simulation`. The loop does not
 wait, read a clock, or do input or output.
 
-Invariants: time moves only when no callback is ready. The seed shuffles ready callbacks. Tasks hash
+Invariants: time moves only when no callback is ready. `time()` and timers follow the clock of the
+callback's machine; `now_s` is true time. The seed shuffles ready callbacks. Tasks hash
 by creation number, so that sets of them iterate alike in every process. Tasks of a killed node
 never run again, not even their `finally`. Tasks of a paused node wait, in order, until it resumes.
 One seed gives one history.
@@ -23,6 +24,8 @@ from typing import Any, Final, TypeVar, cast
 
 from typing_extensions import override  # `typing` has it from 3.12 on
 
+from tests.simulation.clocks import CLOCK, TRUE_CLOCK, HostClock
+
 Result = TypeVar("Result")
 
 NODE: Final = ContextVar("NODE", default=0)
@@ -30,6 +33,11 @@ NODE: Final = ContextVar("NODE", default=0)
 
 CALLBACKS_MAX: Final = 50_000_000
 """A run with more loop steps than this counts as a livelock."""
+
+RESOLUTION_S: Final = 1e-6
+"""Shortest delay, in seconds: a task that sleeps until a true time, by a clock that is fast, gets
+there in few steps.
+"""
 
 TASKS_KEPT: Final = 1_000
 """Number of tasks at which finished ones are dropped."""
@@ -83,6 +91,13 @@ class SimulationLoop(base_events.BaseEventLoop):
 
     @override
     def time(self) -> float:
+        """Return the monotonic time of the running callback's machine."""
+        clock = CLOCK.get()
+        return self._now if clock is TRUE_CLOCK else clock.monotonic_s(self._now)
+
+    @property
+    def now_s(self) -> float:
+        """Return the true time, which only the simulation itself knows."""
         return self._now
 
     @property
@@ -90,11 +105,14 @@ class SimulationLoop(base_events.BaseEventLoop):
         """Number of callbacks that have run."""
         return self._steps
 
-    def spawn(self, coroutine: Coroutine[Any, Any, Result]) -> tuple[int, asyncio.Task[Result]]:
+    def spawn(
+        self, coroutine: Coroutine[Any, Any, Result], clock: HostClock = TRUE_CLOCK
+    ) -> tuple[int, asyncio.Task[Result]]:
         """Start a coroutine as a new node that `kill` can end; return the node and the task."""
         node = next(self._node_numbers)
         context = copy_context()
         context.run(NODE.set, node)
+        context.run(CLOCK.set, clock)
         self._contexts[node] = context
         return node, self.create_task(coroutine, context=context)
 
@@ -150,12 +168,14 @@ class SimulationLoop(base_events.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         handle = asyncio.TimerHandle(when, callback, args, self, context)
+        clock = _clock_of(handle)
+        due_s = when if clock is TRUE_CLOCK else clock.true_s(when)
         if self._dead and self._is_dead(handle):
             handle.cancel()
         else:
             handle._scheduled = True  # type: ignore[attr-defined]
             self._timer_count += 1
-            heapq.heappush(self._timers, (when, self._timer_count, handle))
+            heapq.heappush(self._timers, (due_s, self._timer_count, handle))
         return handle
 
     @override
@@ -166,7 +186,11 @@ class SimulationLoop(base_events.BaseEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        clock = CLOCK.get() if context is None else context.get(CLOCK, TRUE_CLOCK)
+        if delay > 0:
+            delay = max(delay, RESOLUTION_S)
+        when = clock.monotonic_s(self._now) + delay
+        return self.call_at(when, callback, *args, context=context)
 
     @override
     def call_soon_threadsafe(self, *_: Any, **__: Any) -> asyncio.Handle:  # type: ignore[override]
@@ -280,6 +304,11 @@ class SimulationLoop(base_events.BaseEventLoop):
 
     def _write_to_self(self) -> None:
         raise AssertionError("a thread reached into the simulation")
+
+
+def _clock_of(handle: asyncio.Handle) -> HostClock:
+    context: Context = handle._context  # type: ignore[attr-defined]
+    return context.get(CLOCK, TRUE_CLOCK)
 
 
 def simulation_loop() -> SimulationLoop:

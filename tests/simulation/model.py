@@ -5,6 +5,7 @@ received, from the bytes on the wire, and from the metadata store.
 """
 
 import hashlib
+import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Final, Protocol
 
 from typing_extensions import override  # `typing` has it from 3.12 on
 
+from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from tests.simulation.loop import SimulationLoop
 
@@ -50,6 +52,8 @@ class LedgerModel:
     """Metadata as stored now; None once deleted."""
     payloads: dict[int, bytes] = field(default_factory=dict)
     writer: Writing | None = None
+    created_s: float = 0.0
+    """True time at which its metadata was first stored."""
     told: int = -1
     """Highest entry whose append succeeded for its caller."""
     judged: int = -1
@@ -58,6 +62,8 @@ class LedgerModel:
     """Last entry of the first CLOSED metadata that was stored."""
     readers: dict[int, int] = field(default_factory=dict)
     """LAC that each reader's handle last showed."""
+    closed_versions: list[tuple[float, LedgerMetadata]] = field(default_factory=list)
+    """CLOSED metadata that was stored, in order, and when."""
     on_admitted: Callable[[int, Sequence[bytes]], None] | None = None
     """Called with consecutive payloads and the first id when the writer assigns ids, if several
     callers share the writer.
@@ -92,6 +98,23 @@ class LedgerModel:
     def is_closed(self) -> bool:
         """Return whether the stored state is CLOSED."""
         return self.metadata is not None and self.metadata.state is LedgerState.CLOSED
+
+    def set_metadata(self, metadata: LedgerMetadata | None, now_s: float) -> None:
+        """Note what is stored now; None once deleted."""
+        self.metadata = metadata
+        if metadata is not None and self.is_closed:
+            self.closed_versions.append((now_s, metadata))
+
+    def may_be_released(self, bookie_id: str, since_s: float) -> bool:
+        """Return whether the ledger was CLOSED, and did not name a bookie, at this time or later:
+        the bookie may have removed what it stored before (rule 10.1).
+        """
+        end_s = math.inf
+        for stored_s, metadata in reversed(self.closed_versions):
+            if end_s > since_s and not metadata.names(BookieId(bookie_id)):
+                return True
+            end_s = stored_s
+        return False
 
 
 def write_set(metadata: LedgerMetadata, fragment: Fragment, entry_id: int) -> list[str]:
@@ -155,21 +178,21 @@ class Model:
 
     def report(self, checker: str, text: str) -> None:
         """Record a violation."""
-        violation = Violation(checker, self.loop.time(), text)
+        violation = Violation(checker, self.loop.now_s, text)
         self.note("violation", str(violation))
         if len(self.violations) < VIOLATIONS_KEPT:
             self.violations.append(violation)
 
     def note(self, kind: str, text: str) -> None:
         """Add a line to the history."""
-        line = f"{self.loop.time():.6f} {kind}: {text}"
+        line = f"{self.loop.now_s:.6f} {kind}: {text}"
         self._digest.update(line.encode())
         if self.trace is not None and len(self.trace) < TRACE_LINES_MAX:
             self.trace.append(line)
 
     def note_bytes(self, number: int, *, from_bookie: bool, data: bytes) -> None:
         """Add a message's bytes to the history's hash."""
-        self._digest.update(_MESSAGE.pack(self.loop.time(), number, from_bookie))
+        self._digest.update(_MESSAGE.pack(self.loop.now_s, number, from_bookie))
         self._digest.update(data)
 
     @property

@@ -99,7 +99,7 @@ class Network:
         self.listeners: dict[tuple[str, int], Listener] = {}
         self.connect_count = 0
         self.make_taps: MakeTaps = lambda *_: None
-        self.faults = FaultHistory(loop.time)
+        self.faults = FaultHistory(lambda: loop.now_s)
         self._rng = random.Random(f"network {seed}")
         self._ports = itertools.count(20_000)
         self._endpoints: dict[Endpoint, None] = {}
@@ -179,7 +179,7 @@ class Network:
     def stall(self, endpoint: Endpoint, seconds: float) -> None:
         """Hold back what one end of a connection sends."""
         assert endpoint.peer is not None
-        endpoint.stalled_until_s = self.loop.time() + seconds
+        endpoint.stalled_until_s = self.loop.now_s + seconds
         self.faults.add(link_of(endpoint.host, endpoint.peer.host), seconds)
 
     # -- called by transports

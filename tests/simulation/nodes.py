@@ -23,6 +23,7 @@ from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import BookieId
 from metadata.paths import bookie_path
 from metadata.store.ephemeral import unpack_held
+from tests.simulation.clocks import draw_clock
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.network import HOST
 from tests.simulation.observing import described
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
     from tests.simulation.model import LedgerModel
 
-START_S: Final = 1_700_000_000.0
 RESTART_S: Final = 2.0
 PORT: Final = 3181
 ADMIN_PORT: Final = 8080
@@ -45,6 +45,7 @@ class Node:
     def __init__(self, cluster: "Cluster", host: str) -> None:
         self.cluster = cluster
         self.host = host
+        self.clock = draw_clock(cluster.plan.seed, host)
         self.node: int | None = None
         self.store: NodeStore | None = None
         self.starts = 0
@@ -61,6 +62,10 @@ class Node:
         """Return whether the process lives."""
         return self.node is not None
 
+    def wall_clock_ms(self) -> int:
+        """Return the machine's time of day."""
+        return self.clock.wall_clock_ms(self.cluster.loop.now_s)
+
     def start(self) -> None:
         """Start the process, unless it lives or is not wanted."""
         if self.is_running or not self.is_wanted:
@@ -69,7 +74,7 @@ class Node:
         self.cluster.network.power_on(self.host)
         token = HOST.set(self.host)
         try:
-            node, task = self.cluster.loop.spawn(self._main())
+            node, task = self.cluster.loop.spawn(self._main(), self.clock)
         finally:
             HOST.reset(token)
         self.node = node
@@ -228,7 +233,7 @@ class BookieNode(Node):
             try:
                 if not platter.is_formatted:
                     self.bookie_id = await format_directories(
-                        disk, store, "bookie", rng, cluster.wall_clock_ms
+                        disk, store, "bookie", rng, self.wall_clock_ms
                     )
                     platter.is_formatted = True
                 await self._serve(disk, store, rng)
@@ -245,7 +250,7 @@ class BookieNode(Node):
             store,
             rng,
             build="simulation",
-            wall_clock_ms=cluster.wall_clock_ms,
+            wall_clock_ms=self.wall_clock_ms,
         )
         try:
             self.bookie_id, self.addresses = await process.start()
@@ -308,7 +313,7 @@ class ClientNode(Node):
             cluster.metadata, cluster.store_faults, session_timeout_s=cluster.plan.session_timeout_s
         )
         client = LedgerClient.from_parts(
-            store, rng=rng, wall_clock_ms=cluster.wall_clock_ms, config=cluster.plan.config
+            store, rng=rng, wall_clock_ms=self.wall_clock_ms, config=cluster.plan.config
         )
         try:
             # a process that cannot start is not needed any more: see `_note_end`

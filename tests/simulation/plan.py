@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from bookie.options import BookieOptions
+from bookie.wire.batch import ENTRY_BYTES_MAX
 from ledger_client import ClientConfig, Quorum
 from tests.simulation import in_sync_plan
 from tests.simulation.beyond import restore_plan
@@ -27,6 +28,7 @@ from tests.simulation.reach.reach_plan import (
     with_limits,
     with_room,
 )
+from tests.simulation.repairing import repair_plan
 from tests.simulation.store import StoreOdds
 
 KINDS: Final = (
@@ -158,6 +160,8 @@ class Plan:
     many: many_plan.ManyLedgers | None = None
     """Hundreds of open ledgers of one client, if there are any."""
     reach: Reach = NOTHING_MORE
+    repair: repair_plan.RepairWork | None = None
+    """Processes of repair, if there are any."""
 
     @property
     def ack_quorum_min(self) -> int:
@@ -191,6 +195,8 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
     may_damage = budget > 0 or beyond_budget
     reach = draw_reach(seed)
     faults = with_faults(faults, seed, theme, duration_s)
+    repair = repair_plan.draw_repair(seed)
+    faults = repair_plan.with_kills(faults, repair, duration_s)
     faults |= {k: every_s for k, every_s in later.items() if may_damage or k not in BUDGETED_KINDS}
     many = many_plan.draw_many(seed, theme, duration_s)
     faults = many_plan.with_leaves(faults, many, duration_s)
@@ -220,6 +226,7 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
         chains=chains,
         many=many,
         reach=reach,
+        repair=repair,
     )
 
 
@@ -346,6 +353,7 @@ def _config(rng: random.Random) -> ClientConfig:
         window_bytes_max=window[0],
         window_entries_max=window[1],
         unanswered_bytes_max=window[2],
+        entry_bytes_max=min(window[2] // 2, ENTRY_BYTES_MAX),
         quarantine_s=rng.choice((2.0, 60.0)),
         suspicions_per_minute_max=rng.choice((6, 60)),
         long_poll_s=rng.choice((1.0, 10.0)),

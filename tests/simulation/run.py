@@ -33,6 +33,9 @@ from tests.simulation.many.holding_open import add_holder
 from tests.simulation.model import Model
 from tests.simulation.observing import described
 from tests.simulation.plan import Plan, make_plan
+from tests.simulation.repairing.full_replication import check_replicated
+from tests.simulation.repairing.repairs import check_repaired, start_repair
+from tests.simulation.repairing.writer_nodes import watched_recoveries
 from tests.simulation.workloads import add_clients
 
 START_S_MAX: Final = 600.0
@@ -78,7 +81,7 @@ def run_seed(seed: int, *, beyond_budget: bool = False, trace: bool = False) -> 
         run = _Run(loop, model, seed, beyond_budget=beyond_budget)
         with _pooled_bodies(plan), watched_confirmations(model), watched_admissions(model):
             run_to_end(loop, model, run.main(), UNTIL_S, trace=trace)
-        result = _result(run, model, seed, loop.time())
+        result = _result(run, model, seed, loop.now_s)
         forget(loop)
     return result
 
@@ -194,7 +197,11 @@ class _Run:
 
     async def main(self) -> None:
         cluster = self._cluster = Cluster(self._loop, self._plan, self._model)
-        with watched_choices(cluster.choices), watched_ends(cluster.availability):
+        with (
+            watched_choices(cluster.choices),
+            watched_ends(cluster.availability),
+            watched_recoveries(cluster.writer_nodes),
+        ):
             await self._run(cluster)
 
     async def _run(self, cluster: Cluster) -> None:
@@ -209,6 +216,7 @@ class _Run:
         add_holder(cluster)
         for client in cluster.clients:
             client.start()
+        await start_repair(cluster)
         faults = Faults(cluster)
         self.fault_counts = faults.counts
         faults.start()
@@ -219,7 +227,7 @@ class _Run:
             return
         cluster.store_faults.odds = type(cluster.store_faults.odds)()
         cluster.network.odds = type(cluster.network.odds)()
-        cluster.availability.healed_at = self._loop.time()
+        cluster.availability.healed_at = self._loop.now_s
         await wait_for_work(cluster)
         if self._model.violations:
             return
@@ -227,14 +235,20 @@ class _Run:
             cluster, faults.damaged_hosts, is_demanded=not self._plan.beyond_budget
         )
         if not self._model.violations:
+            await check_repaired(cluster)
+        if not self._model.violations:
+            await check_replicated(cluster)
+        for node in cluster.repairers:
+            node.kill(power_off=False)
+        if not self._model.violations:
             await check_chains(cluster)
         if not self._model.violations:
             await read_replicas(cluster, faults.damaged_hosts)
 
     async def _suffer(self) -> None:
         """Wait for the faults until there are enough of them or an invariant is violated."""
-        until_s = self._loop.time() + self._plan.duration_s
-        while self._loop.time() < until_s:
+        until_s = self._loop.now_s + self._plan.duration_s
+        while self._loop.now_s < until_s:
             await asyncio.sleep(LOOK_EVERY_S)
             if self._model.violations or self._model.message_count > MESSAGES_MAX:
                 return

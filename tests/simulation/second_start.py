@@ -51,9 +51,9 @@ class SecondStarts:
         self._count += 1
         original.last_error = None
         copy = CopyNode(original, self._count, self._rng)
-        deadline_s = self._cluster.loop.time() + COPY_S_MAX
+        deadline_s = self._cluster.loop.now_s + COPY_S_MAX
         copy.start()
-        while copy.is_running and self._cluster.loop.time() < deadline_s:
+        while copy.is_running and self._cluster.loop.now_s < deadline_s:
             await asyncio.sleep(LOOK_EVERY_S)
             if isinstance(original.last_error, PositionTakenError):
                 self._report(f"{original.host} ended for its copy: {original.last_error}")

@@ -60,7 +60,7 @@ class SimulatedStoreFaults:
 
     def __init__(self, seed: int, odds: StoreOdds, history: FaultHistory | None = None) -> None:
         self.odds = odds
-        self.history = history or FaultHistory(lambda: asyncio.get_running_loop().time())
+        self.history = history or FaultHistory(lambda: simulation_loop().now_s)
         self.stalled_until_s = 0.0
         self.message_count = 0
         """Number of requests, answers and watch events."""
@@ -79,9 +79,9 @@ class SimulatedStoreFaults:
         """Wait for the delay of a request, or refuse it."""
         self.message_count += 1
         await asyncio.sleep(self._delay_s())
-        loop = asyncio.get_running_loop()
-        while loop.time() < self.stalled_until_s:  # noqa: ASYNC110 - it may be put off again
-            await asyncio.sleep(self.stalled_until_s - loop.time() + self._rng.random() * 0.1)
+        loop = simulation_loop()
+        while loop.now_s < self.stalled_until_s:  # noqa: ASYNC110 - it may be put off again
+            await asyncio.sleep(self.stalled_until_s - loop.now_s + self._rng.random() * 0.1)
         if self._rng.random() < self.odds.refused_share:
             self.history.add(session_of(HOST.get()))
             raise StoreUnavailableError("memory", "refused by the simulation")
@@ -176,7 +176,7 @@ class NodeStore(MemoryMetadataStore):
         self._faults.history.end(self._lag)
         if self._faults.behind.pop(self.session_id, None) is None:
             return
-        self._faults.behind_until_s = simulation_loop().time()
+        self._faults.behind_until_s = simulation_loop().now_s
         if self.is_connected:
             self._lose()
 

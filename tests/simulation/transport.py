@@ -199,12 +199,12 @@ class Endpoint(asyncio.Transport):
     def resume(self) -> None:
         """Try again to deliver data that a cut held back."""
         if self._queue and self._timer is None:
-            self._arm(self._loop.time() + self._network.delay_s(self))
+            self._arm(self._loop.now_s + self._network.delay_s(self))
 
     # -- sending
 
     def _send(self, data: bytes) -> None:
-        due_s = max(self._last_due_s, self._loop.time() + self._network.delay_s(self))
+        due_s = max(self._last_due_s, self._loop.now_s + self._network.delay_s(self))
         self._last_due_s = due_s
         self._queue.append((due_s, data))
         if self._timer is None:
@@ -216,7 +216,7 @@ class Endpoint(asyncio.Transport):
 
     def _deliver(self) -> None:
         self._timer = None
-        peer, now_s = self.peer, self._loop.time()
+        peer, now_s = self.peer, self._loop.now_s
         if peer is None or not self._queue:
             return
         if now_s < self.stalled_until_s:

@@ -95,7 +95,7 @@ class ConnectionTap:
             held = self.model.held[key] = {}
         ids = range(asked.first_entry_id, asked.last_entry_id + 1)
         new = [entry_id for entry_id in ids if entry_id not in held]
-        now_s = self.model.loop.time()
+        now_s = self.model.loop.now_s
         for entry_id in new:
             held[entry_id] = now_s
         self._checkers.on_stored(self._bookie_id, self._far.host, asked, new)
@@ -171,7 +171,7 @@ class ClientTap:
 
     def delivered(self, total_bytes: int) -> None:
         """See `Tap.delivered`."""
-        now_s = self._connection.model.loop.time()
+        now_s = self._connection.model.loop.now_s
         while self._under_way and self._under_way[0][0] <= total_bytes:
             self._under_way.popleft()[1].delivered_at_s = now_s
 

@@ -107,7 +107,7 @@ async def reread_ledgers(node: ClientNode, client: LedgerClient, rng: random.Ran
 async def read_all(cluster: Cluster, client: LedgerClient, ledger: LedgerModel) -> int:
     """Read a ledger up to its LAC; return the number of entries."""
     count, password = 0, cluster.plan.workload.password
-    began_s = cluster.loop.time()
+    began_s = cluster.loop.now_s
     try:
         async with client.open_ledger(ledger.ledger_id, password=password) as reader:
             handle = next(cluster.handle_numbers)
@@ -213,10 +213,9 @@ async def delete_ledgers(node: ClientNode, client: LedgerClient, rng: random.Ran
 
 def _is_settled(cluster: Cluster, ledger: LedgerModel) -> bool:
     """Return whether no request of a ledger's creation can still take effect."""
-    assert ledger.metadata is not None
-    age_s = (cluster.wall_clock_ms() - ledger.metadata.created_ms) / 1000
+    age_s = cluster.loop.now_s - ledger.created_s
     stalled_until_s = cluster.store_faults.stalled_until_s
-    return age_s > 2 * cluster.plan.store.slow_delay_s and cluster.loop.time() > stalled_until_s + 1
+    return age_s > 2 * cluster.plan.store.slow_delay_s and cluster.loop.now_s > stalled_until_s + 1
 
 
 def _choose(cluster: Cluster, rng: random.Random, *, newest: bool) -> LedgerModel | None:

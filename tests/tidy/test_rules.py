@@ -9,8 +9,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("metadata", "bookie", "ledger_client")
 NOT_BUILT = frozenset({"9"})
-RULE = re.compile(r"^(\d{1,2}\.\d) ", re.MULTILINE)
-CITED = re.compile(r"(?<![\d.])(\d{1,2}\.\d)(?:-(\d{1,2}\.\d))?(?!\d|\.\d)")
+RULE = re.compile(r"^(\d{1,2}\.\d{1,2}) ", re.MULTILINE)
+CITED = re.compile(r"(?<![\d.])(\d{1,2}\.\d{1,2})(?:-(\d{1,2}\.\d{1,2}))?(?!\d|\.\d)")
 
 
 def built_rules(text: str) -> list[str]:

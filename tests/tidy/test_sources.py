@@ -18,7 +18,7 @@ from tests.tidy.test_tidy import MODULES, ROOT
 
 SOURCE: Final = re.compile(r"^Source: *(.*?)(?=\n *\n|\Z)", re.MULTILINE | re.DOTALL)
 QUOTED: Final = re.compile(r'"([^"]+)"')
-NUMBER: Final = re.compile(r"(?<![\w.])(\d{1,2}(?:\.\d)?)(?![\w.]*\d)")
+NUMBER: Final = re.compile(r"(?<![\w.])(\d{1,2}(?:\.\d{1,2})?)(?![\w.]*\d)")
 DESIGNS: Final = ("api", "assurance", "metadata", "reliability", "Spark", "storage", "topics")
 DESIGN: Final = re.compile(rf"({'|'.join(DESIGNS)}) design\b(.*)")
 DOCUMENT: Final = re.compile(r"((?:docs/[\w./-]+|CONTRIBUTING|ARCHITECTURE)\.md)\b(.*)")
@@ -40,7 +40,7 @@ OUTSIDE: Final = {
 """How a citation of something that is not in this repository begins."""
 PROTOCOL: Final = (ROOT / "docs/protocol.md").read_text()
 KNOWN_RULES: Final = frozenset(
-    re.findall(r"^(\d{1,2}\.\d) ", PROTOCOL, re.MULTILINE)
+    re.findall(r"^(\d{1,2}\.\d{1,2}) ", PROTOCOL, re.MULTILINE)
     + re.findall(r"^## (\d{1,2})\. ", PROTOCOL, re.MULTILINE)
 )
 

@@ -22,6 +22,7 @@ PRODUCT_PACKAGES = (
     "bookie",
     "ledger_client",
     "broker_layer",
+    "repair",
     "spark_io",
     "quire",
 )

@@ -2,7 +2,7 @@
 
 Leaves the layout to `kafka.record_batch`.
 
-Invariant: the producer's bytes are copied once, and are not changed.
+Invariant: the producer's bytes are copied, once more for append times, and are not changed.
 """
 
 import struct
@@ -26,8 +26,8 @@ def placed(
 ) -> tuple[RecordBatchHeader, bytes]:
     """Return the header and the bytes of a batch with its base offset and leader epoch.
 
-    The offset and the epoch in the returned header are not valid. Unless `append_time_ms` is
-    NO_TIMESTAMP, the records get that time.
+    The offset and the epoch in the returned header may be those of the producer. Unless
+    `append_time_ms` is NO_TIMESTAMP, the records get that time.
     """
     place = _PLACE.pack(base_offset, header.size_bytes - LENGTH_END, leader_epoch)
     parts = (place, memoryview(data)[_MAGIC_START:])

@@ -86,7 +86,9 @@ class LogAppender:
 
     @property
     def has_room(self) -> bool:
-        """Whether a batch can be appended without waiting."""
+        """Whether the pending batches are below their limit, and none is deferred; also true once
+        the log has failed, so that nothing waits for it.
+        """
         return self.failure is not None or (not self._deferred and self._pending.has_room(0))
 
     async def wait_for_room(self, size: int) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from ledger_client import LedgerClient
-from ledger_client.errors import LedgerError, LedgerNotFoundError
+from ledger_client.errors import EntryLostError, LedgerError, LedgerNotFoundError
 from ledger_client.reading.reader import LedgerReader
 from metadata.ids import EntryId, LedgerId
 
@@ -125,6 +125,9 @@ class SegmentReaders:
                 "from the earliest offset"
             )
             raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, text) from error
+        except EntryLostError as error:
+            text = f"records are lost for good, and reads do not skip them: {error}"
+            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
         except LedgerError as error:
             text = f"ledger {ledger_id} cannot be read now, retry: {error}"
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error

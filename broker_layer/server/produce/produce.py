@@ -129,7 +129,9 @@ class ProduceService:
         return request.acks == 0 and self._is_early(request)
 
     def _is_early(self, request: ProduceRequest) -> bool:
-        """Return whether a request with acks=0 names a log that this broker may learn of soon."""
+        """Return whether a request with acks=0 names a log that this broker may learn of soon. A
+        client that wants no answer cannot send its batches again.
+        """
         return request.acks == 0 and any(
             self._is_unknown(topic.name, index)
             for topic in request.topics
@@ -144,10 +146,7 @@ class ProduceService:
         return False
 
     def _openings(self, request: ProduceRequest) -> list[asyncio.Event]:
-        """Return the events that are set when the takeovers of the request's logs have ended.
-
-        A client that wants no answer could not send its batches again.
-        """
+        """Return the events that are set when the takeovers of the request's logs have ended."""
         return [
             event
             for topic in request.topics

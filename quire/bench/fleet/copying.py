@@ -191,7 +191,7 @@ class Copying:
                 return target in ensemble and self._world.bookies.answers(target)
 
     def _may_start(self, job: Repair, target: BookieId) -> bool:
-        """Return whether a source exists and the target can take the copy."""
+        """Return whether a source answers, and the target answers and is no member yet."""
         fragment = self._fragment(job)
         answers = self._world.bookies.answers
         if fragment is None or target in fragment.ensemble or not answers(target):

@@ -6,18 +6,27 @@ server.
 
 import argparse
 
-from ledger_client.cluster_access import open_cluster
+from ledger_client.cluster_access import Cluster, open_cluster
+from metadata.errors import MetadataFormatError
+from metadata.ids import BookieId
+from metadata.registry.positions import PositionStore
 from metadata.registry.registration import BookieRegistration
+from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle
+from metadata.repair.lifecycle_store import LifecycleStore
 from quire.admin_api import AdminApiError, get_json, post_json
+from quire.assessment import next_step
 from quire.cli.as_json import registration_as_json
 from quire.cli.command_line import metadata_address
-from quire.cli.output import Output
+from quire.cli.output import Json, Output
+from quire.cli.quantities import describe_time
 from quire.errors import CommandError, ExitCode
 
 COLUMNS = (
     "id",
     "state",
+    "lifecycle",
     "conditions",
+    "stopped",
     "address",
     "location",
     "host",
@@ -45,27 +54,36 @@ class BookieDownError(CommandError):
 
 
 async def list_all(arguments: argparse.Namespace, output: Output) -> int:
-    """List every bookie that was formatted and not removed."""
+    """List every bookie that was formatted, also those that were removed."""
     async with open_cluster(metadata_address(arguments)) as cluster:
         up = cluster.directory.bookies
         known = await cluster.cookies.list_bookie_ids()
+        states = await LifecycleStore(cluster.store, cluster.rng).get_all()
         with output.listing(*COLUMNS) as listing:
-            for bookie_id in dict.fromkeys([*known, *up]):
+            for bookie_id in dict.fromkeys([*known, *up, *states]):
                 registration = up.get(bookie_id)
+                lifecycle = str(states.get(bookie_id, UNCHANGED).state)
                 if registration is None:
-                    listing.add({"id": bookie_id, "state": "down"})
+                    row: dict[str, Json] = {"id": bookie_id, "state": "down"}
+                    listing.add(row | {"lifecycle": lifecycle} | await _stop(cluster, bookie_id))
                 else:
-                    listing.add(registration_as_json(registration))
+                    listing.add(registration_as_json(registration) | {"lifecycle": lifecycle})
     return ExitCode.DONE
 
 
 async def info(arguments: argparse.Namespace, output: Output) -> int:
     """Print a bookie's registration, and its state as reported by its admin server."""
-    registration = await _find(arguments)
+    registration, record, stop = await _find(arguments)
+    lifecycle: dict[str, Json] = {
+        "lifecycle": str(record.state),
+        "lifecycle_since_ms": record.since_ms or None,
+        "lifecycle_reason": record.reason or None,
+        "next": next_step(BookieId(arguments.bookie), record.state) or None,
+    }
     if registration is None:
-        output.record({"id": arguments.bookie, "state": "down"})
+        output.record({"id": arguments.bookie, "state": "down"} | stop | lifecycle)
         return ExitCode.FINDINGS
-    row = registration_as_json(registration)
+    row = registration_as_json(registration) | lifecycle
     if registration.admin_url:
         try:
             row["admin"] = await get_json(f"{registration.admin_url}/api/v1/state")
@@ -89,7 +107,7 @@ async def accept_metadata(arguments: argparse.Namespace, output: Output) -> int:
 async def _request_change(
     arguments: argparse.Namespace, output: Output, route: str, body: dict[str, bool]
 ) -> int:
-    registration = await _find(arguments)
+    registration, _, _ = await _find(arguments)
     if registration is None:
         raise BookieDownError(
             f"bookie {arguments.bookie} is not up: only a running bookie can be changed",
@@ -108,13 +126,34 @@ async def _request_change(
     return ExitCode.DONE
 
 
-async def _find(arguments: argparse.Namespace) -> BookieRegistration | None:
-    """Return a bookie's registration; None while it is down. Raises NoSuchBookieError."""
+async def _find(
+    arguments: argparse.Namespace,
+) -> tuple[BookieRegistration | None, BookieLifecycle, dict[str, Json]]:
+    """Return a bookie's registration, None while it is down, its state as operators and repair set
+    it, and how it stopped. Raises NoSuchBookieError.
+    """
     wanted: str = arguments.bookie
     async with open_cluster(metadata_address(arguments)) as cluster:
         up = dict(cluster.directory.bookies)
         known = await cluster.cookies.list_bookie_ids()
-    registration = next((each for each in up.values() if each.bookie_id == wanted), None)
-    if registration is None and wanted not in known:
-        raise NoSuchBookieError(wanted)
-    return registration
+        states = await LifecycleStore(cluster.store, cluster.rng).get_all()
+        registration = next((each for each in up.values() if each.bookie_id == wanted), None)
+        if registration is None and wanted not in (*known, *states):
+            raise NoSuchBookieError(wanted)
+        bookie_id = BookieId(wanted)
+        stop = {} if registration is not None else await _stop(cluster, bookie_id)
+    return registration, states.get(bookie_id, UNCHANGED), stop
+
+
+async def _stop(cluster: Cluster, bookie_id: BookieId) -> dict[str, Json]:
+    """Return whether a bookie that is down stopped in order, and when."""
+    try:
+        record = (await PositionStore(cluster.store).get(bookie_id)).record
+    except MetadataFormatError:
+        return {}
+    if record is None:
+        return {"stopped": "never started", "stopped_ms": None}
+    if not record.is_orderly:
+        return {"stopped": "not in order", "stopped_ms": None}
+    when = "" if record.stopped_ms is None else f" at {describe_time(record.stopped_ms)}"
+    return {"stopped": f"in order{when}", "stopped_ms": record.stopped_ms}

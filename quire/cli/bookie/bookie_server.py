@@ -17,6 +17,7 @@ from quire.bookie_group import BookieGroup
 from quire.cli.output import Output
 from quire.cli.server_options import load_given, read_config_file
 from quire.errors import CommandError, ExitCode, UsageError
+from quire.repair_beside import repair_beside
 from serving.errors import OptionError
 from serving.option_reading import Value
 from serving.process import ServerProcess, run_server
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.format_if_empty is not None and _is_empty(Path(options.data_dir)):
         _format(options, arguments.format_if_empty)
     output.results.flush()
-    return ExitCode.REFUSED if run_bookie(options) else ExitCode.DONE
+    return ExitCode.REFUSED if run_bookie(options, repair_beside) else ExitCode.DONE
 
 
 def _run_group(several: tuple[BookieOptions, ...], prefix: str | None, output: Output) -> ExitCode:

@@ -1,7 +1,7 @@
 """Declaration of the verbs of `quire bookie` and their arguments.
 
-Leaves the work to `bookie_server`, `bookie_registry`, `bookie_offline` and `bookie_replica`. Each
-is imported only when needed: a bookie's process should not load the client.
+Leaves the work to `bookie_server`, `bookie_registry`, `bookie_lifecycle`, `bookie_offline` and
+`bookie_replica`. Each is imported only when needed: a bookie's process should not load the client.
 """
 
 import argparse
@@ -12,6 +12,7 @@ from quire.cli.server_options import add_option_flags
 
 SERVER = "quire.cli.bookie.bookie_server"
 REGISTRY = "quire.cli.bookie.bookie_registry"
+LIFECYCLE = "quire.cli.bookie.bookie_lifecycle"
 OFFLINE = "quire.cli.bookie.bookie_offline"
 REPLICA = "quire.cli.bookie.bookie_replica"
 ID_HELP = "the bookie's id, as in `quire bookie list`"
@@ -57,6 +58,7 @@ def parser() -> argparse.ArgumentParser:
     )
     readonly.add_argument("bookie", metavar="ID", help=ID_HELP)
     readonly.add_argument("switch", choices=("on", "off"), help="on: it takes no new entries")
+    _add_lifecycle_verbs(noun)
     accept = noun.verb(
         "accept-metadata",
         later(REGISTRY, "accept_metadata"),
@@ -66,6 +68,27 @@ def parser() -> argparse.ArgumentParser:
     accept.add_argument("bookie", metavar="ID", help=ID_HELP)
     _add_replica_verbs(noun)
     return noun.parser
+
+
+def _add_lifecycle_verbs(noun: Noun) -> None:
+    verbs = (
+        ("drain", "move everything away from a bookie, which then may be removed"),
+        ("undrain", "use a draining or drained bookie again"),
+        (
+            "remove",
+            "remove a drained or lost bookie for ever, if no ledger names it; its id is never used "
+            "again",
+        ),
+    )
+    for name, summary in verbs:
+        verb = noun.verb(name, later(LIFECYCLE, name), summary)
+        verb.add_argument("bookie", metavar="ID", help=ID_HELP)
+        verb.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="change nothing; show what would happen, with status 1 if something blocks it",
+        )
+        verb.add_argument("--reason", default="", help="text that is stored with the state")
 
 
 def _add_offline_verbs(noun: Noun) -> None:

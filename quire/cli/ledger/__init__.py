@@ -5,5 +5,6 @@
 - `ledger_data`: `append`, `read` and `tail`.
 - `ledger_copy`: `export` and `import`.
 - `ledger_verify`: `verify`.
+- `ledger_loss`: `accept-loss`.
 - `ledger_options`: options of these verbs, for the client.
 """

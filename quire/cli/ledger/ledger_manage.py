@@ -10,11 +10,11 @@ from ledger_client.cluster_access import open_cluster, read_ledger
 from ledger_client.ledger_calls import NewLedger
 from ledger_client.recovery.late_fences import FENCE_FOR_S
 from metadata.ids import LedgerId
-from metadata.ledgers.ledger_metadata import LedgerState
+from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerState
 from metadata.paths import client_path
 from metadata.store.interface import find
-from quire.claims import UNCLAIMED_NAME, create_unclaimed
-from quire.cli.as_json import fragments_as_json, text_or_base64
+from quire.claims import create_unclaimed
+from quire.cli.as_json import fragments_as_json, lost_as_json, text_or_base64
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger.ledger_options import creation_of, password_of
 from quire.cli.output import Json, Output
@@ -197,6 +197,8 @@ def info_as_json(info: LedgerInfo, *, short: bool = False) -> dict[str, Json]:
     if quorum.is_in_sync:
         row["in_sync"] = list(info.in_sync)
         row["given_up"] = fragments_as_json(info.given_up)
+    if info.lost:
+        row["lost"] = lost_as_json(info.lost)
     row["digest"] = str(info.digest)
     row["created_ms"] = info.created_ms
     row["metadata"] = {name: text_or_base64(value) for name, value in info.metadata.items()}

@@ -1,6 +1,6 @@
 """Declaration of the verbs of `quire ledger` and their arguments.
 
-Leaves the work to `ledger_manage`, `ledger_data`, `ledger_copy` and `ledger_verify`.
+Leaves the work to `ledger_manage`, `ledger_data`, `ledger_copy`, `ledger_verify` and `ledger_loss`.
 """
 
 import argparse
@@ -9,6 +9,7 @@ from quire.cli.command_line import (
     Noun,
     add_consent_option,
     entry_id,
+    later,
     ledger_id,
     not_negative,
     positive,
@@ -82,6 +83,19 @@ def _add_data_verbs(noun: Noun) -> None:
 def _add_copying_verbs(noun: Noun) -> None:
     verify = noun.verb("verify", ledger_verify.verify, "read every entry of every replica")
     _add_ledger(verify)
+    accept = noun.verb(
+        "accept-loss",
+        later("quire.cli.ledger.ledger_loss", "accept_loss"),
+        "find the entries that no bookie returns; with --yes, record that they are lost for ever",
+    )
+    _add_ledger(accept)
+    accept.add_argument(
+        "--even-if-unreachable",
+        action="store_true",
+        help="give up entries on bookies that do not answer, or cannot say what they have: for "
+        "bookies that never return",
+    )
+    add_consent_option(accept)
     export = noun.verb("export", ledger_copy.export, "write a ledger to a file")
     _add_ledger(export)
     export.add_argument("file", metavar="FILE", help="'-': the standard output")

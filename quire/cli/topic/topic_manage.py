@@ -5,7 +5,7 @@ the brokers.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from broker_layer.kafka.error_codes import ErrorCode
@@ -111,8 +111,26 @@ async def show_topic(arguments: argparse.Namespace, output: Output) -> int:
         with output.listing(*columns, "state") as listing:
             for row in rows:
                 listing.add(row)
+        _add_short_ledgers(rows, output)
     is_well = all(row["state"] == "served" for row in rows)
     return ExitCode.DONE if is_well else ExitCode.FINDINGS
+
+
+def _add_short_ledgers(rows: Sequence[Mapping[str, Json]], output: Output) -> None:
+    """Print the ended ledgers that lack copies, if there are any."""
+    found = [
+        {"partition": row["partition"], **short}
+        for row in rows
+        if isinstance(ledgers := row["short_ledgers"], list)
+        for short in ledgers
+        if isinstance(short, Mapping)
+    ]
+    if not found:
+        return
+    output.line("")
+    with output.listing("partition", "ledger", "entries", "bytes", "why") as listing:
+        for each in found:
+            listing.add(each)
 
 
 async def grow_topic(arguments: argparse.Namespace, output: Output) -> int:

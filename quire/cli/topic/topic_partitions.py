@@ -35,16 +35,35 @@ def _row(
         "end": _known(report.get("high_watermark")),
         "bytes": _known(report.get("size_bytes")),
     }
+    row["short_ledgers"] = _short_ledgers(report.get("short_ledgers"))
+    row["short_ledger_count"] = _known(report.get("short_ledger_count"))
+    row["short_bytes"] = _known(report.get("short_bytes"))
     missing = report.get("missing")
     if missing:
         row["state"] = f"not served for {report.get('since_s')} s: {missing}"
     elif partition.leader_id < 0:
         row["state"] = "no broker leads it"
+    elif row["short_ledgers"]:
+        row["state"] = f"{row['short_ledger_count']} ledgers lack copies"
     elif len(partition.isr_nodes) < len(partition.replica_nodes):
         row["state"] = "lacks replicas in sync"
     else:
         row["state"] = "served"
     return row
+
+
+def _short_ledgers(reported: Json) -> list[Json]:
+    """Return the ended ledgers that lack copies, as a leader reports them."""
+    return [
+        {
+            "ledger": each.get("ledger_id"),
+            "entries": each.get("entry_count"),
+            "bytes": each.get("size_bytes"),
+            "why": each.get("why"),
+        }
+        for each in (reported if isinstance(reported, list) else ())
+        if isinstance(each, Mapping)
+    ]
 
 
 def _known(number: Json) -> Json:

@@ -3,17 +3,25 @@ others.
 
 Leaves judging to `tests.judge.elle`.
 
-Invariant: it begins at the end of the topic, and never chooses another position afterwards.
+Invariant: it begins at the end of the topic, and never chooses another position afterwards. So it
+asks for the end itself: librdkafka asks for a logical offset once more, half a second later, when
+the answer of an earlier leader arrives late, and then goes on from the end of that time
+(`rd_kafka_toppar_handle_Offset`, 2.16).
 """
 
+import time
 from typing import Final
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.campaign.topics.spans import Recogniser
 from tests.campaign.topics.work import TOKENS, Worker
 
 READ_MAX: Final = 200
+ASK_S: Final = 5.0
+PAUSE_S: Final = 0.1
+STARTED_S_MAX: Final = 120.0
+"""Maximum time until every partition has a leader that answers, in seconds."""
 Spans = dict[str, list[list[str | int]]]
 
 
@@ -38,7 +46,23 @@ class TransactionReads:
             }
         )
         partitions = range(options.partitions)
-        self._consumer.assign([TopicPartition(TOKENS, each, OFFSET_END) for each in partitions])
+        until_s = time.monotonic() + STARTED_S_MAX
+        ends = [self._end_of(each, until_s) for each in partitions]
+        self._consumer.assign(ends)
+
+    def _end_of(self, partition: int, until_s: float) -> TopicPartition:
+        """Return the end of a partition as it is now. Raises TimeoutError after `until_s`."""
+        asked = TopicPartition(TOKENS, partition)
+        while time.monotonic() < until_s:
+            try:
+                found = self._consumer.get_watermark_offsets(asked, timeout=ASK_S, cached=False)
+            except KafkaException as raised:
+                self._worker.failed("end of tokens", raised.args[0])
+                time.sleep(PAUSE_S)  # a refusal is immediate
+                continue
+            if found is not None:
+                return TopicPartition(TOKENS, partition, found[1])
+        raise TimeoutError(f"no end of partition {partition} of the tokens in {STARTED_S_MAX} s")
 
     def take(self) -> Spans:
         """Return the spans of the tokens that arrived since the last call."""

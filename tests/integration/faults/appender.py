@@ -13,7 +13,7 @@ from collections import deque
 from pathlib import Path
 from typing import Final
 
-from ledger_client import LedgerClient, LedgerError, LedgerWriter, Quorum
+from ledger_client import ClientConfig, LedgerClient, LedgerError, LedgerWriter, Quorum
 from tests.campaign.history import HistoryFile
 from tests.campaign.orphans import end_with_parent
 from tests.campaign.payloads import Payloads, digest_of_payloads
@@ -23,19 +23,21 @@ BATCH_ENTRIES: Final = 25
 PAUSE_S: Final = 0.06
 """After each `DEPTH` batches: 1,600 entries a second are enough to have some under way at any time,
 and leave the processor to what is tested."""
+CONFIG: Final = ClientConfig(add_timeout_s=30.0, append_deadline_s=60.0)
+"""A sync on a busy disk can take more than the default 5 s. A killed bookie shows at once."""
 
 
 class Appender:
     """Appends to one ledger."""
 
-    def __init__(self, history: Path, seed: int) -> None:
-        self._file = HistoryFile(history)
+    def __init__(self, file: HistoryFile, seed: int) -> None:
+        self._file = file
         self._payloads = Payloads(seed)
 
     async def run(self, client: LedgerClient, quorum: Quorum, stopping: asyncio.Event) -> None:
         """Create a ledger and fill it."""
         ledger = await client.create_ledger(quorum)
-        self._file.tell("created", ledger=ledger.id)
+        self._file.tell_created(ledger)
         try:
             await self._fill(ledger, stopping)
             await ledger.aclose()
@@ -81,8 +83,9 @@ async def _run(given: argparse.Namespace) -> None:
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     quorum = Quorum(given.ensemble, given.write, given.ack)
-    async with LedgerClient(given.uri) as client:
-        await Appender(given.history, given.seed).run(client, quorum, stopping)
+    file = HistoryFile(given.history)
+    async with LedgerClient(given.uri, config=CONFIG, on_event=file.tell_change) as client:
+        await Appender(file, given.seed).run(client, quorum, stopping)
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from tests.campaign.direct import open_direct, read_copies, wanted_ranges
 from tests.campaign.history import AckedRange
 from tests.campaign.payloads import HEADER, Payloads
 from tests.integration.faults.appending import SEED, appending, check_kept
+from tests.integration.quire.command import pause_repair
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 FLIPPED = (10, 700, 1_500, 2_999)
@@ -74,6 +75,7 @@ async def test_a_corrupted_replica_is_never_returned(cluster: LocalCluster, tmp_
         history = await writer.stop()
     ledger_id = next(iter(history.ledgers))
     uri = cluster.metadata_uri
+    pause_repair(uri)
     bookie = cluster.bookies[await _member(cluster, ledger_id)]
     await bookie.stop()
     assert len(_flip_bytes(bookie.data_dir / "log", ledger_id)) == len(FLIPPED)

@@ -22,9 +22,11 @@ async def test_appends_continue_while_zookeeper_is_silent(
     async with appending(cluster.metadata_uri, tmp_path) as writer:
         await writer.wait_for_acks(200)
         cluster.zookeeper.pause()
-        await asyncio.sleep(WITHOUT_S)
-        await writer.wait_for_acks(500)
-        cluster.zookeeper.resume()
+        try:
+            await asyncio.sleep(WITHOUT_S)
+            await writer.wait_for_acks(500)
+        finally:
+            cluster.zookeeper.resume()
         await writer.wait_for_acks(500)
         history = await writer.stop()
     assert history.failures == {}
@@ -38,9 +40,11 @@ async def test_appends_continue_while_zookeeper_is_down(
     async with appending(cluster.metadata_uri, tmp_path) as writer:
         await writer.wait_for_acks(200)
         await cluster.zookeeper.stop()
-        await asyncio.sleep(WITHOUT_S)
-        await writer.wait_for_acks(500)
-        await cluster.zookeeper.start()
+        try:
+            await asyncio.sleep(WITHOUT_S)
+            await writer.wait_for_acks(500)
+        finally:
+            await cluster.zookeeper.start()
         await writer.wait_for_acks(500)
         history = await writer.stop()
     assert history.failures == {}

@@ -10,7 +10,7 @@ from ledger_client import LedgerClient, Quorum
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import NotEnoughBookiesError
 from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress
-from ledger_client.in_sync.copying import FragmentCopier
+from ledger_client.in_sync.copying import CopyServices, FragmentCopier
 from metadata.ids import BookieId, EntryId, LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.ledgers.ledger_store import LedgerStore
@@ -65,11 +65,10 @@ async def copier(
     services = await client._session.services()
     metadata, _ = await services.ledgers.get(LedgerId(ledger_id))
     return FragmentCopier(
-        pool=services.pool,
-        ledgers=ledgers or services.ledgers,
+        services=CopyServices(
+            services.pool, ledgers or services.ledgers, services.config, services.rng
+        ),
         keys=LedgerKeys.of(metadata, password),
-        config=services.config,
-        rng=services.rng,
         limits=SMALL,
         throttle=services.for_writers.copy_throttle,
         on_progress=on_progress,

@@ -35,6 +35,11 @@ def run_quire(
     )
 
 
+def pause_repair(metadata: str) -> None:
+    """Keep damage that a test makes as it is: otherwise a read that finds it starts its repair."""
+    assert run_quire("repair", "pause", "--for", "1h", metadata=metadata).returncode == 0
+
+
 def start_quire(*words: str, metadata: str | None = None) -> "subprocess.Popen[bytes]":
     """Start a command that runs until it is stopped.
 

@@ -11,7 +11,7 @@ from ledger_client import LedgerClient, LedgerInfo, Quorum
 from quire.errors import ExitCode
 from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
-from tests.integration.quire.command import run_quire
+from tests.integration.quire.command import pause_repair, run_quire
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -61,6 +61,7 @@ async def test_one_replica_that_is_damaged_is_found_by_entry_and_compare(
 ) -> None:
     entries = [f"entry number {number}".encode() for number in range(6)]
     ledger = await write(cluster, entries)
+    pause_repair(cluster.metadata_uri)
     a, b = cluster.bookies
     await b.stop()
     status, _, told = run(cluster, "entry", b.id, str(ledger.id), "3")

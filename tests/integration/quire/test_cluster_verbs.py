@@ -46,7 +46,9 @@ def test_a_table_for_people(cluster: RunningCluster) -> None:
     assert lines[0].split() == [
         "ID",
         "STATE",
+        "LIFECYCLE",
         "CONDITIONS",
+        "STOPPED",
         "ADDRESS",
         "LOCATION",
         "HOST",
@@ -104,7 +106,7 @@ def test_metadata_is_sound_and_dumped(cluster: RunningCluster) -> None:
     assert told["findings"] == []
     dump = [json.loads(line) for line in cluster.run("metadata", "dump").stdout.splitlines()]
     kinds = {row["kind"] for row in dump}
-    assert {"instance", "cookie", "bookie", "ledger"} <= kinds
+    assert {"dump", "instance", "cookie", "ledger", "end"} <= kinds
     assert ledger in [row.get("ledger_id") for row in dump]
 
 

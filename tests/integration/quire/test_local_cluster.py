@@ -12,7 +12,13 @@ import pytest
 from ledger_client import LedgerClient, Quorum
 from quire.errors import ExitCode, LocalClusterError
 from quire.local_cluster import LocalCluster
-from tests.integration.quire.command import TIMEOUT_S, environment, run_quire, start_cluster
+from tests.integration.quire.command import (
+    TIMEOUT_S,
+    environment,
+    pause_repair,
+    run_quire,
+    start_cluster,
+)
 
 ROOT = Path(__file__).parents[3]
 GONE_WITHIN_S = 50.0
@@ -128,6 +134,7 @@ def test_damage_and_absence_are_found(tmp_path: Path) -> None:
         told = cluster.json("ledger", "append", "--ack", "3", stdin=lines)
         ledger = str(told["ledger_id"])
         assert cluster.json("ledger", "verify", ledger)["is_well"]
+        pause_repair(cluster.metadata)
     finally:
         assert cluster.stop() == 0
 

@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -195,3 +198,47 @@ def test_reading_begins_where_the_log_begins(cluster: RunningCluster) -> None:
     assert read.stdout == b"c\n"
     assert b"begun-0 begins at 2" in read.stderr
     assert cluster.run("topic", "consume", "begun", "--from", "9").stdout == b""
+
+
+def shown_partition(cluster: RunningCluster, code: ExitCode) -> dict[str, Any]:
+    """Return partition 0 of the topic `short`; nothing if the command ends with another code."""
+    done = cluster.run("topic", "show", "short", "-o", "json")
+    if done.returncode != code:
+        return {}
+    row: dict[str, Any] = json.loads(done.stdout)["partitions"][0]
+    return row
+
+
+def test_ledgers_that_lack_copies_are_shown_until_the_bookie_is_back(
+    cluster: RunningCluster,
+) -> None:
+    made = cluster.json("topic", "create", "short", "--set", "segment.bytes=16384")
+    for _ in range(3):
+        cluster.json("topic", "produce", "short", stdin=(b"x" * 9_000 + b"\n") * 4)
+    while not asyncio.run(ended_ledgers(cluster, made["id"])):
+        pass
+    bookie = cluster.told["bookies"][2]
+    admin = KafkaAdminClient(bootstrap_servers=cluster.told["brokers"][0]["address"])
+
+    def partition() -> dict[str, Any]:
+        (found,) = admin.describe_topics(["short"])
+        row: dict[str, Any] = found["partitions"][0]
+        return row
+
+    os.kill(bookie["pid"], signal.SIGSTOP)  # its session ends
+    try:
+        while not (shown := shown_partition(cluster, ExitCode.FINDINGS)).get("short_ledgers"):
+            pass
+        assert shown["state"] == f"{shown['short_ledger_count']} ledgers lack copies"
+        ledger = shown["short_ledgers"][0]
+        assert ledger["why"] == f"{bookie['id']} is away"
+        assert ledger["entries"] > 0
+        assert ledger["bytes"] > 9_000
+        assert b"is away" in cluster.run("topic", "show", "short").stdout
+        described = partition()
+        assert len(described["isr_nodes"]) < len(described["replica_nodes"])
+    finally:
+        os.kill(bookie["pid"], signal.SIGCONT)
+    while shown_partition(cluster, ExitCode.DONE).get("short_ledgers", "unknown"):
+        pass
+    admin.close()

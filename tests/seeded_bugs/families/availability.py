@@ -5,7 +5,14 @@ Leaves judging errors to `tests.simulation.checkers.availability`.
 Source: protocol rules 4.3, 5.1 and 5.5.
 """
 
-from tests.seeded_bugs.seeded_bug import Edit, SeededBug, hidden_from_model, simulation, units
+from tests.seeded_bugs.seeded_bug import (
+    Edit,
+    SeededBug,
+    hidden_from_model,
+    hidden_from_simulation,
+    simulation,
+    units,
+)
 
 APPEND = "ledger_client/protocol/append.py"
 PLACEMENT = "ledger_client/bookies/placement.py"
@@ -51,8 +58,59 @@ BUGS = (
                 "tests/unit/ledger_client/bookies/test_placement.py"
                 "::test_quarantined_bookies_are_the_last_resort"
             ),
-            simulation(),
         ),
+        (
+            NO_SAFETY,
+            hidden_from_simulation(
+                "the fault before a quarantine explains the error almost as long as it lasts; a"
+                " longer one needs several failures of one bookie, and a restart ends it"
+            ),
+        ),
+    ),
+    SeededBug(
+        "append_waits_without_end",
+        "An append that no bookie answers has no deadline.",
+        ("4.6", "5.7"),
+        (
+            Edit(
+                "ledger_client/writing/writer_watch.py",
+                "now - oldest > config.append_deadline_s:",
+                "now - oldest > 1e9:",
+            ),
+            Edit(
+                "ledger_client/bookies/connection.py",
+                "            if now - sent_at < timeout_s:\n",
+                "            if now - sent_at < 1e9 * timeout_s:\n",
+            ),
+            Edit(
+                "ledger_client/bookies/connection.py",
+                "            if now - self._pinged_at >= PING_TIMEOUT_S:\n",
+                "            if now - self._pinged_at >= 1e9 * PING_TIMEOUT_S:\n",
+            ),
+        ),
+        (units("tests/unit/ledger_client/writing/test_append_deadline.py"), simulation()),
         (NO_SAFETY,),
+        masked_by="a bookie that answers nothing is given up, and then replaced",
+    ),
+    SeededBug(
+        "write_back_in_one_timeout",
+        "A bookie must answer all write-backs of a recovery, which are sent at once, within the"
+        " timeout of one add.",
+        ("7.4",),
+        (
+            Edit(
+                "ledger_client/bookies/connection.py",
+                "        answers = now - self._recovery_answered_at < timeout_s\n",
+                "        answers = False\n",
+            ),
+        ),
+        (units("tests/unit/ledger_client/bookies/test_add_deadlines.py"),),
+        (
+            NO_SAFETY,
+            hidden_from_simulation(
+                "a ledger needs thousands of separate entries after its LAC, a slow disk, and the"
+                " shortest timeout: seed 17 of one commit had all of them"
+            ),
+        ),
     ),
 )

@@ -10,6 +10,7 @@ from tests.seeded_bugs.seeded_bug import (
     STORAGE_CRASHES,
     Edit,
     SeededBug,
+    hidden_from_simulation,
     simulation,
     units,
 )
@@ -27,9 +28,9 @@ BUGS = (
         (
             Edit(
                 READING,
-                "                    self.damaged[wanted.ledger_id, wanted.next_entry_id] = None\n"
+                "            except (DamagedRecordError, DiskFailedError, BatchError):\n"
                 "                return Status.UNKNOWN\n",
-                "                    self.damaged[wanted.ledger_id, wanted.next_entry_id] = None\n"
+                "            except (DamagedRecordError, DiskFailedError, BatchError):\n"
                 "                return Status.NO_SUCH_ENTRY\n",
             ),
         ),
@@ -56,6 +57,44 @@ BUGS = (
             simulation("damage"),
         ),
         (DISK_ONLY,),
+    ),
+    SeededBug(
+        "hidden_state_is_no_such_ledger",
+        "A ledger whose stored state a look-up misses, because a branch page of the index is"
+        " damaged, counts as never stored.",
+        ("2.4",),
+        (
+            Edit(
+                INDEX,
+                "            if value is None and was_known and ledger_id in self._ids:\n"
+                "                raise _state_not_found(ledger_id)\n",
+                "            if value is None and was_known and ledger_id in self._ids:\n"
+                "                continue\n",
+            ),
+        ),
+        (units("tests/unit/bookie/storage/test_unfindable_keys.py"),),
+        (
+            DISK_ONLY,
+            hidden_from_simulation("its index is kept in memory, without pages"),
+        ),
+    ),
+    SeededBug(
+        "index_out_of_order_opened",
+        "A start uses an index whose keys are out of order, and so adds keys to it where no later"
+        " search finds them.",
+        ("2.4",),
+        (
+            Edit(
+                "bookie/storage/opening.py",
+                "    await _check_keys(store, len(check.ids) + len(check.damaged), pair_count)\n",
+                "",
+            ),
+        ),
+        (units("tests/unit/bookie/storage/test_unfindable_keys.py"),),
+        (
+            DISK_ONLY,
+            hidden_from_simulation("its index is kept in memory, without pages"),
+        ),
     ),
     SeededBug(
         "mark_ahead_of_the_index",

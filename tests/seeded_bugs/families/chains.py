@@ -5,7 +5,14 @@ Leaves ledgers themselves to the other families. `reviewed` has one more bug of 
 Source: protocol rules 1.2, 1.3, 10.1 and 10.2; Spark design, "Writing: exactly once".
 """
 
-from tests.seeded_bugs.seeded_bug import Edit, SeededBug, hidden_from_model, simulation, units
+from tests.seeded_bugs.seeded_bug import (
+    Edit,
+    SeededBug,
+    hidden_from_model,
+    hidden_from_simulation,
+    simulation,
+    units,
+)
 
 STORE = "metadata/ledgers/chain_store.py"
 STORE_TESTS = "tests/unit/metadata/ledgers/test_chain_store.py"
@@ -56,8 +63,14 @@ BUGS = (
                 "        return ()\n",
             ),
         ),
-        (units(LIFE_TESTS), simulation("metadata")),
-        (NO_CHAINS,),
+        (units(LIFE_TESTS),),
+        (
+            NO_CHAINS,
+            hidden_from_simulation(
+                "a call for the deleted chain would have to outlast the removal, the next creation"
+                " and a publication, which are many more calls"
+            ),
+        ),
     ),
     SeededBug(
         "creation_token_used_again",
@@ -106,16 +119,13 @@ BUGS = (
         (
             Edit(
                 "quire/claims.py",
-                "            now, _ = await services.ledgers.get(found.ledger_id, fresh=True)\n"
-                "    _require_unclaimed(now)\n",
-                "            now, newer = await services.ledgers.get(found.ledger_id, fresh=True)\n"
-                "            if now.state is LedgerState.OPEN:\n"
-                "                return claimed, await services.ledgers.compare_and_set("
-                "claimed, newer)\n"
-                "    _require_unclaimed(now)\n",
+                "            _require_unclaimed(found)\n            custom =",
+                "            if found.state is not LedgerState.OPEN:\n"
+                "                _require_unclaimed(found)\n"
+                "            custom =",
             ),
         ),
-        (simulation("metadata"),),
+        (units("tests/unit/quire/test_claims.py"), simulation("metadata")),
         (NO_CHAINS,),
     ),
 )

@@ -25,7 +25,6 @@ from tests.seeded_bugs.seeded_bug import (
     SHELL_ONLY,
     Edit,
     SeededBug,
-    beyond_budget,
     hidden_from_model,
     hidden_from_simulation,
     simulation,
@@ -33,6 +32,7 @@ from tests.seeded_bugs.seeded_bug import (
 )
 
 COPYING = "ledger_client/in_sync/copying.py"
+COPY_ENDS = "ledger_client/in_sync/copy_ends.py"
 COPIES = units(
     "tests/unit/ledger_client/in_sync/test_copying.py",
     "tests/unit/ledger_client/in_sync/test_copying_conflicts.py",
@@ -88,7 +88,7 @@ BUGS = (
         ("9.1", "11.2"),
         (
             Edit(
-                COPYING,
+                COPY_ENDS,
                 "        while position < piece.next_entry_id:\n"
                 "            position = await self._check(piece, position)\n",
                 "        position = piece.next_entry_id\n",
@@ -100,6 +100,28 @@ BUGS = (
             hidden_from_simulation(
                 "a sound bookie holds the entries that it acknowledged, and no other bookie is used"
             ),
+        ),
+    ),
+    SeededBug(
+        "returned_bytes_not_compared",
+        "A batch that the target returns counts as correct if it begins where one was sent.",
+        ("9.1",),
+        (
+            Edit(
+                "ledger_client/protocol/copy_piece.py",
+                "            if known != batch.data:\n",
+                "            if known is None:\n",
+            ),
+        ),
+        (
+            units(
+                "tests/unit/ledger_client/protocol/test_copy_piece.py",
+                "tests/unit/ledger_client/in_sync/test_copying.py",
+            ),
+        ),
+        (
+            SHELL_ONLY,
+            hidden_from_simulation("a sound bookie returns the bytes that it acknowledged"),
         ),
     ),
     SeededBug(
@@ -246,7 +268,7 @@ BUGS = (
                 "        except RecoveryUndecidedError as error:\n",
             ),
         ),
-        (END_TO_END, beyond_budget("in_sync")),
+        (END_TO_END, simulation("in_sync")),
         (SHELL_ONLY,),
     ),
     SeededBug(
@@ -291,8 +313,8 @@ BUGS = (
                 "            assert stored\n",
             ),
         ),
-        (CLOSES,),
-        (SHELL_ONLY, BEYOND_THE_BUDGET),
+        (CLOSES, simulation("in_sync")),
+        (SHELL_ONLY,),
     ),
     SeededBug(
         "unreached_members_never_fenced",

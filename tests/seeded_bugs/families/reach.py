@@ -1,15 +1,17 @@
-"""Seeded bugs that show what the extensions of the simulation find.
+"""Seeded bugs of the classes for which the simulation has extensions.
 
 Leaves the others to the families of their areas. Each is out of sight of the runs without the
 extension (docs/simulation.md, "Reach").
 
-Source: protocol rules 7.3, 8.3.
+Source: protocol rules 5.7, 7.3, 8.3.
 """
 
 from tests.seeded_bugs.seeded_bug import (
+    SHELL_ONLY,
     Edit,
     SeededBug,
     hidden_from_model,
+    hidden_from_simulation,
     simulation,
     units,
 )
@@ -57,5 +59,31 @@ BUGS = (
         ),
         (READ_TESTS, simulation("in_sync")),
         (TOO_SMALL,),
+    ),
+    SeededBug(
+        "own_stop_is_silence",
+        "A client that was stopped with unread answers suspects the bookies that gave them.",
+        ("5.7",),
+        (
+            Edit(
+                "ledger_client/writing/watchdog.py",
+                "        if now - self._due_at < WATCH_PERIOD_S:\n"
+                "            self._act_on_silence(now)\n",
+                "        self._act_on_silence(now)\n",
+            ),
+        ),
+        (
+            units(
+                "tests/unit/ledger_client/writing/test_watchdog_silence.py"
+                "::test_a_pause_of_this_process_is_not_silence_of_a_bookie"
+            ),
+        ),
+        (
+            SHELL_ONLY,
+            hidden_from_simulation(
+                "to replace a sound bookie is no error, and a stop of the client explains the"
+                " errors after it"
+            ),
+        ),
     ),
 )

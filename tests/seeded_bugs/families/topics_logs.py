@@ -25,6 +25,9 @@ CHAIN: Final = "broker_layer/log/ledger_list.py"
 MANAGER: Final = "broker_layer/control/partition_manager.py"
 OFFSETS: Final = "broker_layer/server/offsets.py"
 PRODUCERS: Final = "broker_layer/log/state/producer_state.py"
+HEALTH: Final = "broker_layer/control/ledger_health.py"
+REASSIGNING: Final = "broker_layer/administration/reassignments.py"
+NOT_ASKED: Final = hidden_from_simulation("no checker looks at what administrators are shown")
 
 BUGS = (
     SeededBug(
@@ -230,5 +233,42 @@ BUGS = (
             LEDGERS_ONLY,
             hidden_from_simulation("its logs never fill the memory for what is read ahead"),
         ),
+    ),
+    SeededBug(
+        "least_urgent_job_counts",
+        "A ledger with a job that only moves its copies counts as whole, though another job says"
+        " that copies are missing.",
+        ("9.3",),
+        (Edit(HEALTH, "reversed(self._jobs.names)", "tuple(self._jobs.names)"),),
+        (units("tests/unit/broker_layer/control/test_ledger_health.py"),),
+        (LEDGERS_ONLY, NOT_ASKED),
+    ),
+    SeededBug(
+        "ledger_not_read_again_after_repair",
+        "A ledger that was read once is never read again, so it stays short after its repair.",
+        ("9.1",),
+        (
+            Edit(
+                HEALTH,
+                "            found.may_change |= job is not None or short is not None or is_left\n",
+                "            found.may_change |= is_left and job is not None\n",
+            ),
+        ),
+        (units("tests/unit/broker_layer/control/test_ledger_health.py"),),
+        (LEDGERS_ONLY, NOT_ASKED),
+    ),
+    SeededBug(
+        "reassigned_leader_not_preferred",
+        "A reassignment moves the leader, and the partition later returns to the broker before.",
+        ("KIP-455",),
+        (
+            Edit(
+                REASSIGNING,
+                "        changed = record.with_preferred({partition: brokers[0]})\n",
+                "        changed = record\n",
+            ),
+        ),
+        (units("tests/unit/broker_layer/administration/test_reassignments.py"),),
+        (LEDGERS_ONLY, NOT_ASKED),
     ),
 )

@@ -117,6 +117,8 @@ def is_explained(error: WriterError, faults: Sequence[FaultTime], setting: Setti
         case "NotEnoughBookiesError":
             hit = hit_bookies(error, faults, setting, 0.0)
             is_short = len(setting.bookies) - len(hit) < ledger.ensemble
+            # A replaced leader may say OPEN, so that the fences of a recovery seem false (4.7).
+            is_short = is_short or ledger.was_recovered
             return is_short or _had_fault(error, faults, (error.host,), 0.0)
         case "NotEnoughInSyncReplicasError":
             return ledger.lags_by_entries or _lacks_members(error, faults, setting, 0.0)
@@ -175,6 +177,8 @@ def _lacks_members(
     within_s += CATCH_UP_S + ledger.copy_s
     lost = len(hit_bookies(error, faults, setting, within_s))
     is_held_up = _had_fault(error, faults, (error.host,), within_s)
+    if lost and _had_fault(error, faults, _service_of(error), within_s):
+        return True  # members are changed in the metadata
     return is_held_up or lost > ledger.ensemble - ledger.min_in_sync
 
 

@@ -28,7 +28,7 @@ class ChainAnswers:
 
     def now_s(self) -> float:
         """Return the time, for the beginning of a call."""
-        return self._checker.model.loop.time()
+        return self._checker.model.loop.now_s
 
     def on_created(self, name: str, began_s: float) -> None:
         """Check a call that created a chain."""

@@ -69,7 +69,7 @@ class ChainChecker(Checker):
         path, value = chain_path(name), self._read(chain_path(name))
         now = None if value is None else unpack_head(path, value)
         life = self.lives.current(name)
-        at_s = self.model.loop.time()
+        at_s = self.model.loop.now_s
         self.model.note("chain", f"{name} {now}")
         if change.before is None:
             assert now is not None
@@ -85,7 +85,7 @@ class ChainChecker(Checker):
             self._change(life, now)
 
     def _begin(self, name: str, head: ChainHead) -> None:
-        at_s = self.model.loop.time()
+        at_s = self.model.loop.now_s
         token = self._read(chain_creation_path(name))
         if token is None:
             self.report(f"chain {name!r} was created without a creation token")
@@ -98,7 +98,7 @@ class ChainChecker(Checker):
         self.lives.of(name).append(life)
 
     def _change(self, life: Life, now: ChainHead) -> None:
-        before, at_s = life.head, self.model.loop.time()
+        before, at_s = life.head, self.model.loop.now_s
         life.head = now
         life.states.append((at_s, now.first_index, now.next_index))
         where = f"chain {life.name!r}"

@@ -3,6 +3,8 @@
 Leaves their work to the modules of this folder.
 """
 
+from dataclasses import replace
+
 from tests.simulation.chains.administering import administer_chains
 from tests.simulation.chains.claiming import claim_ledgers
 from tests.simulation.chains.following import follow_chains
@@ -25,4 +27,7 @@ def add_chain_clients(cluster: Cluster) -> None:
         *[(f"claimer-{number}", claim_ledgers) for number in range(work.claimers)],
     ]
     for name, run in (*publishers, *others):
-        cluster.clients.append(ClientNode(cluster, name, run))
+        node = ClientNode(cluster, name, run)
+        if work.has_true_time:
+            node.clock = replace(node.clock, skew_s=0.0)
+        cluster.clients.append(node)

@@ -25,6 +25,8 @@ SHORT_S: Final = 300.0
 """Longer runs have no chains: they would cost too much."""
 BURST_EVERY_S: Final = 15.0
 DURATION_S: Final = 150.0
+TRUE_TIME_SHARE: Final = 0.5
+"""Share of these runs in which the clients have the true time of day."""
 STALL: Final = "stall_store"
 STALLS: Final = 2.0
 """Mean number of stalls, at most: a stall may last as long as half of the run."""
@@ -50,6 +52,10 @@ class ChainWork:
     """Mean pause between two steps of a client, within a burst."""
     burst_s: float
     """All clients work in bursts of this length, so that they meet."""
+    has_true_time: bool
+    """Whether the clients have the true time of day: each collection then meets ledgers that were
+    just written. A wrong clock makes it meet none, or refuse all that come after it.
+    """
 
     def next_step_s(self, now_s: float, rng: random.Random) -> float:
         """Return the time of a client's next step: in this burst, or in the next one."""
@@ -74,6 +80,7 @@ def draw_chains(seed: int, theme: str, duration_s: float) -> ChainWork | None:
         grace_s=rng.choice((0.0, 5.0, 60.0)),
         pause_s=rng.choice((0.1, 0.4)),
         burst_s=rng.choice((1.0, 3.0)),
+        has_true_time=random.Random(f"true time {seed}").random() < TRUE_TIME_SHARE,
     )
 
 

@@ -9,8 +9,8 @@ from ledger_client import LedgerClient, LedgerError
 from ledger_client.client_services import ClientServices
 from ledger_client.ledger_calls import NewLedger
 from metadata.ids import LedgerId
-from metadata.ledgers.ledger_metadata import LedgerState
-from quire.claims import UNCLAIMED_NAME, create_unclaimed_by, writer_claimed_by
+from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerState
+from quire.claims import create_unclaimed_by, writer_claimed_by
 from tests.simulation.chains.bursts import rest
 from tests.simulation.chains.short_ledgers import adopt, append_few
 from tests.simulation.cluster import Cluster

@@ -5,8 +5,7 @@ Source: protocol rules 1.1 and 4.1; `quire/claims.py`.
 
 from typing_extensions import override
 
-from metadata.ledgers.ledger_metadata import LedgerMetadata
-from quire.claims import UNCLAIMED_NAME
+from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerMetadata
 from tests.simulation.checkers.checker import Asked, Checker
 from tests.simulation.model import LedgerModel
 

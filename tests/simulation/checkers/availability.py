@@ -38,6 +38,8 @@ SUPPOSED: Final = ("NotEnoughBookiesError", "QuorumTimeoutError", "MetadataUnava
 """Errors that faults may explain. All others depend on facts of the ledger alone."""
 AT_CHANGE: Final = "NotEnoughBookiesError at a change"
 SUPPOSED_EVERY_S: Final = 1.0
+FAULTS_SHOWN: Final = 20
+"""Number of the latest faults that a report shows."""
 
 
 @dataclass(slots=True)
@@ -140,7 +142,7 @@ class AvailabilityChecker(Checker):
 
     @override
     def on_confirmed(self, ledger: LedgerModel, entry_id: int, expected: int) -> None:
-        now, written = self.model.loop.time(), self._written.get(ledger.ledger_id)
+        now, written = self.model.loop.now_s, self._written.get(ledger.ledger_id)
         if written is None or now < written.supposed_at + SUPPOSED_EVERY_S:
             return
         written.supposed_at = now
@@ -160,7 +162,7 @@ class AvailabilityChecker(Checker):
 
     def begin_append(self, ledger_id: int, is_alive: Callable[[], bool]) -> Append:
         """Record the call of an append."""
-        append = Append(ledger_id, self.model.loop.time(), is_alive)
+        append = Append(ledger_id, self.model.loop.now_s, is_alive)
         self._appends[append] = None
         return append
 
@@ -181,7 +183,7 @@ class AvailabilityChecker(Checker):
         if self.healed_at is None or sound < quorum.ensemble_size:
             return
         bound_s = IN_SYNC_APPEND_S if quorum.is_in_sync else APPEND_S
-        now, faults = self.model.loop.time(), self._history.recent()
+        now, faults = self.model.loop.now_s, self._history.recent()
         if is_late(append.began, now, self.healed_at, faults, bound_s):
             self.report(
                 f"ledger {append.ledger_id}: an append of {append.began:.3f} s {what} more than "
@@ -200,12 +202,12 @@ class AvailabilityChecker(Checker):
         ledger_id: int | None = None,
     ) -> None:
         name = type(error).__name__
-        given = WriterError(self.model.loop.time(), host, name, limit_s, facts)
+        given = WriterError(self.model.loop.now_s, host, name, limit_s, facts)
         faults = self._history.recent()
         if not is_explained(given, faults, self._setting):
             self.report(
                 f"ledger {ledger_id}: {doing} of {host} failed without need: {name}: {error}; "
-                f"{given}; {self._setting}; {faults}"
+                f"{given}; {self._setting}; {faults[-FAULTS_SHOWN:]}"
             )
 
     def _suppose(self, written: Written, *names: str) -> None:
@@ -213,7 +215,7 @@ class AvailabilityChecker(Checker):
         left = [each for each in names if each not in written.rejected]
         if not left:
             return
-        config, now = self._plan.config, self.model.loop.time()
+        config, now = self._plan.config, self.model.loop.now_s
         limits_s = {SUPPOSED[1]: config.append_deadline_s, SUPPOSED[2]: config.close_timeout_s}
         facts, faults, setting = self._facts(written), self._history.recent(), self._setting
         for name in left:

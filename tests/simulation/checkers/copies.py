@@ -28,6 +28,8 @@ class CopiesChecker(Checker):
         metadata = ledger.metadata
         if metadata is None:
             return
+        if metadata.given_up and entry_id > ledger.kept:
+            return  # its writer has not learned yet that an unclean recovery gave it up (11.7)
         copies = self.model.copies(ledger, metadata, entry_id)
         fragment = fragment_of(metadata, entry_id)
         if len(copies) < copies_wanted(metadata, fragment, full=True):

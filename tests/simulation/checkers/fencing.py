@@ -20,7 +20,7 @@ class FencingChecker(Checker):
 
     @override
     def on_fenced(self, bookie_id: str, ledger_id: int) -> None:
-        self._fenced_at_s.setdefault((bookie_id, ledger_id), self.model.loop.time())
+        self._fenced_at_s.setdefault((bookie_id, ledger_id), self.model.loop.now_s)
 
     @override
     def on_stored(self, bookie_id: str, host: str, asked: Asked, new: list[int]) -> None:

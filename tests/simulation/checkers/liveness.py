@@ -120,6 +120,8 @@ def _can_be_recovered(ledger: LedgerModel, sound: int, damaged: int) -> bool:
 def _may_wait_without_end(cluster: Cluster, client: ClientNode) -> bool:
     """Return whether a client may wait for lost copies, or for members that cannot return."""
     used = [each for each in (client.reads, client.writes) if each is not None]
+    held = [each for each, host in cluster.live_ledgers.items() if host == client.host]
+    used += [cluster.model.ledgers[each] for each in held]
     if any(_may_have_lost_entries(cluster, each) for each in used):
         return True
     if client.writes is None or client.writes.metadata is None:

@@ -27,7 +27,7 @@ class NegativesChecker(Checker):
         held = self.model.held.get((bookie_id, asked.ledger_id))
         asked_at_s = asked.delivered_at_s
         if asked_at_s is None:  # the bookie answers while it reads the request
-            asked_at_s = self.model.loop.time()
+            asked_at_s = self.model.loop.now_s
         ids = held if entry_id is None else (entry_id,)
         if held and ids and not self._may_be_trimmed(asked.ledger_id, entry_id):
             for each in ids:

@@ -79,11 +79,11 @@ async def _hold_one(
     ledger = cluster.model.ledger(writer.id)
     ledger.writer = writer
     cluster.live_ledgers[writer.id] = node.host
-    next_s = cluster.loop.time()
+    next_s = cluster.loop.now_s
     while not cluster.is_over:
         next_s += rng.expovariate(plan.many.appends / plan.duration_s)
-        while not cluster.is_over and cluster.loop.time() < next_s:  # noqa: ASYNC110
-            await asyncio.sleep(min(LOOK_EVERY_S, next_s - cluster.loop.time()))
+        while not cluster.is_over and cluster.loop.now_s < next_s:  # noqa: ASYNC110
+            await asyncio.sleep(min(LOOK_EVERY_S, next_s - cluster.loop.now_s))
         if not cluster.is_over and not await _append(cluster, ledger, writer):
             return
     held.append((ledger, writer))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from bookie.options import BookieOptions
+from bookie.wire.batch import ENTRY_BYTES_MAX
 from ledger_client import ClientConfig
 
 CALLERS_SHARE: Final = 0.2
@@ -18,6 +19,7 @@ CALLERS_SHARE: Final = 0.2
 WINDOWS: Final = ((3_000, 5), (8_000, 30))
 """Bytes and entries that such a writer admits: callers wait for room."""
 UNANSWERED_BYTES_MAX: Final = 24_000
+SMALL_ENTRY_BYTES_MAX: Final = 8_000
 BURSTS_SHARE: Final = 0.1
 """Share of the runs in which some ledgers have a burst."""
 BURST_WINDOW: Final = (2**23, 200_000)
@@ -86,6 +88,7 @@ def with_limits(config: ClientConfig, reach: Reach, seed: int) -> ClientConfig:
             window_bytes_max=window_bytes_max,
             window_entries_max=window_entries_max,
             unanswered_bytes_max=BURST_UNANSWERED_BYTES_MAX,
+            entry_bytes_max=ENTRY_BYTES_MAX,
             read_bytes_max=BURST_READ_BYTES_MAX,
         )
     if reach.callers:
@@ -94,8 +97,13 @@ def with_limits(config: ClientConfig, reach: Reach, seed: int) -> ClientConfig:
             config,
             window_bytes_max=window_bytes_max,
             window_entries_max=window_entries_max,
-            unanswered_bytes_max=UNANSWERED_BYTES_MAX,
         )
+        if not reach.bursts:
+            config = replace(
+                config,
+                unanswered_bytes_max=UNANSWERED_BYTES_MAX,
+                entry_bytes_max=SMALL_ENTRY_BYTES_MAX,
+            )
     return config
 
 

@@ -29,7 +29,7 @@ HIDES_ALL_SHARE: Final = 0.8
 SHRINKS_SHARE: Final = 0.7
 LEAVES_S: Final = 10.0
 """More than a member that does not answer needs to leave."""
-GIVES_UP_ALL_SHARE: Final = 0.2
+GIVES_UP_ALL_SHARE: Final = 0.5
 
 
 class UncleanCloses:
@@ -143,8 +143,8 @@ class UncleanCloses:
     async def _watch_operator(self, ledger: LedgerModel, taker: ClientNode) -> None:
         """Wait for the close; report a fragment that should not have been given up."""
         steady = {each.host: each for each in self._cluster.bookies}
-        deadline_s = self._cluster.loop.time() + RECOVERY_S
-        while taker.is_running and self._cluster.loop.time() < deadline_s:
+        deadline_s = self._cluster.loop.now_s + RECOVERY_S
+        while taker.is_running and self._cluster.loop.now_s < deadline_s:
             steady = {h: each for h, each in steady.items() if self._is_reached(each, taker)}
             metadata = ledger.metadata
             if metadata is None or metadata.state is LedgerState.CLOSED:
@@ -162,7 +162,7 @@ class UncleanCloses:
     def _is_reached(self, bookie: BookieNode, taker: ClientNode) -> bool:
         cluster, faults = self._cluster, bookie.disk_faults
         connections = cluster.network.connections()
-        is_stalled = any(each.stalled_until_s > cluster.loop.time() for each in connections)
+        is_stalled = any(each.stalled_until_s > cluster.loop.now_s for each in connections)
         is_cut = cluster.network.is_cut(bookie.host, taker.host) or cluster.network.is_cut(
             taker.host, bookie.host
         )
@@ -177,9 +177,9 @@ class UncleanCloses:
         cluster, store = self._cluster, self._cluster.plan.store
         enough_s = LEARNS_S + store.watch_delay_s + 4 * store.slow_delay_s
         node = self._writer_of(ledger)
-        until_s = cluster.loop.time() + max(seconds, 2 * enough_s)
+        until_s = cluster.loop.now_s + max(seconds, 2 * enough_s)
         lac, connected_s = ledger.confirmed, 0.0
-        while node is not None and cluster.loop.time() < until_s:
+        while node is not None and cluster.loop.now_s < until_s:
             await asyncio.sleep(LOOK_EVERY_S)
             metadata = ledger.metadata
             if metadata is None or not metadata.given_up:
@@ -195,7 +195,7 @@ class UncleanCloses:
 
     def _hears_news(self, node: ClientNode) -> bool:
         faults = self._cluster.store_faults
-        is_served = faults.stalled_until_s < self._cluster.loop.time() and not faults.behind
+        is_served = faults.stalled_until_s < self._cluster.loop.now_s and not faults.behind
         store = node.store
         return is_served and not node.is_paused and store is not None and store.is_connected
 

@@ -18,6 +18,7 @@ from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import BrokerOptions
 from ledger_client import LedgerClient
 from serving.errors import CannotListenError
+from tests.simulation.clocks import on_clock
 from tests.simulation.nodes import ADMIN_PORT, Node, first_of
 from tests.simulation.observing import described
 from tests.simulation.store import NodeStore
@@ -62,7 +63,10 @@ class BrokerNode(Node):
     @property
     def may_be_replaced(self) -> bool:
         """Return whether the process's session has lapsed, by its own clock."""
-        return self.process is not None and self.process._cluster.view.lease.has_lapsed
+        if self.process is None:
+            return False
+        with on_clock(self.clock):
+            return self.process._cluster.view.lease.has_lapsed
 
     @property
     def led_count(self) -> int:
@@ -91,7 +95,7 @@ class BrokerNode(Node):
         client = LedgerClient.from_parts(
             store,
             rng=random.Random(f"ledgers {rng.random()}"),
-            wall_clock_ms=cluster.wall_clock_ms,
+            wall_clock_ms=self.wall_clock_ms,
             config=cluster.plan.config,
         )
         self.process = process = BrokerProcess(
@@ -100,7 +104,7 @@ class BrokerNode(Node):
                 store,
                 client,
                 rng,
-                cluster.wall_clock_ms,
+                self.wall_clock_ms,
                 cluster.loop.time,
                 "simulation",
             )

@@ -104,7 +104,7 @@ class _Careless:
             record = SentRecord(value, self._place, producer, self._number, is_unique)
             cluster.history.send(record)
             sent.append(record)
-        now_ms = cluster.wall_clock_ms()
+        now_ms = self._node.wall_clock_ms()
         lines = [Record(number, now_ms, None, each.value) for number, each in enumerate(sent)]
         return sent, bytes(build_batch(lines))
 

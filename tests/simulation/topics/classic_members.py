@@ -127,8 +127,8 @@ async def _take_part(member: _Member) -> None:
         may_go_on = await member.commits.commit(
             rng, member.member_id, member.instance_id, member.generation
         )
-        if not may_go_on or cluster.loop.time() - beat_s >= HEARTBEAT_S:
-            beat_s = cluster.loop.time()
+        if not may_go_on or cluster.loop.now_s - beat_s >= HEARTBEAT_S:
+            beat_s = cluster.loop.now_s
             await _beat(member)
         if rng.random() < plan.leave_share:
             await _leave(member)
@@ -143,7 +143,7 @@ async def _beat(member: _Member) -> None:
         member_id=member.member_id,
         group_instance_id=member.instance_id,
     )
-    sent_s = cluster.loop.time()
+    sent_s = cluster.loop.now_s
     response, host = await member.ask(ApiKey.HEARTBEAT, HEARTBEAT_VERSION, request, MARGIN_S)
     assert isinstance(response, HeartbeatResponse)
     is_asked_back = response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
@@ -194,7 +194,7 @@ async def _sync(member: _Member, joined: JoinGroupResponse) -> None:
         group_instance_id=member.instance_id,
         assignments=_assignments(member, joined),
     )
-    sent_s = cluster.loop.time()
+    sent_s = cluster.loop.now_s
     patience_s = membership.rebalance_s + MARGIN_S
     response, host = await member.ask(ApiKey.SYNC_GROUP, SYNC_VERSION, request, patience_s)
     assert isinstance(response, SyncGroupResponse)

@@ -123,12 +123,12 @@ async def _take_part(member: _Member) -> None:
             await member.commits.take_over()
             may_go_on = await member.commits.commit(rng, member.member_id, None, member.epoch)
         has_returned = False
-        if member.surplus and cluster.loop.time() >= member.gives_back_at_s:
+        if member.surplus and cluster.loop.now_s >= member.gives_back_at_s:
             cluster.holdings.give_back(member.membership, member.surplus)
             has_returned = True
-        is_due = cluster.loop.time() - beat_s >= HEARTBEAT_S
+        is_due = cluster.loop.now_s - beat_s >= HEARTBEAT_S
         if is_due or has_returned or not may_go_on or not member.epoch:
-            beat_s = cluster.loop.time()
+            beat_s = cluster.loop.now_s
             await _beat(member)
         if rng.random() < plan.leave_share:
             return
@@ -139,7 +139,7 @@ async def _beat(member: _Member) -> None:
     cluster, plan = member.node.topics, member.node.topics.topics_plan.groups
     owned = list(member.membership.held)
     request = _request(member, member.epoch, owned)
-    sent_s = cluster.loop.time()
+    sent_s = cluster.loop.now_s
     response, host = await _ask(member, request)
     code = response.error_code
     if code in GONE:
@@ -153,7 +153,7 @@ async def _beat(member: _Member) -> None:
         member.assigned = sorted(each for row in rows for each in row.partitions)
         is_slow = member.rng.random() < plan.slow_share
         factor = SLOW_FACTOR * member.rng.random() if is_slow else 0.0
-        member.gives_back_at_s = cluster.loop.time() + factor * member.membership.rebalance_s
+        member.gives_back_at_s = cluster.loop.now_s + factor * member.membership.rebalance_s
         cluster.model.note("given", f"{member.membership.name} {member.epoch} {member.assigned}")
     cluster.holdings.note_answered(
         CONSUMER_GROUP,

@@ -49,7 +49,7 @@ async def read_log(
 ) -> list[Seen] | None:
     """Read a log from its start to its end, after its end is stable."""
     reader = LogReader(cluster.history, client, who, place, committed=committed)
-    until_s = cluster.loop.time() + PATIENCE_S
+    until_s = cluster.loop.now_s + PATIENCE_S
     seen: list[Seen] = []
     is_begun, end = False, 0
     while True:
@@ -68,7 +68,7 @@ async def read_log(
             why = str(error)
         else:
             why = f"it is stable up to {reader.last_stable_offset} of {end}"
-        if cluster.loop.time() > until_s:
+        if cluster.loop.now_s > until_s:
             kind = "undecided" if is_begun else "liveness"
             cluster.history.report(kind, place, f"{who} cannot read it to its end: {why}")
             return None
@@ -77,13 +77,13 @@ async def read_log(
 async def _read_offset(
     cluster: TopicCluster, client: KafkaClient, who: str, group: GroupPlace
 ) -> None:
-    until_s = cluster.loop.time() + PATIENCE_S
+    until_s = cluster.loop.now_s + PATIENCE_S
     while True:
         try:
             await ask_offset(client, cluster, who, group)
         except (Unanswered, Refused) as error:
             await client.pause()
-            if cluster.loop.time() > until_s:
+            if cluster.loop.now_s > until_s:
                 cluster.model.report("undecided", f"{who} is not told of {group}: {error}")
                 return
         else:

@@ -36,12 +36,12 @@ class _Listed:
 async def check_leftovers(cluster: TopicCluster) -> None:
     """Wait until only listed ledgers are left."""
     store = MemoryMetadataStore(cluster.metadata)
-    until_s = cluster.loop.time() + PATIENCE_S
+    until_s = cluster.loop.now_s + PATIENCE_S
     try:
         while True:
             listed = await _listed(store)
             left = _left(cluster, listed)
-            if not left or cluster.loop.time() > until_s:
+            if not left or cluster.loop.now_s > until_s:
                 break
             await asyncio.sleep(LOOK_EVERY_S)
         if left:

@@ -95,7 +95,7 @@ class PartitionSender:
             record = SentRecord(value, self.place, self._name, self._number, is_unique, transaction)
             self._node.topics.history.send(record)
             sent.append(record)
-        now_ms = self._node.topics.wall_clock_ms()
+        now_ms = self._node.wall_clock_ms()
         records = [Record(n, now_ms, None, each.value) for n, each in enumerate(sent)]
         producer = Producer()
         if self.identity.producer_id >= 0:

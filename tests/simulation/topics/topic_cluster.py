@@ -49,7 +49,7 @@ class TopicCluster(Cluster):
         self.users: list[KafkaNode] = []
         self.doomed: dict[str, None] = {}
         """Topics, by the names that identify them, whose deletion was requested."""
-        self.holdings = Holdings(model.report, loop.time)
+        self.holdings = Holdings(model.report, lambda: loop.now_s)
         self._tapped = 0
         self.network.make_taps = self._make_byte_taps
 

@@ -208,7 +208,7 @@ class TopicFaults:
     async def _stall_store(self) -> None:
         seconds = self._rng.choice(STALL_S) * self._rng.random()
         faults = self._cluster.store_faults
-        faults.stalled_until_s = max(faults.stalled_until_s, self._cluster.loop.time() + seconds)
+        faults.stalled_until_s = max(faults.stalled_until_s, self._cluster.loop.now_s + seconds)
 
     # -- users, and the network
 

@@ -69,7 +69,7 @@ def run_topics_seed(seed: int, *, trace: bool = False) -> Result:
         run = _Run(loop, plan, model)
         with _hastened(plan), _watched(run):
             run_to_end(loop, model, run.main(), UNTIL_S, trace=trace)
-        result = run.result(loop.time())
+        result = run.result(loop.now_s)
         del run  # its contents are discarded with the loop
         forget(loop)
     return result
@@ -228,8 +228,8 @@ class _Run:
             timeout_ms=5_000,
             validate_only=False,
         )
-        until_s = cluster.loop.time() + START_S_MAX
-        while cluster.loop.time() < until_s:
+        until_s = cluster.loop.now_s + START_S_MAX
+        while cluster.loop.now_s < until_s:
             try:
                 broker = client.rng.randrange(len(cluster.brokers))
                 response = await client.ask(
@@ -266,8 +266,8 @@ class _Run:
 
     async def _suffer(self, leaderships: Leaderships) -> None:
         """Wait for the faults until there are enough of them or an invariant is violated."""
-        until_s = self._loop.time() + self._plan.base.duration_s
-        while self._loop.time() < until_s:
+        until_s = self._loop.now_s + self._plan.base.duration_s
+        while self._loop.now_s < until_s:
             await asyncio.sleep(LOOK_EVERY_S)
             leaderships.look()
             if self._model.violations or self._model.message_count > MESSAGES_MAX:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 
 from bookie.files.disk import DiskSpace
 from bookie.storage.answers import (
+    AccessResult,
     EntryRangesResult,
     LedgerSnapshot,
     ReadResult,
@@ -35,6 +36,9 @@ class _Ledger:
     lac: EntryId = NO_ENTRY
     highest: EntryId = NO_ENTRY
     fenced: bool = False
+
+    def is_opened_by(self, master_key: bytes | None) -> bool:
+        return not self.master_key or self.master_key == master_key
 
 
 class ManualStorage(BookieStorage, LedgerReads):
@@ -114,7 +118,7 @@ class ManualStorage(BookieStorage, LedgerReads):
         ledger = self._kept.get(batch.header.ledger_id)
         if ledger is None:
             return None
-        if ledger.master_key != master_key:
+        if not ledger.is_opened_by(master_key):
             return Status.UNAUTHORIZED
         if ledger.fenced and not recovery:
             return Status.FENCED
@@ -158,7 +162,7 @@ class ManualStorage(BookieStorage, LedgerReads):
     async def fence(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
         await self._wait()
         ledger = self._ledger(ledger_id, master_key)
-        if ledger.master_key != master_key:
+        if not ledger.is_opened_by(master_key):
             return LedgerSnapshot(Status.UNAUTHORIZED, NO_ENTRY, NO_ENTRY, fenced=False)
         if not ledger.fenced:
             ledger.fenced = True
@@ -171,7 +175,7 @@ class ManualStorage(BookieStorage, LedgerReads):
         ledger = self._kept.get(ledger_id)
         if ledger is None:
             return LedgerSnapshot(Status.NO_SUCH_LEDGER, NO_ENTRY, NO_ENTRY, fenced=False)
-        if ledger.master_key != master_key:
+        if not ledger.is_opened_by(master_key):
             return LedgerSnapshot(Status.UNAUTHORIZED, NO_ENTRY, NO_ENTRY, fenced=False)
         return LedgerSnapshot(Status.OK, ledger.lac, ledger.highest, ledger.fenced)
 
@@ -229,7 +233,7 @@ class ManualStorage(BookieStorage, LedgerReads):
         ledger = self._kept.get(ledger_id)
         if ledger is None:
             return ReadResult(Status.NO_SUCH_LEDGER, NO_ENTRY, first_entry_id, ())
-        if ledger.master_key != master_key:
+        if not ledger.is_opened_by(master_key):
             return ReadResult(Status.UNAUTHORIZED, NO_ENTRY, first_entry_id, ())
         found: list[Buffer] = []
         following = first_entry_id
@@ -273,6 +277,13 @@ class ManualStorage(BookieStorage, LedgerReads):
     def lac_of(self, ledger_id: LedgerId) -> EntryId:
         ledger = self._kept.get(ledger_id)
         return NO_ENTRY if ledger is None else ledger.lac
+
+    @override
+    async def access_of(self, ledger_id: LedgerId) -> AccessResult:
+        ledger = self._kept.get(ledger_id)
+        if ledger is None:
+            return AccessResult(Status.NO_SUCH_LEDGER, None)
+        return AccessResult(Status.OK, ledger.master_key)
 
     @override
     async def entry_ranges(

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 from bookie.server.server import BookieServer
+from bookie.server.server_access import ServerAccess
 from bookie.server.server_context import ServerContext
 from bookie.server.server_counters import ServerCounters
 from bookie.server.server_limits import ServerLimits
@@ -34,6 +35,7 @@ LIMITS = ServerLimits(
 class RunningServer:
     """A running server and its parts."""
 
+    keys: "StoredKeys"
     storage: ManualStorage
     context: ServerContext
     server: BookieServer
@@ -47,12 +49,32 @@ class RunningServer:
         return self.context.counters
 
 
+class StoredKeys:
+    """Key of repair in the metadata, as a test wants it."""
+
+    def __init__(self) -> None:
+        self.key: bytes | None = None
+        self.raises: Exception | None = None
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.read_count = 0
+
+    async def read(self) -> bytes | None:
+        self.read_count += 1
+        await self.answers.wait()
+        if self.raises is not None:
+            raise self.raises
+        return self.key
+
+
 async def serve(limits: ServerLimits) -> RunningServer:
     loop = asyncio.get_running_loop()
     storage = ManualStorage()
+    keys = StoredKeys()
+    access = ServerAccess(keys.read, loop.time)
     context = ServerContext(
-        BOOKIE, storage, limits, ServerCounters(), ServerLog(loop.time), loop.time
+        BOOKIE, storage, access, limits, ServerCounters(), ServerLog(loop.time), loop.time
     )
     server = BookieServer(context)
     address = await server.start("127.0.0.1", 0)
-    return RunningServer(storage, context, server, address)
+    return RunningServer(keys, storage, context, server, address)

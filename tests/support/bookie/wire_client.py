@@ -17,15 +17,24 @@ from bookie.wire.frames import (
     FrameKind,
     frame_header,
 )
-from bookie.wire.messages import AttachLedger, Hello, HelloReply, Reply, Request, Status
+from bookie.wire.messages import (
+    AttachLedger,
+    Hello,
+    HelloReply,
+    Ping,
+    Pong,
+    Reply,
+    Request,
+    Status,
+)
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 
 SEED = 77
 KEY = bytes(range(32))
 
 
-def hello(bookie_id: str, low: int = 1, high: int = 1) -> Hello:
-    return Hello(bookie_id, low, high, 0, b"", "test")
+def hello(bookie_id: str, low: int = 1, high: int = 1, credentials: bytes = b"") -> Hello:
+    return Hello(bookie_id, low, high, 0, credentials, "test")
 
 
 def batch_of(
@@ -97,6 +106,12 @@ class WireClient:
 
     async def request(self, request: Request) -> Reply | Entries:
         return await self.answer(self.send_request(request))
+
+    async def is_offered(self) -> bool:
+        """Ping the bookie; return whether writers should use it."""
+        pong = await self.request(Ping())
+        assert isinstance(pong, Pong)
+        return pong.writable
 
     async def answer(self, request_id: int) -> Reply | Entries:
         while request_id not in self.frames:

@@ -1,9 +1,11 @@
 """Client of a broker's administration APIs, through encoded requests."""
 
+import asyncio
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
+from broker_layer.administration.moving_ledgers import MovingLedgers
 from broker_layer.administration.topic_admin_handlers import AdminParts, handlers
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.live_bookies import LiveBookies
@@ -56,6 +58,14 @@ class Admin:
                 broker.changes,
                 numbers,
                 self.bookies,
+                broker.health,
+                MovingLedgers(
+                    broker.ledgers,
+                    broker.repair_jobs,
+                    broker.states,
+                    numbers,
+                    lambda: asyncio.get_running_loop().time(),
+                ),
                 config,
                 "cluster-1",
             )

@@ -4,9 +4,11 @@ import asyncio
 from dataclasses import dataclass, field
 from random import Random
 
+from broker_layer.control.bookie_states import BookieStates
 from broker_layer.control.cluster_view import ClusterView, ViewSources
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.controller import Controller, ControllerParts
+from broker_layer.control.ledger_health import LedgerHealth
 from broker_layer.control.ledger_sweeping import LedgerSweeper
 from broker_layer.control.partition_existence import PartitionExistence
 from broker_layer.control.partition_manager import PartitionManager
@@ -23,6 +25,11 @@ from metadata.brokers.broker_registry import (
     Listener,
 )
 from metadata.brokers.election import ControllerElection
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.paths import COOKIES, REPAIR_JOBS
+from metadata.registry.directory import BookieDirectory
+from metadata.repair.lifecycle_store import Lifecycles
+from metadata.store.child_names import ChildNames
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.in_sync_reports import InSyncView
 from metadata.topics.partition_store import PartitionStore
@@ -92,6 +99,19 @@ class Broker:
         self.manager = PartitionManager(
             self.broker_id, self.view, self.topics, opening, self.config, Random(seed + 8)
         )
+        self.bookies = BookieDirectory(self.store, Random(seed + 11), jitter_s=0.0)
+        self.lifecycles = Lifecycles(self.store, Random(seed + 12))
+        self.formatted = ChildNames(self.store, COOKIES, Random(seed + 13), interval_s=0.0)
+        self.repair_jobs = ChildNames(self.store, REPAIR_JOBS, Random(seed + 14), interval_s=0.0)
+        self.states = BookieStates(self.bookies, self.lifecycles, self.formatted)
+        self.ledgers = LedgerStore(self.store, Random(seed + 15), lambda: 1_700_000_000_000)
+        self.health = LedgerHealth(
+            self.ledgers,
+            self.repair_jobs,
+            self.states,
+            self.manager.logs,
+            lambda: asyncio.get_running_loop().time(),
+        )
         eraser = TopicEraser(
             self.topics,
             self.partitions,
@@ -99,7 +119,10 @@ class Broker:
             ledgers_per_s=self.config.erased_ledgers_per_s,
         )
         self.sweeper = LedgerSweeper(
-            self.partitions, self.client, ledgers_per_s=self.config.swept_ledgers_per_s
+            self.store,
+            self.partitions,
+            self.client,
+            ledgers_per_s=self.config.swept_ledgers_per_s,
         )
         self.controller = Controller(
             ControllerParts(
@@ -123,6 +146,11 @@ class Broker:
         await self.directory.start()
         await self.reports.start()
         await self.election.start()
+        await self.bookies.start()
+        await self.lifecycles.start()
+        self.formatted.start()
+        self.repair_jobs.start()
+        self.states.start()
         self.view.start()
         self.controller.start()
         self.manager.start()
@@ -145,6 +173,11 @@ class Broker:
         await self._close_rest()
 
     async def _close_rest(self) -> None:
+        self.states.aclose()
+        await self.repair_jobs.aclose()
+        await self.formatted.aclose()
+        await self.lifecycles.aclose()
+        await self.bookies.aclose()
         await self.view.aclose()
         await self.election.aclose()
         await self.registrar.aclose()

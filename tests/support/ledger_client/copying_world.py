@@ -6,6 +6,7 @@ Leaves the expected results to the tests.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
@@ -14,8 +15,8 @@ from bookie.wire.entries import Entries
 from ledger_client.bookies.pool import AddSink
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
-from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress, CopyThrottle
-from ledger_client.in_sync.copying import FragmentCopier, StoredMetadata
+from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress, CopyThrottle, Throttle
+from ledger_client.in_sync.copying import CopyServices, FragmentCopier, StoredMetadata
 from metadata.ids import NO_ENTRY, BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import (
     DigestType,
@@ -30,6 +31,9 @@ from metadata.store.memory_faults import StoreFaults
 from metadata.store.memory_server import MemoryMetadataServer
 from tests.simulation.loop import run_simulation
 from tests.support.ledger_client.memory_bookies import MemoryBookie, MemoryBookies
+
+if TYPE_CHECKING:
+    from metadata.repair.lifecycle_store import LifecycleStore
 
 LEDGER = LedgerId(7)
 TOKEN = UpdateToken(b"t" * 16)
@@ -110,24 +114,25 @@ class World:
         self, metadata: LedgerMetadata, limits: CopyLimits, faults: StoreFaults | None
     ) -> None:
         self.keys = LedgerKeys.of(metadata, b"secret")
+        self.copier_keys = self.keys
         self.bookies = Bookies("abcdef", self.keys)
         self.store = MemoryMetadataStore(MemoryMetadataServer(faults))
         self.ledgers = Ledgers(self.store, Random(1), lambda: 0)
         self.others = LedgerStore(self.store, Random(2), lambda: 0)
         self.metadata = metadata
         self.limits = limits
-        self.throttle = CopyThrottle(None)
+        self.throttle: Throttle = CopyThrottle(None)
         self.config = ClientConfig()
         self.progress: list[CopyProgress] = []
         self.on_progress: Callable[[CopyProgress], None] = self.progress.append
+        self.lifecycles: LifecycleStore | None = None
 
     def copier(self) -> FragmentCopier:
         return FragmentCopier(
-            pool=self.bookies.pool,
-            ledgers=self.ledgers,
-            keys=self.keys,
-            config=self.config,
-            rng=Random(3),
+            services=CopyServices(
+                self.bookies.pool, self.ledgers, self.config, Random(3), self.lifecycles
+            ),
+            keys=self.copier_keys,
             limits=self.limits,
             throttle=self.throttle,
             on_progress=self.on_progress,

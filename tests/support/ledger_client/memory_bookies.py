@@ -17,10 +17,19 @@ from crc32c import crc32c
 
 from bookie.wire.batch import BatchView, Buffer, build_batch
 from bookie.wire.entries import Entries
-from bookie.wire.messages import LacReply, ReadEntries, ReadLac, Status, WaitLac
+from bookie.wire.messages import (
+    EntryRanges,
+    LacReply,
+    ListEntries,
+    ReadEntries,
+    ReadLac,
+    Status,
+    WaitLac,
+)
 from ledger_client.bookies.pool import AddSink, BookieCallError, BookiePool, CallFailure
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
+from ledger_client.reading.entry_ranges import merged
 from metadata.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 
 DEFAULT_DELAY_S = 0.001
@@ -37,6 +46,8 @@ class MemoryBookie:
     failure: CallFailure | None = None
     """Failure of every call; TIMEOUT only after the caller's time is over."""
     is_limbo: bool = False
+    damaged: set[int] = field(default_factory=set)
+    """Entries that it lists and does not return."""
     refuses_reads: Status | None = None
     """Status with which every read is refused."""
     refuses_adds: Status | None = None
@@ -76,10 +87,11 @@ class MemoryBookie:
         """
         found: list[BatchView] = []
         size, position = 0, first
-        while position <= last and position in self.entries and (size < bytes_max or not found):
+        there = self.entries.keys() - self.damaged
+        while position <= last and position in there and (size < bytes_max or not found):
             batch = self.entries[position][0]
             stop = position
-            while stop <= last and stop in self.entries and self.entries[stop][0] is batch:
+            while stop <= last and stop in there and self.entries[stop][0] is batch:
                 stop += 1
             cut = BatchView(batch.cut(EntryId(position), EntryId(stop - 1)))
             if cut.header.is_slice:
@@ -90,6 +102,8 @@ class MemoryBookie:
         if position <= last and position not in self.entries:
             status = Status.NO_SUCH_ENTRY if self.entries else Status.NO_SUCH_LEDGER
             status = Status.UNKNOWN if self.is_limbo else status
+        if position <= last and position in self.damaged:
+            status = Status.UNKNOWN
         return Entries(status, EntryId(self.lac), EntryId(position), tuple(found))
 
 
@@ -191,6 +205,15 @@ class MemoryBookies:
             raise BookieCallError(bookie_id, "as the test wants", status=bookie.refuses_reads)
         bookie.is_fenced |= request.fence
         return bookie.read(request.first_entry_id, request.last_entry_id, request.bytes_max)
+
+    async def list_entries(
+        self, bookie_id: BookieId, request: ListEntries, *, timeout_s: float
+    ) -> EntryRanges:
+        bookie = await self._reach(bookie_id, timeout_s)
+        if not bookie.entries and not bookie.is_limbo:
+            return EntryRanges(Status.NO_SUCH_LEDGER, (), complete=True)
+        held = [(each, each) for each in bookie.entries if each >= request.first_entry_id]
+        return EntryRanges(Status.OK, tuple(merged(held)), complete=True)
 
     async def wait_lac(self, bookie_id: BookieId, request: WaitLac, *, timeout_s: float) -> Entries:
         self.bookies[bookie_id].polls.append(request)

@@ -19,14 +19,17 @@ from bookie.wire.messages import (
     AttachLedger,
     DetachLedger,
     EntryRanges,
+    FenceWithoutKey,
     Hello,
     HelloReply,
     LacReply,
     ListEntries,
     Ping,
     Pong,
+    ReadAccess,
     ReadEntries,
     ReadLac,
+    Refused,
     Reply,
     ReportLac,
     Request,
@@ -107,6 +110,8 @@ class ScriptedBookie:
             case ReadEntries() | WaitLac():
                 nothing = encode_entries(Status.NO_SUCH_ENTRY, EntryId(5), EntryId(8), [])
                 return b"".join(nothing)
+            case ReadAccess() | FenceWithoutKey():
+                return Refused(Status.UNAUTHORIZED, "anonymous")
             case Hello() | AttachLedger() | DetachLedger() | ReportLac():
                 return None
 

@@ -11,11 +11,13 @@ from bookie.wire.messages import (
     AttachLedger,
     DetachLedger,
     EntryRanges,
+    FenceWithoutKey,
     Hello,
     LacReply,
     ListEntries,
     Ping,
     Pong,
+    ReadAccess,
     ReadEntries,
     ReadLac,
     Refused,
@@ -88,6 +90,8 @@ class StoringBookie(ScriptedBookie):
                 return None
             case DetachLedger() | Hello():
                 return None
+            case ReadAccess() | FenceWithoutKey():
+                return Refused(Status.UNAUTHORIZED, "every client is anonymous here")
             case Ping():
                 return Pong(writable=True)
             case ListEntries(ledger_id):

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from hypothesis import strategies as st
 
-from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
+from metadata.ids import ENTRY_ID_MAX, BookieId, ClientId, EntryId, LedgerId, UpdateToken
 from metadata.ledgers.ledger_metadata import (
     DigestType,
     Fragment,
@@ -16,6 +16,7 @@ from metadata.ledgers.ledger_metadata import (
     QuorumMode,
     QuorumSpec,
 )
+from metadata.ledgers.lost_entries import with_ranges
 
 _FULL = 2**63 - 1
 
@@ -75,12 +76,17 @@ def ledger_metadata(draw: st.DrawFn) -> LedgerMetadata:
         stay = draw(st.integers(1, len(fragments) - 1))
         fragments, given_up = fragments[:stay], fragments[stay:]
         last_entry_id = EntryId(given_up[0].first_entry_id - 1)
+    end = -1 if last_entry_id is None else min(last_entry_id, ENTRY_ID_MAX - 1)
+    bounds = sorted(draw(st.sets(st.integers(0, end)))) if end >= 0 else []
+    pairs = zip(bounds[::2], bounds[1::2], strict=False)
+    lost = with_ranges((), list(pairs), draw(st.integers(0, 2**50)))
     return LedgerMetadata(
         ledger_id=LedgerId(draw(st.integers(0, _FULL))),
         state=state,
         quorum=quorum,
         fragments=fragments,
         given_up=given_up,
+        lost=lost,
         digest=draw(st.sampled_from(DigestType)),
         created_ms=draw(st.integers(0, 2**50)),
         creation_token=draw(tokens),

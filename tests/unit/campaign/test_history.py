@@ -11,7 +11,7 @@ def test_facts_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "history"
     file, follower = HistoryFile(path), HistoryFollower(path)
     assert follower.catch_up().ledgers == {}
-    file.tell("created", ledger=3)
+    file.tell("created", ledger=3, ensemble=["a", "b", "c"])
     file.tell("acked", ledger=3, first=0, last=4, digest="d")
     file.tell("lac", ledger=3, lac=4)
     file.tell("lac", ledger=3, lac=2)
@@ -28,13 +28,23 @@ def test_facts_are_read_back(tmp_path: Path) -> None:
     assert (error.ledger_id, error.doing, error.error) == (3, "append", "LedgerFencedError")
 
 
+def test_all_bookies_of_a_writer_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    file = HistoryFile(path)
+    file.tell("created", ledger=3, ensemble=["a", "b", "c"])
+    file.tell("ensemble_changed", ledger=3, ensemble=["a", "d", "c"])
+    ledger = read_history(path).ledgers[3]
+    assert ledger.ensemble == ("a", "d", "c")
+    assert list(ledger.members) == ["a", "b", "c", "d"]
+
+
 def test_an_incomplete_line_is_read_later(tmp_path: Path) -> None:
     path = tmp_path / "history"
     path.write_bytes(b'{"event":"created","led')
     follower = HistoryFollower(path)
     assert follower.catch_up().ledgers == {}
     with path.open("ab") as file:
-        file.write(b'ger":1}\n')
+        file.write(b'ger":1,"ensemble":["a"]}\n')
         os.fsync(file.fileno())
     assert list(follower.catch_up().ledgers) == [1]
 

@@ -43,6 +43,17 @@ def test_a_false_acknowledgement_is_found() -> None:
     assert kinds(history, EVIDENCE) == {"lost", "under-replicated"}
 
 
+def test_a_member_that_repair_made_has_everything() -> None:
+    copies = (*EVIDENCE.copies[:2], Copies("three", ((0, 9),), missing=((10, 19),)))
+    evidence = replace(EVIDENCE, copies=copies)
+    members = dict.fromkeys(("one", "two", "three"))
+    assert kinds(replace(HISTORY, members=members), evidence) == set()
+    del members["three"]
+    assert kinds(replace(HISTORY, members=members), evidence) == {"incomplete"}
+    recovered = replace(HISTORY, members=members, ended="recovered")  # by another client's change
+    assert kinds(recovered, evidence) == set()
+
+
 def test_a_changed_digest_is_found() -> None:
     history = replace(HISTORY, acked=[HISTORY.acked[0], AckedRange(10, 19, "changed")])
     assert kinds(history, EVIDENCE) == {"changed"}

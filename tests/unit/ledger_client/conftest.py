@@ -23,6 +23,7 @@ async def setting(bookie: ScriptedBookie) -> AsyncIterator[Setting]:
     config = ClientConfig(
         add_timeout_s=0.6,
         connect_timeout_s=0.5,
+        entry_bytes_max=99_000,
         window_bytes_max=40_000,
         window_entries_max=100,
         unanswered_bytes_max=100_000,

@@ -5,8 +5,21 @@ from random import Random
 
 import pytest
 
-from ledger_client import Chain, LedgerClient, LedgerInfo, LedgerNotFoundError, Quorum
-from metadata.paths import chain_path
+from ledger_client import (
+    Chain,
+    LedgerClient,
+    LedgerInfo,
+    LedgerNotFoundError,
+    MetadataRefusedError,
+    Quorum,
+)
+from metadata.paths import RESTORE, chain_path
+from metadata.restore.restore_record import (
+    RestoreRecord,
+    RestoreState,
+    accept_restore,
+    pack_restore,
+)
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_faults import NoFaults, StoreCall
 from serving.overriding import override
@@ -76,3 +89,20 @@ async def test_a_ledger_that_is_published_during_a_collection_is_kept(setting: S
     assert (await client.ledger_info(published.id)).is_closed
     with pytest.raises(LedgerNotFoundError):
         await client.ledger_info(lost.id)
+
+
+async def test_nothing_is_collected_before_a_restore_is_accepted(setting: Setting) -> None:
+    client = setting.client()
+    chain = client.chain(NAME)
+    await chain.create()
+    unlinked = await written(client, chain)
+    setting.now_ms += 10_000
+    store = MemoryMetadataStore(setting.cluster.server)
+    record = RestoreRecord(b"t" * 16, RestoreState.FINISHED, 5, b"d" * 32)
+    await store.create(RESTORE, pack_restore(record))
+    with pytest.raises(MetadataRefusedError, match="accept-restore"):
+        await chain.collect(grace_s=1)
+    assert (await client.ledger_info(unlinked.id)).is_closed
+    await accept_restore(store)
+    assert await chain.collect(grace_s=1) == 1
+    await store.aclose()

@@ -1,5 +1,7 @@
 """Keys differ wherever they must, and no damaged or foreign batch is accepted."""
 
+from dataclasses import replace
+
 import pytest
 from crc32c import crc32c
 from hypothesis import given
@@ -8,8 +10,14 @@ from hypothesis import strategies as st
 from bookie.wire.batch import BatchView, build_batch
 from bookie.wire.errors import BatchError
 from ledger_client.digest import LedgerKeys, verify
-from metadata.ids import EntryId, LedgerId, UpdateToken
-from metadata.ledgers.ledger_metadata import DigestType
+from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
+from metadata.ledgers.ledger_metadata import (
+    DigestType,
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    QuorumSpec,
+)
 
 TOKEN = UpdateToken(bytes(range(16)))
 
@@ -93,3 +101,70 @@ def test_a_slice_is_checked_by_the_writers_digests() -> None:
     )
     with pytest.raises(BatchError, match="fails its digest"):
         verify(BatchView(forged.cut(EntryId(101), EntryId(101))), of)
+
+
+# -- keys without the password ---------------------------------------------------------------------
+
+
+def metadata_with(digest: DigestType) -> LedgerMetadata:
+    return LedgerMetadata(
+        ledger_id=LedgerId(7),
+        state=LedgerState.OPEN,
+        quorum=QuorumSpec(1, 1, 1),
+        fragments=(Fragment(EntryId(0), (BookieId("a"),)),),
+        digest=digest,
+        created_ms=0,
+        creation_token=TOKEN,
+        update_token=TOKEN,
+        writer=ClientId("writer"),
+        last_entry_id=None,
+        length=None,
+    )
+
+
+def repair_keys(digest: DigestType) -> LedgerKeys:
+    master_key = keys(digest=digest).master_key
+    return LedgerKeys.with_master_key(metadata_with(digest), master_key)
+
+
+def test_of_a_ledger_without_macs_the_master_key_is_all() -> None:
+    assert repair_keys(DigestType.CRC32C) == keys()
+
+
+def test_of_a_ledger_with_macs_only_the_mac_key_is_missing() -> None:
+    complete, found = keys(digest=DigestType.HMAC_SHA256), repair_keys(DigestType.HMAC_SHA256)
+    assert (found.seed, found.master_key) == (complete.seed, complete.master_key)
+    assert (found.mac_key, found.lacks_mac_key, found.have_macs) == (None, True, True)
+    assert (complete.lacks_mac_key, complete.have_macs) == (False, True)
+    assert not keys().have_macs
+
+
+@given(st.data(), st.sampled_from(list(DigestType)))
+def test_without_the_password_no_flipped_bit_passes_either(
+    data: st.DataObject, digest: DigestType
+) -> None:
+    batch = batch_of(keys(digest=digest), [b"one", b"two", b"three"])
+    verify(BatchView(batch), repair_keys(digest))
+    bit = data.draw(st.integers(0, len(batch) * 8 - 1))
+    batch[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(BatchError):
+        verify(BatchView(batch), repair_keys(digest))
+
+
+def test_without_the_password_entries_are_checked_by_the_writers_digests() -> None:
+    complete, found = keys(digest=DigestType.HMAC_SHA256), repair_keys(DigestType.HMAC_SHA256)
+    foreign = replace(complete, seed=complete.seed + 1)  # its CRC and its MAC are valid
+    verify(BatchView(batch_of(foreign, [b"a"])), complete)
+    with pytest.raises(BatchError, match="fails its digest"):
+        verify(BatchView(batch_of(foreign, [b"a"])), found)
+
+
+def test_without_the_password_the_mac_is_not_checked_but_required() -> None:
+    forged = keys(digest=DigestType.HMAC_SHA256, password=b"other")
+    found = repair_keys(DigestType.HMAC_SHA256)
+    verify(BatchView(batch_of(forged, [b"a"])), found)
+    plain = batch_of(keys(), [b"one", b"two"])
+    part = BatchView(plain).cut(EntryId(101), EntryId(101))
+    for without_mac in (plain, part):
+        with pytest.raises(BatchError, match="has no MAC, but the ledger uses them"):
+            verify(BatchView(without_mac), found)

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 
 import pytest
 
@@ -13,6 +13,9 @@ from metadata.store.memory_faults import StoreCall
 from tests.support.metadata.virtual_time import VirtualTimeLoop
 
 NOW_MS = 1_700_000_000_000
+RETRIES = 20
+RETRIES_S_MIN = 8.0
+"""Shortest time of RETRIES pauses of a `Backoff`, half of each at random."""
 
 
 class ScriptedFaults:
@@ -67,6 +70,14 @@ class ScriptedFaults:
         return self.news_s
 
 
+async def taken_s(call: Awaitable[object]) -> float:
+    """Return how long a call takes, in seconds of the loop."""
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    await call
+    return loop.time() - began_s
+
+
 def pytest_asyncio_loop_factories() -> dict[str, type[VirtualTimeLoop]]:
     return {"virtual": VirtualTimeLoop}
 
@@ -79,6 +90,12 @@ def rng() -> random.Random:
 @pytest.fixture
 def faults() -> ScriptedFaults:
     return ScriptedFaults()
+
+
+@pytest.fixture
+def stale_reads(faults: ScriptedFaults, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let reads that are not fresh miss the newest change."""
+    monkeypatch.setattr(faults, "missed_changes", lambda call: 0 if call.is_fresh else 1)
 
 
 @pytest.fixture

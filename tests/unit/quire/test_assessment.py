@@ -13,15 +13,20 @@ from metadata.ledgers.ledger_metadata import (
     QuorumSpec,
 )
 from metadata.registry.registration import BookieRegistration
+from metadata.repair.lifecycle import BookieLifecycle, Lifecycle
 from quire.assessment import (
+    NO_COPY,
     bookie_findings,
     cluster_host_warnings,
     down_findings,
     health_sentence,
     ledger_findings,
     ledger_host_warnings,
+    limbo_findings,
+    planned_warnings,
     record_findings,
 )
+from quire.findings import LedgerSample
 
 A, B, C, D = (BookieId(name) for name in "abcd")
 LEDGER = LedgerMetadata(
@@ -37,6 +42,13 @@ LEDGER = LedgerMetadata(
 )
 
 
+def sample(count: int) -> LedgerSample:
+    found = LedgerSample()
+    for number in range(count):
+        found.add(LedgerId(number))
+    return found
+
+
 def test_a_healthy_cluster_has_no_findings() -> None:
     assert ledger_findings(LEDGER, [A, B, C, D]) == []
 
@@ -44,9 +56,11 @@ def test_a_healthy_cluster_has_no_findings() -> None:
 def test_findings_name_the_bookies_and_what_to_do() -> None:
     (short,) = ledger_findings(LEDGER, [A, B, D])
     assert short.what == "entries lack copies; these bookies are down: c"
+    assert (short.cause, short.down) == ("", (C,)), "the finding about the bookie says it"
     (at_risk,) = ledger_findings(LEDGER, [B, C])
     assert "entries from 10 on" in at_risk.what
     assert "down: a, d" in at_risk.what
+    assert (at_risk.cause, at_risk.down) == (NO_COPY, (A, D))
 
 
 def test_copies_on_one_host_cause_a_warning_if_there_are_other_hosts() -> None:
@@ -58,7 +72,8 @@ def test_copies_on_one_host_cause_a_warning_if_there_are_other_hosts() -> None:
 
     assert ledger_host_warnings(LEDGER, up(a="h1", b="h2", c="h3", d="h4")) == []
     (warning,) = ledger_host_warnings(LEDGER, up(a="h1", b="h2", c="h3", d="h2"))
-    assert warning.where == "ledger 7"
+    assert warning.ledger_id == 7
+    assert warning.cause == "entries have two copies on host h2; 3 hosts are up"
     assert "entries from 10 on have copies on b and d, both on host h2; 3 hosts" in warning.what
     assert ledger_host_warnings(LEDGER, up(a="h1", b="h2", c="h1", d="h2")) == []  # two hosts only
     striped = replace(
@@ -96,7 +111,7 @@ def test_a_bookies_registered_reasons_become_findings() -> None:
     full = replace(well, writable=False, features=("condition:disk-full", "condition:limbo", "x"))
     assert [(each.where, each.advice.split()[0]) for each in bookie_findings(full)] == [
         ("bookie a", "delete"),
-        ("bookie a", "replace"),
+        ("bookie a", "keep"),
     ]
     operator = replace(well, writable=False, features=("condition:operator", "condition:newer"))
     (finding,) = bookie_findings(operator)
@@ -106,11 +121,81 @@ def test_a_bookies_registered_reasons_become_findings() -> None:
         assert findings[-1].advice == "quire bookie info a shows why"
 
 
+@pytest.mark.parametrize("state", [Lifecycle.DRAINING, Lifecycle.DRAINED])
+def test_a_bookie_that_drains_takes_no_new_entries_as_planned(state: Lifecycle) -> None:
+    bookie = BookieRegistration(A, "host", 1, writable=False, features=(f"condition:{state}",))
+    assert bookie_findings(bookie, state) == []
+    assert [each.what for each in bookie_findings(bookie)] == ["takes no new entries"]
+    full = replace(bookie, features=("condition:disk-full",))
+    assert len(bookie_findings(full, state)) == 1
+
+
+def test_bookies_that_drain_are_warnings() -> None:
+    states = {
+        A: BookieLifecycle(Lifecycle.DRAINING, 5, "old machine"),
+        B: BookieLifecycle(Lifecycle.DRAINED),
+        C: BookieLifecycle(Lifecycle.LOST),
+        D: BookieLifecycle(Lifecycle.REMOVED),
+    }
+    assert [(each.where, each.what, each.advice) for each in planned_warnings(states)] == [
+        ("bookie a", "is draining: old machine", "wait: quire repair status shows what is left"),
+        ("bookie b", "is drained", "quire bookie remove b"),
+    ]
+
+
+def test_a_bookie_in_limbo_is_a_problem_until_it_is_drained() -> None:
+    features = ("condition:limbo", "condition:fences-lost", "condition:draining")
+    bookie = BookieRegistration(A, "host", 1, writable=False, features=features)
+    assert [each.what[:14] for each in bookie_findings(bookie)] == [
+        "answers UNKNOW",
+        "accepts no new",
+    ]
+    for state in (Lifecycle.LIMBO, Lifecycle.DRAINED):
+        assert bookie_findings(bookie, state) == []
+    states = {
+        A: BookieLifecycle(Lifecycle.LIMBO, 5, "data may be lost"),
+        B: BookieLifecycle(Lifecycle.LIMBO, 5, "data may be lost"),
+    }
+    (finding,) = limbo_findings(states, [A])
+    assert (finding.where, finding.what) == ("bookie a", "is in limbo: data may be lost")
+    assert finding.advice.startswith("keep it up, and wait: quire repair status")
+    assert finding.advice.endswith("quire bookie remove a")
+    (problem,), _ = down_findings([A, B], [A], None, states)
+    assert (problem.where, problem.what) == ("bookie b", "is in limbo, and not up")
+    assert planned_warnings({A: BookieLifecycle(Lifecycle.DRAINED)})[0].advice.endswith("remove a")
+
+
+def test_a_bookie_that_is_lost_is_a_problem_until_nothing_is_on_it() -> None:
+    states = {B: BookieLifecycle(Lifecycle.LOST), C: BookieLifecycle(Lifecycle.REMOVED)}
+    problems, warnings = down_findings([A, B, C], [A], {B: sample(4), C: sample(1)}, states)
+    assert [(each.what, each.advice) for each in problems] == [
+        (
+            "is lost; 4 ledgers have entries on it (for example 0, 1, 2)",
+            "start it: quire bookie run --data-dir DIR, or wait for repair",
+        ),
+        (
+            "is removed; ledger 0 has entries on it",
+            "wait for repair: quire repair status shows what is left",
+        ),
+    ]
+    assert warnings == []
+    problems, warnings = down_findings([A, B, C], [A], {}, states)
+    assert problems == []
+    assert [(each.what, each.advice) for each in warnings] == [
+        (
+            "is lost, and no ledger has entries on it",
+            "start it: quire bookie run --data-dir DIR, or quire bookie remove b: no data depends "
+            "on it",
+        )
+    ]
+
+
 def test_a_bookie_that_is_down_is_a_problem_only_if_ledgers_have_entries_on_it() -> None:
     known, up = [A, B, C], [A]
-    problems, warnings = down_findings(known, up, {B: 4})
+    problems, warnings = down_findings(known, up, {B: sample(2), D: sample(1)})
     assert [(each.where, each.what) for each in problems] == [
-        ("bookie b", "is not up; 4 ledgers have entries on it")
+        ("bookie b", "is not up; 2 ledgers have entries on it (0, 1)"),
+        ("bookie d", "has no cookie; ledger 0 has entries on it"),
     ]
     assert [(each.where, each.what) for each in warnings] == [
         ("bookie c", "is not up, and no ledger has entries on it")

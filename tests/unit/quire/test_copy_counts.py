@@ -13,7 +13,15 @@ from metadata.ledgers.ledger_metadata import (
     QuorumMode,
     QuorumSpec,
 )
-from quire.copy_counts import Copies, Loss, fewest_copies, loss_of, write_sets
+from quire.copy_counts import (
+    Copies,
+    Loss,
+    bytes_on,
+    fewest_copies,
+    loss_of,
+    names_bookie,
+    write_sets,
+)
 
 A, B, C, D, E = (BookieId(name) for name in "abcde")
 LEDGER = LedgerMetadata(
@@ -51,6 +59,16 @@ def test_copies_of_a_quorum_ledger(up: str, certain: int, possible: int, loss: L
     copies = fewest_copies(LEDGER, [BookieId(name) for name in up])
     assert copies is not None
     assert (copies.certain, copies.possible, loss_of(copies)) == (certain, possible, loss)
+
+
+def test_a_copy_on_a_bookie_in_limbo_is_possible_and_not_certain() -> None:
+    """Rule 9.13."""
+    copies = fewest_copies(LEDGER, [A, B, C, D], [A])
+    assert copies == Copies(EntryId(0), 1, 3, 2)
+    assert fewest_copies(LEDGER, [B, C, D], [A]) == Copies(EntryId(0), 1, 2, 2)
+    lone = fewest_copies(LEDGER, [A], [A])
+    assert lone == Copies(EntryId(0), 0, 1, 2)
+    assert loss_of(lone) is Loss.MAY_BE_UNREADABLE
 
 
 @pytest.mark.parametrize(
@@ -108,3 +126,26 @@ def test_an_empty_ledger_or_fragment_has_no_copies_to_lose() -> None:
     in_first = closed(LEDGER, 9)
     assert [each.first_entry_id for each in write_sets(in_first)] == [0]
     assert fewest_copies(in_first, (A, B, C)) == Copies(EntryId(0), 2, 3, 2)
+
+
+def test_a_ledger_names_its_members_incoming_ones_and_those_of_given_up_fragments() -> None:
+    first, second = LEDGER.fragments
+    ledger = replace(
+        closed(LEDGER, 12),
+        fragments=(replace(first, incoming=(D,)), replace(second, ensemble=(A, B, C))),
+        given_up=(Fragment(EntryId(13), (E,)),),
+    )
+    assert [each for each in (A, B, C, D, E) if names_bookie(ledger, each)] == [A, B, C, D, E]
+    assert not names_bookie(ledger, BookieId("f"))
+
+
+def test_bytes_on_a_bookie_follow_its_share_of_the_entries() -> None:
+    ledger = replace(closed(LEDGER, 19), length=2_000)  # 10 entries in each fragment
+    assert [bytes_on(ledger, each) for each in (A, C, D, E)] == [2_000, 1_000, 1_000, 0]
+    striped = replace(closed(STRIPED, 19), length=1_000)
+    assert bytes_on(striped, A) == 400
+    assert bytes_on(LEDGER, A) == 0, "the length of an open ledger is unknown"
+    empty = replace(closed(STRIPED, -1), length=0)
+    assert bytes_on(empty, A) == 0
+    ends_early = replace(closed(LEDGER, 4), length=500)  # before its last fragment
+    assert [bytes_on(ends_early, each) for each in (C, D)] == [500, 0]

@@ -1,5 +1,6 @@
 """Files, commands and metrics that the documents name exist."""
 
+import importlib
 import re
 import shlex
 from pathlib import Path
@@ -11,12 +12,20 @@ import pytest
 from bookie.server.metrics import BookieMetrics
 from bookie.server.server_counters import ServerCounters
 from broker_layer.kafka.versions import ADVERTISED
+from metadata.repair.scrub import NEVER_SCRUBBED
 from quire.cli.bookie.verbs import parser
+from quire.cli.main import NOUNS
 from serving.process_metrics import ProcessMetrics
 from tests.support.bookie.manual_storage import ManualStorage
 
 ROOT = Path(__file__).parents[3]
-DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/operating.md")
+DOCUMENTS = (
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "docs/operating.md",
+    "docs/runbooks.md",
+)
 NAMED = re.compile(
     r"`((?:metadata|serving|bookie|ledger_client|broker_layer|spark_io|quire|tests|docs)/[\w./-]*)`"
 )
@@ -40,7 +49,9 @@ def test_every_documented_metric_of_a_bookie_exists() -> None:
     text = (ROOT / "docs/operating.md").read_text()
     named = set(re.findall(r"`(quire_bookie_\w+)", text))
     position: Any = SimpleNamespace(age_s=0.0, unrecorded_bytes=0)
-    metrics = BookieMetrics("b", ServerCounters(), ManualStorage(), position)
+    metrics = BookieMetrics(
+        "b", ServerCounters(), ManualStorage(), position, lambda: NEVER_SCRUBBED
+    )
     found = {metric.name for metric in metrics.collect()}
     found |= {metric.name for metric in ProcessMetrics("bookie").collect()}
     found |= {f"quire_bookie_storage_{name}_latency_seconds" for name in ("sync", "checkpoint")}
@@ -58,6 +69,16 @@ def test_every_documented_command_about_bookies_can_be_read() -> None:
     }
 
 
+def test_every_command_of_the_runbooks_can_be_read() -> None:
+    text = (ROOT / "docs/runbooks.md").read_text()
+    commands = re.findall(r"^ *\$ quire (\w+) ([^>\n]*)", text, re.M)
+    for noun, words in commands:
+        module, _ = NOUNS[noun]
+        importlib.import_module(module).parser().parse_args(shlex.split(words))
+    verbs = {words.split()[0] for noun, words in commands if noun == "metadata"}
+    assert verbs == {"dump", "restore", "check", "compare", "accept-restore"}
+
+
 def test_every_served_api_is_documented_with_its_versions() -> None:
     text = (ROOT / "docs/topics.md").read_text()
     section = text[text.index("## What is served") : text.index("## Clients that were run")]
@@ -65,9 +86,7 @@ def test_every_served_api_is_documented_with_its_versions() -> None:
     for names, versions in re.findall(r"^\| ([A-Z][^|]*) \| (\d[^|]*) \|", section, re.M):
         documented |= dict(zip(names.split(", "), versions.split(", "), strict=True))
     served = {
-        "".join(word.capitalize() for word in key.name.split("_")): (
-            f"{each.min}-{each.max}" if each.max > each.min else str(each.min)
-        )
+        key.shown: (f"{each.min}-{each.max}" if each.max > each.min else str(each.min))
         for key, each in ADVERTISED.items()
     }
     assert documented == served

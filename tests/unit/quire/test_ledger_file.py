@@ -94,5 +94,5 @@ def test_in_sync_mode_is_read_back_and_absent_without_it() -> None:
 def test_malformed_in_sync_fields_are_damage(in_sync: object) -> None:
     header = replace(HEADER, in_sync=in_sync)  # type: ignore[arg-type]
     assert msgpack.packb(in_sync) in header_of(header)
-    with pytest.raises(DamagedFileError, match="in-sync"):
+    with pytest.raises(DamagedFileError, match="in_sync"):
         LedgerFileReader(io.BytesIO(header_of(header)))

@@ -15,11 +15,11 @@ from metadata.ledgers.chain import (
     pack_link,
 )
 from metadata.ledgers.chain_store import Published
+from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME
 from metadata.msgpack_fields import pack
 from metadata.paths import CHAINS, chain_creation_path, chain_link_path, chain_path
 from metadata.store.interface import CompareAndSet, Create, Delete, Operation
 from metadata.store.memory import MemoryMetadataServer
-from quire.claims import UNCLAIMED_NAME
 from tests.simulation.chains.answers import ChainAnswers
 from tests.simulation.chains.chain_checker import ChainChecker
 from tests.simulation.chains.one_writer import OneWriterChecker

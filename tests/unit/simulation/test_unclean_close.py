@@ -93,7 +93,7 @@ def play(story: Callable[[Setting, str], Awaitable[None]]) -> Setting:
         try:
             while True:
                 await writer.append(b"on B alone")
-                setting.confirmed_at_s.append(loop.time())
+                setting.confirmed_at_s.append(loop.now_s)
                 await asyncio.sleep(APPEND_EVERY_S)
         except LedgerError as error:
             setting.error = error
@@ -105,7 +105,7 @@ def play(story: Callable[[Setting, str], Awaitable[None]]) -> Setting:
         setting.closed = await client.recover_ledger_unclean(
             setting.handle.id, even_if_writer_lives=True
         )
-        setting.closed_at_s = loop.time()
+        setting.closed_at_s = loop.now_s
         setting.not_fenced = await client.wait_for_fences(setting.handle.id)
         await asyncio.Event().wait()
 
@@ -159,7 +159,7 @@ def test_unclean_recovery_fences_the_members_that_return_after_the_close() -> No
         assert store.session_state is not SessionState.CONNECTED
         assert setting.confirmed_after(setting.closed_at_s) > 50  # nothing can tell it
         setting.heal(setting.operator, only)
-        healed_at_s.append(setting.cluster.loop.time())
+        healed_at_s.append(setting.cluster.loop.now_s)
         await setting.wait(lambda: setting.not_fenced is not None)
         await asyncio.sleep(LONG_S)
 
@@ -173,7 +173,7 @@ def test_members_that_stay_away_are_named_when_the_time_is_up() -> None:
     async def story(setting: Setting, only: str) -> None:
         await setting.wait(lambda: setting.not_fenced is not None)
         assert setting.not_fenced == (only,)
-        now_s = setting.cluster.loop.time()
+        now_s = setting.cluster.loop.now_s
         assert now_s == pytest.approx(setting.closed_at_s + FENCE_FOR_S, abs=5.0)
 
     play(story)

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from typing import cast
 
+import msgpack
 import pytest
 
 from bookie.errors import BookieError
@@ -17,9 +18,11 @@ from bookie.server_errors import (
     CookieMissingError,
 )
 from metadata.ids import BookieId
+from metadata.paths import cookie_path
 from metadata.registry.cookies import CookieStore
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
+from tests.support.metadata.dumps import dump_of, restore
 
 
 class Machine:
@@ -168,6 +171,82 @@ async def test_metadata_older_than_the_disk_is_refused(machine: Machine) -> None
     await CookieStore(restored.store).create(record)
     with pytest.raises(CookieMismatchError, match="restored from a backup"):
         await restored.start(platter)
+
+
+async def test_a_restored_bookie_starts_and_counts_on(machine: Machine) -> None:
+    platter = Platter()
+    await machine.format(platter)
+    for _ in range(3):
+        await machine.start(platter)
+    after = Machine()
+    await restore(after.store, await dump_of(machine.store))
+    for starts in (4, 5):
+        identity = await after.start(platter)
+        assert (identity.starts, identity.limbo_reason) == (starts, "")
+    again = Machine()
+    await restore(again.store, await dump_of(after.store))
+    assert (await again.start(platter)).starts == 6
+
+
+async def test_starts_after_the_dump_are_counted_by_the_disks(machine: Machine) -> None:
+    platter = Platter()
+    await machine.format(platter)
+    await machine.start(platter)
+    dump = await dump_of(machine.store)
+    for _ in range(5):
+        await machine.start(platter)
+    snapshot = copy.deepcopy(platter)
+    after = Machine()
+    await restore(after.store, dump)
+    identity = await after.start(platter)
+    assert not identity.limbo_reason
+    assert identity.starts > 6, "an older number could be that of a copy"
+    assert (await after.start(platter)).starts == identity.starts + 1
+    assert (await after.start(snapshot)).limbo_reason, "the first start wins"
+
+
+async def test_one_directory_from_before_the_dump_is_a_copy(machine: Machine) -> None:
+    platter = Platter()
+    await machine.format(platter)
+    await machine.start(platter)
+    old = copy.deepcopy(platter.names["index/cookie"])
+    dump = await dump_of(machine.store)
+    for _ in range(5):
+        await machine.start(platter)
+    platter.names["index/cookie"] = old
+    after = Machine()
+    await restore(after.store, dump)
+    assert (await after.start(platter)).limbo_reason
+
+
+@pytest.mark.parametrize("crash_at", range(1, 10))
+async def test_a_start_that_was_interrupted_before_the_restore(
+    machine: Machine, crash_at: int
+) -> None:
+    platter = Platter()
+    await machine.format(platter)
+    dump = await dump_of(machine.store)
+    for _ in range(3):
+        await machine.start(platter)
+    with pytest.raises(_PowerLossError):
+        await prove_identity(
+            cast("Disk", _Crashing(machine.disk(platter), crash_at)), machine.store
+        )
+    platter.crash(machine.rng)
+    after = Machine()
+    await restore(after.store, dump)
+    assert not (await after.start(platter)).limbo_reason
+
+
+async def test_older_releases_refuse_a_restored_cookie_and_no_other(machine: Machine) -> None:
+    platter = Platter()
+    bookie_id = await machine.format(platter)
+    await machine.start(platter)
+    path = cookie_path(bookie_id)
+    assert len(msgpack.unpackb((await machine.store.get(path)).value)) == 6
+    after = Machine()
+    await restore(after.store, await dump_of(machine.store))
+    assert len(msgpack.unpackb((await after.store.get(path)).value)) == 7
 
 
 async def test_a_copy_made_after_an_interrupted_start_is_old(machine: Machine) -> None:

@@ -1,4 +1,4 @@
-"""Nothing is removed after the metadata service was restored from a backup (10.5)."""
+"""Nothing is removed after the metadata service was restored from a backup (10.5, 10.6)."""
 
 import asyncio
 import copy
@@ -8,11 +8,23 @@ from dataclasses import replace
 import pytest
 
 from bookie.errors import DiskFullError, FormatError
-from bookie.identity.metadata_age import MetadataAge, SeenMetadata, decode_seen, encode_seen
+from bookie.identity.metadata_age import (
+    MetadataAge,
+    SeenMetadata,
+    decode_seen,
+    encode_seen,
+    was_restored,
+)
 from bookie.storage.writability import Reason, Writability
 from metadata.ids import BookieId, Version
-from metadata.paths import LEDGER_IDS
+from metadata.paths import LEDGER_IDS, RESTORE
 from metadata.registry.positions import NO_POSITION, PositionRecord, PositionStore
+from metadata.restore.restore_record import (
+    RestoreRecord,
+    RestoreState,
+    accept_restore,
+    pack_restore,
+)
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.store.number_blocks import pack_block
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
@@ -164,3 +176,81 @@ async def test_checks_at_the_same_time_agree() -> None:
     await bench.grow(ledger_ids=1_001)
     age = await bench.start()
     assert all(await asyncio.gather(*[age.may_collect() for _ in range(5)]))
+
+
+async def restore_service(bench: Bench, state: RestoreState) -> None:
+    """Begin a new life of the service, as a restore does."""
+    bench.server.tree = MemoryMetadataServer().tree
+    record = RestoreRecord(b"t" * 16, state, 5, b"d" * 32)
+    await bench.store.create(RESTORE, pack_restore(record))
+    await bench.grow(ledger_ids=9_001)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_nothing_is_removed_until_a_restore_is_accepted(*, restarts: bool) -> None:
+    bench = Bench()
+    age = await bench.start()
+    for _ in range(3):
+        await bench.grow(ledger_ids=1_001)
+    assert await age.may_collect()
+    await age.keep()
+    await restore_service(bench, RestoreState.FINISHED)
+    if restarts:
+        age = await bench.start()
+    for _ in range(5):
+        await bench.grow(ledger_ids=9_001)
+        assert not await age.may_collect()
+    (condition,) = bench.writability.conditions()
+    assert "quire metadata accept-restore" in condition.text
+    await accept_restore(bench.store)
+    if restarts:
+        age = await bench.start()
+    assert await age.may_collect()
+    assert bench.writability.conditions() == ()
+    await age.keep()
+    assert await (await bench.start()).may_collect()
+
+
+async def test_a_new_bookie_waits_too() -> None:
+    bench = Bench()
+    await restore_service(bench, RestoreState.FINISHED)
+    age = await bench.start()
+    assert not await age.may_collect(), "neither number shows it"
+    await accept_restore(bench.store)
+    assert await age.may_collect()
+
+
+async def test_an_accepted_restore_does_not_excuse_a_service_that_goes_back_later() -> None:
+    bench = Bench()
+    await restore_service(bench, RestoreState.ACCEPTED)
+    age = await bench.start()
+    assert await age.may_collect()
+    backup = copy.deepcopy(bench.server.tree)
+    await bench.grow(ledger_ids=9_001)
+    assert await age.may_collect()
+    await age.keep()
+    bench.server.tree = backup
+    assert not await age.may_collect()
+    assert not await (await bench.start()).may_collect()
+
+
+async def test_an_operator_accepts_a_restore_for_one_bookie() -> None:
+    bench = Bench()
+    age = await bench.start()
+    await bench.grow(ledger_ids=1_001)
+    await restore_service(bench, RestoreState.FINISHED)
+    assert not await age.may_collect()
+    await age.accept()
+    assert await age.may_collect()
+    assert await (await bench.start()).may_collect()
+
+
+async def test_a_bookie_knows_whether_the_metadata_was_restored() -> None:
+    bench = Bench()
+    age = await bench.start()
+    disk = CrashableDisk(bench.platter, random.Random(1), bench.faults)
+    assert not await was_restored(disk, bench.store)
+    await restore_service(bench, RestoreState.FINISHED)
+    assert await was_restored(disk, bench.store)
+    await age.accept()
+    assert not await was_restored(disk, bench.store)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 from typing_extensions import override
 
+from bookie.identity import position
 from bookie.identity.position import PositionCallbacks, PositionClaim, PositionKeeper
 from bookie.log.log import Log
 from bookie.server_errors import PositionTakenError
@@ -32,6 +33,7 @@ from tests.until import until
 
 BOOKIE = BookieId("bookie-test")
 PATH = position_path(BOOKIE)
+STOPPED_MS = 1_700_000_000_000
 RECORD = PositionRecord(b"r" * 16, 7, is_orderly=False, files=("1@2", "3", "4"), lock="boot:1:2")
 
 
@@ -263,9 +265,31 @@ async def test_an_orderly_stop_is_recorded_last(acts: list[str]) -> None:
     await bench.keeper.claim()
     bench.written.durable_lsn = 900
     bench.faults.acts = acts
-    assert await bench.keeper.record_orderly()
+    assert await bench.keeper.record_orderly(STOPPED_MS)
     found = await bench.stored()
-    assert (found.is_orderly, found.end_lsn) == (True, 900)
+    assert (found.is_orderly, found.end_lsn, found.stopped_ms) == (True, 900, STOPPED_MS)
+
+
+async def test_the_next_start_replaces_an_orderly_stop() -> None:
+    bench = Bench()
+    await bench.keeper.claim()
+    await bench.keeper.record_orderly(STOPPED_MS)
+    bench.keeper = bench.make(await bench.positions.get(BOOKIE), b"b" * 16)
+    await bench.keeper.claim()
+    found = await bench.stored()
+    assert (found.incarnation, found.is_orderly, found.stopped_ms) == (b"b" * 16, False, None)
+
+
+async def test_a_silent_metadata_service_does_not_hold_up_a_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(position, "ORDERLY_S_MAX", 0.05)
+    bench = Bench()
+    await bench.keeper.claim()
+    bench.faults.acts = ["refused"] * 1_000
+    assert not await bench.keeper.record_orderly(STOPPED_MS)
+    bench.faults.acts = []
+    assert not (await bench.stored()).is_orderly
 
 
 async def test_orderly_stop_does_not_overwrite_another_process() -> None:
@@ -273,7 +297,7 @@ async def test_orderly_stop_does_not_overwrite_another_process() -> None:
     await bench.keeper.claim()
     other = replace(RECORD, incarnation=b"b" * 16)
     await bench.positions.put(BOOKIE, other, Version(0))
-    assert not await bench.keeper.record_orderly()
+    assert not await bench.keeper.record_orderly(STOPPED_MS)
     assert await bench.stored() == other
 
 

@@ -101,6 +101,14 @@ def test_a_scan_ends_before_a_record_that_is_cut_off() -> None:
         assert (stopper is not None) == (size >= second + RECORD_HEADER_BYTES)
 
 
+def test_a_record_is_as_long_as_its_header_says() -> None:
+    """The part of the body that is there is a complete batch."""
+    header = records.encode_header(RecordKind.ADDS, SMALL + b"\0", BASE, 0)
+    found, taken, stopper = scan(memoryview(header + SMALL), BASE)
+    assert (found, taken) == ([], 0)
+    assert stopper == records.decode_header(header, 0, BASE)
+
+
 def test_a_control_record_has_the_size_of_its_kind() -> None:
     for body in (FENCE_BODY, FENCE_BODY + b"\0", FENCE_BODY[:-1]):
         header = records.decode_header(

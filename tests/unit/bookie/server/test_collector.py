@@ -20,7 +20,14 @@ from metadata.ledgers.ledger_metadata import (
     LedgerState,
     QuorumSpec,
 )
+from metadata.paths import RESTORE
 from metadata.registry.cookies import CookieRecord, CookieStore
+from metadata.restore.restore_record import (
+    RestoreRecord,
+    RestoreState,
+    accept_restore,
+    pack_restore,
+)
 from metadata.store.memory_faults import NoFaults, StoreCall
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.support.bookie.bookie_machine import Machine
@@ -216,3 +223,14 @@ async def test_feed_and_full_pass_find_removable_ledgers(collecting: Collecting)
     await until(lambda: collecting.served.storage.ledger_ids() == [1, 3])
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_nothing_is_removed_before_a_restore_is_accepted(collecting: Collecting) -> None:
+    await collecting.add(1)
+    record = RestoreRecord(b"t" * 16, RestoreState.FINISHED, 5, b"d" * 32)
+    await collecting.store.create(RESTORE, pack_restore(record))
+    assert not await collecting.collector.check(ONE)
+    assert collecting.served.storage.ledger_ids() == [ONE]
+    await accept_restore(collecting.store)
+    await collecting.age.may_collect()
+    assert await collecting.collector.check(ONE)

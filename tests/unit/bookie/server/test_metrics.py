@@ -9,6 +9,8 @@ from bookie.server.metrics import BookieMetrics
 from bookie.server.server_counters import ServerCounters
 from bookie.storage.answers import StorageStatistics
 from bookie.storage.writability import Reason
+from metadata.ids import EntryId
+from metadata.repair.scrub import ScrubPosition, ScrubRecord
 from serving.latency import LatencyCounts
 from serving.metrics import metrics_text
 from tests.support.bookie.manual_storage import ManualStorage
@@ -27,18 +29,23 @@ def test_every_field_has_a_help_text_and_every_help_text_a_field() -> None:
         assert text.endswith(".")
 
 
+RECORD = ScrubRecord(ended_ms=5_000, position=ScrubPosition(7, EntryId(0)))
+
+
 def test_the_metrics_show_each_reason_for_which_a_bookie_is_read_only() -> None:
     storage = ManualStorage()
     storage.writability.begin(Reason.DISK_FULL, "no space left", where="log")
     storage.writability.begin(Reason.LIMBO, "a record is damaged")
     position: Any = SimpleNamespace(age_s=2.5, unrecorded_bytes=70)
-    metrics = BookieMetrics("b-1", ServerCounters(), storage, position)
+    metrics = BookieMetrics("b-1", ServerCounters(), storage, position, lambda: RECORD)
     lines = metrics_text(metrics).decode().splitlines()
     assert "quire_bookie_position_age_seconds 2.5" in lines
     assert "quire_bookie_position_unrecorded_bytes 70.0" in lines
     assert 'quire_bookie_read_only{reason="disk-full"} 1.0' in lines
     assert 'quire_bookie_read_only{reason="operator"} 0.0' in lines
     assert "quire_bookie_limbo 1.0" in lines
+    assert "quire_bookie_scrub_running 1.0" in lines
+    assert "quire_bookie_scrub_ended_seconds 5.0" in lines
     assert 'quire_bookie_directory_free_bytes{directory="index"} 20.0' in lines
     assert 'quire_bookie_directory_total_bytes{directory="log"} 100.0' in lines
     assert "# HELP quire_bookie_storage_queue_bytes Bytes accepted and not yet durable." in lines

@@ -15,8 +15,6 @@ from bookie.wire.messages import (
     EntryRanges,
     LacReply,
     ListEntries,
-    Ping,
-    Pong,
     ReadEntries,
     ReadLac,
     Status,
@@ -154,7 +152,7 @@ async def test_a_poll_is_woken_by_a_fence(bookie: Running) -> None:
     client = await bookie.client(1)
     assert await client.add(batch_of(1, 0)) is Status.OK
     poll = client.send_request(WaitLac(ONE, EntryId(0), 60_000, 2**20))
-    assert await client.request(Ping()) == Pong(writable=True)
+    assert await client.is_offered()
     await client.request(ReadLac(ONE, fence=True))
     await client.answer(poll)
     await client.close()
@@ -178,7 +176,7 @@ async def test_read_only_accepts_recovery_adds(bookie: Running) -> None:
             assert [each["reason"] for each in told["conditions"]] == ["operator"]
         assert await client.add(batch_of(1, 1)) is Status.READ_ONLY
         assert await client.add(batch_of(1, 1), recovery=True) is Status.OK
-        assert await client.request(Ping()) == Pong(writable=False)
+        assert not await client.is_offered()
         directory = BookieDirectory(bookie.store, bookie.process._rng)
         await directory.start()
         assert not directory.bookies[bookie.bookie_id].writable
@@ -312,7 +310,7 @@ async def test_old_copy_of_a_disk_answers_unknown(machine: Machine) -> None:
         unseen = ReadEntries(LedgerId(2), EntryId(0), EntryId(0), 9, fence=False)
         assert (await client.request_entries(unseen)).status is Status.UNKNOWN
         assert await client.add(batch_of(1, 2)) is Status.FENCED, "the fence may have been lost"
-        assert await client.request(Ping()) == Pong(writable=False)
+        assert not await client.is_offered()
         await client.close()
         await stale.stop()
     assert not (machine.root / "copy/identity/limbo").exists()

@@ -1,11 +1,16 @@
 """Which segments cleaning chooses."""
 
 import asyncio
+import random
 import struct
 
+import pytest
+
 from bookie.config import StorageConfig
+from bookie.log import records
 from bookie.log.listed_runs import SLICE_RUNS, ListedRuns
 from bookie.log.segments import Segment, parse_name, segment_name
+from bookie.storage import cleaning
 from bookie.storage.cleaning import CleaningRoom, pace_of, plan_cleaning
 
 CONFIG = StorageConfig(
@@ -138,3 +143,35 @@ def test_segment_names() -> None:
     assert parse_name("000000ff.log") == (255, False)
     for name in ("", "0000000f", "lock", "000000FF.log", "000000ff.logs", "+00000ff.log"):
         assert parse_name(name) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pieces_cover_every_run_once_within_their_limits(seed: int) -> None:
+    rng = random.Random(seed)
+    largest = rng.choice((100, 5_000, 3_000_000))
+    runs: list[tuple[int, int, int, int]] = []
+    for number in range(rng.choice((1, 3_000))):
+        place = records.lsn_of(rng.randint(1, 3), rng.randrange(10_000_000))
+        runs.append((number, number, place, rng.randint(1, largest)))
+    groups = list(cleaning.group_runs(runs))
+    assert [run for group in groups for run in group] == runs
+    for group in groups:
+        total = sum(run[3] for run in group)
+        assert total <= cleaning.GROUP_BYTES_MAX or len(group) == 1
+        pieces = cleaning.pieces_of(group)
+        assert sorted(run for piece in pieces for run in piece.runs) == sorted(group)
+        assert all(len(piece.runs) <= cleaning.PIECE_RUNS_MAX for piece in pieces)
+        for location, size, inside in pieces:
+            assert size <= max(cleaning.PIECE_BYTES_MAX, inside[0][3])
+            assert min(run[2] for run in inside) == location
+            assert max(run[2] + run[3] for run in inside) == location + size
+            assert len({records.segment_of(run[2]) for run in inside}) == 1
+            unread = size - sum(run[3] for run in inside)
+            assert unread <= cleaning.GAP_BYTES_MAX * (len(inside) - 1)
+
+
+def test_adjacent_runs_are_read_together() -> None:
+    runs = [(n, n, records.lsn_of(1, 100 * n), 100) for n in (3, 1, 2, 0)]
+    assert [piece.size for piece in cleaning.pieces_of(runs)] == [400]
+    far = (9, 9, records.lsn_of(1, 401 + cleaning.GAP_BYTES_MAX), 100)
+    assert [piece.size for piece in cleaning.pieces_of([*runs, far])] == [400, 100]

@@ -1,4 +1,6 @@
-"""Runs that cleaning does not move because the index changed during the pass."""
+"""Cleaning while the index changes, and while it is slow to store the new places of runs."""
+
+import asyncio
 
 from bookie.index.stored_runs import RunMove
 from bookie.log import records
@@ -8,6 +10,7 @@ from tests.support.bookie.batches import make_run, payload_of
 from tests.support.bookie.storage_fixture import Bench, add, entries_of, read, simulate
 
 AMPLE = CleaningRoom(10**9, is_full=False, bytes_per_s=10**6)
+LONG_S = 60.0
 
 
 def test_a_run_that_a_checkpoint_cuts_back_while_it_is_cleaned_is_kept() -> None:
@@ -31,5 +34,30 @@ def test_a_run_that_a_checkpoint_cuts_back_while_it_is_cleaned_is_kept() -> None
         await storage._upkeep._cleaner._clean_segments([1], AMPLE)
         index.move = move  # type: ignore[method-assign]
         assert entries_of(await read(storage, 7, 0, 2)) == {i: payload_of(7, i) for i in range(3)}
+
+    simulate(main)
+
+
+def test_a_cleaned_segment_stays_until_the_new_places_are_stored() -> None:
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        for first in range(0, 400, 20):
+            assert await add(storage, make_run(8, first, 20)) is Status.OK
+        await storage.checkpoint()
+        index = storage._index
+        move = index.move
+        names = set(bench.platter.names)
+        missing: list[set[str]] = []
+
+        async def move_late(moves: list[RunMove]) -> dict[int, None]:
+            await asyncio.sleep(LONG_S)
+            missing.append(names - set(bench.platter.names))
+            return await move(moves)
+
+        index.move = move_late  # type: ignore[method-assign]
+        await storage._upkeep._cleaner._clean_segments([1], AMPLE)
+        assert missing
+        assert not any(missing)
+        assert names - set(bench.platter.names), "the old segment is removed after the moves"
 
     simulate(main)

@@ -64,6 +64,20 @@ def test_replayed_fence_survives_a_power_loss(how: str, starts: int) -> None:
     assert machine.live(read_back) == (Status.FENCED, False)
 
 
+def test_fence_of_a_ledger_without_entries_is_replayed() -> None:
+    machine = Machine()
+
+    async def write(storage: BookieStorage, _faults: DiskFaults) -> None:
+        await begin(storage)
+        assert await fence(storage, 9) is Status.OK
+
+    async def add_late(storage: BookieStorage, _faults: DiskFaults) -> Status:
+        return await add(storage, make_run(9, 0, 1))
+
+    machine.live(write)
+    assert machine.live(add_late) is Status.FENCED
+
+
 def test_copied_tail_is_read_from_the_copy() -> None:
     machine = Machine()
 

@@ -8,6 +8,7 @@ import pytest
 
 from bookie.errors import DiskFailedError
 from bookie.index.replica_state import ReplicaState
+from bookie.storage.bad_ranges import BadRanges
 from bookie.storage.overlapping import (
     COMPARISON_OVERHEAD_BYTES,
     Gaps,
@@ -44,6 +45,7 @@ class Storage:
         self.reads = self.barriers = self.woken = 0
         self.state = ReplicaState(LedgerId(7))
         self.state.accepted_highest = 99
+        self.bad = BadRanges()
         self.recent = RecentEntries(1 << 20)
         self.adds = OverlappingAdds(
             cast("Log", self),

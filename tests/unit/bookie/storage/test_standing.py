@@ -1,10 +1,12 @@
 """The read of metadata that admits requests for ledgers at or below the horizon (rule 10.3)."""
 
 from pathlib import Path
+from random import Random
 
 from typing_extensions import override  # `typing` has it from 3.12 on
 
 from bookie.storage.standing import Standing, standing_reader
+from metadata.errors import StoreUnavailableError
 from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken
 from metadata.store.memory_faults import NoFaults, StoreCall
 from tests.support.bookie.bookie_machine import Machine
@@ -30,7 +32,7 @@ async def test_the_standing_follows_the_newest_metadata(tmp_path: Path) -> None:
     service = machine.server.faults = _LaggingService()
     store, bookies_store = machine.store(), machine.store()
     ledgers = machine.ledgers(store)
-    read = standing_reader(machine.ledgers(bookies_store), BOOKIE)
+    read = standing_reader(machine.ledgers(bookies_store), BOOKIE, Random(1))
     metadata = await machine.create_ledger(ONE, BOOKIE)
     await machine.create_ledger(TWO, OTHER)
     assert await read(ONE) is Standing.OPEN_HERE
@@ -45,3 +47,45 @@ async def test_the_standing_follows_the_newest_metadata(tmp_path: Path) -> None:
     assert await read(ONE) is Standing.GONE
     await store.aclose()
     await bookies_store.aclose()
+
+
+class _ReplacedLeader(NoFaults):
+    """A service whose leader was replaced: fresh reads miss the newest change."""
+
+    @override
+    def missed_changes(self, call: StoreCall) -> int:
+        return 0 if call.is_agreed or call.is_write else 1
+
+
+async def test_a_ledger_that_a_replaced_leader_does_not_know_is_not_gone(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    await machine.create_ledger(ONE, BOOKIE)
+    store = machine.store()
+    read = standing_reader(machine.ledgers(store), BOOKIE, Random(1))
+    machine.server.faults = _ReplacedLeader()
+    await machine.create_ledger(TWO, BOOKIE)
+    assert await read(TWO) is Standing.OPEN_HERE
+    await store.aclose()
+
+
+class _ThreeFailures(NoFaults):
+    """A service that refuses three reads, as when a session ends and the next one begins."""
+
+    left = 3
+
+    @override
+    async def before(self, call: StoreCall) -> None:
+        if self.left and not call.is_write:
+            self.left -= 1
+            raise StoreUnavailableError("memory", "connection lost")
+
+
+async def test_a_read_that_fails_at_once_is_repeated(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    await machine.create_ledger(ONE, BOOKIE)
+    store = machine.store()
+    read = standing_reader(machine.ledgers(store), BOOKIE, Random(1))
+    machine.server.faults = faults = _ThreeFailures()
+    assert await read(ONE) is Standing.OPEN_HERE
+    assert faults.left == 0
+    await store.aclose()

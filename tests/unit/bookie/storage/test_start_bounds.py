@@ -100,12 +100,12 @@ def test_start_commits_to_the_index_before_it_relies_on_it() -> None:
 
     machine.live(write)
     (store,) = machine.platter.stores.values()
-    left_behind = [(b"zz", store.pairs.get(b"zz"))]
-    store.assign(b"zz", b"visible")
+    left_behind = [(b"n", store.pairs.get(b"n"))]
+    store.assign(b"n", b"visible")
     store._unproved.append(left_behind)
     machine.live(nothing)
     machine.platter.lose_power()
-    assert store.pairs.get(b"zz") == b"visible"
+    assert store.pairs.get(b"n") == b"visible"
     meta = index_pages.read_meta(MemoryTransaction(store))
     assert meta is not None
     assert meta.version == INDEX_VERSION

@@ -7,11 +7,18 @@ import pytest
 from bookie.errors import DiskFullError
 from bookie.identity.operator_switch import OperatorSwitch
 from bookie.index.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO
-from bookie.storage.writability import ADVICE, ConditionChange, Reason, Writability
+from bookie.storage.writability import (
+    ADVICE,
+    BLOCKS_NO_ADDS,
+    ConditionChange,
+    Reason,
+    Writability,
+)
 from bookie.wire.messages import Status
+from metadata.ids import LedgerId
 from tests.simulation.disk import CrashableDisk
 from tests.support.bookie.batches import make_run
-from tests.support.bookie.storage_fixture import Bench, add, simulate
+from tests.support.bookie.storage_fixture import KEY, Bench, add, read, simulate
 from tests.until import until
 
 
@@ -70,6 +77,48 @@ def test_limbo_alone_leaves_a_bookie_writable_and_every_reason_has_advice() -> N
     (told,) = writability.report()
     assert (told["reason"], told["blocks_adds"], told["lasts_s"]) == ("limbo", False, 2.0)
     assert list(ADVICE) == list(Reason)
+
+
+def test_a_reason_may_turn_writers_away_before_it_blocks_adds() -> None:
+    writability, clock, seen = watched()
+    writability.begin(Reason.DRAINING, "new disks", still_accepts=True)
+    assert (writability.is_writable, writability.is_offered) == (True, False)
+    clock.now_s += 3
+    writability.begin(Reason.DRAINING, "new disks")
+    assert (writability.is_writable, writability.is_offered) == (False, False)
+    (condition,) = writability.conditions()
+    assert condition.since_s == 5.0
+    writability.begin(Reason.DRAINING, "other words")
+    writability.end(Reason.DRAINING)
+    assert (writability.is_writable, writability.is_offered) == (True, True)
+    assert seen == [("draining", True, None), ("draining", False, None), ("draining", True, 3.0)]
+
+
+def test_only_a_drained_bookie_refuses_recovery_adds() -> None:
+    for reason in Reason:
+        writability, _, _ = watched()
+        writability.begin(reason, "why")
+        assert writability.takes_recovery_adds is (reason is not Reason.DRAINED)
+        assert writability.is_offered is (reason in BLOCKS_NO_ADDS)
+
+
+def test_a_drained_storage_refuses_all_adds_and_fences_and_reads_continue() -> None:
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        assert await add(storage, make_run(7, 0, 5)) is Status.OK
+        storage.writability.begin(Reason.DRAINED, "an operator drained it")
+        assert await add(storage, make_run(7, 5, 1)) is Status.READ_ONLY
+        assert await add(storage, make_run(7, 5, 1), recovery=True) is Status.READ_ONLY
+        assert await add(storage, make_run(8, 0, 1), recovery=True) is Status.READ_ONLY
+        snapshot = await storage.fence(LedgerId(7), KEY)
+        assert (snapshot.status, snapshot.highest_entry_id) == (Status.OK, 4)
+        assert (await read(storage, 7, 0, 4)).next_entry_id == 5
+        assert not storage.is_offered
+        storage.writability.end(Reason.DRAINED)
+        assert await add(storage, make_run(7, 5, 1), recovery=True) is Status.OK
+        await storage.close()
+
+    simulate(main)
 
 
 def test_a_full_disk_is_a_reason_until_it_is_below_the_low_mark() -> None:

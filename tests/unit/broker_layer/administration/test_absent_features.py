@@ -10,21 +10,9 @@ from broker_layer.kafka.messages import (
     DescribeUserScramCredentialsResponse,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
 )
 from broker_layer.kafka.versions import ApiKey
 from tests.support.broker_layer.asking import Admin, topic
-
-
-async def test_no_reassignment_is_in_progress(admin: Admin) -> None:
-    await admin.create(topic("a"))
-    kind = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
-    for topics in (None, [kind(name="a", partition_indexes=[0]), kind(name="none")]):
-        request = ListPartitionReassignmentsRequest(timeout_ms=1000, topics=topics)
-        key = ApiKey.LIST_PARTITION_REASSIGNMENTS
-        answer = await admin.ask(key, request, ListPartitionReassignmentsResponse)
-        assert (answer.error_code, answer.topics) == (ErrorCode.NONE, [])
 
 
 @pytest.mark.parametrize("version", [0, 1])

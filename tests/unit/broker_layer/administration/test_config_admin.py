@@ -148,6 +148,13 @@ async def test_only_topics_are_altered(admin: Admin, name: str, code: int) -> No
 
 async def test_brokers_are_not_configured_by_clients(admin: Admin) -> None:
     assert await admin.step("1", "num.partitions", "2", kind=4) == ErrorCode.INVALID_REQUEST
+    assert await admin.step("1", "num.partitions", None, 1, kind=4) == ErrorCode.INVALID_REQUEST
+
+
+async def test_throttles_of_reassignments_are_deleted_and_never_set(admin: Admin) -> None:
+    name = "leader.replication.throttled.rate"
+    assert await admin.step("1", name, None, 1, kind=4) == ErrorCode.NONE
+    assert await admin.step("1", name, "1000", 0, kind=4) == ErrorCode.INVALID_REQUEST
 
 
 async def test_alter_configs_replaces_all_settings(admin: Admin) -> None:

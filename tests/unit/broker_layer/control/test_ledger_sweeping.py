@@ -3,6 +3,13 @@
 import asyncio
 from dataclasses import replace
 
+from metadata.paths import RESTORE
+from metadata.restore.restore_record import (
+    RestoreRecord,
+    RestoreState,
+    accept_restore,
+    pack_restore,
+)
 from metadata.topics.partition_store import PartitionKey
 from tests.support.broker_layer.control_setting import CONFIG, Setting
 from tests.support.broker_layer.log_setting import append, batch, values
@@ -53,3 +60,18 @@ async def test_remaining_ledgers_of_an_erased_partition_are_deleted(setting: Set
     assert await one.sweeper.sweep() == 1
 
     assert [info async for info in one.client.list_ledgers()] == []
+
+
+async def test_nothing_is_deleted_before_a_restore_is_accepted(setting: Setting) -> None:
+    one = await setting.broker(1)
+    await one.create("orders")
+    log = await one.log("orders")
+    await append(log, batch(b"one"))
+    await log._ledger_list.create_writer(log.config.quorum)
+    await one.changes.delete("orders")
+    await until(lambda: not one.view.deleting)
+    record = RestoreRecord(b"t" * 16, RestoreState.FINISHED, 5, b"d" * 32)
+    await one.store.create(RESTORE, pack_restore(record))
+    assert await one.sweeper.sweep() == 0
+    await accept_restore(one.store)
+    assert await one.sweeper.sweep() >= 1

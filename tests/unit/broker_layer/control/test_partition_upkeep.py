@@ -110,7 +110,7 @@ async def test_replicas_are_reported_to_all_brokers_while_they_are_led(setting: 
     reporter = InSyncReporter(one.store, 1, Random(5), interval_s=0.01)
     numbers = ReplicaNumbers(one.store, Random(6))
     config = replace(CONFIG, report_interval_s=0.01)
-    reports = ReplicaReports(one.manager, reporter, numbers, config)
+    reports = ReplicaReports(one.manager, reporter, numbers, one.health, config)
     reporter.start()
     reports.start()
     key = PartitionKey(record.topic_id, 0)

@@ -108,7 +108,11 @@ async def test_other_brokers_report_partition_offline(setting: Setting) -> None:
     reporter.start()
     numbers = ReplicaNumbers(broker.store, broker.manager._rng)
     reports = ReplicaReports(
-        broker.manager, reporter, numbers, replace(QUICK, report_interval_s=0.01)
+        broker.manager,
+        reporter,
+        numbers,
+        broker.health,
+        replace(QUICK, report_interval_s=0.01),
     )
     reports.start()
     asking = Admin(other)

@@ -6,6 +6,7 @@ Records after it can be read once the log begins there.
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -13,8 +14,11 @@ from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.server.unreadable_records import UnreadableRecords
-from ledger_client import Quorum
+from ledger_client import EntryLostError, Quorum
 from metadata.errors import StoreUnavailableError
+from metadata.ids import UpdateToken
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.partition import PartitionSegment
 from serving.server_log import LOGGER, ServerLog
 from tests.support.broker_layer.log_setting import CONFIG, KEY, LogSetting, append, batch, values
@@ -73,6 +77,28 @@ async def test_read_of_lost_ledger_names_it_until_log_starts_after_it(
     assert "quire topic trim orders --partition 0 --ledger ID --yes" in told["try_next"]
 
     assert await log.delete_records(lost.end_offset) == lost.end_offset
+    assert (await values(log, lost.end_offset))[-1][1] == b"kept"
+
+
+async def test_records_whose_loss_was_accepted_are_not_skipped(
+    setting: LogSetting, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, lost = await log_with_a_lost_ledger(setting)
+    ledgers = LedgerStore(MemoryMetadataStore(setting.cluster.server), Random(5), lambda: 5)
+    ledger, version = await ledgers.get(lost.ledger_id, fresh=True)
+    assert ledger.last_entry_id is not None
+    token = UpdateToken(bytes(16))
+    await ledgers.compare_and_set(ledger.with_lost([(0, ledger.last_entry_id)], 5, token), version)
+    with pytest.raises(TopicError) as caught:
+        await values(log)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert isinstance(caught.value.__cause__, EntryLostError)
+    with caplog.at_level(logging.WARNING, LOGGER):
+        UnreadableRecords(ServerLog(lambda: 0.0)).note("orders", 0, caught.value)
+    fields = getattr(caplog.records[-1], "fields", {})
+    assert "records are lost for good" in fields["why"]
+    assert fields["try_next"] == "quire topic trim orders --partition 0 --ledger ID --yes"
+    assert lost.end_offset is not None
     assert (await values(log, lost.end_offset))[-1][1] == b"kept"
 
 

@@ -160,7 +160,7 @@ def test_a_mark_that_is_removed_again_and_again_ends_the_copy() -> None:
 @pytest.mark.parametrize(
     ("change", "why", "left"),
     [
-        (mark_off, "removed the mark of d", "abc"),
+        (mark_off, "ended the copy to d", "abc"),
         (swap_another, "changed by another process", "abf"),
     ],
 )

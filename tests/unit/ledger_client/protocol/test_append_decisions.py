@@ -185,6 +185,21 @@ def test_a_value_that_is_known_already_changes_nothing() -> None:
         assert last_actions(TWO_IN_SYNC, *parked, f"seen version={version}") == []
 
 
+@pytest.mark.parametrize(
+    "known",
+    [
+        ("seen version=1",),
+        ("failed c", "chosen 2=d", "seen fragments=0:a,b,d version=2", "ok version=2"),
+    ],
+)
+def test_a_version_that_was_seen_does_not_hide_that_the_service_went_back(
+    known: tuple[str, ...],
+) -> None:
+    """The watch reports the version that the writer knows; then a backup is restored (4.7)."""
+    events = (*known, "append 0", "refused b 0 fenced", "found open version=0")
+    assert last_actions(QUORUM, *events) == ["fail LedgerNotFoundError outcome=unknown"]
+
+
 def test_a_writer_that_has_failed_learns_nothing_more() -> None:
     events = ("append 0", "give-up", "seen fragments=0:a,b,c version=7")
     assert last_actions(QUORUM, *events) == []

@@ -1,5 +1,7 @@
 """Pieces of a copy, and what the target's answers mean (rules 4.2, 4.3, 9.1)."""
 
+from dataclasses import replace
+
 import pytest
 
 from bookie.wire.batch import BatchView
@@ -15,11 +17,11 @@ from ledger_client.errors import (
     UnauthorizedError,
 )
 from ledger_client.protocol.copy_events import (
-    CopyPiece,
     copy_error,
     length_in_batch,
     refusal_error,
 )
+from ledger_client.protocol.copy_piece import CopyPiece
 from ledger_client.reading.verified_entries import VerifiedEntries
 from metadata.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from metadata.ledgers.ledger_metadata import QuorumSpec
@@ -74,7 +76,7 @@ def test_entries_are_sent_on_in_batches_of_their_own_stripes(
     bytes_max: int, cut: list[tuple[int, int]]
 ) -> None:
     made = piece(3, 9, bytes_max)
-    assert made.payloads == payloads(3, 9)
+    assert made.payloads_from(EntryId(3)) == payloads(3, 9)
     assert (made.first_entry_id, made.next_entry_id) == (3, 10)
     assert made.payload_bytes == length(3, 9)
     assert made.batch_bytes == sum(len(data) for _, data in made.batches)
@@ -89,6 +91,17 @@ def test_entries_are_sent_on_in_batches_of_their_own_stripes(
         assert header.lac == first - 1, "all entries before it are confirmed"
         assert header.length_before == 1000 + length(3, first - 1)
         assert [bytes(each) for each in view.payload_views()] == payloads(first, last)
+
+
+def test_batches_whose_mac_cannot_be_made_again_are_sent_on_unchanged() -> None:
+    keys = replace(KEYS, lacks_mac_key=True)
+    found = [make_batch(LEDGER, a, payloads(a, b), mac_key=b"m" * 32) for a, b in ((2, 5), (6, 11))]
+    made = CopyPiece.of(answer(*found, following=10), EntryId(3), 0, STRIPES_OF_FOUR, 1, keys)
+    assert made.payloads_from(EntryId(3)) == payloads(3, 9)
+    assert (made.first_entry_id, made.next_entry_id) == (3, 10)
+    assert [first for first, _ in made.batches] == [2, 6]
+    assert [bytes(data) for _, data in made.batches] == [bytes(each.data) for each in found]
+    assert made.batch_bytes == sum(len(each.data) for each in found)
 
 
 def test_only_a_complete_batch_says_how_long_the_ledger_is() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bookie.wire.batch import BATCH_ENTRIES_MAX
@@ -14,6 +14,7 @@ from ledger_client.protocol.copy import (
     CopyRefused,
     CopyState,
     IncomingMark,
+    holds_entries,
     is_mark_unbroken,
     plan_copy,
     stray_marks,
@@ -274,6 +275,33 @@ def test_the_target_gets_the_entries_of_its_position(
     assert made.entry_count == len(expected)
 
 
+@given(
+    quorum=st.sampled_from([QuorumSpec(3, 2, 2, 2), QuorumSpec(4, 2, 2), THREE]),
+    last=st.integers(-1, 20),
+    lost=st.sets(st.integers(0, 20)),
+    position=st.integers(0, 2),
+)
+@example(quorum=QuorumSpec(3, 2, 2, 2), last=0, lost=set(), position=2)
+def test_lost_entries_are_not_copied(
+    quorum: QuorumSpec, last: int, lost: set[int], position: int
+) -> None:
+    """Rules 9.7 and 9.9."""
+    members = "abce"[: quorum.ensemble_size]
+    closed = ledger((0, members), quorum=quorum).with_closed(EntryId(last), 0, TOKEN)
+    gone = sorted(each for each in lost if each <= last)
+    closed = closed.with_lost([(each, each) for each in gone], 5, TOKEN)
+    wanted = {
+        each
+        for each in range(last + 1)
+        if position in write_set_positions(quorum, EntryId(each)) and each not in lost
+    }
+    made = plan(closed, replaces=members[position])
+    assert {e for low, high in made.ranges() for e in range(low, high + 1)} == wanted
+    assert made.entry_count == len(wanted)
+    assert holds_entries(closed, EntryId(0), BookieId(members[position])) == bool(wanted)
+    assert holds_entries(closed, EntryId(0), None) == (len(gone) < last + 1)
+
+
 @pytest.mark.parametrize("replaces", [None, "b"])
 def test_the_target_gets_a_whole_fragment_at_once_where_each_member_holds_it(
     replaces: str | None,
@@ -316,6 +344,19 @@ def test_a_batch_keeps_the_entry_limit() -> None:
 
 
 # -- limits ----------------------------------------------------------------------------------------
+
+
+def test_a_rate_that_was_much_too_low_delays_nothing_after_it_was_raised() -> None:
+    throttle = CopyThrottle(1.0)
+    assert [throttle.take(1_000, 10.0) for _ in range(2)] == [0.0, 1_000.0]
+    throttle.limit(1_000.0)
+    assert throttle.take(1_000, 10.0) == 2.0, "what was admitted passes at the new rate"
+    throttle.limit(500.0)
+    assert throttle.take(1_000, 11.0) == 2.0
+    throttle.limit(None)
+    assert throttle.take(1_000, 11.0) == 0.0
+    throttle.limit(1_000.0)
+    assert throttle.take(1_000, 13.0) == 1.0
 
 
 def test_the_throttle_spaces_requests() -> None:

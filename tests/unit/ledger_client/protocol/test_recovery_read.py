@@ -40,3 +40,17 @@ def test_an_answer_that_ends_early_says_nothing_of_the_next_entry() -> None:
     for each in again:
         phase.answered(answer(each, 0, Status.NO_SUCH_ENTRY))
     assert phase.verdict() == Ended(EntryId(3))
+
+
+def test_an_entry_behind_the_requested_ones_says_nothing_of_the_length() -> None:
+    """A bookie returns the chunk as a slice, and the batch after it."""
+    start = EntryId(1)
+    phase = ReadPhase(QuorumSpec(2, 2, 2, 1024), Fragment(EntryId(0), BOOKIES), start)
+    asked, _ = phase.requests()
+    size = asked.last_entry_id - start + 1
+    behind = EntryId(asked.last_entry_id + 1)
+    runs = (FoundRun(start, (1,) * size, None), FoundRun(behind, (1,), 1 + size))
+    phase.answered(RangeAnswered(asked.bookie_id, start, runs, behind, Status.OK))
+    assert phase.length_before_start() is None
+    (stretch,) = phase.take()
+    assert stretch.lengths == (1,) * size

@@ -7,12 +7,14 @@ import pytest
 from bookie.wire.messages import Status
 from ledger_client.bookies.pool import CallFailure
 from ledger_client.config import ClientConfig
+from ledger_client.digest import LedgerKeys
 from ledger_client.errors import (
     EntryConflictError,
     LedgerNotFoundError,
     MetadataUnavailableError,
     NotEnoughBookiesError,
     RecoveryUndecidedError,
+    UnauthorizedError,
 )
 from metadata.ids import BookieId, EntryId, UpdateToken
 from metadata.ledgers.ledger_metadata import (
@@ -304,3 +306,14 @@ def test_the_old_writer_is_refused_afterwards() -> None:
         assert answers.count(Status.FENCED) >= 2
 
     run(scenario)
+
+
+def test_without_the_password_no_ledger_with_macs_is_recovered() -> None:
+    async def scenario(world: World) -> None:
+        world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
+        world.keys = LedgerKeys.with_master_key(world.metadata, world.keys.master_key)
+        with pytest.raises(UnauthorizedError, match="--password-file"):
+            await world.recover()
+        assert not any(each.is_fenced for each in world.bookies.bookies.values())
+
+    run(scenario, digest=DigestType.HMAC_SHA256)

@@ -3,12 +3,13 @@
 import asyncio
 import gc
 import logging
+import weakref
 
 import pytest
 
 from ledger_client.errors import LedgerError, LedgerFencedError, QuorumTimeoutError
 from ledger_client.next_tick import NextTick
-from ledger_client.writing.confirmations import Confirmations
+from ledger_client.writing.confirmations import Confirmations, OrderedWaiters
 from ledger_client.writing.full_replication import FullReplication
 from ledger_client.writing.window import ENTRY_COST_BYTES, AppendWindow
 from metadata.ids import EntryId, LedgerId
@@ -67,6 +68,94 @@ async def test_a_follower_is_called_once_per_iteration_and_receives_the_failure_
     confirmations.fail(error)
     await asyncio.sleep(0)
     assert calls == [None, error]
+
+
+async def test_an_entry_up_to_the_lac_is_confirmed_at_once_whatever_comes_later() -> None:
+    confirmations = Confirmations(NextTick())
+    confirmations.confirm(EntryId(4))
+    assert confirmations.expect(EntryId(4)).result() == 4
+    confirmations.fail(LedgerFencedError("fenced", ledger_id=LEDGER))
+    assert confirmations.expect(EntryId(4)).result() == 4
+    failed = confirmations.expect(EntryId(5))
+    with pytest.raises(LedgerFencedError) as raised:
+        await failed
+    assert raised.value.entry_id == 5
+
+
+async def test_a_cancelled_caller_does_not_stop_the_failure_of_others() -> None:
+    confirmations = Confirmations(NextTick())
+    futures = [confirmations.expect(EntryId(i)) for i in range(3)]
+    futures[1].cancel()
+    confirmations.fail(LedgerFencedError("fenced", ledger_id=LEDGER))
+    assert [future.cancelled() for future in futures] == [False, True, False]
+    for future in (futures[0], futures[2]):
+        assert isinstance(future.exception(), LedgerFencedError)
+
+
+async def test_nothing_is_called_without_a_follower() -> None:
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: errors.append(what))
+    confirmations = Confirmations(NextTick())
+    confirmations.confirm(EntryId(1))
+    confirmations.fail(LedgerFencedError("fenced", ledger_id=LEDGER))
+    await asyncio.sleep(0.01)
+    assert errors == []
+
+
+async def test_a_follower_receives_a_failure_that_comes_alone() -> None:
+    confirmations = Confirmations(NextTick())
+    calls: list[LedgerError | None] = []
+    confirmations.follow(calls.append)
+    error = LedgerFencedError("fenced", ledger_id=LEDGER)
+    confirmations.fail(error)
+    await asyncio.sleep(0)
+    assert calls == [error]
+
+
+async def test_waiters_for_any_order_of_entries_are_resolved_up_to_an_entry() -> None:
+    waiters = OrderedWaiters()
+    waiters.advance(EntryId(0))
+    futures = {i: waiters.wait(EntryId(i)) for i in (5, 3, 4, 6)}
+    futures[3].cancel()
+    waiters.advance(EntryId(4))
+    waiters.advance(EntryId(5))  # in the same iteration of the loop
+    assert [i for i, future in futures.items() if future.done()] == [5, 3, 4]
+    assert futures[4].result() is None
+    await asyncio.sleep(0)
+    waiters.advance(EntryId(6))
+    assert futures[6].done()
+
+
+async def test_a_failure_reaches_every_waiter_and_logs_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    waiters = OrderedWaiters()
+    done, cancelled, first, second, unawaited = [waiters.wait(EntryId(i)) for i in range(5)]
+    waiters.advance(EntryId(0))
+    cancelled.cancel()
+    error = LedgerFencedError("fenced", ledger_id=LEDGER)
+    waiters.fail(error)
+    assert done.result() is None
+    assert cancelled.cancelled()
+    failures = [first.exception(), second.exception()]
+    assert [type(each) for each in failures] == [LedgerFencedError] * 2
+    assert len({id(each) for each in (error, *failures)}) == 3, "each has its own traceback"
+    await asyncio.sleep(0)
+    with caplog.at_level(logging.ERROR):
+        del unawaited
+        gc.collect()
+    assert not caplog.records
+
+
+async def test_a_waiter_that_is_done_is_not_kept() -> None:
+    waiters = OrderedWaiters()
+    future = waiters.wait(EntryId(1))
+    kept = weakref.ref(future)
+    future.cancel()
+    await asyncio.sleep(0)
+    del future
+    gc.collect()
+    assert kept() is None
 
 
 async def test_the_window_admits_in_order_and_always_admits_one() -> None:

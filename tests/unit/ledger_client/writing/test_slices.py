@@ -58,6 +58,15 @@ def test_one_iteration_makes_calls_for_a_limited_time() -> None:
     assert len(counts) <= 1_000 / (SLICE_S / CALL_S - 1)
 
 
+def test_single_calls_alone_are_made_in_slices_too() -> None:
+    loop = ManualLoop()
+    for number in range(20):
+        loop.slices.soon(partial(loop.call, number))
+    counts = loop.drain()
+    assert loop.made == list(range(20))
+    assert max(counts) <= SLICE_S / CALL_S + 1
+
+
 def test_single_calls_come_first_and_rounds_take_turns() -> None:
     loop = ManualLoop()
     loop.slices.each(partial(loop.call, f"a{number}") for number in range(20))

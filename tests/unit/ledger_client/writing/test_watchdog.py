@@ -90,7 +90,7 @@ async def test_an_error_of_one_writer_does_not_stop_the_watch_of_others() -> Non
         await good.done.wait()
     assert len(good.checked_at) == 10
     assert [type(error) for error in errors] == [RuntimeError] * len(bad.checked_at)
-    assert len(bad.checked_at) >= 10
+    assert len(bad.checked_at) >= 9, "the last round may not have reached it"
     await world.aclose()
 
 

@@ -1,8 +1,9 @@
-"""Callers append first come, first served, at every moment."""
+"""Callers append first come, first served, at every moment; batches fit into the window."""
 
 import asyncio
 
 from ledger_client.writing.window import AppendWindow
+from tests.support.ledger_client.cluster import THREE, TestCluster
 
 
 async def test_no_caller_overtakes_two_that_wait_in_line() -> None:
@@ -68,3 +69,22 @@ async def test_a_caller_that_is_cancelled_as_it_gets_the_turn_passes_it_on() -> 
         await asyncio.gather(holder, cancelled, last, return_exceptions=True)
     assert served == ["last"]
     assert window.is_free(1)
+
+
+async def test_no_batch_is_larger_than_the_window(cluster: TestCluster) -> None:
+    """A batch beyond what a bookie may have unanswered makes all members leave (4.6)."""
+    client = cluster.client(
+        window_bytes_max=3_000,
+        window_entries_max=5,
+        entry_bytes_max=8_000,
+        unanswered_bytes_max=24_000,
+    )
+    writer = await client.create_ledger(THREE)
+    before = writer.members
+    sizes = [*[10] * 12, *[2_000] * 12, 8_000, 8_000]
+    await writer.append_many(bytes(size) for size in sizes)
+    assert writer.members == before
+    for _, batch in cluster.bookie(before[0]).adds:
+        assert batch.header.count <= 5
+        assert batch.header.count == 1 or sum(batch.lengths) <= 3_000
+    await writer.aclose()

@@ -9,6 +9,7 @@ from ledger_client.config import ClientConfig
 from ledger_client.writing.slices import Slices
 from ledger_client.writing.writer_news import WriterNews
 from metadata.ids import BookieId
+from metadata.registry.registration import DRAINING_FEATURE, BookieRegistration
 
 A, B, C = (BookieId(name) for name in ("bookie-a", "bookie-b", "bookie-c"))
 COUNT = 100
@@ -20,6 +21,11 @@ class Nowhere:
 
     async def address_of(self, bookie_id: BookieId, *, fresh: bool) -> BookieAddress | None:
         return None
+
+
+def registration(bookie_id: BookieId, *, drains: bool = False) -> BookieRegistration:
+    features = (DRAINING_FEATURE,) if drains else ()
+    return BookieRegistration(bookie_id, "host", 1, features=features)
 
 
 class Writer:
@@ -42,7 +48,7 @@ class World:
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
-        self.registered = {A: None, B: None, C: None}
+        self.registered = {each: registration(each) for each in (A, B, C)}
         self.ticks = 0
         slices = Slices(CALLS_PER_SLICE, self._tick, loop.call_soon)
         self.pool = BookiePool(Nowhere(), config=ClientConfig(), rng=Random(1))
@@ -83,7 +89,7 @@ async def test_no_writer_is_told_that_a_bookie_departed_which_is_back() -> None:
     world.lose(A)
     for _ in range(3):
         await asyncio.sleep(0)
-    world.registered[A] = None
+    world.registered[A] = registration(A)
     told = sum(bool(writer.departed) for writer in world.writers)
     await world.settle()
     assert 0 < told < COUNT
@@ -121,3 +127,19 @@ async def test_a_writer_that_left_is_told_nothing() -> None:
     await world.settle()
     assert world.writers[-1].departed == []
     assert world.writers[0].departed == [A]
+
+
+async def test_members_that_drain_are_told_to_their_writers_and_again_when_a_spare_joins() -> None:
+    world = World()
+    world.registered[A] = registration(A, drains=True)
+    world.news.note_drains(A)
+    await asyncio.sleep(0.05)
+    assert [each.departed for each in world.writers] == [[A]] * COUNT
+    assert world.other.departed == []
+    world.news.remind_of_departed()
+    await asyncio.sleep(0.05)
+    assert [each.departed for each in world.writers] == [[A, A]] * COUNT
+    world.registered[A] = registration(A)
+    world.news.remind_of_departed()
+    await asyncio.sleep(0.05)
+    assert [each.departed for each in world.writers] == [[A, A]] * COUNT

@@ -2,9 +2,11 @@
 is silent.
 """
 
+import asyncio
 import random
 from dataclasses import replace
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ from metadata.brokers.broker_registry import (
     Listener,
 )
 from metadata.errors import MetadataFormatError, NameHeldError
-from metadata.paths import broker_path
+from metadata.paths import BROKERS, broker_path
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.topic import BROKER_ID_MAX
 from tests.unit.metadata.conftest import ScriptedFaults
@@ -61,6 +63,34 @@ def test_a_registration_round_trips(registration: BrokerRegistration) -> None:
 def test_other_bytes_are_a_format_error(value: bytes) -> None:
     with pytest.raises(MetadataFormatError):
         unpack_broker("/a", value, b"")
+
+
+GOOD_LISTENER = ["PLAINTEXT", "host-a", 9092]
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "listeners", "is_good"),
+    [
+        (0, [["PLAINTEXT", "host-a", 1]], True),
+        (BROKER_ID_MAX, [["PLAINTEXT", "host-a", 65_535]], True),
+        (-1, [GOOD_LISTENER], False),
+        (BROKER_ID_MAX + 1, [GOOD_LISTENER], False),
+        (1, [["PLAINTEXT", "host-a", 0]], False),
+        (1, [["PLAINTEXT", "host-a", 65_536]], False),
+        (1, [["PLAINTEXT", "host-a"]], False),
+        (1, [[*GOOD_LISTENER, 0]], False),
+        (1, GOOD_LISTENER, False),
+    ],
+)
+def test_a_field_out_of_range_is_a_format_error(
+    broker_id: int, listeners: object, *, is_good: bool
+) -> None:
+    value = msgpack.packb([1, broker_id, listeners, "", "", False])
+    if is_good:
+        assert unpack_broker("/a", value, b"").broker_id == broker_id
+    else:
+        with pytest.raises(MetadataFormatError, match="/a"):
+            unpack_broker("/a", value, b"")
 
 
 def test_listeners_are_found_by_name() -> None:
@@ -156,19 +186,88 @@ async def test_an_id_has_one_live_holder(
     await first.aclose()
 
 
+@pytest.mark.parametrize(
+    "name", ["a-name", "1a", "\N{SUPERSCRIPT ONE}", "7", "00", str(BROKER_ID_MAX + 1)]
+)
+async def test_a_node_that_is_not_its_brokers_is_ignored(
+    store: MemoryMetadataStore,
+    other_store: MemoryMetadataStore,
+    rng: random.Random,
+    name: str,
+) -> None:
+    """A copy of a broker's value under another name neither registers a broker nor removes one."""
+    reports: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: reports.append(what))
+    registrar = BrokerRegistrar(store, replace(FIRST, broker_id=0), rng)
+    await registrar.start()
+    value = (await store.get(broker_path(0))).value
+    path = f"{BROKERS}/{name}"
+    directory, seen = await directory_on(other_store, rng)
+    await store.create(path, value.replace(b"host-a", b"host-x"))
+    await asyncio.sleep(1.0)
+    await store.delete(path, (await store.get(path)).version)
+    await asyncio.sleep(1.0)
+    assert [each[0].listeners for each in seen] == [FIRST.listeners]
+    assert reports == []
+    await directory.aclose()
+    await registrar.aclose()
+
+
 async def test_an_unreadable_registration_is_ignored(
     store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     await store.create(broker_path(7), b"of no broker")
-    await store.create("/brokers/a-name", b"of no broker")
     registrar = BrokerRegistrar(store, FIRST, rng)
     await registrar.start()
-    await store.create(broker_path(9), (await store.get(broker_path(1))).value)
     directory, seen = await directory_on(other_store, rng)
     assert list(directory.brokers) == [1]
-    for path in (broker_path(7), "/brokers/a-name", broker_path(9)):
-        await store.delete(path, (await store.get(path)).version)
+    await store.delete(broker_path(7), (await store.get(broker_path(7))).version)
     await directory.refresh()
     assert len(seen) == 1
     await directory.aclose()
     await registrar.aclose()
+
+
+async def test_a_value_that_is_written_again_is_no_change(
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    registrar = BrokerRegistrar(store, FIRST, rng)
+    await registrar.start()
+    directory, seen = await directory_on(other_store, rng)
+    stored = await store.get(broker_path(1))
+    await store.compare_and_set(broker_path(1), stored.value, stored.version)
+    await asyncio.sleep(1.0)
+    assert len(seen) == 1
+    await directory.aclose()
+    await registrar.aclose()
+
+
+async def test_a_refresh_does_not_wait_for_the_watch(
+    store: MemoryMetadataStore,
+    other_store: MemoryMetadataStore,
+    faults: ScriptedFaults,
+    rng: random.Random,
+) -> None:
+    directory, _ = await directory_on(other_store, rng)
+    faults.news_s = 60.0
+    registrar = BrokerRegistrar(store, FIRST, rng)
+    await registrar.start()
+    await asyncio.sleep(1.0)
+    assert directory.brokers == {}
+    await directory.refresh()
+    assert list(directory.brokers) == [1]
+    await directory.aclose()
+    await registrar.aclose()
+
+
+async def test_a_closed_directory_keeps_what_it_knew(
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    registrar = BrokerRegistrar(store, FIRST, rng)
+    await registrar.start()
+    directory, seen = await directory_on(other_store, rng)
+    await directory.aclose()
+    await registrar.aclose()
+    await asyncio.sleep(1.0)
+    assert list(directory.brokers) == [1]
+    assert len(seen) == 1

@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metadata.errors import MetadataFormatError, ValueTooLargeError
-from metadata.ids import BookieId, EntryId
+from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId
 from metadata.ledgers.codec import decode_ledger_metadata, encode_ledger_metadata
 from metadata.ledgers.ledger_metadata import FRAGMENTS_MAX, Fragment, LedgerMetadata
+from metadata.ledgers.lost_entries import LOST_RANGES_MAX
+from metadata.msgpack_fields import unpack_versioned
 from metadata.store.interface import VALUE_BYTES_MAX
 from tests.golden import GOLDEN
 from tests.support.metadata.samples import A, B, C, D, E, open_ledger, token
@@ -61,8 +63,8 @@ def test_refuses_a_value_over_the_limit() -> None:
 
 def test_refuses_a_newer_format() -> None:
     fields = msgpack.unpackb(STORED.read_bytes())
-    fields[0] = 2
-    with pytest.raises(MetadataFormatError, match="version 2"):
+    fields[0] = 3
+    with pytest.raises(MetadataFormatError, match="version 3"):
         decode_ledger_metadata(msgpack.packb(fields), "ledger 7")
 
 
@@ -148,9 +150,59 @@ def test_only_a_closed_ledger_has_something_given_up() -> None:
 
 
 def test_refuses_fields_that_it_does_not_know() -> None:
-    fields = [*msgpack.unpackb(encode_ledger_metadata(given_up_ledger())), []]
-    with pytest.raises(MetadataFormatError, match="16 fields"):
+    fields = [*msgpack.unpackb(encode_ledger_metadata(lost_ledger())), []]
+    with pytest.raises(MetadataFormatError, match="17 fields"):
         decode_ledger_metadata(msgpack.packb(fields))
+
+
+def lost_ledger(*found: tuple[int, int]) -> LedgerMetadata:
+    return golden_ledger().with_lost(found or ((3, 5), (9, 9)), 1_000, token(6))
+
+
+def test_lost_entries_are_kept_in_a_newer_version() -> None:
+    encoded = encode_ledger_metadata(lost_ledger((0, 4), (200, ENTRY_ID_MAX)))
+    assert decode_ledger_metadata(encoded) == lost_ledger((0, 4), (200, ENTRY_ID_MAX))
+    fields = msgpack.unpackb(encoded)
+    assert (fields[0], fields[14:]) == (2, [[], [[0, 4, 1_000], [200, ENTRY_ID_MAX, 1_000]]])
+
+
+def test_both_lost_and_given_up_are_kept() -> None:
+    ledger = given_up_ledger().with_lost(((0, 9),), 7, token(6))
+    assert decode_ledger_metadata(encode_ledger_metadata(ledger)) == ledger
+
+
+def test_an_older_release_refuses_a_ledger_with_lost_entries() -> None:
+    what, encoded = "ledger 7", encode_ledger_metadata(lost_ledger())
+    with pytest.raises(MetadataFormatError, match=r"version 2 and this release reads .* up to 1"):
+        unpack_versioned(what, encoded, 1, 14, optional_count=1)
+
+
+@pytest.mark.parametrize(
+    ("version", "lost", "why"),
+    [
+        (1, [[3, 5, 7]], "version 2 is that"),
+        (2, [], "is empty"),
+        (2, [[3, 5]], "has 3 fields, found 2"),
+        (2, [[5, 3, 7]], "ends before it begins"),
+        (2, [[3, 5, 7], [5, 6, 8]], "not ascending"),
+        (2, [[3, 5, 7], [6, 8, 7]], "or not joined"),
+        (2, [[199, 200, 7]], "beyond the ledger's last entry"),
+        (2, [[201, ENTRY_ID_MAX, 7]], "beyond the ledger's last entry"),
+        (2, [[i, i, 7] for i in range(0, 2 * LOST_RANGES_MAX + 2, 2)], "5001 ranges"),
+    ],
+)
+def test_refuses_lost_entries_that_are_not_valid(version: int, lost: object, why: str) -> None:
+    fields = msgpack.unpackb(encode_ledger_metadata(lost_ledger()))
+    fields[0], fields[15] = version, lost
+    with pytest.raises(MetadataFormatError, match=why):
+        decode_ledger_metadata(msgpack.packb(fields))
+
+
+def test_the_maximum_number_of_lost_ranges_fits() -> None:
+    ledger = replace(golden_ledger(), last_entry_id=EntryId(10**13))
+    found = [(i * 10**9, i * 10**9 + 10**8) for i in range(LOST_RANGES_MAX)]
+    encoded = encode_ledger_metadata(ledger.with_lost(found, 1_700_000_000_000, token(6)))
+    assert len(encoded) < VALUE_BYTES_MAX // 6
 
 
 def test_the_largest_value_is_stored() -> None:

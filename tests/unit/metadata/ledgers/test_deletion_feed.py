@@ -3,13 +3,23 @@
 import asyncio
 import random
 
-from metadata.ids import LedgerId
+import msgpack
+import pytest
+from typing_extensions import override
+
+from metadata.errors import MetadataFormatError
+from metadata.ids import LEDGER_ID_MAX, LedgerId
+from metadata.ledgers import deletion_feed
 from metadata.ledgers.deletion_feed import DeletionFeed, DeletionFollower, deletion_of
 from metadata.ledgers.ledger_store import LedgerStore
-from metadata.paths import DELETION_SHARDS
+from metadata.paths import DELETION_SHARDS, deletion_path, deletion_shard_path
 from metadata.store.memory import MemoryMetadataStore
 from tests.support.metadata.samples import open_ledger
-from tests.unit.metadata.conftest import NOW_MS
+from tests.unit.metadata.conftest import NOW_MS, ScriptedFaults
+
+FIVE = LedgerId(5)
+FIVES = [LedgerId(5 + DELETION_SHARDS * number) for number in range(4)]
+"""Ledgers of one shard."""
 
 
 class Received:
@@ -78,3 +88,69 @@ async def test_entries_expire_by_time(store: MemoryMetadataStore) -> None:
     await record(store, recent, NOW_MS)
     assert await feed.expire(5, NOW_MS) == 1
     assert await feed.entries(5) == [recent]
+
+
+async def test_entries_that_were_just_recorded_are_returned(
+    store: MemoryMetadataStore,
+    other_store: MemoryMetadataStore,
+    faults: ScriptedFaults,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await record(other_store, FIVES[0], NOW_MS)
+    await record(other_store, FIVES[1], NOW_MS)
+    monkeypatch.setattr(faults, "missed_changes", lambda call: 0 if call.is_fresh else 1)
+    assert await DeletionFeed(store).entries(5) == FIVES[:2]
+
+
+@pytest.mark.parametrize("name", ["a-name", "5a", "\N{SUPERSCRIPT FIVE}", str(LEDGER_ID_MAX + 1)])
+async def test_a_node_that_is_no_ledgers_is_ignored(store: MemoryMetadataStore, name: str) -> None:
+    await record(store, FIVE, NOW_MS)
+    await store.create(f"{deletion_shard_path(5)}/{name}", b"of no ledger")
+    feed = DeletionFeed(store)
+    assert await feed.entries(5) == [FIVE]
+    assert await feed.expire(5, NOW_MS + 1) == 1
+
+
+async def test_the_time_of_a_deletion_is_compared_exactly(store: MemoryMetadataStore) -> None:
+    feed = DeletionFeed(store)
+    await record(store, FIVES[0], 0)
+    await record(store, FIVES[1], NOW_MS - 1)
+    await record(store, FIVES[2], NOW_MS)
+    assert await feed.expire(5, NOW_MS) == 2
+    assert await feed.entries(5) == FIVES[2:3]
+
+
+async def test_one_call_checks_a_limited_number_of_entries(
+    store: MemoryMetadataStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletion_feed, "CHECKED_IDS_MAX", 2)
+    feed = DeletionFeed(store)
+    for ledger_id in FIVES:
+        await record(store, ledger_id, NOW_MS)
+    assert await feed.expire(5, NOW_MS + 1) == 2
+    assert await feed.entries(5) == FIVES[2:]
+
+
+class LateFeed(DeletionFeed):
+    """Feed of which another process removes the first entry after it was listed."""
+
+    @override
+    async def entries(self, shard: int) -> list[LedgerId]:
+        return [FIVES[0], *await super().entries(shard)]
+
+
+async def test_an_entry_that_another_process_removed_stops_nothing(
+    store: MemoryMetadataStore,
+) -> None:
+    for ledger_id in FIVES[1:]:
+        await record(store, ledger_id, NOW_MS)
+    assert await LateFeed(store).expire(5, NOW_MS + 1) == 3
+
+
+@pytest.mark.parametrize("deleted_ms", [-1, 2**63, "now", None])
+async def test_an_unreadable_entry_is_a_format_error(
+    store: MemoryMetadataStore, deleted_ms: object
+) -> None:
+    await store.create(deletion_path(FIVE), msgpack.packb([1, deleted_ms]))
+    with pytest.raises(MetadataFormatError, match=deletion_path(FIVE)):
+        await DeletionFeed(store).expire(5, NOW_MS)

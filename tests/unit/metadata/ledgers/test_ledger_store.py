@@ -106,7 +106,7 @@ async def test_a_chosen_id_is_ours_although_ids_were_allocated_since(
     act: str,
 ) -> None:
     await allocated(store, rng)
-    await ledgers.create(open_ledger(12), is_chosen=True)  # makes the parents
+    await ledgers.create(open_ledger(11 + CHOSEN_ID_SHARDS), is_chosen=True)  # makes the parents
     faults.acts = [act]
     creating = asyncio.create_task(ledgers.create(open_ledger(11), is_chosen=True))
     await asyncio.sleep(faults.late_s * 1.01)
@@ -114,16 +114,18 @@ async def test_a_chosen_id_is_ours_although_ids_were_allocated_since(
     assert await creating == 0
 
 
+@pytest.mark.parametrize("late_s", [0.02, 0.1], ids=["in time", "too late"])
 async def test_an_id_that_is_allocated_meanwhile_cannot_be_chosen(
     ledgers: LedgerStore,
     store: MemoryMetadataStore,
     other_store: MemoryMetadataStore,
     faults: ScriptedFaults,
     rng: random.Random,
+    late_s: float,
 ) -> None:
     await allocated(store, rng)
-    await ledgers.create(open_ledger(12), is_chosen=True)  # makes the parents
-    faults.acts = ["late"]
+    await ledgers.create(open_ledger(11 + CHOSEN_ID_SHARDS), is_chosen=True)  # makes the parents
+    faults.acts, faults.late_s = ["late"], late_s
     creating = asyncio.create_task(ledgers.create(open_ledger(11), is_chosen=True))
     await asyncio.sleep(faults.late_s / 2)
     await allocated(other_store, rng)

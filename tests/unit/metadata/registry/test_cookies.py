@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import msgpack
 import pytest
 
 from metadata.errors import (
+    MetadataFormatError,
     NodeExistsError,
     NodeNotFoundError,
     OutcomeUnknownError,
@@ -12,7 +14,7 @@ from metadata.errors import (
 )
 from metadata.ids import Version
 from metadata.paths import COOKIES
-from metadata.registry.cookies import CookieRecord, CookieStore
+from metadata.registry.cookies import CookieRecord, CookieStore, pack_cookie, unpack_cookie
 from metadata.store.memory import MemoryMetadataStore
 from tests.support.metadata.samples import A, B
 from tests.unit.metadata.conftest import ScriptedFaults
@@ -55,3 +57,70 @@ async def test_a_lost_answer_is_decided_by_reading(
     changed = replace(COOKIE, directory_count=3)
     assert await cookies.compare_and_set(changed, Version(0)) == 1
     assert await cookies.create(replace(COOKIE, bookie_id=B)) == 0
+
+
+async def test_reads_see_what_was_just_written(
+    store: MemoryMetadataStore,
+    other_store: MemoryMetadataStore,
+    faults: ScriptedFaults,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cookies, others = CookieStore(store), CookieStore(other_store)
+    await others.create(COOKIE)
+    monkeypatch.setattr(faults, "missed_changes", lambda call: 0 if call.is_fresh else 1)
+    assert await cookies.list_bookie_ids() == [A]
+    changed = replace(COOKIE, directory_count=3)
+    await others.compare_and_set(changed, Version(0))
+    assert await cookies.get(A) == (changed, 1)
+
+
+async def test_only_a_later_version_shows_that_a_change_was_applied(
+    store: MemoryMetadataStore, faults: ScriptedFaults
+) -> None:
+    """A change to what is stored already is not applied because the two are equal."""
+    cookies = CookieStore(store)
+    await cookies.create(COOKIE)
+    faults.acts = ["dropped"]
+    with pytest.raises(OutcomeUnknownError):
+        await cookies.compare_and_set(COOKIE, Version(0))
+    faults.acts = ["lost"]
+    assert await cookies.compare_and_set(COOKIE, Version(0)) == 1
+
+
+async def test_names_that_are_no_bookies_are_not_listed(store: MemoryMetadataStore) -> None:
+    cookies = CookieStore(store)
+    await cookies.create(replace(COOKIE, bookie_id=B))
+    await store.create(f"{COOKIES}/Not a bookie", b"")
+    assert await cookies.list_bookie_ids() == [B]
+
+
+LARGEST = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("position", "value", "is_good"),
+    [
+        (1, "Not a bookie", False),
+        (2, "text", False),
+        (3, 0, True),
+        (3, LARGEST, True),
+        (3, -1, False),
+        (3, LARGEST + 1, False),
+        (4, 0, True),
+        (4, LARGEST, True),
+        (4, -1, False),
+        (4, LARGEST + 1, False),
+        (5, "text", False),
+    ],
+)
+def test_a_field_out_of_range_is_a_format_error(
+    position: int, value: object, *, is_good: bool
+) -> None:
+    fields = msgpack.unpackb(pack_cookie(COOKIE))
+    fields[position] = value
+    packed = msgpack.packb(fields)
+    if is_good:
+        assert pack_cookie(unpack_cookie("/c", packed)) == packed
+    else:
+        with pytest.raises(MetadataFormatError, match="/c"):
+            unpack_cookie("/c", packed)

@@ -1,5 +1,7 @@
 """Positions of the bookies' logs: stored form, and changes by compare-and-set (rules 1.2, 2.6)."""
 
+from dataclasses import replace
+
 import msgpack
 import pytest
 
@@ -20,9 +22,10 @@ from tests.unit.metadata.conftest import ScriptedFaults
 A = BookieId("bookie-a")
 FIRST = PositionRecord(b"i" * 16, 0, is_orderly=False, files=("f1", "f2"), lock="lock")
 SECOND = PositionRecord(b"j" * 16, 2**40, is_orderly=True, files=(), lock="")
+STOPPED = replace(SECOND, stopped_ms=1_700_000_000_000)
 
 
-@pytest.mark.parametrize("record", [FIRST, SECOND])
+@pytest.mark.parametrize("record", [FIRST, SECOND, STOPPED])
 def test_a_position_round_trips(record: PositionRecord) -> None:
     assert unpack_position("/a", pack_position(A, record)) == record
 
@@ -39,12 +42,21 @@ def test_a_position_round_trips(record: PositionRecord) -> None:
         [1, b"i" * 16, 0, False, "", ""],
         [1, b"i" * 16, 0, False, [], b""],
         [1, b"i" * 16, 0, False, []],
+        [1, b"i" * 16, 0, True, [], "", -1],
+        [1, b"i" * 16, 0, True, [], "", None],
+        [1, b"i" * 16, 0, True, [], "", 5, 5],
         [2, b"i" * 16, 0, False, [], ""],
     ],
 )
 def test_other_values_are_a_format_error(fields: list[object]) -> None:
     with pytest.raises(MetadataFormatError, match="/a"):
         unpack_position("/a", msgpack.packb(fields))
+
+
+def test_a_position_of_a_running_bookie_has_the_fields_that_older_releases_read() -> None:
+    fields = msgpack.unpackb(pack_position(A, FIRST))
+    assert fields == [1, b"i" * 16, 0, False, ["f1", "f2"], "lock"]
+    assert msgpack.unpackb(pack_position(A, STOPPED))[6:] == [1_700_000_000_000]
 
 
 async def test_a_position_is_written_only_over_the_version_that_was_read(

@@ -94,6 +94,32 @@ def test_other_fields_are_a_format_error(
             continue
 
 
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [
+        (1, "Not a bookie"),
+        (1, 5),
+        (3, -1),
+        (3, 65_536),
+        (7, -1),
+        (8, 2**63),
+        (12, []),
+        (12, [1]),
+        (12, [1, 2, 3]),
+        (12, [2, 1]),
+        (12, [-1, 1]),
+        (13, [2, 1]),
+        (13, [1, 2**63]),
+        (14, [1]),
+    ],
+)
+def test_a_field_out_of_range_is_a_format_error(position: int, value: object) -> None:
+    fields = msgpack.unpackb(pack_registration(registration()))
+    fields[position] = value
+    with pytest.raises(MetadataFormatError, match="/bookies/a"):
+        unpack_registration(msgpack.packb(fields), "/bookies/a")
+
+
 def registration(**changes: object) -> BookieRegistration:
     plain = BookieRegistration(A, "host", 3181, capacity_bytes=1000, free_bytes=500)
     return replace(plain, **changes)  # type: ignore[arg-type]
@@ -115,3 +141,11 @@ def test_when_a_registration_is_rewritten(
     changes: dict[str, object], age_s: float, due_s: float | None
 ) -> None:
     assert rewrite_due_s(registration(), registration(**changes), age_s) == due_s
+
+
+@pytest.mark.parametrize(("capacity", "free", "due_s"), [(0, 500, None), (10, 501, 0.0)])
+def test_a_small_bookie_is_rewritten_for_each_difference(
+    capacity: int, free: int, due_s: float | None
+) -> None:
+    stored = registration(capacity_bytes=capacity)
+    assert rewrite_due_s(stored, replace(stored, free_bytes=free), 1e9) == due_s

@@ -5,8 +5,10 @@ from random import Random
 from typing import Any
 
 import pytest
+from typing_extensions import override  # `typing` has it from 3.12 on
 
 from metadata.store.child_values import ChildValues
+from metadata.store.interface import Stored
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_server import MemoryMetadataServer
 from tests.until import until
@@ -53,5 +55,30 @@ async def test_a_callback_that_raises_is_reported_and_the_values_are_followed_fu
 
     assert reported
     assert all(isinstance(each, LookupError) for each in reported)
+    await followed.aclose()
+    await store.aclose()
+
+
+async def test_a_value_whose_read_is_given_up_by_a_refresh_is_read_by_the_follower() -> None:
+    class SlowStore(MemoryMetadataStore):
+        is_slow = True
+
+        @override
+        async def get(self, path: str, *, fresh: bool = False, agreed: bool = False) -> Stored:
+            if self.is_slow and path.startswith(f"{PARENT}/"):
+                await asyncio.Event().wait()
+            return await super().get(path, fresh=fresh, agreed=agreed)
+
+    store, values = SlowStore(MemoryMetadataServer()), dict[str, bytes]()
+    followed = ChildValues(
+        store, PARENT, Random(1), on_value=values.__setitem__, on_gone=lambda _: None, jitter_s=2.0
+    )
+    await followed.start()
+    for name in ("one", "two"):
+        await store.create(f"{PARENT}/{name}", b"1")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(followed.refresh(), 0.05)
+    store.is_slow = False
+    await until(lambda: values == {"one": b"1", "two": b"1"})
     await followed.aclose()
     await store.aclose()

@@ -22,7 +22,7 @@ from metadata.topics.partition import (
 )
 from metadata.topics.partition_store import PartitionKey, PartitionStore
 from metadata.topics.topic import NO_TOKEN, TopicId
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.unit.metadata.conftest import RETRIES, ScriptedFaults
 
 KEY = PartitionKey(TopicId(b"t" * 16), 7)
 ACTS = ["", "lost", "dropped", "late"]
@@ -116,6 +116,33 @@ async def test_an_overtaken_change_is_a_conflict(
     with pytest.raises(VersionConflictError):
         await changing
     assert await partitions.get(KEY) == new
+
+
+async def test_a_conflict_needs_no_read_to_be_certain(
+    partitions: PartitionStore,
+    others: PartitionStore,
+    store: MemoryMetadataStore,
+    faults: ScriptedFaults,
+) -> None:
+    """The metadata service answers no read after the conflict."""
+    record, version = await partitions.get_or_create(KEY)
+    await others.compare_and_set(KEY, record.claimed(4), version)
+    faults.failing_session, faults.failing_reads = store.session_id, RETRIES
+    with pytest.raises(VersionConflictError):
+        await partitions.compare_and_set(KEY, record.claimed(3), version)
+    assert faults.failing_reads == RETRIES
+
+
+async def test_a_change_that_took_effect_late_is_ours(
+    partitions: PartitionStore, faults: ScriptedFaults
+) -> None:
+    """It takes effect after its unknown outcome was read back, and before it is repeated."""
+    record, version = await partitions.get_or_create(KEY)
+    faults.late_s = 0.06
+    faults.acts = ["late"]
+    stored = await partitions.compare_and_set(KEY, record.claimed(3), version)
+    assert stored[1] == version + 1
+    assert await partitions.get(KEY) == stored
 
 
 async def test_a_refusing_service_raises(

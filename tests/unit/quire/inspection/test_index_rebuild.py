@@ -1,13 +1,19 @@
 """A rebuilt index has the values of the old one, and guarantees nothing that was not proven."""
 
+import asyncio
 import dataclasses
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from bookie.config import StorageConfig
+from bookie.files.disk_real import RealDisk
+from bookie.files.index_lmdb import DATA_NAME
 from bookie.index import horizon_pages, stored_segments
 from bookie.storage.bookie_storage import BookieStorage
+from bookie.storage.opening import INDEX_NAME
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
 from quire.inspection.index_rebuild import (
@@ -16,9 +22,11 @@ from quire.inspection.index_rebuild import (
     RebuildReport,
     rebuild_index,
 )
+from quire.inspection.index_swap import swap_index
 from tests.simulation.disk import CrashableDisk
 from tests.simulation.index_store import MemoryStore, MemoryTransaction
 from tests.support.bookie.batches import make_run, payload_of
+from tests.support.bookie.lmdb_pages import hide_a_state
 from tests.support.bookie.storage_fixture import KEY, SMALL, Bench, add, entries_of, read, simulate
 
 LEDGERS = (1, 2, 3, 4)
@@ -207,3 +215,24 @@ def test_states_that_cannot_be_accounted_for_are_refused_without_consent(
             assert await add(storage, make_run(DELETED, COUNT, 1)) is Status.DELETED
 
     simulate(main)
+
+
+async def test_states_that_a_damaged_branch_page_hides_are_copied(tmp_path: Path) -> None:
+    disk = RealDisk(tmp_path)
+    storage = await BookieStorage.open(disk, StorageConfig(), rng=random.Random(1))
+    adds = [add(storage, make_run(each, 0, 2)) for each in range(200)]
+    assert set(await asyncio.gather(*adds)) == {Status.OK}
+    await storage.checkpoint()
+    await storage.close()
+    hidden = hide_a_state(tmp_path / INDEX_NAME / DATA_NAME)
+    disk = RealDisk(tmp_path)
+    await disk.lock()
+    report = await rebuild_index(disk, accepts_limbo=False, on_read=lambda _: None)
+    await disk.close()
+    assert (report.ledger_count, report.limbo_ledgers, report.runs_added) == (200, 0, 0)
+    swap_index(tmp_path, discards_old=True)
+    storage = await BookieStorage.open(RealDisk(tmp_path), StorageConfig(), rng=random.Random(1))
+    for ledger_id in range(200):
+        found = entries_of(await read(storage, ledger_id, 0, 1))
+        assert found == {i: payload_of(ledger_id, i) for i in range(2)}, (ledger_id, hidden)
+    await storage.close()

@@ -1,0 +1,208 @@
+"""Ledgers of the partitions that a broker leads that have too few copies.
+
+Leaves what a ledger lacks to `ledger_copies.py`, and making copies to the processes of repair.
+
+Invariants: while every bookie is well and repair has no job, nothing is read. Otherwise the
+metadata of each ended ledger is read once and kept, at most READS_PER_LOOK in one look; a ledger
+that repair may change is read again after REREAD_S. What is found is only shown: no decision
+depends on it.
+
+Source: protocol rules 9.1 and 9.3; docs/topics.md, "Under-replicated partitions".
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from broker_layer.control.bookie_states import BookieStates
+from broker_layer.control.ledger_copies import (
+    NAMED_BY_REPAIR,
+    LedgerCopies,
+    Shortage,
+    copies_of,
+    shortage_of,
+)
+from broker_layer.log.topic_log import TopicLog
+from ledger_client.tasks import BackgroundTasks
+from metadata.errors import MetadataError, MetadataFormatError, NodeNotFoundError
+from metadata.ids import BookieId, LedgerId
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.repair.jobs import MOVING_URGENCY, JobName, job_name_of
+from metadata.store.child_names import ChildNames
+from metadata.topics.partition_store import PartitionKey
+from metadata.topics.replica_numbers import MISSING_REPLICA, ReplicaNumbers
+
+LOOK_S: Final = 2.0
+"""Pause between two looks at all ledgers."""
+READS_PER_LOOK: Final = 100
+"""Maximum number of ledgers whose metadata one look reads."""
+READS_AT_ONCE: Final = 16
+REREAD_S: Final = 30.0
+"""Time after which a ledger that repair may change is read again."""
+LOGS_PER_STEP: Final = 100
+"""Number of logs that are checked before the event loop may do other work."""
+GONE_SHOWN_MAX: Final = 8
+"""Maximum number of bookies that are shown as replicas only because old ledgers name them."""
+
+_log = logging.getLogger("quire.broker.partitions")
+
+
+@dataclass(slots=True)
+class _Known:
+    """The copies of a ledger as last read; None if it is not closed, gone or unreadable."""
+
+    copies: LedgerCopies | None
+    read_s: float
+    may_change: bool = False
+    """Whether repair may have changed it since then."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReplicas:
+    """The bookies that a partition needs, and those on which its copies are whole."""
+
+    replicas: tuple[BookieId, ...]
+    """The bookies of the newest ledger, then those that ledgers with too few copies name."""
+    in_sync: tuple[BookieId, ...]
+    lacks_one: bool
+    """Whether copies are missing for which no bookie is named."""
+    shortages: tuple[Shortage, ...]
+    """The ended ledgers that have too few copies, oldest first."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the partition is under-replicated."""
+        return self.lacks_one or len(self.in_sync) < len(self.replicas)
+
+    def known_numbers(self, numbers: ReplicaNumbers) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the numbers of replicas and of those in sync, as far as they are cached."""
+        found = {each: number for each in self.replicas if (number := numbers.known_number(each))}
+        return self._numbers(found)
+
+    async def read_numbers(
+        self, numbers: ReplicaNumbers
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the numbers of replicas and of those in sync. Raises MetadataError."""
+        found = await numbers.numbers_of(self.replicas)
+        return self._numbers(dict(zip(self.replicas, found, strict=True)))
+
+    def _numbers(self, found: dict[BookieId, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        replicas = tuple(found[each] for each in self.replicas if each in found)
+        in_sync = tuple(found[each] for each in self.in_sync if each in found)
+        if not replicas:
+            return (), ()
+        return (*replicas, *([MISSING_REPLICA] * self.lacks_one)), in_sync
+
+
+class LedgerHealth:
+    """The ledgers with too few copies of all logs, from `start` until `aclose`."""
+
+    def __init__(
+        self,
+        ledgers: LedgerStore,
+        jobs: ChildNames,
+        states: BookieStates,
+        logs: Callable[[], Iterable[TopicLog]],
+        now: Callable[[], float],
+    ) -> None:
+        self._ledgers = ledgers
+        self._jobs = jobs
+        self._states = states
+        self._logs = logs
+        self._now = now
+        self._known: dict[PartitionKey, dict[LedgerId, _Known]] = {}
+        self._short: dict[PartitionKey, tuple[Shortage, ...]] = {}
+        self._tasks = BackgroundTasks()
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._tasks.start(self._run())
+
+    async def aclose(self) -> None:
+        """Stop looking."""
+        await self._tasks.aclose()
+
+    def replicas_of(self, log: TopicLog) -> StoredReplicas:
+        """Return the replicas of a partition that this broker leads, as of the last look."""
+        members = log.replicas
+        in_sync = tuple(each for each in log.in_sync if not self._states.why_short(each))
+        shortages = self._short.get(log.key, ())
+        named = dict.fromkeys(each for short in shortages for each in short.bookies)
+        gone = [each for each in named if each not in members][:GONE_SHOWN_MAX]
+        is_shown = bool(gone) or len(in_sync) < len(members)
+        lacks_one = len(members) < log.wanted_replicas or bool(shortages and not is_shown)
+        return StoredReplicas((*members, *gone), in_sync, lacks_one, shortages)
+
+    async def look(self) -> None:
+        """Look once at all ledgers. Raises MetadataError."""
+        jobs = self._jobs_by_ledger()
+        if not jobs and not self._states.any_short:
+            self._short.clear()
+            return
+        due: list[tuple[float, PartitionKey, LedgerId]] = []
+        short: dict[PartitionKey, tuple[Shortage, ...]] = {}
+        known: dict[PartitionKey, dict[LedgerId, _Known]] = {}
+        for count, log in enumerate(self._logs()):
+            before = self._known.get(log.key, {})
+            ended = log.ended_ledgers
+            known[log.key] = {each: before[each] for each in ended if each in before}
+            found = [self._shortage_of(each, known[log.key], jobs) for each in ended]
+            if shortages := tuple(each for each in found if each is not None):
+                short[log.key] = shortages
+            due += [
+                (due_s, log.key, each)
+                for each in ended
+                if (due_s := self._due_s(known[log.key].get(each))) is not None
+            ]
+            if count % LOGS_PER_STEP == LOGS_PER_STEP - 1:
+                await asyncio.sleep(0)
+        self._known, self._short = known, short
+        due.sort(key=lambda each: each[0])  # unknown ones first, then the oldest
+        for start in range(0, min(len(due), READS_PER_LOOK), READS_AT_ONCE):
+            some = due[start : min(start + READS_AT_ONCE, READS_PER_LOOK)]
+            await asyncio.gather(*[self._read(key, ledger_id) for _, key, ledger_id in some])
+
+    def _jobs_by_ledger(self) -> dict[LedgerId, JobName]:
+        names = map(job_name_of, reversed(self._jobs.names))  # the most urgent job counts
+        return {name.ledger_id: name for name in names if name is not None}
+
+    def _shortage_of(
+        self,
+        ledger_id: LedgerId,
+        known: dict[LedgerId, _Known],
+        jobs: dict[LedgerId, JobName],
+    ) -> Shortage | None:
+        job, found = jobs.get(ledger_id), known.get(ledger_id)
+        short: Shortage | None = None
+        if found is not None and found.copies is not None:
+            short = shortage_of(ledger_id, found.copies, self._states.why_short)
+            is_left = any(map(self._states.is_leaving, found.copies.members))
+            found.may_change |= job is not None or short is not None or is_left
+        if short is None and job is not None and job.urgency != MOVING_URGENCY:
+            return Shortage(ledger_id, NAMED_BY_REPAIR, size_bytes=job.size_bytes)
+        return short
+
+    def _due_s(self, found: _Known | None) -> float | None:
+        """Return the time since which a ledger is to be read; None if it is not."""
+        if found is None:
+            return 0.0
+        return found.read_s if found.may_change and self._now() - found.read_s > REREAD_S else None
+
+    async def _read(self, key: PartitionKey, ledger_id: LedgerId) -> None:
+        try:
+            ledger, _ = await self._ledgers.get(ledger_id)
+            copies = copies_of(ledger)
+        except (NodeNotFoundError, MetadataFormatError):
+            copies = None
+        known = self._known.setdefault(key, {})
+        known[ledger_id] = _Known(copies, self._now(), may_change=copies is None)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except MetadataError as error:
+                _log.debug("ledgers were not checked; the broker tries again: %s", error)
+            await asyncio.sleep(LOOK_S)

@@ -1,0 +1,150 @@
+"""State of a bookie as operators and repair set it, its transitions, and its bytes. Pure.
+
+Leaves storing it to `lifecycle_store.py`, and whether a bookie runs to its registration.
+
+Format: the value of `/repair/bookies/<bookie id>` is a msgpack array [1, state str, since int in
+ms, reason str]. A bookie without a node is active.
+
+    from      to        changed by
+    active    draining  an operator
+    draining  active    an operator
+    drained   active    an operator
+    draining  drained   the auditor: nothing names the bookie
+    active    lost      the auditor: the bookie was away for `lost_after_s`
+    limbo     lost      the auditor: the same
+    lost      active    the auditor: the bookie is back
+    lost      draining  an operator
+    active    limbo     the auditor: the bookie registered in limbo
+    draining  limbo     the auditor: the same
+    lost      limbo     the auditor: the same
+    limbo     drained   the auditor: nothing names the bookie
+    drained   removed   an operator: nothing names the bookie at a fresh pass
+    lost      removed   an operator: the same
+
+Invariants: `removed` is final, and its node stays, so that the id stays known; a bookie that drains
+keeps its state while it is away; for any bytes, decoding returns a record or raises
+MetadataFormatError.
+
+Source: protocol rules 9.5 and 9.13.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from metadata.errors import InvalidLifecycleChangeError, MetadataFormatError
+from metadata.ids import BookieId
+from metadata.msgpack_fields import FieldError, int_of, pack, text_of, unpack_versioned
+
+_FORMAT_VERSION: Final = 1
+_FIELD_COUNT: Final = 4
+_INT64_MAX: Final = 2**63 - 1
+
+
+class Lifecycle(StrEnum):
+    """State of a bookie."""
+
+    ACTIVE = "active"
+    DRAINING = "draining"
+    """It takes no new entries, and its copies are moved to other bookies."""
+    DRAINED = "drained"
+    """Nothing names it any more; it may be removed."""
+    REMOVED = "removed"
+    """It never serves again."""
+    LOST = "lost"
+    """It was away for so long that its copies are made again elsewhere."""
+    LIMBO = "limbo"
+    """It may have lost data: its copies are not proven, and are made again elsewhere."""
+
+    @property
+    def may_store(self) -> bool:
+        """Whether a bookie in this state may be chosen for new entries and copies."""
+        return self is Lifecycle.ACTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class BookieLifecycle:
+    """State of one bookie, since when, and why. The default is that of a bookie without a node."""
+
+    state: Lifecycle = Lifecycle.ACTIVE
+    since_ms: int = 0
+    reason: str = ""
+
+
+UNCHANGED: Final = BookieLifecycle()
+"""The record of a bookie without a node."""
+
+_ALLOWED: Final = frozenset(
+    {
+        (Lifecycle.ACTIVE, Lifecycle.DRAINING),
+        (Lifecycle.ACTIVE, Lifecycle.LOST),
+        (Lifecycle.ACTIVE, Lifecycle.LIMBO),
+        (Lifecycle.DRAINING, Lifecycle.ACTIVE),
+        (Lifecycle.DRAINING, Lifecycle.DRAINED),
+        (Lifecycle.DRAINING, Lifecycle.LIMBO),
+        (Lifecycle.DRAINED, Lifecycle.ACTIVE),
+        (Lifecycle.DRAINED, Lifecycle.REMOVED),
+        (Lifecycle.LOST, Lifecycle.ACTIVE),
+        (Lifecycle.LOST, Lifecycle.DRAINING),
+        (Lifecycle.LOST, Lifecycle.LIMBO),
+        (Lifecycle.LOST, Lifecycle.REMOVED),
+        (Lifecycle.LIMBO, Lifecycle.DRAINED),
+        (Lifecycle.LIMBO, Lifecycle.LOST),
+    }
+)
+
+_WHAT_NEXT: Final = {
+    Lifecycle.ACTIVE: "drain it first with `quire bookie drain`",
+    Lifecycle.DRAINING: "wait until it is drained (`quire repair status` shows what is left), or "
+    "make it active with `quire bookie undrain`",
+    Lifecycle.DRAINED: "make it active with `quire bookie undrain`, or remove it with `quire "
+    "bookie remove`",
+    Lifecycle.REMOVED: "an id is never used again; format the disks to make a new bookie",
+    Lifecycle.LOST: "start it again, drain it with `quire bookie drain`, or remove it with `quire "
+    "bookie remove`",
+    Lifecycle.LIMBO: "wait until its copies are moved and it is drained (`quire repair status` "
+    "shows what is left), then remove it with `quire bookie remove`, and format its disks",
+}
+
+
+def may_become(state: Lifecycle, wanted: Lifecycle) -> bool:
+    """Return whether the table above has the transition; a state may always stay as it is."""
+    return state is wanted or (state, wanted) in _ALLOWED
+
+
+def changed(
+    bookie_id: BookieId, current: BookieLifecycle, to: Lifecycle, reason: str, now_ms: int
+) -> BookieLifecycle:
+    """Return the record after a transition; the current record if the bookie is in the state
+    already.
+
+    Raises InvalidLifecycleChangeError for a transition that the table above does not have.
+    """
+    if current.state is to:
+        return current
+    if not may_become(current.state, to):
+        raise InvalidLifecycleChangeError(bookie_id, current.state, to, _WHAT_NEXT[current.state])
+    return BookieLifecycle(to, now_ms, reason)
+
+
+def pack_lifecycle(what: str, record: BookieLifecycle) -> bytes:
+    """Return the stored form."""
+    return pack(what, [_FORMAT_VERSION, str(record.state), record.since_ms, record.reason])
+
+
+def unpack_lifecycle(what: str, value: bytes) -> BookieLifecycle:
+    """Read a stored form. Raises MetadataFormatError for anything else."""
+    fields = unpack_versioned(what, value, _FORMAT_VERSION, _FIELD_COUNT)
+    try:
+        return BookieLifecycle(
+            _state_of(text_of(fields[1])), int_of(fields[2], 0, _INT64_MAX), text_of(fields[3])
+        )
+    except FieldError as error:
+        raise MetadataFormatError(what, str(error)) from error
+
+
+def _state_of(text: str) -> Lifecycle:
+    try:
+        return Lifecycle(text)
+    except ValueError as error:
+        raise FieldError(f"{text!r} is not a state of a bookie") from error

@@ -1,0 +1,96 @@
+"""Values that a restore changes, because they must not go back behind what processes saw. Pure.
+
+Leaves writing them to `restoring.py`.
+
+- Counters of ledger ids, producers' ids and replicas' numbers rise by a margin: ids that were given
+  out after the dump are not given out again, and bookies may hold entries of such ledgers.
+- A cookie counts the starts of the node that was dumped: the new node begins at version 0.
+- Leader epochs rise by a margin: clients of topics ignore epochs below those that they saw.
+- A ledger that is not closed becomes IN_RECOVERY, at a version above that of the dump: its
+  writer, if it lives, ends, and its compare-and-set with an older version never applies.
+
+Source: protocol rule 10.6; metadata design, "Dump and restore".
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from metadata.errors import NumbersUsedUpError
+from metadata.ids import UPDATE_TOKEN_BYTES, UpdateToken, Version
+from metadata.ledgers.codec import decode_ledger_metadata, encode_ledger_metadata
+from metadata.ledgers.ledger_ids import FIRST_ID
+from metadata.ledgers.ledger_metadata import LedgerState
+from metadata.paths import COOKIES, LEDGER_IDS, LEDGERS, PRODUCER_IDS, REPLICA_IDS, TOPICS
+from metadata.registry.cookies import pack_cookie, unpack_cookie
+from metadata.restore.dump_contents import DumpedNode
+from metadata.store.number_blocks import NUMBER_MAX, pack_block, unpack_block
+from metadata.topics.in_sync import REPLICA_ID_MAX
+from metadata.topics.replica_numbers import REPLICA_ID_FIRST
+from metadata.topics.topic import LEADER_EPOCH_MAX, NO_EPOCH, TopicRecord, pack_topic, unpack_topic
+
+LEDGER_IDS_MARGIN: Final = 2**40
+"""Ledger ids that are left out: a million new ledgers per second for twelve days."""
+PRODUCER_IDS_MARGIN: Final = 2**40
+REPLICA_NUMBERS_MARGIN: Final = 100_000
+LEADER_EPOCHS_MARGIN: Final = 100_000
+LEDGER_VERSIONS_MARGIN: Final = 100
+"""Changes of one open ledger since the dump that its living writer may have made."""
+
+_COUNTERS: Final = {
+    LEDGER_IDS: (FIRST_ID, NUMBER_MAX, LEDGER_IDS_MARGIN),
+    PRODUCER_IDS: (0, NUMBER_MAX, PRODUCER_IDS_MARGIN),
+    REPLICA_IDS: (REPLICA_ID_FIRST, REPLICA_ID_MAX, REPLICA_NUMBERS_MARGIN),
+}
+"""First number, last number and margin of each counter."""
+
+
+def adjusted(node: DumpedNode) -> DumpedNode:
+    """Return the node to write: its value, and the version that it must have.
+
+    Raises MetadataFormatError for a value that this release cannot read, NumbersUsedUpError.
+    """
+    path, value = node.path, node.value
+    if path in _COUNTERS:
+        return DumpedNode(path, _raised(path, value), 0)
+    if path.startswith(f"{COOKIES}/"):
+        cookie, version = unpack_cookie(path, value), Version(node.version)
+        cookie = cookie.counted_at(cookie.starts_at(version), Version(0))
+        return DumpedNode(path, pack_cookie(cookie), 0)
+    if path.startswith(f"{TOPICS}/"):
+        return DumpedNode(path, pack_topic(path, _with_newer_epochs(path, value)), 0)
+    if path.startswith(f"{LEDGERS}/") and value:
+        return _ledger(node)
+    return DumpedNode(path, value, 0)
+
+
+def _raised(path: str, value: bytes) -> bytes:
+    first, last, margin = _COUNTERS[path]
+    number = unpack_block(path, value, first)
+    if number + margin > last:
+        raise NumbersUsedUpError(path, number)
+    return pack_block(path, number + margin)
+
+
+def _with_newer_epochs(path: str, value: bytes) -> TopicRecord:
+    topic = unpack_topic(path, value)
+    epochs = [topic.epoch_floor, *(each.leader_epoch for each in topic.partitions)]
+    if max(epochs) + LEADER_EPOCHS_MARGIN > LEADER_EPOCH_MAX:
+        raise NumbersUsedUpError(path, max(epochs))
+    partitions = tuple(
+        replace(each, leader_epoch=each.leader_epoch + LEADER_EPOCHS_MARGIN)
+        for each in topic.partitions
+    )
+    floor = topic.epoch_floor
+    if topic.is_tombstone and floor != NO_EPOCH:
+        floor += LEADER_EPOCHS_MARGIN
+    return replace(topic, partitions=partitions, epoch_floor=floor)
+
+
+def _ledger(node: DumpedNode) -> DumpedNode:
+    ledger = decode_ledger_metadata(node.value, node.path)
+    if ledger.state is LedgerState.CLOSED:
+        return replace(node, version=0)
+    token = UpdateToken(bytes(UPDATE_TOKEN_BYTES))  # of no change of its writer (rule 1.3)
+    stopped = replace(ledger, state=LedgerState.IN_RECOVERY, update_token=token)
+    version = node.version + LEDGER_VERSIONS_MARGIN
+    return DumpedNode(node.path, encode_ledger_metadata(stopped), version)

@@ -1,0 +1,75 @@
+"""Change of one stored value by compare-and-set, repeated until its outcome is certain.
+
+Leaves the meaning of the value to its owner.
+
+Invariants: a change is computed from the value that its compare-and-set replaces; a write with an
+unknown outcome is decided by reading the value back: the old value decides nothing, so the same
+write is sent again.
+
+Source: protocol rules 1.2-1.4.
+"""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from metadata.backoff import Backoff
+from metadata.errors import (
+    MetadataError,
+    NodeExistsError,
+    NodeNotFoundError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+    VersionConflictError,
+)
+from metadata.store.interface import MetadataStore, Stored, find
+
+ATTEMPTS_MAX: Final = 1_000
+"""Maximum number of attempts at one change; most attempts fail because another process changed the
+same value.
+"""
+
+ValueChange = Callable[[bytes | None], bytes]
+"""Function that returns the wanted value, which is the given one if it needs no change. The given
+value is None if the node does not exist. It is called again after a conflict and after an unknown
+outcome, so a second call with its own result must return that result.
+"""
+
+
+async def change_value(store: MetadataStore, path: str, change: ValueChange, rng: Random) -> bytes:
+    """Change a value, or create its node. Return the value as stored.
+
+    Repeats until the outcome is certain or the call is cancelled; a cancelled call may have been
+    applied, or may still be. Raises what `change` raises, StoreUnavailableError when nothing was
+    written, and the last error after ATTEMPTS_MAX attempts.
+    """
+    backoff = Backoff(rng)
+    is_unknown = False
+    failure: MetadataError | None = None
+    for _ in range(ATTEMPTS_MAX):
+        try:
+            stored = await find(store, path)
+            value = change(None if stored is None else stored.value)
+            await _write(store, path, value, stored)
+        except OutcomeUnknownError as error:
+            is_unknown = True
+            failure = error
+        except (NodeExistsError, NodeNotFoundError, VersionConflictError) as error:
+            failure = error
+        except StoreUnavailableError as error:
+            if not is_unknown:
+                raise
+            failure = error
+        else:
+            return value
+        await asyncio.sleep(backoff.next_s())
+    assert failure is not None, "every attempt ended with an error"
+    raise failure
+
+
+async def _write(store: MetadataStore, path: str, value: bytes, stored: Stored | None) -> None:
+    if stored is None:
+        await store.create(path, value)
+    elif stored.value != value:
+        await store.compare_and_set(path, value, stored.version)

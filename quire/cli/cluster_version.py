@@ -1,0 +1,78 @@
+"""`quire cluster version`: the version of each server, and whether an upgrade is complete.
+
+Leaves the order of versions to `quire.server_versions`.
+"""
+
+import argparse
+
+from ledger_client.cluster_access import Cluster, open_cluster
+from metadata.brokers.broker_registry import BrokerDirectory
+from metadata.brokers.broker_versions import BrokerVersions, read_broker_versions
+from metadata.registry.registration import BookieRegistration
+from quire.cli.command_line import metadata_address
+from quire.cli.output import Json, Output
+from quire.errors import ExitCode
+from quire.server_versions import UNKNOWN_BUILD, ServerVersion, oldest_build, upgrade_sentence
+
+API_SHOWN = "Fetch"
+"""API whose versions a broker's line shows; `-o json` lists all."""
+
+
+async def show_versions(arguments: argparse.Namespace, output: Output) -> int:
+    """Print each server that is up, with its version and what it speaks."""
+    async with open_cluster(metadata_address(arguments)) as cluster:
+        bookies = sorted(cluster.directory.bookies.values(), key=lambda each: each.bookie_id)
+        brokers = await _brokers(cluster)
+    servers = [_of_bookie(each) for each in bookies]
+    rows: list[dict[str, Json]] = [
+        {**_row(server), "wire_versions": list(each.wire_versions)}
+        for server, each in zip(servers, bookies, strict=True)
+    ]
+    for broker_id, versions in brokers.items():
+        server = _of_broker(broker_id, versions)
+        apis = {} if versions is None else versions.apis
+        servers.append(server)
+        rows.append({**_row(server), "api_versions": {name: list(apis[name]) for name in apis}})
+    oldest = oldest_build(servers)
+    sentence = upgrade_sentence(servers)
+    if output.as_json:
+        output.record({"state": sentence, "oldest": oldest, "servers": rows})
+    else:
+        output.line(sentence)
+        if rows:
+            with output.listing("kind", "id", "build", "speaks") as listing:
+                for row in rows:
+                    listing.add(row)
+    is_complete = all(each.build == oldest for each in servers)
+    return ExitCode.DONE if is_complete else ExitCode.FINDINGS
+
+
+async def _brokers(cluster: Cluster) -> dict[int, BrokerVersions | None]:
+    directory = BrokerDirectory(cluster.store, cluster.rng)
+    await directory.start()
+    try:
+        reported = await read_broker_versions(cluster.store)
+        return {each: reported.get(each) for each in sorted(directory.brokers)}
+    finally:
+        await directory.aclose()
+
+
+def _of_bookie(each: BookieRegistration) -> ServerVersion:
+    low, high = each.wire_versions
+    return ServerVersion("bookie", each.bookie_id, each.build or UNKNOWN_BUILD, f"{low}-{high}")
+
+
+def _of_broker(broker_id: int, versions: BrokerVersions | None) -> ServerVersion:
+    if versions is None:
+        return ServerVersion("broker", str(broker_id), UNKNOWN_BUILD, "unknown")
+    low, high = versions.apis.get(API_SHOWN, (0, 0))
+    return ServerVersion("broker", str(broker_id), versions.build, f"{API_SHOWN} {low}-{high}")
+
+
+def _row(server: ServerVersion) -> dict[str, Json]:
+    return {
+        "kind": server.kind,
+        "id": server.name,
+        "build": server.build,
+        "speaks": server.wire,
+    }

@@ -1,0 +1,67 @@
+"""`quire metadata check`: consistency of all stored metadata.
+
+Leaves the checks to `quire.assessment`.
+"""
+
+import argparse
+from collections.abc import AsyncIterator
+
+from ledger_client.cluster_access import Cluster, open_cluster
+from metadata.errors import MetadataFormatError, NodeNotFoundError
+from metadata.ids import LedgerId, Version
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from quire.assessment import record_findings
+from quire.cli.command_line import metadata_address
+from quire.cli.output import Output, Row
+from quire.cli.progress import Progress
+from quire.errors import ExitCode
+from quire.findings import Finding
+
+
+async def check(arguments: argparse.Namespace, output: Output) -> int:
+    """Read every record, and compare the bookies that are up and the ledgers with them."""
+    findings: list[Finding] = []
+    count = 0
+    async with open_cluster(metadata_address(arguments)) as cluster:
+        formatted = dict.fromkeys(await cluster.cookies.list_bookie_ids())
+        for bookie_id in formatted:
+            try:
+                await cluster.cookies.get(bookie_id)
+            except MetadataFormatError as error:
+                findings.append(Finding(f"cookie {bookie_id}", str(error), "restore it"))
+        for bookie_id in cluster.directory.bookies:
+            if bookie_id not in formatted:
+                text = "is registered but has no cookie"
+                findings.append(
+                    Finding(f"bookie {bookie_id}", text, "stop it and check its data_dir")
+                )
+        with Progress(output, "checked", "ledgers") as progress:
+            async for ledger_id, ledger in _ledgers(cluster):
+                count += 1
+                progress.advance(1)
+                if isinstance(ledger, MetadataFormatError):
+                    findings.append(Finding(f"ledger {ledger_id}", str(ledger), "restore it"))
+                else:
+                    findings += record_findings(ledger[0], formatted)
+    rows: list[Row] = [each.as_json() for each in findings]
+    if output.as_json:
+        output.record({"ledger_count": count, "finding_count": len(rows), "findings": rows})
+    else:
+        output.line(f"{count} ledgers, {len(formatted)} cookies: {len(rows)} findings")
+        if rows:
+            with output.listing("where", "what", "advice") as listing:
+                for row in rows:
+                    listing.add(row)
+    return ExitCode.FINDINGS if findings else ExitCode.DONE
+
+
+async def _ledgers(
+    cluster: Cluster,
+) -> AsyncIterator[tuple[LedgerId, tuple[LedgerMetadata, Version] | MetadataFormatError]]:
+    async for ledger_id in cluster.ledgers.list_ledger_ids():
+        try:
+            yield ledger_id, await cluster.ledgers.get(ledger_id)
+        except MetadataFormatError as error:
+            yield ledger_id, error
+        except NodeNotFoundError:
+            continue  # deleted since it was listed

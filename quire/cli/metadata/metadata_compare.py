@@ -1,0 +1,146 @@
+"""`quire metadata compare`: what bookies hold and the metadata does not know.
+
+Leaves the meaning of a difference to `quire.unknown_holdings`, and a bookie's answers to its admin
+server.
+"""
+
+import argparse
+from collections.abc import AsyncIterator
+from typing import Final
+
+from ledger_client.cluster_access import Cluster, open_cluster
+from metadata.errors import MetadataFormatError, NodeNotFoundError
+from metadata.ids import LedgerId
+from metadata.ledgers.deletion_feed import DeletionFeed
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.paths import DELETION_SHARDS
+from metadata.registry.registration import BookieRegistration
+from quire.admin_api import AdminApiError, Json, get_json
+from quire.cli.command_line import metadata_address
+from quire.cli.output import Output, Row
+from quire.cli.progress import Progress
+from quire.errors import ExitCode
+from quire.unknown_holdings import Holding, meaning_of
+
+PAGE_LEDGERS: Final = 10_000
+FINDINGS_MAX: Final = 10_000
+"""Maximum number of ledgers that one call lists."""
+COLUMNS: Final = ("ledger", "bookie", "entries", "last_entry_id", "what", "advice")
+
+
+async def compare(arguments: argparse.Namespace, output: Output) -> int:
+    """Compare every bookie that is up."""
+    rows: list[Row] = []
+    failed: list[str] = []
+    async with open_cluster(metadata_address(arguments)) as cluster:
+        deleted = await _deleted(cluster)
+        known = await cluster.cookies.list_bookie_ids()
+        up = cluster.directory.bookies
+        failed += [f"{each}: it is down" for each in known if each not in up]
+        with Progress(output, "compared", "ledgers") as progress:
+            for registration in list(up.values()):
+                try:
+                    async for row in _differences(cluster, registration, deleted, progress):
+                        if len(rows) < FINDINGS_MAX:
+                            rows.append(row)
+                except AdminApiError as error:
+                    failed.append(f"{registration.bookie_id}: {error}")
+    if output.as_json:
+        output.record({"finding_count": len(rows), "not_compared": failed, "findings": rows})
+    else:
+        output.line(f"{len(up)} bookies are up: {len(rows)} findings")
+        if rows:
+            with output.listing(*COLUMNS) as listing:
+                for row in rows:
+                    listing.add(row)
+        for each in failed:
+            output.line(f"not compared: {each}")
+    if len(rows) == FINDINGS_MAX:
+        output.remark(f"the first {FINDINGS_MAX} findings are shown; there may be more")
+    return ExitCode.FINDINGS if rows or failed else ExitCode.DONE
+
+
+async def _differences(
+    cluster: Cluster,
+    registration: BookieRegistration,
+    deleted: frozenset[LedgerId],
+    progress: Progress,
+) -> AsyncIterator[Row]:
+    """Yield what one bookie holds without being named. Raises AdminApiError."""
+    bookie_id = registration.bookie_id
+    async for ledger_id in _held(registration):
+        progress.advance(1)
+        ledger = await _find(cluster, ledger_id)
+        if isinstance(ledger, MetadataFormatError):
+            continue  # `quire metadata check` reports it
+        if ledger is not None and ledger.names(bookie_id):
+            continue
+        holding = await _holding(registration, ledger_id)
+        if holding is None and ledger is not None:
+            continue  # released: its entries were removed
+        found = meaning_of(ledger, is_deleted=ledger_id in deleted)
+        count = 0 if holding is None else holding.count
+        yield {
+            "ledger": ledger_id,
+            "bookie": bookie_id,
+            "entries": count,
+            "last_entry_id": None if holding is None else holding.last_entry_id,
+            "what": found.what,
+            "advice": found.advice,
+        }
+
+
+async def _find(
+    cluster: Cluster, ledger_id: LedgerId
+) -> LedgerMetadata | MetadataFormatError | None:
+    try:
+        return (await cluster.ledgers.get(ledger_id, fresh=True))[0]
+    except NodeNotFoundError:
+        return None
+    except MetadataFormatError as error:
+        return error
+
+
+async def _held(registration: BookieRegistration) -> AsyncIterator[LedgerId]:
+    state = await get_json(f"{registration.admin_url}/api/v1/state")
+    answering = state.get("id") if isinstance(state, dict) else None
+    if answering != registration.bookie_id:
+        raise AdminApiError(
+            f"bookie {answering} answers at {registration.admin_url}: run this on the bookie's "
+            "machine, or give it an admin_host that can be reached from here"
+        )
+    after = -1
+    while True:
+        path = f"/api/v1/ledgers?after={after}&limit={PAGE_LEDGERS}"
+        answer = await get_json(f"{registration.admin_url}{path}")
+        page = answer.get("ledgers") if isinstance(answer, dict) else None
+        if not isinstance(answer, dict) or not isinstance(page, list):
+            raise AdminApiError("its answer has no ledgers")
+        for each in page:
+            yield LedgerId(int(str(each)))
+        if "next_after" not in answer:
+            return
+        after = int(str(answer["next_after"]))
+
+
+async def _holding(registration: BookieRegistration, ledger_id: LedgerId) -> Holding | None:
+    """Return the entries that a bookie holds of a ledger; None if it holds none."""
+    path = f"/api/v1/ledgers/{ledger_id}/entries"
+    try:
+        answer: Json = await get_json(f"{registration.admin_url}{path}")
+    except AdminApiError as error:
+        if "status 404" in str(error):
+            return None
+        raise
+    ranges = answer.get("ranges") if isinstance(answer, dict) else None
+    if not isinstance(ranges, list):
+        raise AdminApiError("its answer has no ranges")
+    return Holding.of([(int(first), int(last)) for first, last in ranges])
+
+
+async def _deleted(cluster: Cluster) -> frozenset[LedgerId]:
+    feed = DeletionFeed(cluster.store)
+    found: list[LedgerId] = []
+    for shard in range(DELETION_SHARDS):
+        found += await feed.entries(shard)
+    return frozenset(found)

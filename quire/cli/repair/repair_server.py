@@ -1,0 +1,85 @@
+"""Handler of `quire repair run-auditor|run-worker`: repair in this process.
+
+Leaves repair itself to `repair.repair_process`. Only this module builds its real store and rng.
+
+Invariant: a failure to start is logged, and tried again after START_AGAIN_S.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import random
+from functools import partial
+from typing import Final
+
+from ledger_client.config import ClientConfig
+from metadata.cancelling import cancel_and_wait
+from metadata.errors import MetadataError
+from metadata.registry.cluster import open_cluster_store
+from quire.cli.command_line import metadata_address
+from quire.cli.output import Output
+from quire.errors import ExitCode
+from repair.repair_process import RepairProcess, RepairRoles
+from serving.process import ServerProcess, run_server, wall_clock_ms
+from serving.server_log import LOGGER
+
+START_AGAIN_S: Final = 5.0
+PROCESS_ID_PREFIX: Final = "repair"
+
+
+def run_auditor(arguments: argparse.Namespace, output: Output) -> int:
+    """Be a candidate for the auditor until a stop signal."""
+    return _run(arguments, output, RepairRoles(audits=True, copies=False))
+
+
+def run_worker(arguments: argparse.Namespace, output: Output) -> int:
+    """Repair ledgers until a stop signal."""
+    return _run(arguments, output, RepairRoles(audits=arguments.audit, copies=True))
+
+
+def _run(arguments: argparse.Namespace, output: Output, roles: RepairRoles) -> int:
+    output.results.flush()
+    level = "debug" if arguments.verbose else "info"
+    process = ServerProcess("repair", level, arguments.die_with_parent, failures=())
+    serve = partial(_serve, metadata_address(arguments), roles)
+    return ExitCode.REFUSED if run_server(process, serve) else ExitCode.DONE
+
+
+async def _serve(metadata: str, roles: RepairRoles, stopping: asyncio.Event) -> None:
+    repairing = asyncio.get_running_loop().create_task(_keep_repairing(metadata, roles))
+    try:
+        await stopping.wait()
+    finally:
+        await cancel_and_wait(repairing)
+
+
+async def _keep_repairing(metadata: str, roles: RepairRoles) -> None:
+    """Repair until cancelled."""
+    rng = random.Random(os.urandom(16))
+    while True:
+        try:
+            await _repair(metadata, roles, rng)
+        except MetadataError as error:
+            logging.getLogger(LOGGER).warning("repair did not start, trying again: %s", error)
+        await asyncio.sleep(START_AGAIN_S)
+
+
+async def _repair(metadata: str, roles: RepairRoles, rng: random.Random) -> None:
+    config = ClientConfig()
+    store = await open_cluster_store(metadata, rng=rng, session_timeout_s=config.session_timeout_s)
+    process = RepairProcess(
+        store,
+        process_id=f"{PROCESS_ID_PREFIX}-{rng.randbytes(6).hex()}",
+        rng=rng,
+        secret_rng=random.SystemRandom(),
+        wall_clock_ms=wall_clock_ms,
+        config=config,
+        roles=roles,
+    )
+    try:
+        await process.start()
+        await asyncio.get_running_loop().create_future()
+    finally:
+        await process.aclose()
+        await store.aclose()

@@ -1,0 +1,110 @@
+"""Declaration of the verbs of `quire repair` and their arguments.
+
+Leaves the work to `repair_settings`, `repair_status`, `repair_jobs`, `repair_explanation` and
+`repair_server`, which are imported only when needed.
+"""
+
+import argparse
+
+from quire.cli.command_line import Noun, later, ledger_id, positive
+from quire.cli.quantities import byte_rate, duration_s
+
+SETTINGS = "quire.cli.repair.repair_settings"
+STATUS = "quire.cli.repair.repair_status"
+JOBS = "quire.cli.repair.repair_jobs"
+EXPLANATION = "quire.cli.repair.repair_explanation"
+SERVER = "quire.cli.repair.repair_server"
+SCRUB = "quire.cli.repair.repair_scrub"
+PAUSE_S_DEFAULT = 3600
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of `quire repair`."""
+    noun = Noun("repair", "Repair: copies that are made again after bookies are lost or drained.")
+    status = noun.verb(
+        "status", later(STATUS, "status"), "show what is left to repair, and how long"
+    )
+    status.add_argument(
+        "--watch", action="store_true", help="show it again and again, until Ctrl-C"
+    )
+    status.add_argument(
+        "--interval", type=positive, default=2, metavar="S", help="with --watch (default: 2 s)"
+    )
+    _add_job_verbs(noun)
+    _add_settings_verbs(noun)
+    return noun.parser
+
+
+def _add_job_verbs(noun: Noun) -> None:
+    listing = noun.verb("list", later(JOBS, "list_jobs"), "list the published jobs, in their order")
+    state = listing.add_mutually_exclusive_group()
+    state.add_argument("--blocked", action="store_true", help="only jobs that are blocked")
+    state.add_argument("--lost", action="store_true", help="only ledgers with lost entries")
+    listing.add_argument(
+        "--class",
+        dest="urgency",
+        type=int,
+        choices=range(10),
+        metavar="N",
+        help="only jobs of this class: 0 is repaired first",
+    )
+    explain = noun.verb(
+        "explain",
+        later(EXPLANATION, "explain"),
+        "show what each fragment of a ledger lacks, and why it is not repaired yet",
+    )
+    explain.add_argument("ledger", metavar="LEDGER", type=ledger_id, help="the ledger's id")
+    auditor = noun.verb(
+        "run-auditor", later(SERVER, "run_auditor"), "be a candidate for the auditor"
+    )
+    worker = noun.verb(
+        "run-worker", later(SERVER, "run_worker"), "repair ledgers, also without a bookie"
+    )
+    worker.add_argument("--audit", action="store_true", help="be a candidate for the auditor too")
+    for server in (auditor, worker):
+        server.add_argument(
+            "--die-with-parent", action="store_true", help="stop when standard input ends"
+        )
+    scrub = noun.verb(
+        "scrub", later(SCRUB, "scrub"), "show the scrubs of bookies, or begin some at once"
+    )
+    scrub.add_argument("--now", action="store_true", help="have the bookies checked at once")
+    scrub.add_argument("bookies", nargs="*", metavar="BOOKIE", help="ids of bookies (default: all)")
+    run = noun.verb("run", later(JOBS, "request"), "have ledgers checked and repaired first")
+    run.add_argument("ledgers", nargs="+", metavar="LEDGER", type=ledger_id, help="ids of ledgers")
+
+
+def _add_settings_verbs(noun: Noun) -> None:
+    throttle = noun.verb(
+        "throttle",
+        later(SETTINGS, "throttle"),
+        "limit the copying of the complete cluster, at once",
+    )
+    throttle.add_argument(
+        "rate", type=byte_rate, metavar="RATE", help="such as 50MB/s, or unlimited"
+    )
+    throttle.add_argument(
+        "--per-bookie", type=byte_rate, metavar="RATE", help="also limit what one bookie receives"
+    )
+    throttle.add_argument(
+        "--per-source",
+        type=byte_rate,
+        metavar="RATE",
+        help="also limit what is read from one bookie",
+    )
+    pause = noun.verb("pause", later(SETTINGS, "pause"), "begin no repair for some time")
+    pause.add_argument(
+        "--for",
+        dest="pause_s",
+        type=duration_s,
+        default=PAUSE_S_DEFAULT,
+        metavar="TIME",
+        help="such as 30m or 2h; copying goes on by itself afterwards (default: 1h)",
+    )
+    noun.verb("resume", later(SETTINGS, "resume"), "end a pause")
+    settings = noun.verb(
+        "settings", later(SETTINGS, "settings"), "show all settings, or change some"
+    )
+    settings.add_argument(
+        "changes", nargs="*", metavar="NAME=VALUE", help="such as lost_after_s=1800"
+    )

@@ -1,0 +1,284 @@
+"""Repair of one ledger: copies to a bookie for each need.
+
+Leaves damaged entries to `repair.range_repair`, ledgers that are not closed to
+`repair.open_ledger_repair`, the needs to `repair.needs`, copying to
+`ledger_client.in_sync.copying`, and the choice of ledgers to `repair.worker`.
+
+Invariants: the metadata is read again before each copy. A target that an earlier attempt marked as
+incoming is used again. An entry that no source can return blocks the repair; a timeout is not a
+proof that a copy is missing. A closed ledger without needs keeps no mark. A position that holds no
+entry, or only lost ones, is replaced without a copy and without the ledger's key.
+
+Source: protocol rules 9.1, 9.3, 9.7, 9.9, 9.12 and 11.2.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from bookie.wire.messages import MASTER_KEY_BYTES
+from ledger_client.bookies.placement import Shortage
+from ledger_client.client_services import ClientServices
+from ledger_client.digest import LedgerKeys
+from ledger_client.errors import (
+    DigestMismatchError,
+    EntryConflictError,
+    EntryLostError,
+    EntryNotFoundError,
+    LedgerError,
+    LedgerNotFoundError,
+    MetadataConflictError,
+    NotEnoughBookiesError,
+    QuorumTimeoutError,
+    UnauthorizedError,
+)
+from ledger_client.in_sync.copy_limits import CopyLimits, OnProgress, Throttle
+from ledger_client.in_sync.copying import CopyServices, FragmentCopier
+from ledger_client.protocol.copy import IncomingMark, holds_entries
+from metadata.errors import MetadataError, NodeNotFoundError
+from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, LedgerId, UpdateToken, Version
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.repair.lifecycle_store import LifecycleStore
+from metadata.repair.scrub_store import Scrubs
+from repair.ledger_access import keys_of
+from repair.needs import Cause, Need, needs_of
+from repair.open_ledger_repair import OpenLedgerRepair
+from repair.open_ledgers import MissingWriters
+from repair.outcome import Blocked, Deleted, Outcome, Postponed, Repaired, describe_shortage
+from repair.pacing.copy_shares import CopyShares
+from repair.range_repair import RangeRepair
+from repair.spread import NO_PLACES, Places, is_better_place
+from repair.standing import Standing, Standings
+
+TARGETS_MAX: Final = 3
+"""Maximum number of targets that are tried for one need."""
+CONFLICTS_MAX: Final = 5
+"""Maximum number of attempts for a ledger that other processes change."""
+NEXT_STEP_UNREADABLE: Final = (
+    "bring a bookie that holds it back, or accept the loss with `quire ledger accept-loss`"
+)
+
+NO_KEY: Final = bytes(MASTER_KEY_BYTES)
+"""Key of a copy without entries: nothing is sent with it."""
+
+
+class LedgerRepair:
+    """Repairs ledgers, one call each, with the services of one client."""
+
+    def __init__(
+        self,
+        services: ClientServices,
+        scrubs: Scrubs,
+        limits: CopyLimits,
+        missing_writers: MissingWriters,
+    ) -> None:
+        self.shares = CopyShares()
+        self._ranges = RangeRepair(services, scrubs, limits, self.shares)
+        self._services = services
+        self._limits = limits
+        self._open_ledgers = OpenLedgerRepair(services, missing_writers)
+        self._copy_services = CopyServices(
+            services.pool,
+            services.ledgers,
+            services.config,
+            services.rng,
+            LifecycleStore(services.store, services.rng),
+        )
+
+    async def repair(
+        self,
+        ledger_id: LedgerId,
+        standings: Standings,
+        on_progress: OnProgress,
+        places: Places = NO_PLACES,
+    ) -> Outcome:
+        """Repair the damaged entries of a ledger, then meet every need, also if that failed. With
+        `places`, copies that are all good are moved to better ones.
+        """
+        unrepaired = await self._ranges.repair(ledger_id, standings, on_progress)
+        if isinstance(unrepaired, Deleted):
+            return unrepaired
+        outcome = await self._meet_all(ledger_id, standings, places, on_progress)
+        return unrepaired if unrepaired and isinstance(outcome, Repaired) else outcome
+
+    async def _meet_all(
+        self, ledger_id: LedgerId, standings: Standings, places: Places, on_progress: OnProgress
+    ) -> Outcome:
+        copies = conflicts = 0
+        keys: LedgerKeys | None = None
+        while True:
+            try:
+                ledger, version = await self._services.ledgers.get(ledger_id, fresh=True)
+            except NodeNotFoundError:
+                return Deleted()
+            except MetadataError as error:
+                return Postponed(str(error))
+            needs = needs_of(ledger, standings, places)
+            if not needs:
+                break
+            try:
+                holds = holds_entries(ledger, needs[0].first_entry_id, needs[0].replaces)
+                if holds:
+                    keys = keys or await keys_of(ledger, self._services.pool)
+                used = keys if holds else LedgerKeys.with_master_key(ledger, NO_KEY)
+                choose = partial(self._choose, ledger, needs[0], standings, places)
+                outcome = await self._meet(ledger, needs[0], used, choose, on_progress)
+            except (NotEnoughBookiesError, QuorumTimeoutError, UnauthorizedError) as error:
+                is_later = isinstance(error, QuorumTimeoutError)
+                return Postponed(str(error)) if is_later else Blocked(str(error))
+            except (MetadataConflictError, EntryLostError) as error:
+                conflicts += 1
+                if conflicts == CONFLICTS_MAX:
+                    return Postponed(str(error))
+                continue
+            if outcome is not None:
+                return outcome
+            copies += 1
+        if ledger.state is not LedgerState.CLOSED:
+            affected = _is_affected(ledger, standings)
+            if not affected:
+                return Repaired(copies)
+            return await self._open_ledgers.end(ledger, version, standings)
+        return await self._remove_marks(ledger, version) or Repaired(copies)
+
+    async def _remove_marks(self, ledger: LedgerMetadata, version: Version) -> Outcome | None:
+        """Remove the marks that workers left which died; return why that failed."""
+        marks = [
+            IncomingMark(ledger.creation_token, fragment.first_entry_id, target)
+            for fragment in ledger.fragments
+            for target in fragment.incoming
+        ]
+        try:
+            for mark in marks:
+                token = UpdateToken(self._services.rng.randbytes(UPDATE_TOKEN_BYTES))
+                changed = mark.removed(ledger, token)
+                assert changed is not None, "the mark is in this metadata"
+                version = await self._services.ledgers.compare_and_set(changed, version)
+                ledger = changed
+        except MetadataError as error:
+            return Postponed(str(error))
+        return None
+
+    # -- copies ------------------------------------------------------------------------------------
+
+    async def _meet(
+        self,
+        ledger: LedgerMetadata,
+        need: Need,
+        keys: LedgerKeys | None,
+        choose: Callable[[Mapping[BookieId, str]], BookieId | Shortage],
+        on_progress: OnProgress,
+    ) -> Outcome | None:
+        """Copy one fragment to one bookie. Returns why it cannot be done, None once it is."""
+        if keys is None:
+            return Blocked(f"none of its bookies stores it: {NEXT_STEP_UNREADABLE}")
+        failed: dict[BookieId, str] = {}
+        while len(failed) < TARGETS_MAX:
+            target = choose(failed)
+            if isinstance(target, Shortage):
+                return Blocked(_shortage(target, failed))
+            if self.shares.is_busy(target):
+                if await self.shares.wait_changed():
+                    continue  # another bookie may be better now
+                return Postponed(f"{target} gets as many copies as it may")
+            try:
+                return await self._copy(ledger, need, target, keys, on_progress)
+            except (NotEnoughBookiesError, EntryConflictError, UnauthorizedError) as error:
+                failed[target] = error.message
+        return Postponed(f"{TARGETS_MAX} targets failed: {failed}")
+
+    async def _copy(
+        self,
+        ledger: LedgerMetadata,
+        need: Need,
+        target: BookieId,
+        keys: LedgerKeys,
+        on_progress: OnProgress,
+    ) -> Outcome | None:
+        """Copy one fragment to a target. Raises the errors of a target that fails,
+        MetadataConflictError, and EntryLostError if a loss was accepted during the copy.
+        """
+        try:
+            with self.shares.copying_to(target) as throttle:
+                await self._copier(keys, throttle, on_progress).copy_fragment(
+                    ledger.ledger_id, need.first_entry_id, target, need.replaces
+                )
+        except LedgerNotFoundError:
+            return Deleted()
+        except (EntryNotFoundError, DigestMismatchError) as error:
+            return Blocked(f"{error}: {NEXT_STEP_UNREADABLE}")
+        except (
+            NotEnoughBookiesError,
+            EntryConflictError,
+            UnauthorizedError,
+            MetadataConflictError,
+            EntryLostError,
+        ):
+            raise
+        except LedgerError as error:
+            return Postponed(str(error))
+        return None
+
+    def _copier(
+        self, keys: LedgerKeys, throttle: Throttle, on_progress: OnProgress
+    ) -> FragmentCopier:
+        return FragmentCopier(
+            services=self._copy_services,
+            keys=keys,
+            limits=self._limits,
+            throttle=throttle,
+            on_progress=on_progress,
+        )
+
+    def _choose(
+        self,
+        ledger: LedgerMetadata,
+        need: Need,
+        standings: Standings,
+        places: Places,
+        failed: Mapping[BookieId, str],
+    ) -> BookieId | Shortage:
+        """Choose the bookie that gets the copy: a marked one first."""
+        services = self._services
+        fragment, up = ledger.fragment_of(need.first_entry_id), services.directory.bookies
+        excluded = {**failed, **_not_better(ledger, need, places)}
+        for marked in fragment.incoming:
+            is_usable = (
+                marked in up and up[marked].writable and standings.of(marked) is Standing.GOOD
+            )
+            if is_usable and marked not in excluded and marked not in fragment.ensemble:
+                return marked
+        ensemble = fragment.ensemble
+        position = len(ensemble) if need.replaces is None else ensemble.index(need.replaces)
+        if need.replaces is None:
+            ensemble = (*ensemble, BookieId(""))  # the place of the new member
+        excluded |= {b: "it is not good" for b, each in standings.by_bookie.items()}
+        chosen = services.placement.replacements(
+            ledger.quorum, ensemble, frozenset((position,)), excluded
+        )
+        return chosen if isinstance(chosen, Shortage) else chosen[position]
+
+
+def _not_better(ledger: LedgerMetadata, need: Need, places: Places) -> dict[BookieId, str]:
+    """Return the bookies to which a move would not make the spread better."""
+    if need.cause is not Cause.MISPLACED or need.replaces is None:
+        return {}
+    fragment = ledger.fragment_of(need.first_entry_id)
+    ensemble, quorum = fragment.ensemble, ledger.quorum_of(fragment)
+    return {
+        each: "it is in no better place"
+        for each in places.known
+        if each not in ensemble
+        and not is_better_place(ensemble, quorum, places, need.replaces, each)
+    }
+
+
+def _is_affected(ledger: LedgerMetadata, standings: Standings) -> bool:
+    return any(standings.of(b) is not Standing.GOOD for b in ledger.last_fragment.ensemble)
+
+
+def _shortage(shortage: Shortage, failed: dict[BookieId, str]) -> str:
+    text = describe_shortage(shortage)
+    if failed:
+        text += "; failed: " + ", ".join(f"{b}: {why}" for b, why in failed.items())
+    return text

@@ -1,0 +1,188 @@
+"""Repair of damaged and missing entries of one ledger, on the members that lack them.
+
+Leaves copying to `ledger_client.in_sync.range_copy`, finding missing entries to
+`repair.missing.comparison`, and the rest of a ledger's repair to `repair.ledger_repair`.
+
+Invariants: only entries that a bookie reports, or lists the ledger without, are copied to it; the
+repair of damage ends when the bookie does not report it any more; entries that no other copy has
+block the job, and are not touched; a member that does not answer may lack entries.
+
+Source: protocol rules 9.12 and 9.16.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from ledger_client.client_services import ClientServices
+from ledger_client.digest import LedgerKeys
+from ledger_client.errors import (
+    DigestMismatchError,
+    EntryConflictError,
+    EntryNotFoundError,
+    LedgerError,
+    LedgerNotFoundError,
+    NotEnoughBookiesError,
+    QuorumTimeoutError,
+    UnauthorizedError,
+)
+from ledger_client.in_sync.copy_limits import CopyLimits, OnProgress
+from ledger_client.in_sync.range_copy import RangeCopier
+from metadata.errors import MetadataError, NodeNotFoundError
+from metadata.ids import BookieId, LedgerId
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.repair.scrub import NEVER_SCRUBBED
+from metadata.repair.scrub_store import Scrubs, ScrubStore
+from repair.bad_entries import BadEntries, bad_entries, missing_entries
+from repair.ledger_access import keys_of
+from repair.missing.comparison import Comparison, compare
+from repair.outcome import Blocked, Deleted, Outcome, Postponed
+from repair.pacing.copy_shares import CopyShares
+from repair.standing import Standing, Standings
+
+RANGES_MAX: Final = 10_000
+"""Maximum number of missing ranges of one bookie that are copied in one attempt."""
+FAILING_S_MAX: Final = 60.0
+"""Time after which an attempt in which copies fail ends, in seconds: the rest waits for the next.
+"""
+REPORT_S_MAX: Final = 10.0
+"""Maximum time in which a bookie that got good copies reports so, in seconds."""
+NEXT_STEP_NO_COPY: Final = "bring a bookie back that holds them, or accept the loss"
+
+
+class RangeRepair:
+    """Repairs damaged and missing entries with the services of one client."""
+
+    def __init__(
+        self, services: ClientServices, scrubs: Scrubs, limits: CopyLimits, shares: CopyShares
+    ) -> None:
+        self._services = services
+        self._scrubs = scrubs
+        self._store = ScrubStore(services.store, services.rng)
+        self._limits = limits
+        self._shares = shares
+
+    async def repair(
+        self, ledger_id: LedgerId, standings: Standings, on_progress: OnProgress
+    ) -> Outcome | None:
+        """Store good copies of the damaged and missing entries of a ledger. Return why that failed;
+        None if there is nothing left to do.
+        """
+        services = self._services
+        may_ask = partial(self._is_usable, standings=standings)
+        try:
+            ledger, _ = await services.ledgers.get(ledger_id, fresh=True)
+            bad = await self._find(ledger, may_ask)
+            compared = await compare(
+                ledger_id, services.ledgers, services.pool, may_ask, RANGES_MAX
+            )
+            bad += missing_entries(compared.missing)
+            keys = await keys_of(ledger, services.pool) if bad else None
+        except NodeNotFoundError:
+            return Deleted()
+        except (MetadataError, QuorumTimeoutError) as error:
+            return Postponed(str(error))
+        except (NotEnoughBookiesError, UnauthorizedError) as error:
+            return Blocked(error.message)
+        if bad and keys is None:
+            return Blocked("no bookie that stores it returned its key")
+        failed = _left(compared)
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + FAILING_S_MAX
+        for each in bad:
+            assert keys is not None, "they were read for the first one"
+            outcome = await self._copy(ledger, each, keys, on_progress)
+            if isinstance(outcome, Deleted):
+                return outcome
+            failed = outcome or failed
+            if outcome and loop.time() > until_s:
+                break
+        return failed
+
+    def _is_usable(self, bookie_id: BookieId, standings: Standings) -> bool:
+        registered = self._services.directory.bookies.get(bookie_id)
+        is_up = registered is not None and not registered.is_in_limbo
+        return is_up and standings.of(bookie_id) is Standing.GOOD
+
+    async def _find(
+        self, ledger: LedgerMetadata, is_usable: Callable[[BookieId], bool]
+    ) -> list[BadEntries]:
+        """Return what the bookies report of a ledger now, as far as it can be repaired. Raises
+        MetadataError.
+        """
+        found: list[BadEntries] = []
+        members = dict.fromkeys(b for each in ledger.fragments for b in each.ensemble)
+        for bookie_id in members:
+            seen = self._scrubs.records.get(bookie_id, NEVER_SCRUBBED)
+            if is_usable(bookie_id) and seen.bad_of(ledger.ledger_id):
+                record = await self._store.get(bookie_id)
+                found += bad_entries(ledger, bookie_id, record.bad)
+        return found
+
+    async def _copy(
+        self, ledger: LedgerMetadata, bad: BadEntries, keys: LedgerKeys, on_progress: OnProgress
+    ) -> Outcome | None:
+        services, target = self._services, bad.bookie_id
+        if self._shares.is_busy(target):
+            return Postponed(f"{target} gets as many copies as it may")
+        try:
+            with self._shares.copying_to(target) as throttle:
+                copier = RangeCopier(
+                    pool=services.pool,
+                    ledgers=services.ledgers,
+                    keys=keys,
+                    config=services.config,
+                    rng=services.rng,
+                    limits=self._limits,
+                    throttle=throttle,
+                    on_progress=on_progress,
+                )
+                await copier.copy(bad.first_entry_id, bad.last_entry_id, target)
+        except LedgerNotFoundError:
+            return Deleted()
+        except (EntryNotFoundError, DigestMismatchError, QuorumTimeoutError) as error:
+            why = f"{error.message}: {NEXT_STEP_NO_COPY}"
+            return Blocked(f"{bad.text} cannot be repaired, no good copy was read ({why})")
+        except (NotEnoughBookiesError, EntryConflictError, UnauthorizedError) as error:
+            return Blocked(f"{bad.text} cannot be repaired: {error.message}")
+        except (LedgerError, MetadataError) as error:
+            return Postponed(str(error))
+        if await self._is_reported(ledger, bad):
+            why = "good copies were stored, and it still reports damage: see its log"
+            return Blocked(f"{bad.text}: {why}")
+        return None
+
+    async def _is_reported(self, ledger: LedgerMetadata, bad: BadEntries) -> bool:
+        """Wait until the bookie does not report the entries any more; return whether it does."""
+        changed = asyncio.Event()
+        cancel = self._scrubs.on_bad_change(changed.set)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REPORT_S_MAX):
+                    while self._overlaps(ledger, bad):
+                        await changed.wait()
+                        changed.clear()
+        finally:
+            cancel()
+        return self._overlaps(ledger, bad)
+
+    def _overlaps(self, ledger: LedgerMetadata, bad: BadEntries) -> bool:
+        record = self._scrubs.records.get(bad.bookie_id, NEVER_SCRUBBED)
+        return any(
+            each.first_entry_id <= bad.last_entry_id and each.last_entry_id >= bad.first_entry_id
+            for each in record.bad_of(ledger.ledger_id)
+        )
+
+
+def _left(compared: Comparison) -> Outcome | None:
+    """Return why entries may be missing after all that was found is copied; None if none can."""
+    if compared.has_changed:
+        return Postponed("its metadata changed while its copies were compared")
+    if compared.silent:
+        why = "; ".join(compared.unknown[each] for each in compared.silent)
+        return Postponed(f"it is not known what its members hold ({why})")
+    if any(len(ranges) == RANGES_MAX for ranges in compared.missing.values()):
+        return Postponed("more entries are missing than are copied in one attempt")
+    return None

@@ -1,0 +1,68 @@
+"""When a blocked job is tried again. Pure.
+
+Leaves storing the jobs to `repair.auditor`, and jobs without any copy to `repair.publishing`.
+
+Invariants: a blocked job is due until it is stored as queued, also if storing it fails. What a
+worker found counts only if the job was queued after the latest change: an attempt that began before
+it may end after it. A worker may see a change late, so a job that is blocked after that is tried
+once more. So each change leads to a bounded number of attempts, and none is made without a change.
+
+Source: protocol rule 9.3; docs/repair.md, "The auditor".
+"""
+
+import math
+from collections.abc import Container, Mapping
+from typing import Final
+
+from metadata.ids import LedgerId
+from metadata.repair.jobs import Job, JobName, JobState
+
+SEEN_AFTER_S: Final = 30.0
+"""Time after a change in which a worker may decide by what it saw before: its server of the
+metadata service lags, or its connection was lost with the event.
+"""
+
+
+class Retries:
+    """Blocked jobs that are to be queued again, of one auditor."""
+
+    def __init__(self) -> None:
+        self._members: tuple[object, ...] | None = None
+        self._changed_s = -math.inf
+        self._queued_s: dict[JobName, float] = {}
+        """When each job was queued after the latest change of its ledger."""
+
+    def note_queued(self, name: JobName, began_s: float) -> None:
+        """Note that a job was stored as queued, by a call that began at `began_s`."""
+        self._queued_s[name] = began_s
+
+    def look(
+        self,
+        published: Mapping[JobName, Job],
+        members: tuple[object, ...],
+        changed: Container[LedgerId],
+        now_s: float,
+    ) -> list[Job]:
+        """Return the blocked jobs that are due, as queued ones.
+
+        `members` are the registered bookies, each with whether it is writable: one that is not may
+        have a copy that was missed. `changed` are the ledgers that have changed since the latest
+        call.
+        """
+        if members != self._members:
+            self._members, self._changed_s = members, now_s
+        self._queued_s = {
+            name: queued_s
+            for name, queued_s in self._queued_s.items()
+            if name in published and name.ledger_id not in changed
+        }
+        return [
+            Job(job.name, job.reasons, job.since_ms)
+            for job in published.values()
+            if job.state is JobState.BLOCKED and self._is_due(job.name, now_s)
+        ]
+
+    def _is_due(self, name: JobName, now_s: float) -> bool:
+        queued_s = self._queued_s.get(name, -math.inf)
+        seen_s = self._changed_s + SEEN_AFTER_S
+        return queued_s < self._changed_s or queued_s < seen_s <= now_s

@@ -1,0 +1,94 @@
+"""A cluster that loses bookies for good and repairs itself, and its state at the end.
+
+Leaves the losses to `losses`, and reading every copy to `replicas` and `tests.campaign.checker`.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final, Self
+
+from metadata.repair.lifecycle import Lifecycle
+from quire.errors import ExitCode, LocalClusterError
+from quire.local_cluster import LocalCluster
+from tests.campaign.faults import FaultInjector, Targets
+from tests.campaign.repair.commands import Commands
+from tests.campaign.repair.losses import POLL_S, Losses
+from tests.campaign.repair.replicas import check_replicas
+
+SETTINGS: Final = ("lost_after_s=10", "urgent_after_s=3")
+HEALTHY_S_MAX: Final = 60.0
+"""Maximum time until the cluster is healthy, after nothing is left to repair."""
+
+
+class RepairWorld:
+    """A cluster with one ZooKeeper server, and a process of repair beside each bookie."""
+
+    def __init__(self, bookies: int, directory: Path) -> None:
+        self._cluster = LocalCluster(bookies, directory)
+        self._losses: Losses | None = None
+
+    @property
+    def metadata_uri(self) -> str:
+        """Address of the cluster's metadata."""
+        return self._cluster.metadata_uri
+
+    def faults(self, rng: Random, down_max: int, targets: Targets) -> Losses:
+        """Return the losses, with all faults of other campaigns."""
+        cluster = self._cluster
+        injector = FaultInjector(
+            cluster.bookies,
+            Random(rng.getrandbits(64)),
+            down_max,
+            targets,
+            zookeeper=cluster.zookeeper,
+        )
+        commands = Commands(self.metadata_uri)
+        self._losses = Losses(injector, commands, cluster.add_bookie, rng, targets)
+        return self._losses
+
+    async def finish(self) -> tuple[Sequence[str], dict[str, Any]]:
+        """Wait until nothing is left to repair, and check the cluster."""
+        losses = self._losses
+        assert losses is not None, "it had faults"
+        complaints: list[str] = []
+        # A bookie that had other faults may have been lost for a moment: all must be active.
+        some = next(each for each in self._cluster.bookies if each.is_running)
+        _, late = await losses.restored(some.id, Lifecycle.ACTIVE)
+        health, unhealthy = await self._healthy()
+        replicas = await check_replicas(self.metadata_uri, losses.removed)
+        complaints += [each for each in (late, unhealthy) if each]
+        complaints += replicas.complaints
+        summary = {
+            "losses": losses.as_json(),
+            "health": health,
+            "replicas": replicas.as_json(),
+        }
+        return complaints, {"repair": summary}
+
+    async def __aenter__(self) -> Self:
+        await self._cluster.start()
+        answer = await Commands(self.metadata_uri).quire("repair", "settings", *SETTINGS)
+        if answer.status != ExitCode.DONE:
+            await self._cluster.aclose()
+            raise LocalClusterError(f"the settings of repair were refused: {answer.error}")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._cluster.aclose()
+
+    async def _healthy(self) -> tuple[str, str]:
+        """Return what `quire cluster health` says, and a complaint, or an empty text."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + HEALTHY_S_MAX
+        while True:
+            answer = await Commands(self.metadata_uri).quire("cluster", "health")
+            says = str(answer.row.get("state", answer.error))
+            not_active = answer.row.get("bookies_not_active", {})
+            others = {each: n for each, n in not_active.items() if n and each != Lifecycle.REMOVED}
+            if answer.status == ExitCode.DONE and not others:
+                return says, ""
+            if loop.time() > end_s:
+                return says, f"not healthy: {answer.row or answer.error}"
+            await asyncio.sleep(POLL_S)

@@ -1,0 +1,118 @@
+"""Rules of repair: of a swap, of a removal, and of a world without steps left.
+
+Leaves taking the steps to `worker_steps` and `other_steps`.
+
+Invariants checked: a new member of a closed fragment holds all of its entries, and each entry has
+at least as many copies as before; the collector of a member removes nothing; a removed bookie holds
+no copy that the ledger names; a closed ledger keeps its end. In a world without steps left, no need
+is left that can be met, no mark, and no draining bookie that nothing names.
+
+Source: protocol rules 1.5, 9.1, 9.5-9.8 and 10.1.
+"""
+
+from collections.abc import Iterator
+
+from ledger_client.protocol.quorum import write_set
+from metadata.ids import EntryId
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from metadata.repair.lifecycle import Lifecycle
+from repair.needs import Cause, Need, closed_fragments
+from repair.standing import Standing
+from tests.model.repairing.words import Bookie, RepairWorld, number_of
+from tests.model.repairing.worker_choices import copy_target, current_standings, is_possible
+from tests.model.words import NAMES, ViolationError
+
+
+def copies_of(ledger: LedgerMetadata, bookies: tuple[Bookie, ...]) -> dict[int, int]:
+    """Return how many copies each entry of the closed fragments has, on bookies that live."""
+    found: dict[int, int] = {}
+    for fragment, last in ends_of(ledger):
+        quorum = ledger.quorum_of(fragment)
+        for each in range(fragment.first_entry_id, last + 1):
+            members = write_set(quorum, fragment, EntryId(each))
+            held = [bookies[number_of(b)] for b in members]
+            found[each] = sum(bool(b.held >> each & 1) and not b.is_dead for b in held)
+    return found
+
+
+def ends_of(ledger: LedgerMetadata) -> Iterator[tuple[Fragment, int]]:
+    """Yield the closed fragments with their last entries."""
+    fragments = closed_fragments(ledger)
+    for index, fragment in enumerate(fragments):
+        if index + 1 < len(ledger.fragments):
+            yield fragment, ledger.fragments[index + 1].first_entry_id - 1
+        else:
+            assert ledger.last_entry_id is not None
+            yield fragment, ledger.last_entry_id
+
+
+def check_change(before: RepairWorld, after: RepairWorld) -> None:
+    """Check one change of the metadata."""
+    old, new = before.ledger, after.ledger
+    if old is None or new is None:
+        return
+    if old.state is LedgerState.CLOSED and new.last_entry_id != old.last_entry_id:
+        raise ViolationError("the end of a closed ledger moved")
+    _check_new_members(old, new, after.bookies)
+    had, has = copies_of(old, before.bookies), copies_of(new, after.bookies)
+    for each, count in had.items():
+        if has[each] < count:
+            raise ViolationError(f"entry {each} had {count} copies, and has {has[each]}")
+
+
+def _check_new_members(
+    old: LedgerMetadata, new: LedgerMetadata, bookies: tuple[Bookie, ...]
+) -> None:
+    """Check that a bookie that becomes a member of a closed fragment holds all of its entries."""
+    for fragment, last in ends_of(new):
+        before, quorum = old.fragment_of(fragment.first_entry_id).ensemble, new.quorum_of(fragment)
+        for member in set(fragment.ensemble) - set(before):
+            for each in range(fragment.first_entry_id, last + 1):
+                is_wanted = member in write_set(quorum, fragment, EntryId(each))
+                if is_wanted and not bookies[number_of(member)].held >> each & 1:
+                    raise ViolationError(f"{member} is a member and lacks entry {each}")
+
+
+def check_release(world: RepairWorld, number: int) -> None:
+    """Check that a collector removes nothing that the ledger names."""
+    ledger = world.ledger
+    if ledger is None:
+        return
+    for fragment, last in ends_of(ledger):
+        quorum = ledger.quorum_of(fragment)
+        for each in range(fragment.first_entry_id, last + 1):
+            if NAMES[number] in write_set(quorum, fragment, EntryId(each)):
+                raise ViolationError(f"{NAMES[number]} removes entry {each}, which it must hold")
+
+
+def check_world(world: RepairWorld) -> None:
+    """Check that no removed bookie holds a copy that the ledger names."""
+    if world.ledger is None:
+        return
+    for fragment, last in ends_of(world.ledger):
+        for name in fragment.ensemble:
+            is_removed = world.states[number_of(name)] is Lifecycle.REMOVED
+            if is_removed and last >= fragment.first_entry_id:
+                raise ViolationError(f"the removed {name} is a member for entry {last}")
+
+
+def check_rest(world: RepairWorld) -> None:
+    """Check a world without steps left."""
+    if world.ledger is None:
+        return
+    ledger = world.ledger
+    marks = [b for f in ledger.fragments for b in f.incoming]
+    if marks and ledger.state is LedgerState.CLOSED:
+        raise ViolationError(f"the mark of {marks} is left")
+    standings = current_standings(world)
+    for fragment, _ in ends_of(ledger):
+        for member in fragment.ensemble:
+            if standings.of(member) is Standing.GOOD:
+                continue
+            need = Need(fragment.first_entry_id, member, Cause.GONE)
+            plan = copy_target(world, need, standings)
+            if plan is not None and is_possible(world, plan):
+                raise ViolationError(f"{member} is not replaced")
+    for number, state in enumerate(world.states):
+        if state is Lifecycle.DRAINING and not ledger.names(NAMES[number]):
+            raise ViolationError(f"{NAMES[number]} does not become drained")

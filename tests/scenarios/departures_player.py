@@ -1,0 +1,52 @@
+"""Player of transcripts of departures: which bookies count as gone, and since when.
+
+Set-up: `bookies a,b,c`, `lost_after 600` and `urgent_after 60` in seconds.
+
+Events, with the time in seconds:
+    look 100 up=a,b stopped=c       what is registered; of the others, which stopped in order
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from metadata.ids import BookieId
+from metadata.registry.registration import BookieRegistration
+from repair.departures import Delays, Departures
+from repair.standing import Standing
+from tests.scenarios import words as w
+
+if TYPE_CHECKING:
+    from metadata.repair.lifecycle import Lifecycle
+
+
+class DeparturesPlayer:
+    """The bookies of one cluster, as its auditor sees them."""
+
+    def __init__(self, setup: Mapping[str, str]) -> None:
+        self._known = w.parse_bookies(setup["bookies"])
+        self._delays = Delays(float(setup["lost_after"]), float(setup["urgent_after"]))
+        self._departures = Departures()
+        self._states: dict[BookieId, Lifecycle] = {}
+
+    def play(self, words: Sequence[str]) -> list[str]:
+        match words:
+            case ["look", time, *rest]:
+                given = w.parse_options(rest)
+                up = w.parse_bookies(given["up"])
+                stopped = w.parse_bookies(given.get("stopped", ""))
+                return self._look(float(time), up, stopped)
+            case _:
+                raise ValueError(f"unknown event: {' '.join(words)}")
+
+    def _look(self, now_s: float, up: Sequence[BookieId], stopped: Sequence[BookieId]) -> list[str]:
+        registered = {each: BookieRegistration(each, "host", 1) for each in up}
+        seen = self._departures.look(
+            self._known, registered, self._states, stopped, self._delays, now_s
+        )
+        self._states |= {each.bookie_id: each.to for each in seen.changes}
+        shown = [f"{each.bookie_id} is {each.to}: {each.reason}" for each in seen.changes]
+        shown += [f"{each} is gone for last copies" for each in seen.urgent]
+        standings = seen.standings
+        gone = [each for each in self._known if standings.of(each) is Standing.GONE]
+        shown += [f"{each} is gone" for each in gone]
+        return shown + ([] if seen.due_s is None else [f"next change at {seen.due_s:g}"])

@@ -1,0 +1,58 @@
+"""Ledgers with one fragment for each ensemble, which is written with one letter for each bookie."""
+
+from dataclasses import replace
+
+from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
+from metadata.ledgers.ledger_metadata import (
+    DigestType,
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    QuorumMode,
+    QuorumSpec,
+)
+from repair.standing import Standing, Standings
+
+QUORUM = QuorumSpec(3, 3, 2)
+IN_SYNC = QuorumSpec(3, 3, 3, mode=QuorumMode.IN_SYNC, min_in_sync=2)
+
+
+def bookies(names: str) -> tuple[BookieId, ...]:
+    """Return one bookie for each letter."""
+    return tuple(BookieId(each) for each in names)
+
+
+def standings(gone: str = "", draining: str = "", unproven: str = "") -> Standings:
+    """Return the standings with these bookies gone, draining or unproven."""
+    return Standings(
+        dict.fromkeys(bookies(gone), Standing.GONE)
+        | dict.fromkeys(bookies(draining), Standing.DRAINING)
+        | dict.fromkeys(bookies(unproven), Standing.UNPROVEN)
+    )
+
+
+def open_ledger(*ensembles: str, ledger_id: int = 7, quorum: QuorumSpec = QUORUM) -> LedgerMetadata:
+    """Return an open ledger with one fragment of ten entries for each ensemble."""
+    fragments = tuple(
+        Fragment(EntryId(10 * number), bookies(each)) for number, each in enumerate(ensembles)
+    )
+    return LedgerMetadata(
+        ledger_id=LedgerId(ledger_id),
+        state=LedgerState.OPEN,
+        quorum=quorum,
+        fragments=fragments,
+        digest=DigestType.CRC32C,
+        created_ms=0,
+        creation_token=UpdateToken(bytes(16)),
+        update_token=UpdateToken(bytes(16)),
+        writer=ClientId("client-x"),
+    )
+
+
+def closed_ledger(
+    *ensembles: str, ledger_id: int = 7, quorum: QuorumSpec = QUORUM, length: int = 1_000
+) -> LedgerMetadata:
+    """Return the same ledger, closed at the end of its last fragment."""
+    ledger = open_ledger(*ensembles, ledger_id=ledger_id, quorum=quorum)
+    last = EntryId(10 * len(ensembles) - 1)
+    return replace(ledger, state=LedgerState.CLOSED, last_entry_id=last, length=length)

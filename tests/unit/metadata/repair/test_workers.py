@@ -1,0 +1,54 @@
+"""Workers are registered for as long as they live, and all know how many there are."""
+
+import random
+
+import pytest
+
+from metadata.errors import NameHeldError
+from metadata.paths import repair_worker_path
+from metadata.repair.workers import WorkerDirectory, WorkerRegistrar
+from metadata.store.memory import MemoryMetadataStore
+from tests.until import until
+
+
+async def test_workers_are_counted(
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    directory = WorkerDirectory(other_store, rng)
+    counts: list[int] = []
+    directory.on_change(lambda: counts.append(directory.count))
+    await directory.start()
+    assert directory.count == 0
+    first = WorkerRegistrar(store, "worker-b", rng)
+    await first.start()
+    await until(lambda: directory.count == 1)
+    second = WorkerRegistrar(other_store, "worker-a", rng)
+    await second.start()
+    await until(lambda: directory.worker_ids == ["worker-a", "worker-b"])
+    counts.clear()
+    store.expire()
+    await until(lambda: counts == [1, 2])  # it registers again in its new session
+    assert (await store.get(repair_worker_path("worker-b"))).ephemeral
+    await first.aclose()
+    await until(lambda: directory.worker_ids == ["worker-a"])
+    await second.aclose()
+    await until(lambda: directory.count == 0)
+    await directory.aclose()
+
+
+async def test_an_id_belongs_to_one_process(
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    first = WorkerRegistrar(store, "worker-a", rng)
+    await first.start()
+    with pytest.raises(NameHeldError):
+        await WorkerRegistrar(other_store, "worker-a", rng).start(held_wait_s=1)
+    lost: list[NameHeldError] = []
+    second = WorkerRegistrar(other_store, "worker-b", rng, on_lost=lost.append)
+    await second.start()
+    other_store.expire()
+    path = repair_worker_path("worker-b")
+    await store.create(path, (await store.get(repair_worker_path("worker-a"))).value)
+    await until(lambda: bool(lost))
+    await second.aclose()
+    await first.aclose()

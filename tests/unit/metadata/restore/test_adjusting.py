@@ -1,0 +1,109 @@
+"""Counts and epochs that must not go back after a restore (10.6)."""
+
+import pytest
+
+from metadata.errors import MetadataFormatError, NumbersUsedUpError
+from metadata.ids import BookieId, EntryId, Version
+from metadata.ledgers.codec import decode_ledger_metadata, encode_ledger_metadata
+from metadata.ledgers.ledger_metadata import LedgerState
+from metadata.paths import (
+    LEDGER_IDS,
+    PRODUCER_IDS,
+    REPLICA_IDS,
+    cookie_path,
+    ledger_path,
+    position_path,
+    topic_path,
+)
+from metadata.registry.cookies import CookieRecord, pack_cookie, unpack_cookie
+from metadata.restore.adjusting import (
+    LEADER_EPOCHS_MARGIN,
+    LEDGER_IDS_MARGIN,
+    LEDGER_VERSIONS_MARGIN,
+    PRODUCER_IDS_MARGIN,
+    REPLICA_NUMBERS_MARGIN,
+    adjusted,
+)
+from metadata.restore.dump_contents import DumpedNode
+from metadata.store.number_blocks import NUMBER_MAX, pack_block, unpack_block
+from metadata.topics.replica_numbers import REPLICA_ID_FIRST
+from metadata.topics.topic import LEADER_EPOCH_MAX, TopicId, new_topic, pack_topic, unpack_topic
+from tests.support.metadata.samples import A, open_ledger, token
+
+COOKIE = CookieRecord(BookieId("b"), bytes(16), 5, 3, bytes(32))
+
+
+@pytest.mark.parametrize(
+    ("path", "first", "margin"),
+    [
+        (LEDGER_IDS, 1, LEDGER_IDS_MARGIN),
+        (PRODUCER_IDS, 0, PRODUCER_IDS_MARGIN),
+        (REPLICA_IDS, REPLICA_ID_FIRST, REPLICA_NUMBERS_MARGIN),
+    ],
+)
+def test_counters_rise(path: str, first: int, margin: int) -> None:
+    number = first + 3_000
+    node = adjusted(DumpedNode(path, pack_block(path, number), 3))
+    assert unpack_block(path, node.value, first) == number + margin
+    assert margin > 1_000_000 or path == REPLICA_IDS
+    assert node.version == 0
+
+
+def test_a_counter_near_its_end_is_refused() -> None:
+    with pytest.raises(NumbersUsedUpError):
+        adjusted(DumpedNode(LEDGER_IDS, pack_block(LEDGER_IDS, NUMBER_MAX), 3))
+
+
+@pytest.mark.parametrize(("before", "version"), [(0, 0), (0, 7), (5, 2)])
+def test_a_cookie_counts_the_starts_of_its_old_node(before: int, version: int) -> None:
+    cookie = COOKIE.counted_at(before, Version(0))
+    path = cookie_path(COOKIE.bookie_id)
+    node = adjusted(DumpedNode(path, pack_cookie(cookie), version))
+    restored = unpack_cookie(path, node.value)
+    assert restored.starts_at(Version(0)) == before + version
+    assert restored.instance == COOKIE.instance
+
+
+def test_leader_epochs_rise_and_keep_their_order() -> None:
+    topic = new_topic("orders", TopicId(bytes(16)), 5, [1, 2], {}).with_leaders({1: 3})
+    path = topic_path("orders")
+    restored = unpack_topic(path, adjusted(DumpedNode(path, pack_topic(path, topic), 4)).value)
+    assert [each.leader_epoch for each in restored.partitions] == [
+        LEADER_EPOCHS_MARGIN,
+        LEADER_EPOCHS_MARGIN + 1,
+    ]
+    assert (restored.topic_id, restored.epoch_floor) == (topic.topic_id, -1)
+    gone = topic.with_deletion().as_tombstone()
+    restored = unpack_topic(path, adjusted(DumpedNode(path, pack_topic(path, gone), 5)).value)
+    assert restored.epoch_floor == 1 + LEADER_EPOCHS_MARGIN
+    worn = gone.above(LEADER_EPOCH_MAX)
+    with pytest.raises(NumbersUsedUpError):
+        adjusted(DumpedNode(path, pack_topic(path, worn), 5))
+
+
+def test_the_writer_of_an_open_ledger_is_stopped() -> None:
+    ledger = open_ledger()
+    path = ledger_path(ledger.ledger_id)
+    node = adjusted(DumpedNode(path, encode_ledger_metadata(ledger), 3))
+    assert node.version == 3 + LEDGER_VERSIONS_MARGIN
+    restored = decode_ledger_metadata(node.value, path)
+    assert restored.state is LedgerState.IN_RECOVERY
+    assert restored.fragments == ledger.fragments
+    assert restored.update_token not in (ledger.update_token, token(3))
+
+
+def test_other_values_stay() -> None:
+    closed = open_ledger().with_closed(EntryId(4), 100, token(4))
+    path = ledger_path(closed.ledger_id)
+    for kept in (
+        DumpedNode(path, encode_ledger_metadata(closed), 2),
+        DumpedNode(path.rpartition("/")[0], b"", 0),
+        DumpedNode(position_path(A), b"any", 9),
+    ):
+        assert adjusted(kept) == DumpedNode(kept.path, kept.value, 0)
+
+
+def test_a_value_that_cannot_be_read_is_refused() -> None:
+    for path in (LEDGER_IDS, cookie_path(A), topic_path("a"), "/ledgers/0000"):
+        with pytest.raises(MetadataFormatError):
+            adjusted(DumpedNode(path, b"\xc1", 0))

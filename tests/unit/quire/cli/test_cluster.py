@@ -1,0 +1,112 @@
+"""Health of a cluster in which bookies are drained, lost and removed."""
+
+from metadata.repair.lifecycle import Lifecycle
+from quire.cli.cluster import parser
+from quire.errors import ExitCode
+from tests.support.quire.memory_cluster import MemoryCluster
+from tests.support.sample_ledgers import closed_ledger
+
+
+async def test_a_removed_bookie_is_no_problem(memory_cluster: MemoryCluster) -> None:
+    cluster = memory_cluster
+    await cluster.create("b", "c", "d")
+    await cluster.format("a")
+    await cluster.add(closed_ledger("bcd"))
+    await cluster.set_state("a", Lifecycle.LOST)
+    code, row = await cluster.run(parser(), "health", "-o", "json")
+    assert code == ExitCode.DONE
+    (warning,) = [each for each in row["warnings"] if each["where"] == "bookie a"]
+    assert warning["what"] == "is lost, and no ledger has entries on it"
+    assert "quire bookie remove a" in warning["advice"]
+    assert row["bookies_not_active"] == {
+        "draining": 0,
+        "drained": 0,
+        "removed": 0,
+        "lost": 1,
+        "limbo": 0,
+    }
+    await cluster.set_state("a", Lifecycle.REMOVED)
+    code, row = await cluster.run(parser(), "health", "-o", "json")
+    assert (code, row["bookies_known"]) == (ExitCode.DONE, 3)
+    assert [each for each in row["warnings"] if each["where"] == "bookie a"] == []
+    _, row = await cluster.run(parser(), "if-lost", "b", "-o", "json")
+    assert row["down_already"] == []
+
+
+async def test_a_ledger_that_names_a_removed_bookie_is_a_problem(
+    memory_cluster: MemoryCluster,
+) -> None:
+    cluster = memory_cluster
+    await cluster.create("b", "c", "d")
+    await cluster.format("a")
+    await cluster.set_state("a", Lifecycle.LOST, Lifecycle.REMOVED)
+    await cluster.add(closed_ledger("abc"))
+    code, row = await cluster.run(parser(), "health", "-o", "json")
+    assert (code, [each["where"] for each in row["findings"]]) == (ExitCode.FINDINGS, ["bookie a"])
+
+
+async def test_a_drained_bookie_is_a_warning(memory_cluster: MemoryCluster) -> None:
+    cluster = memory_cluster
+    await cluster.create("b", "c", "d")
+    await cluster.format("a")
+    await cluster.start("a", writable=False)
+    code, _ = await cluster.run(parser(), "health", "-o", "json")
+    assert code == ExitCode.FINDINGS, "it takes no new entries, and none wants it so"
+    await cluster.set_state("a", Lifecycle.DRAINING)
+    code, row = await cluster.run(parser(), "health", "-o", "json")
+    assert code == ExitCode.DONE
+    (warning,) = row["warnings"]
+    assert warning["what"] == "is draining: for a test"
+    await cluster.set_state("a", Lifecycle.DRAINED)
+    code, row = await cluster.run(parser(), "health", "-o", "json")
+    assert (code, row["warnings"][0]["advice"]) == (ExitCode.DONE, "quire bookie remove a")
+
+
+async def test_ledgers_of_a_bookie_that_is_down_are_one_finding(
+    memory_cluster: MemoryCluster,
+) -> None:
+    cluster = memory_cluster
+    await cluster.create("b", "c", "d")
+    await cluster.format("a")
+    await cluster.add(*(closed_ledger("abc", ledger_id=each) for each in range(10, 150)))
+    code, row = await cluster.run(parser(), "health", "-o", "json")
+    assert (code, row["finding_count"]) == (ExitCode.FINDINGS, 1)
+    assert row["state"].startswith("Not healthy, one problem")
+    assert row["findings"] == [
+        {
+            "where": "bookie a",
+            "what": "is not up; 140 ledgers have entries on it (for example 10, 11, 12)",
+            "advice": "start it: quire bookie run --data-dir DIR",
+            "ledger_count": 140,
+            "example_ledgers": [10, 11, 12],
+        }
+    ]
+    assert "by_ledger" not in row
+    _, text = await cluster.text(parser(), "health")
+    assert len(text.splitlines()) < 25
+    assert text.endswith("every ledger: quire cluster health --ledgers\n")
+
+
+async def test_every_ledger_is_listed_when_that_is_wanted(memory_cluster: MemoryCluster) -> None:
+    cluster = memory_cluster
+    await cluster.create("b", "c")
+    for name in "ad":
+        await cluster.format(name)
+    await cluster.add(*(closed_ledger("abc", ledger_id=each) for each in range(10, 150)))
+    await cluster.add(closed_ledger("adc", ledger_id=200), closed_ledger("adc", ledger_id=201))
+    code, row = await cluster.run(parser(), "health", "--ledgers", "-o", "json")
+    assert code == ExitCode.FINDINGS
+    assert [each["where"] for each in row["findings"]] == ["bookie a", "bookie d", "2 ledgers"]
+    assert row["findings"][2]["what"] == (
+        "entries may have no copy on a running bookie; these bookies are down: a, d (200, 201)"
+    )
+    ids = [each["ledger"] for each in row["by_ledger"]]
+    assert ids == [*range(10, 150), 200, 201]
+    assert row["by_ledger"][0] == {
+        "ledger": 10,
+        "kind": "finding",
+        "what": "entries lack copies; these bookies are down: a",
+        "advice": "start those bookies again, or wait for repair",
+    }
+    _, text = await cluster.text(parser(), "health", "--ledgers")
+    assert sum("entries lack copies" in line for line in text.splitlines()) == 140

@@ -1,0 +1,294 @@
+"""Search for lost entries and their acceptance, with bookies and metadata in memory."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from random import Random
+
+import pytest
+
+from bookie.wire.messages import Status
+from ledger_client.bookies.pool import CallFailure
+from ledger_client.digest import LedgerKeys
+from ledger_client.errors import LedgerNotFoundError, MetadataConflictError, UnauthorizedError
+from metadata.errors import VersionConflictError
+from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.ledgers.lost_entries import LOST_RANGES_MAX
+from metadata.paths import bookie_path
+from metadata.repair.lifecycle import Lifecycle
+from metadata.repair.lifecycle_store import LifecycleStore
+from metadata.store.memory import MemoryMetadataStore
+from metadata.store.memory_server import MemoryMetadataServer
+from repair.losses.acceptance import ATTEMPTS_MAX, LossAcceptance, LossParts
+from repair.losses.survey import DAMAGED_READS_MAX, LossSurvey
+from tests.simulation.loop import run_simulation
+from tests.support.ledger_client.memory_bookies import MemoryBookies
+from tests.support.sample_ledgers import closed_ledger
+
+NOW_MS = 1_700_000_000_000
+TOKEN = UpdateToken(bytes(16))
+
+
+@dataclass
+class World:
+    """One closed ledger of ten entries on the bookies a, b, c, and one more bookie, d."""
+
+    parts: LossParts
+    bookies: MemoryBookies
+
+    def acceptance(self, *, gives_up_unknown: bool = False) -> LossAcceptance:
+        survey = LossSurvey(self.bookies.pool, self.bookies.keys)
+        return LossAcceptance(self.parts, survey, gives_up_unknown=gives_up_unknown)
+
+    async def lose(self, names: str, *states: Lifecycle) -> None:
+        lifecycles = LifecycleStore(self.parts.store, self.parts.rng)
+        for name in names:
+            self.bookies[name].failure = CallFailure.REFUSED
+            for state in states or (Lifecycle.LOST,):
+                await lifecycles.change(BookieId(name), state, "test", 5)
+
+    async def give_back(self, name: str) -> None:
+        """Register a bookie; the auditor has not stored yet that it is back."""
+        self.bookies[name].failure = None
+        await self.parts.store.create(bookie_path(BookieId(name)), b"registered")
+
+    async def stored(self) -> LedgerMetadata:
+        return (await self.parts.read(LedgerId(7)))[0]
+
+    async def lost(self) -> list[tuple[int, int]]:
+        return [(each.first_entry_id, each.last_entry_id) for each in (await self.stored()).lost]
+
+
+Story = Callable[[World], Awaitable[None]]
+
+
+def play(story: Story, ledger: LedgerMetadata | None = None, **held: str) -> None:
+    """Run a story; `held` names the entries of each bookie, as digits, all if it is not given."""
+    stored = closed_ledger("abc") if ledger is None else ledger
+
+    async def main() -> None:
+        rng = Random(3)
+        store = MemoryMetadataStore(MemoryMetadataServer())
+        ledgers = LedgerStore(store, rng, lambda: NOW_MS)
+        await ledgers.create(stored)
+        bookies = MemoryBookies("abcd", LedgerKeys.of(stored, b""))
+        for name in "abc":
+            for digit in held.get(name, "0123456789"):
+                entry_id = int(digit)
+                payload = b"entry %d" % entry_id
+                bookies.write(
+                    entry_id, [payload], lac=entry_id - 1, length_before=7 * entry_id, to=name
+                )
+        await story(World(LossParts(store, ledgers, rng, lambda: NOW_MS), bookies))
+        await store.aclose()
+
+    run_simulation(main, 1, until_s=600.0)
+
+
+def test_entries_whose_bookies_are_all_lost_are_accepted() -> None:
+    async def story(world: World) -> None:
+        before = await world.stored()
+        await world.lose("ab")
+        await world.lose("c", Lifecycle.LOST, Lifecycle.REMOVED)
+        ledger, report = await world.acceptance().accept(LedgerId(7))
+        assert report.lost == ((0, 9),)
+        assert ledger == await world.stored()
+        assert [each.accepted_ms for each in ledger.lost] == [NOW_MS]
+        assert (ledger.last_entry_id, ledger.length) == (before.last_entry_id, before.length)
+        assert not any(bookie.reads for bookie in world.bookies.bookies.values())
+
+    play(story)
+
+
+def test_entries_that_one_bookie_returns_are_kept() -> None:
+    async def story(world: World) -> None:
+        await world.lose("ab")
+        _, report = await world.acceptance().accept(LedgerId(7))
+        assert (report.lost, report.unknown) == (((4, 4), (8, 9)), ())
+        assert await world.lost() == [(4, 4), (8, 9)]
+        _, report = await world.acceptance().accept(LedgerId(7))
+        assert report.lost == (), "nothing more is lost"
+
+    play(story, c="0123567")
+
+
+@pytest.mark.parametrize("failure", [CallFailure.TIMEOUT, CallFailure.REFUSED, CallFailure.LOST])
+def test_a_bookie_that_is_only_away_is_no_loss(failure: CallFailure) -> None:
+    async def story(world: World) -> None:
+        await world.lose("ab")
+        world.bookies["c"].failure = failure
+        ledger, report = await world.acceptance().accept(LedgerId(7))
+        assert (ledger.lost, report.lost, report.unknown) == ((), (), ((0, 9),))
+        assert list(report.unsure_bookies) == ["c"]
+        ledger, report = await world.acceptance(gives_up_unknown=True).accept(LedgerId(7))
+        assert report.lost == ((0, 9),)
+
+    play(story)
+
+
+def test_a_bookie_in_limbo_is_no_loss() -> None:
+    async def story(world: World) -> None:
+        await world.lose("ab")
+        world.bookies["c"].is_limbo = True
+        _, report = await world.acceptance().accept(LedgerId(7))
+        assert (report.lost, report.unknown) == ((), ((8, 9),))
+        assert report.unsure_bookies == {"c": "cannot say whether it has them (limbo)"}
+
+    play(story, c="01234567")
+
+
+def test_a_lost_bookie_that_is_registered_is_asked() -> None:
+    async def story(world: World) -> None:
+        await world.lose("abc")
+        await world.give_back("b")
+        _, report = await world.acceptance().accept(LedgerId(7))
+        assert (report.lost, report.unknown) == ((), ())
+
+    play(story)
+
+
+def test_a_damaged_entry_is_lost_only_after_several_reads() -> None:
+    async def story(world: World) -> None:
+        await world.lose("ab")
+        world.bookies["c"].damaged = {4}
+        _, report = await world.acceptance().accept(LedgerId(7))
+        assert report.lost == ((4, 4),)
+        asked = [each.first_entry_id for each in world.bookies["c"].reads]
+        assert asked.count(EntryId(4)) >= DAMAGED_READS_MAX
+
+    play(story)
+
+
+def test_an_entry_that_is_returned_later_is_not_damaged() -> None:
+    async def story(world: World) -> None:
+        await world.lose("ab")
+        world.bookies["c"].damaged = {4}
+        asyncio.get_running_loop().call_later(0.7, world.bookies["c"].damaged.clear)
+        _, report = await world.acceptance().accept(LedgerId(7))
+        assert report.lost == ()
+
+    play(story)
+
+
+def test_a_wrong_password_declares_nothing_lost() -> None:
+    async def story(world: World) -> None:
+        await world.lose("ab")
+        world.bookies["c"].refuses_reads = Status.UNAUTHORIZED
+        with pytest.raises(UnauthorizedError):
+            await world.acceptance().accept(LedgerId(7))
+        assert await world.lost() == []
+
+    play(story)
+
+
+def test_other_refusals_are_unknown() -> None:
+    async def story(world: World) -> None:
+        await world.lose("ab")
+        world.bookies["c"].refuses_reads = Status.CLOSING
+        _, report = await world.acceptance().accept(LedgerId(7))
+        assert (report.lost, report.unknown) == ((), ((0, 9),))
+
+    play(story)
+
+
+def on_read(world: World, name: str, change: Callable[[], Awaitable[object]]) -> None:
+    """Make a change when a bookie is asked for the first time: during the search."""
+    pool, is_done = world.bookies, False
+    original = pool.list_entries
+
+    async def list_entries(bookie_id, request, *, timeout_s):  # type: ignore[no-untyped-def]
+        nonlocal is_done
+        if bookie_id == name and not is_done:
+            is_done = True
+            await change()
+        return await original(bookie_id, request, timeout_s=timeout_s)
+
+    pool.list_entries = list_entries  # type: ignore[method-assign]
+
+
+def test_a_bookie_that_returns_during_the_search_is_asked() -> None:
+    async def story(world: World) -> None:
+        await world.lose("ab")
+        on_read(world, "c", lambda: world.give_back("a"))
+        _, report = await world.acceptance().accept(LedgerId(7))
+        assert report.lost == ()
+        assert await world.lost() == []
+
+    play(story, c="0123")
+
+
+def test_a_repair_that_swaps_during_the_search_begins_it_again() -> None:
+    async def story(world: World) -> None:
+        await world.lose("ab")
+
+        async def swap() -> None:
+            ledger, version = await world.parts.read(LedgerId(7))
+            world.bookies.bookies[BookieId("d")] = world.bookies["c"]
+            members = (BookieId("d"), *ledger.fragments[0].ensemble[1:])
+            fragment = replace(ledger.fragments[0], ensemble=members)
+            changed = ledger.with_fragment(0, fragment, TOKEN)
+            await world.parts.ledgers.compare_and_set(changed, version)
+
+        on_read(world, "c", swap)
+        ledger, report = await world.acceptance().accept(LedgerId(7))
+        assert [each.bookie_id for each in report.answers] == ["d", "b", "c"]
+        assert ledger.fragments[0].ensemble[0] == "d", "the swap is kept"
+        assert await world.lost() == [(4, 9)]
+
+    play(story, c="0123")
+
+
+def test_two_acceptances_at_once_store_one_list() -> None:
+    async def story(world: World) -> None:
+        await world.lose("ab")
+        both = await asyncio.gather(
+            world.acceptance().accept(LedgerId(7)), world.acceptance().accept(LedgerId(7))
+        )
+        assert sorted(len(report.lost) for _, report in both) == [0, 1]
+        assert await world.lost() == [(4, 9)]
+
+    play(story, c="0123")
+
+
+def test_it_stops_after_several_conflicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(world: World) -> None:
+        await world.lose("abc")
+        attempts = 0
+
+        async def conflict(*_: object) -> None:
+            nonlocal attempts
+            attempts += 1
+            raise VersionConflictError("path", (await world.parts.read(LedgerId(7)))[1])
+
+        monkeypatch.setattr(world.parts.ledgers, "compare_and_set", conflict)
+        with pytest.raises(MetadataConflictError, match="nothing was accepted"):
+            await world.acceptance().accept(LedgerId(7))
+        assert attempts == ATTEMPTS_MAX
+
+    play(story)
+
+
+def test_too_many_ranges_are_refused() -> None:
+    many = [(2 * each, 2 * each) for each in range(LOST_RANGES_MAX)]
+    ledger = replace(closed_ledger("abc"), last_entry_id=EntryId(3 * LOST_RANGES_MAX))
+
+    async def story(world: World) -> None:
+        await world.lose("abc")
+        on_read(world, "c", lambda: asyncio.sleep(0))
+        _, report = await world.acceptance().accept(LedgerId(7))
+        assert len(report.lost) == LOST_RANGES_MAX, "those between the accepted ones, and the rest"
+        assert len(await world.lost()) == 2 * LOST_RANGES_MAX
+
+    with pytest.raises(MetadataConflictError, match="delete the ledger"):
+        play(story, ledger.with_lost(many, 5, TOKEN))
+
+
+def test_a_deleted_ledger_is_not_found() -> None:
+    async def story(world: World) -> None:
+        await world.parts.ledgers.delete(LedgerId(7))
+        with pytest.raises(LedgerNotFoundError):
+            await world.acceptance().accept(LedgerId(7))
+
+    play(story)

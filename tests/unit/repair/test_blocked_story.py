@@ -1,0 +1,186 @@
+"""Blocked repairs of a simulated cluster: each is tried again after what blocked it has changed."""
+
+import asyncio
+import random
+
+import pytest
+
+from ledger_client import Quorum
+from ledger_client.in_sync.copy_limits import OnProgress
+from metadata.errors import StoreUnavailableError
+from metadata.ids import LedgerId, Version
+from metadata.repair.job_store import JobStore
+from metadata.repair.jobs import Job, JobState
+from metadata.repair.lifecycle import Lifecycle
+from metadata.repair.settings_store import RepairSettingsStore
+from repair.ledger_repair import LedgerRepair
+from repair.outcome import Blocked, Outcome
+from repair.retries import SEEN_AFTER_S
+from repair.spread import Places
+from repair.standing import Standings
+from tests.simulation.nodes import BookieNode
+from tests.support.repair.repair_world import LONG_S, World, play
+from tests.support.repair.replicas import end, start_again
+
+TWO = Quorum(ensemble=2, write=2, ack=2)
+
+
+async def all_are_blocked(world: World) -> None:
+    """Wait until there are jobs, and all of them are blocked."""
+    jobs = JobStore(world.store, random.Random("jobs"))
+    async with asyncio.timeout(LONG_S):
+        while True:
+            found = [(await jobs.get(name))[0] for name in await jobs.published()]
+            if found and all(each.state is JobState.BLOCKED for each in found):
+                return
+            await asyncio.sleep(0.5)
+
+
+def lose(world: World, ledger_id: int) -> str:
+    """End a member of a closed ledger for good; return its id."""
+    gone = world.ledger(ledger_id).fragments[0].ensemble[0]
+    world.bookie(gone).is_wanted = False
+    world.bookie(gone).kill(power_off=True)
+    return gone
+
+
+def join(world: World) -> None:
+    newcomer = BookieNode(world.cluster, 9)
+    world.cluster.bookies.append(newcomer)
+    newcomer.start()
+
+
+def test_a_job_that_is_blocked_after_the_bookie_joined_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The worker decided before the bookie joined, and stores it after that."""
+    repair, decided, stored = LedgerRepair.repair, asyncio.Event(), asyncio.Event()
+
+    async def delayed(
+        self: LedgerRepair,
+        ledger_id: LedgerId,
+        standings: Standings,
+        on_progress: OnProgress,
+        places: Places,
+    ) -> Outcome:
+        outcome = await repair(self, ledger_id, standings, on_progress, places)
+        if isinstance(outcome, Blocked):
+            decided.set()
+            await stored.wait()
+        return outcome
+
+    async def story(world: World) -> None:
+        monkeypatch.setattr(LedgerRepair, "repair", delayed)
+        (ledger_id,) = await world.write(1)
+        gone = lose(world, ledger_id)
+        await decided.wait()
+        join(world)
+        await asyncio.sleep(60.0)
+        stored.set()
+        assert await world.wait(lambda: not world.is_named(gone))
+
+    play(story, bookies=3)
+
+
+def test_a_job_that_is_tried_by_an_old_view_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker's session sees the new bookie 5 s later than the auditor's."""
+    repair = LedgerRepair.repair
+    joined = asyncio.Event()
+    tried_s: list[float] = []
+
+    async def lagging(
+        self: LedgerRepair,
+        ledger_id: LedgerId,
+        standings: Standings,
+        on_progress: OnProgress,
+        places: Places,
+    ) -> Outcome:
+        now_s = asyncio.get_running_loop().time()
+        if joined.is_set():
+            tried_s.append(now_s)
+        if tried_s and now_s < tried_s[0] + 5.0:
+            return Blocked("the new bookie was not seen yet")
+        return await repair(self, ledger_id, standings, on_progress, places)
+
+    async def story(world: World) -> None:
+        (ledger_id,) = await world.write(1)
+        gone = lose(world, ledger_id)
+        await all_are_blocked(world)
+        monkeypatch.setattr(LedgerRepair, "repair", lagging)
+        joined.set()
+        join(world)
+        assert await world.wait(lambda: not world.is_named(gone))
+        assert len(tried_s) == 2, "at once, and once more"
+
+    play(story, bookies=3)
+
+
+def test_a_job_is_tried_again_when_a_bookie_that_takes_no_adds_returns() -> None:
+    """It drains, and has the only copy."""
+
+    async def story(world: World) -> None:
+        settings = RepairSettingsStore(world.store, world.rng)
+        (ledger_id,) = await world.write(1, TWO)
+        gone, kept = world.ledger(ledger_id).fragments[0].ensemble
+        await settings.change(paused_until_ms=2**52)
+        await world.change(kept, Lifecycle.DRAINING)
+        end(world, gone)
+        await world.wait_for_state(gone, Lifecycle.LOST)
+        await settings.change(paused_until_ms=0, lost_after_s=3_000, urgent_after_s=3_000)
+        end(world, kept)
+        await all_are_blocked(world)
+        await asyncio.sleep(2 * SEEN_AFTER_S)
+        start_again(world, kept)
+        assert await world.wait(lambda: not world.is_named(gone))
+
+    play(story)
+
+
+def test_a_repair_that_fails_by_a_defect_is_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    repair = LedgerRepair.repair
+    tried_s: list[float] = []
+
+    async def failing(
+        self: LedgerRepair,
+        ledger_id: LedgerId,
+        standings: Standings,
+        on_progress: OnProgress,
+        places: Places,
+    ) -> Outcome:
+        tried_s.append(asyncio.get_running_loop().time())
+        if tried_s[-1] < tried_s[0] + 60.0:
+            raise ZeroDivisionError
+        return await repair(self, ledger_id, standings, on_progress, places)
+
+    async def story(world: World) -> None:
+        monkeypatch.setattr(LedgerRepair, "repair", failing)
+        (ledger_id,) = await world.write(1)
+        gone = lose(world, ledger_id)
+        assert await world.wait(lambda: not world.is_named(gone))
+        assert len(tried_s) < 10
+
+    play(story)
+
+
+def test_a_job_is_queued_again_although_the_metadata_service_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    change = JobStore.change
+    failures: list[Job] = []
+
+    async def failing(self: JobStore, job: Job, expected: Version) -> Version | None:
+        if job.state is JobState.QUEUED and not failures:
+            failures.append(job)
+            raise StoreUnavailableError("memory", "the test says so")
+        return await change(self, job, expected)
+
+    async def story(world: World) -> None:
+        (ledger_id,) = await world.write(1)
+        gone = lose(world, ledger_id)
+        await all_are_blocked(world)
+        monkeypatch.setattr(JobStore, "change", failing)
+        join(world)
+        assert await world.wait(lambda: not world.is_named(gone))
+        assert failures
+
+    play(story, bookies=3)

@@ -1,0 +1,216 @@
+"""The index of all ledgers: what it knows of them, and the ranking of those that need repair."""
+
+import random
+from dataclasses import replace
+
+from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken
+from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
+from repair.ledger_index import ClassTotal, LedgerIndex, RankedLedger, shape_of
+from repair.needs import RepairClass, class_of, holders_of
+from tests.support.sample_ledgers import (
+    IN_SYNC,
+    QUORUM,
+    bookies,
+    closed_ledger,
+    open_ledger,
+    standings,
+)
+
+NOTHING = standings()
+
+
+def index_of(*ledgers: LedgerMetadata) -> LedgerIndex:
+    index = LedgerIndex()
+    for each in ledgers:
+        index.put(each)
+    return index
+
+
+def test_most_urgent_and_smallest_ledgers_are_first() -> None:
+    index = index_of(
+        closed_ledger("abc", ledger_id=1, length=500),
+        closed_ledger("abd", ledger_id=2, length=900),
+        closed_ledger("cde", ledger_id=3, length=10),
+        closed_ledger("abe", ledger_id=4, length=100),
+    )
+    plan = index.plan(standings(gone="ad"), (), 10)
+    assert plan.first == (
+        RankedLedger(RepairClass.LAST_COPY, 900, LedgerId(2)),
+        RankedLedger(RepairClass.SHORT_OF_WRITE_QUORUM, 10, LedgerId(3)),
+        RankedLedger(RepairClass.SHORT_OF_WRITE_QUORUM, 100, LedgerId(4)),
+        RankedLedger(RepairClass.SHORT_OF_WRITE_QUORUM, 500, LedgerId(1)),
+    )
+    assert plan.totals == {
+        RepairClass.LAST_COPY: ClassTotal(1, 900),
+        RepairClass.SHORT_OF_WRITE_QUORUM: ClassTotal(3, 610),
+    }
+    assert index.plan(standings(gone="ad"), (), 2).first == plan.first[:2]
+    assert index.plan(NOTHING, (), 10).first == ()
+
+
+def test_bytes_are_those_of_the_affected_fragments() -> None:
+    index = index_of(closed_ledger("abc", "bcd", length=1_000))
+    (ranked,) = index.plan(standings(gone="a"), (), 10).first
+    assert ranked.byte_count == 500
+
+
+def test_absent_bookies_count_only_for_ledgers_with_one_copy_left() -> None:
+    index = index_of(closed_ledger("abc", ledger_id=1), closed_ledger("ade", ledger_id=2))
+    assert index.plan(NOTHING, bookies("a"), 10).first == ()
+    plan = index.plan(NOTHING, bookies("ab"), 10)
+    assert [(each.repair_class, each.ledger_id) for each in plan.first] == [
+        (RepairClass.LAST_COPY, 1)
+    ]
+    plan = index.plan(standings(gone="a"), bookies("d"), 10)
+    assert [(each.repair_class, each.ledger_id) for each in plan.first] == [
+        (RepairClass.LAST_COPY, 2),
+        (RepairClass.SHORT_OF_WRITE_QUORUM, 1),
+    ]
+
+
+def test_damaged_copies_do_not_count() -> None:
+    index = index_of(
+        closed_ledger("abc", ledger_id=1),
+        closed_ledger("abc", ledger_id=2),
+        closed_ledger("abc", ledger_id=3),
+        closed_ledger("ade", ledger_id=4),
+    )
+    damaged = {
+        LedgerId(1): bookies("a"),
+        LedgerId(2): bookies("ab"),
+        LedgerId(3): bookies("abc"),
+        LedgerId(9): bookies("a"),
+    }
+    plan = index.plan(NOTHING, (), 10, damaged)
+    assert [(each.repair_class, each.ledger_id) for each in plan.first] == [
+        (RepairClass.LAST_COPY, 2),
+        (RepairClass.LAST_COPY, 3),  # the damaged entries may differ: a worker tries
+        (RepairClass.SHORT_OF_WRITE_QUORUM, 1),
+    ]
+    assert plan.damaged == damaged
+    plan = index.plan(standings(gone="bc"), (), 10, {LedgerId(1): bookies("a")})
+    assert [each.repair_class for each in plan.first] == [RepairClass.LAST_COPY] * 3
+    plan = index.plan(standings(gone="abc"), (), 10, {LedgerId(1): bookies("a")})
+    assert [(each.repair_class, each.ledger_id) for each in plan.first] == [
+        (RepairClass.SHORT_OF_WRITE_QUORUM, 4),
+        *((RepairClass.LOST, each) for each in (1, 2, 3)),
+    ]
+
+
+def test_copies_with_missing_entries_do_not_count() -> None:
+    index = index_of(closed_ledger("abc", ledger_id=1), closed_ledger("abc", ledger_id=2))
+    a, b = bookies("ab")
+    missing = {LedgerId(1): {a: ((0, 1),)}, LedgerId(2): {a: ((0, 1),)}}
+    plan = index.plan(NOTHING, (), 10, {LedgerId(2): (b,)}, missing)
+    assert [(each.repair_class, each.ledger_id) for each in plan.first] == [
+        (RepairClass.LAST_COPY, 2),
+        (RepairClass.SHORT_OF_WRITE_QUORUM, 1),
+    ]
+    assert plan.missing == missing
+
+
+def test_each_ledger_is_reported_once_when_it_is_seen_as_closed() -> None:
+    closed: list[int] = []
+    index = LedgerIndex(closed.append)
+    for _ in range(2):
+        index.put(open_ledger("abc", ledger_id=5))
+        index.put(closed_ledger("abc", ledger_id=3))
+    assert closed == [3]
+    index.put(closed_ledger("abc", ledger_id=5))
+    index.put(closed_ledger("abd", ledger_id=5))
+    assert closed == [3, 5]
+
+
+def test_closed_ledgers_are_found_from_the_highest_id_down() -> None:
+    index = index_of(
+        closed_ledger("abc", ledger_id=2),
+        open_ledger("abc", ledger_id=5),
+        closed_ledger("abc", ledger_id=9),
+    )
+    assert [index.closed_below(each) for each in (10, 9, 2)] == [9, 2, None]
+
+
+def test_ledgers_with_an_affected_open_fragment_are_listed() -> None:
+    index = index_of(open_ledger("abc", ledger_id=1), open_ledger("abd", "bcd", ledger_id=2))
+    plan = index.plan(standings(gone="a"), (), 10)
+    assert plan.open_ledgers == (LedgerId(1),)
+    assert [each.ledger_id for each in plan.first] == [2]
+    assert list(index.open_ledgers()) == [1, 2]
+
+
+def test_a_ledger_is_replaced_and_dropped() -> None:
+    index = index_of(open_ledger("abc", ledger_id=5), closed_ledger("abc", ledger_id=3))
+    index.put(closed_ledger("bcd", ledger_id=5))
+    assert len(index) == 2
+    assert list(index.open_ledgers()) == []
+    assert index.count_naming(BookieId("a")) == 1
+    index.drop(LedgerId(3))
+    index.drop(LedgerId(4))
+    assert index.count_naming(BookieId("a")) == 0
+    assert index.known_between(LedgerId(0), LedgerId(9)) == [5]
+
+
+def test_incoming_and_given_up_bookies_are_named() -> None:
+    ledger = closed_ledger("abc")
+    marked = replace(ledger.fragments[0], incoming=bookies("x"))
+    given_up = replace(ledger.fragments[0], first_entry_id=EntryId(10), ensemble=bookies("y"))
+    index = index_of(replace(ledger, fragments=(marked,), given_up=(given_up,)))
+    assert [index.count_naming(each) for each in bookies("axyz")] == [1, 1, 1, 0]
+    assert [each.repair_class for each in index.plan(standings(draining="x"), (), 9).first] == [
+        RepairClass.DRAINING
+    ]
+    assert index.plan(standings(draining="y"), (), 9).first == ()
+
+
+def test_bookies_of_fragments_that_only_the_writer_copies_are_named() -> None:
+    """Otherwise they would be drained although an open in-sync ledger names them."""
+    index = index_of(open_ledger("abc", "bcd", quorum=IN_SYNC))
+    assert [index.count_naming(each) for each in bookies("abde")] == [1, 1, 1, 0]
+    assert index.plan(standings(draining="a"), (), 9).open_ledgers == ()
+
+
+def test_an_accepted_loss_is_a_change() -> None:
+    """A job that it blocked is then tried again."""
+    ledger = closed_ledger("abc")
+    index = index_of(ledger)
+    lost = ledger.with_lost([(3, 3)], 5, UpdateToken(bytes(16)))
+    assert [index.put(each) for each in (ledger, lost, lost)] == [False, True, False]
+
+
+def test_index_agrees_with_the_ledgers_one_by_one() -> None:
+    rng = random.Random("ledger index")
+    known: dict[int, LedgerMetadata] = {}
+    index = LedgerIndex()
+    for _ in range(3_000):
+        ledger_id = rng.randrange(400)
+        if rng.random() < 0.2:
+            known.pop(ledger_id, None)
+            index.drop(LedgerId(ledger_id))
+            continue
+        ensembles = ["".join(rng.sample("abcdefg", 3)) for _ in range(rng.randint(1, 3))]
+        make = closed_ledger if rng.random() < 0.7 else open_ledger
+        quorum = IN_SYNC if rng.random() < 0.2 else QUORUM
+        known[ledger_id] = make(*ensembles, ledger_id=ledger_id, quorum=quorum)
+        index.put(known[ledger_id])
+    now = standings(gone="ab", draining="c")
+    wanted = {
+        ledger_id: found
+        for ledger_id, each in known.items()
+        if (found := class_of(holders_of(each), each.quorum, now)) is not None
+    }
+    ranked = index.plan(now, (), 1_000).first
+    assert {each.ledger_id: each.repair_class for each in ranked} == wanted
+    assert list(ranked) == sorted(ranked)
+    assert len(index) == len(known)
+    naming = sum(each.names(BookieId("g")) for each in known.values())
+    assert index.count_naming(BookieId("g")) == naming
+
+
+def test_ensembles_in_another_order_are_one_shape() -> None:
+    """Otherwise a large cluster has almost as many shapes as ledgers."""
+    ledger, other = closed_ledger("abc", "bcd"), closed_ledger("cab", "dbc")
+    assert shape_of(ledger) == shape_of(other)
+    assert shape_of(open_ledger("abc")) == shape_of(open_ledger("bca"))
+    striped = QuorumSpec(3, 2, 2)
+    ledger, other = (closed_ledger(each, quorum=striped) for each in ("abc", "acb"))
+    assert shape_of(ledger) != shape_of(other), "the order says which bookie holds what"

@@ -1,0 +1,62 @@
+"""An open ledger is recovered only once its writer was missing for two session timeouts."""
+
+from metadata.ids import ClientId, LedgerId
+from metadata.ledgers.ledger_metadata import LedgerState
+from repair.open_ledgers import MissingWriters, OpenAction
+
+L = LedgerId(7)
+WRITER = ClientId("client-a")
+
+
+def look(
+    missing: MissingWriters,
+    now_s: float,
+    *,
+    is_registered: bool = False,
+    writer: ClientId = WRITER,
+    state: LedgerState = LedgerState.OPEN,
+) -> OpenAction:
+    return missing.look(L, state, writer, is_registered=is_registered, now_s=now_s)
+
+
+def test_a_ledger_whose_writer_lives_is_left() -> None:
+    missing = MissingWriters(10.0)
+    assert [look(missing, at, is_registered=True) for at in (0, 100)] == [OpenAction.LEAVE] * 2
+
+
+def test_a_missing_writer_is_waited_for() -> None:
+    missing = MissingWriters(10.0)
+    assert look(missing, 5.0) is OpenAction.LOOK_AGAIN
+    assert missing.due_s(L) == 25.0
+    assert look(missing, 24.9) is OpenAction.LOOK_AGAIN
+    assert look(missing, 25.0) is OpenAction.RECOVER
+    assert look(missing, 26.0) is OpenAction.LOOK_AGAIN, "the next recovery waits again"
+
+
+def test_a_writer_that_comes_back_starts_the_time_again() -> None:
+    missing = MissingWriters(10.0)
+    look(missing, 0.0)
+    assert look(missing, 19.0, is_registered=True) is OpenAction.LEAVE
+    assert look(missing, 21.0) is OpenAction.LOOK_AGAIN
+    assert look(missing, 40.9) is OpenAction.LOOK_AGAIN
+    assert look(missing, 41.0) is OpenAction.RECOVER
+
+
+def test_a_look_long_after_the_last_one_starts_the_time_again() -> None:
+    """The writer may have been there in between: another worker had the ledger's job meanwhile."""
+    missing = MissingWriters(10.0)
+    assert look(missing, 0.0) is OpenAction.LOOK_AGAIN
+    assert look(missing, 3_600.0) is OpenAction.LOOK_AGAIN
+    assert missing.due_s(L) == 3_620.0
+    assert look(missing, 3_660.0) is OpenAction.RECOVER, "the longest pause of a job is 60 s"
+
+
+def test_another_writer_starts_the_time_again() -> None:
+    missing = MissingWriters(10.0)
+    look(missing, 0.0)
+    assert look(missing, 30.0, writer=ClientId("client-b")) is OpenAction.LOOK_AGAIN
+
+
+def test_a_ledger_in_recovery_is_recovered_at_once() -> None:
+    missing = MissingWriters(10.0)
+    assert look(missing, 0.0, state=LedgerState.IN_RECOVERY) is OpenAction.RECOVER
