@@ -19,6 +19,7 @@ BUG_SEEDS ?= 490
 MODULE ?=
 SAMPLE ?=
 LEAST ?=
+WANTED ?=
 REPEAT ?= 1
 OUT ?= bench-results/compare
 WORKERS ?= $(shell count=$$(getconf _NPROCESSORS_ONLN); if [ $$count -gt 7 ]; then count=7; fi; expr $$count + 1)
@@ -179,10 +180,10 @@ sim-topics: $(STAMP)
 seeded-bugs: $(STAMP)
 	@$(BIN)/python -m tests.seeded_bugs $(if $(QUICK),--stop-at-first) --detector units --detector model --detector simulation --seeds $(BUG_SEEDS) $(if $(SAMPLE),--sample $(SAMPLE) --seed '$(SEED)')
 
-# Of all modules, hours; SAMPLE takes some mutants of three groups of modules, which SEED chooses. With LEAST, it succeeds if this percentage
-# is killed or explained.
+# Of all modules, hours; SAMPLE takes some mutants of three groups of modules, which SEED chooses, WANTED=90 only of the groups that decide.
+# With LEAST, it succeeds if this percentage is killed or explained.
 mutation: $(STAMP)
-	@$(BIN)/python -m tests.mutation $(if $(MODULE),--module '$(MODULE)') $(if $(SAMPLE),--sample $(SAMPLE) --seed '$(SEED)') $(if $(LEAST),--least $(LEAST))
+	@$(BIN)/python -m tests.mutation $(if $(MODULE),--module '$(MODULE)') $(if $(WANTED),--wanted $(WANTED)) $(if $(SAMPLE),--sample $(SAMPLE) --seed '$(SEED)') $(if $(LEAST),--least $(LEAST))
 
 model: $(STAMP)
 	@$(BIN)/python -m tests.model --scope $(SCOPE)

@@ -56,7 +56,7 @@ def _chosen(given: argparse.Namespace) -> Chosen:
     chosen: Chosen = []
     again = scores.keys_of(json.loads(Path(given.again).read_text())) if given.again else ()
     for target in TARGETS:
-        if given.target not in target.name:
+        if given.target not in target.name or target.wanted < given.wanted:
             continue
         paths = [each for each in target.paths if given.module in each]
         modules = [Module(path, Path(path).read_text()) for path in paths]
@@ -110,6 +110,9 @@ def _judge(
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--target", default="", help="only targets whose name contains this")
+    parser.add_argument(
+        "--wanted", type=int, default=0, help="only targets of which this percentage is wanted"
+    )
     parser.add_argument("--module", default="", help="only modules whose path contains this")
     parser.add_argument("--function", default="", help="only functions whose name contains this")
     parser.add_argument(
