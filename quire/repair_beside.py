@@ -12,6 +12,7 @@ import logging
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from math import ceil
 from typing import Final
 
 from bookie.options import BookieOptions
@@ -30,18 +31,16 @@ async def repair_beside(options: BookieOptions) -> AsyncIterator[None]:
     if not options.repair:
         yield
         return
-    keeping = asyncio.get_running_loop().create_task(_keep(options.metadata))
+    keeping = asyncio.get_running_loop().create_task(_keep(options))
     try:
         yield
     finally:
         await cancel_and_wait(keeping)
 
 
-async def _keep(metadata: str) -> None:
+async def _keep(options: BookieOptions) -> None:
     """Run the process until cancelled; start it again when it ends."""
-    command = (sys.executable, "-m", "quire.cli.main", "repair", "run-worker", "--audit")
-    flags = ("--metadata", metadata, "--die-with-parent")
-    child = ChildProcess("repair", (*command, *flags), None)
+    child = ChildProcess("repair", repair_command(options), None)
     await asyncio.sleep(START_AFTER_S)
     while True:
         try:
@@ -52,3 +51,11 @@ async def _keep(metadata: str) -> None:
         finally:
             await child.stop()
         await asyncio.sleep(AGAIN_AFTER_S)
+
+
+def repair_command(options: BookieOptions) -> tuple[str, ...]:
+    """Return the command of the process beside a bookie with these options."""
+    command = (sys.executable, "-m", "quire.cli.main", "repair", "run-worker", "--audit")
+    timeout = f"{ceil(options.session_timeout_s)}s"  # repair counts in sessions of writers (9.2)
+    flags = ("--metadata", options.metadata, "--session-timeout", timeout, "--die-with-parent")
+    return (*command, *flags)

@@ -42,31 +42,35 @@ def _run(arguments: argparse.Namespace, output: Output, roles: RepairRoles) -> i
     output.results.flush()
     level = "debug" if arguments.verbose else "info"
     process = ServerProcess("repair", level, arguments.die_with_parent, failures=())
-    serve = partial(_serve, metadata_address(arguments), roles)
+    config = ClientConfig(session_timeout_s=arguments.session_timeout)
+    serve = partial(_serve, metadata_address(arguments), config, roles)
     return ExitCode.REFUSED if run_server(process, serve) else ExitCode.DONE
 
 
-async def _serve(metadata: str, roles: RepairRoles, stopping: asyncio.Event) -> None:
-    repairing = asyncio.get_running_loop().create_task(_keep_repairing(metadata, roles))
+async def _serve(
+    metadata: str, config: ClientConfig, roles: RepairRoles, stopping: asyncio.Event
+) -> None:
+    repairing = asyncio.get_running_loop().create_task(_keep_repairing(metadata, config, roles))
     try:
         await stopping.wait()
     finally:
         await cancel_and_wait(repairing)
 
 
-async def _keep_repairing(metadata: str, roles: RepairRoles) -> None:
+async def _keep_repairing(metadata: str, config: ClientConfig, roles: RepairRoles) -> None:
     """Repair until cancelled."""
     rng = random.Random(os.urandom(16))
     while True:
         try:
-            await _repair(metadata, roles, rng)
+            await _repair(metadata, config, roles, rng)
         except MetadataError as error:
             logging.getLogger(LOGGER).warning("repair did not start, trying again: %s", error)
         await asyncio.sleep(START_AGAIN_S)
 
 
-async def _repair(metadata: str, roles: RepairRoles, rng: random.Random) -> None:
-    config = ClientConfig()
+async def _repair(
+    metadata: str, config: ClientConfig, roles: RepairRoles, rng: random.Random
+) -> None:
     store = await open_cluster_store(metadata, rng=rng, session_timeout_s=config.session_timeout_s)
     process = RepairProcess(
         store,

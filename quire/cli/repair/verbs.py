@@ -6,6 +6,7 @@ Leaves the work to `repair_settings`, `repair_status`, `repair_jobs`, `repair_ex
 
 import argparse
 
+from metadata.store.interface import SESSION_TIMEOUT_S
 from quire.cli.command_line import Noun, later, ledger_id, positive
 from quire.cli.quantities import byte_rate, duration_s
 
@@ -62,6 +63,14 @@ def _add_job_verbs(noun: Noun) -> None:
     )
     worker.add_argument("--audit", action="store_true", help="be a candidate for the auditor too")
     for server in (auditor, worker):
+        server.add_argument(
+            "--session-timeout",
+            type=duration_s,
+            default=SESSION_TIMEOUT_S,
+            metavar="TIME",
+            help="session timeout, at least the longest of any client: an open ledger is recovered "
+            f"after its writer was gone for two of them (default: {SESSION_TIMEOUT_S:g}s)",
+        )
         server.add_argument(
             "--die-with-parent", action="store_true", help="stop when standard input ends"
         )

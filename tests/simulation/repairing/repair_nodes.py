@@ -6,6 +6,7 @@ Source: protocol section 9.
 """
 
 import asyncio
+from dataclasses import replace
 
 from typing_extensions import override
 
@@ -26,8 +27,9 @@ class RepairNode(Node):
     @override
     async def _main(self) -> None:
         cluster, rng = self.cluster, self.draw()
+        timeout_s = cluster.plan.session_timeout_s
         self.store = store = NodeStore(
-            cluster.metadata, cluster.store_faults, session_timeout_s=cluster.plan.session_timeout_s
+            cluster.metadata, cluster.store_faults, session_timeout_s=timeout_s
         )
         self.process = process = RepairProcess(
             store,
@@ -35,7 +37,7 @@ class RepairNode(Node):
             rng=rng,
             secret_rng=rng,
             wall_clock_ms=self.wall_clock_ms,
-            config=cluster.plan.config,
+            config=replace(cluster.plan.config, session_timeout_s=timeout_s),
             roles=self._roles,
         )
         try:
