@@ -40,6 +40,11 @@ ACCEPTED: Final = "entries are lost, as accepted"
 LOSSES: Final = (Reason.LIMBO, Reason.FENCES_LOST)
 """Reasons that a bookie may have lost data."""
 DOWN_TEXTS: Final = {Lifecycle.LOST: "is lost", Lifecycle.LIMBO: "is in limbo, and not up"}
+NAMED_TEXTS: Final = {
+    Lifecycle.REMOVED: ("is removed", WAIT),
+    Lifecycle.LOST: ("has no cookie, and is lost", WAIT),
+}
+"""What is said of bookies that do not exist and are named, and the next step."""
 MAY_LEAVE: Final = (*PLANNED_STATES, Lifecycle.LOST)
 """States that lead to the removal of a bookie which nothing names."""
 States = Mapping[BookieId, BookieLifecycle]
@@ -124,8 +129,7 @@ def down_findings(
         what = DOWN_TEXTS.get(state, "is not up")
         if state is Lifecycle.REMOVED or bookie_id not in formatted:
             if ledgers is not None and ledgers.count:
-                is_removed = state is Lifecycle.REMOVED
-                text, advice = ("is removed", WAIT) if is_removed else ("has no cookie", CHECK)
+                text, advice = NAMED_TEXTS.get(state, ("has no cookie", CHECK))
                 findings.append(Finding(where, f"{text}; {held}", advice, ledgers))
         elif ledgers is not None and not ledgers.count:
             text, advice = f"{what}, and no ledger has entries on it", "no data depends on it"

@@ -25,6 +25,7 @@ Imports the ledger client and the metadata; bookies and brokers do not import it
 - `damaged_ledgers`: ledgers whose damaged entries need a repair.
 - `grouped_calls`: calls for many ledgers or jobs, some at a time.
 - `ledger_pass`: reading of all ledgers into the index.
+- `unnamed_bookies`: bookies that drained, or never started.
 - `worker`: repairs published ledgers, several at a time.
 - `auditor`: finds the ledgers that need repair, and publishes them.
 - `repair_process`: auditor and worker of one process.

@@ -43,6 +43,7 @@ from metadata.repair.scrub_store import Scrubs
 from metadata.repair.settings_store import RepairSettingsView
 from metadata.repair.status import AwayBookie, BlockedTotal, RepairStatus, UrgencyTotal
 from metadata.repair.status_store import StatusStore
+from metadata.restore.restore_record import is_unaccepted
 from metadata.store.interface import MetadataStore
 from repair.damaged_ledgers import DamagedLedgers
 from repair.departures import Delays, Departures, DeparturesSeen, StateChange
@@ -57,6 +58,7 @@ from repair.publishing import publication
 from repair.retries import Retries
 from repair.spread import NO_PLACES, places_of
 from repair.standing import Standing, Standings
+from repair.unnamed_bookies import UnnamedBookies
 
 LOOK_EVERY_S: Final = 5.0
 """Maximum time between two looks."""
@@ -70,8 +72,6 @@ PASS_REST: Final = 19.0
 """A pass takes at most one twentieth of the time."""
 STATUS_AGE_MS_MAX: Final = 60_000
 """Maximum age of the stored summary while it does not change."""
-EMPTIED: Final = (Lifecycle.DRAINING, Lifecycle.LIMBO)
-"""States in which the copies of a bookie are moved while it may serve."""
 FAILURES_LOGGED: Final = 20
 """Number of failed looks in a row, about half a minute, after which the log says so once."""
 SETTLE_S: Final = 0.5
@@ -119,6 +119,7 @@ class Auditor:
         self._index = self._missing.index
         self._pass = LedgerPass(parts.ledgers, self._index)
         self._damaged = DamagedLedgers(parts.ledgers, self._index)
+        self._unnamed = UnnamedBookies(parts.cookies, self._index)
         self._stops = OrderlyStops(parts.store)
         self._departures = Departures()
         self._progress = Progress()
@@ -179,7 +180,7 @@ class Auditor:
         """Look at bookies, jobs and ledgers once; return the time of the next change by itself."""
         loop = asyncio.get_running_loop()
         await self._pass_if_due(loop.time())
-        known = await self._cookies.list_bookie_ids()
+        known = dict.fromkeys([*await self._cookies.list_bookie_ids(), *self._index.named])
         up = dict(self._directory.bookies)
         states = {bookie_id: each.state for bookie_id, each in self._lifecycles.records.items()}
         stopped = await self._stops.among(known, up, states)
@@ -195,7 +196,7 @@ class Auditor:
         places = places_of(up, seen.standings) if moves else NO_PLACES
         plan = self._index.plan(seen.standings, seen.urgent, JOBS_MAX, damaged, missing, places)
         await self._publish(plan, seen)
-        await self._note_drained(seen.standings)
+        await self._note_unnamed(states)
         await self._write_status(plan, self._departures.away(seen.standings), loop.time())
         return seen.due_s
 
@@ -305,25 +306,21 @@ class Auditor:
 
     # -- drained bookies, and the summary ----------------------------------------------------------
 
-    async def _note_drained(self, standings: Standings) -> None:
-        """Store each bookie that drains or is in limbo, and that no ledger names, as drained, after
-        one more pass. A ledger that could not be read may name it: then the next pass decides.
+    async def _note_unnamed(self, states: Mapping[BookieId, Lifecycle]) -> None:
+        """Store which bookies are drained, or never started, after one more pass that finds no
+        ledger that names them. A ledger that could not be read may name one: then the next pass
+        decides, and so it does while restored metadata may lack ledgers.
         """
-        draining = [
-            bookie_id
-            for bookie_id in standings.by_bookie
-            if self._lifecycles.of(bookie_id).state in EMPTIED
-            and not self._index.count_naming(bookie_id)
-        ]
-        if not draining or self._pass.unreadable_count:
+        changes = await self._unnamed.changes(states, self._wall_clock_ms())
+        if not changes or self._pass.unreadable_count or await is_unaccepted(self._store):
             return
         # A server that lags, or whose leader was replaced, could miss a ledger: none of this
         # session's reads is older than this one.
         await self._store.get(INSTANCE, agreed=True)
         await self._pass.read_all()
-        for bookie_id in draining:
-            if not self._index.count_naming(bookie_id) and not self._pass.unreadable_count:
-                await self._change(StateChange(bookie_id, Lifecycle.DRAINED, "no ledger names it"))
+        for change in changes:
+            if not self._index.count_naming(change.bookie_id) and not self._pass.unreadable_count:
+                await self._change(change)
 
     async def _write_status(
         self, plan: RepairPlan, away: Mapping[BookieId, float], now_s: float

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress
+from itertools import chain, compress
 from types import MappingProxyType
 from typing import Final
 
@@ -50,14 +50,11 @@ class Shape:
     lost: int = 0
     """Number of entries whose loss was accepted."""
 
-    def names(self, bookie_id: BookieId) -> bool:
-        """Return whether the ledger names a bookie."""
-        return (
-            bookie_id in self.open_ensemble
-            or bookie_id in self.incoming
-            or bookie_id in self.others
-            or any(bookie_id in each.ensemble for each in self.closed)
-        )
+    @property
+    def named(self) -> frozenset[BookieId]:
+        """All bookies that the ledger names."""
+        closed = (each.ensemble for each in self.closed)
+        return frozenset(chain(self.open_ensemble, self.incoming, self.others, *closed))
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -119,6 +116,7 @@ class LedgerIndex:
         self._shape_of = array("I")
         self._shapes: list[Shape] = []
         self._numbers: dict[Shape, int] = {}
+        self._named: set[BookieId] = set()
         self._places = NO_PLACES
         self._misplaced: list[float] = []
         """By shape: the share of its fragments that these places show to be misplaced."""
@@ -170,8 +168,13 @@ class LedgerIndex:
 
     def count_naming(self, bookie_id: BookieId) -> int:
         """Return the number of ledgers that name a bookie."""
-        naming = {n for n, each in enumerate(self._shapes) if each.names(bookie_id)}
+        naming = {n for n, each in enumerate(self._shapes) if bookie_id in each.named}
         return sum(number in naming for number in self._shape_of) if naming else 0
+
+    @property
+    def named(self) -> frozenset[BookieId]:
+        """Bookies that a ledger names, or has named since this index was created."""
+        return frozenset(self._named)
 
     def plan(
         self,
@@ -259,6 +262,7 @@ class LedgerIndex:
         if number is None:
             number = self._numbers[shape] = len(self._shapes)
             self._shapes.append(shape)
+            self._named |= shape.named
         return number
 
 

@@ -143,6 +143,10 @@ class RangeRepair:
         except LedgerNotFoundError:
             return Deleted()
         except (EntryNotFoundError, DigestMismatchError, QuorumTimeoutError) as error:
+            sources = [b for b in ledger.fragment_of(bad.first_entry_id).ensemble if b != target]
+            are_up = bool(sources) and all(b in services.directory.bookies for b in sources)
+            if isinstance(error, QuorumTimeoutError) and are_up:
+                return Postponed(str(error))  # one was slow, and no change would end a block
             why = f"{error.message}: {NEXT_STEP_NO_COPY}"
             return Blocked(f"{bad.text} cannot be repaired, no good copy was read ({why})")
         except (NotEnoughBookiesError, EntryConflictError, UnauthorizedError) as error:

@@ -19,7 +19,7 @@ ms, reason str]. A bookie without a node is active.
     lost      limbo     the auditor: the same
     limbo     drained   the auditor: nothing names the bookie
     drained   removed   an operator: nothing names the bookie at a fresh pass
-    lost      removed   an operator: the same
+    lost      removed   an operator: the same; the auditor: it was formatted and never started
 
 Invariants: `removed` is final, and its node stays, so that the id stays known; a bookie that drains
 keeps its state while it is away; for any bytes, decoding returns a record or raises

@@ -228,13 +228,13 @@ BUGS = (
         ("9.8",),
         (
             Edit(
-                "repair/auditor.py",
-                "            and not self._index.count_naming(bookie_id)\n        ]\n",
-                "        ]\n",
+                "repair/unnamed_bookies.py",
+                "            if state in EMPTIED and not self._index.count_naming(each)\n",
+                "            if state in EMPTIED\n",
             ),
             Edit(
                 "repair/auditor.py",
-                "            if not self._index.count_naming(bookie_id)"
+                "            if not self._index.count_naming(change.bookie_id)"
                 " and not self._pass.unreadable_count:\n",
                 "            if not self._pass.unreadable_count:\n",
             ),

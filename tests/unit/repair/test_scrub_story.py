@@ -236,6 +236,28 @@ def test_an_accepted_loss_of_damaged_entries_ends_their_job() -> None:
     play(story)
 
 
+def test_a_member_that_does_not_answer_in_time_blocks_no_repair() -> None:
+    """It stays registered, so that no change of the members would end the block."""
+
+    async def story(world: World) -> None:
+        ledger_id = await write_singly(world, TWO)
+        bad_id, other_id = world.ledger(ledger_id).fragments[0].ensemble
+        bad = await forget_recent(world, bad_id)
+        damage(bad, b"7 of 0")
+        network, worker = world.cluster.network, world.repairers[0].host
+        network.cut(worker, world.bookie(other_id).host)
+        await request_all(world)
+        await wait_for(world, bad_id, lambda each: bool(each.bad))
+        await asyncio.sleep(60)
+        (job,) = await jobs_of(world)
+        assert job.state is JobState.QUEUED
+        network.heal(worker, world.bookie(other_id).host)
+        await wait_for(world, bad_id, lambda each: not each.bad)
+        await world.read([ledger_id])
+
+    play(story, **FAST)
+
+
 def test_damage_of_an_open_ledger_waits_for_its_close() -> None:
     async def story(world: World) -> None:
         assert world.client is not None
