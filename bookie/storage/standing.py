@@ -60,14 +60,17 @@ def standing_reader(ledgers: LedgerStore, bookie_id: BookieId, rng: Random) -> S
                 await asyncio.sleep(backoff.next_s())
 
     async def read_once(ledger_id: LedgerId) -> Standing:
+        standing = await standing_by(ledger_id, is_agreed=False)
+        if standing in (Standing.GONE, Standing.OPEN_ELSEWHERE):
+            # A leader that was replaced, and does not know it, may not know a new ledger or member.
+            standing = await standing_by(ledger_id, is_agreed=True)
+        return standing
+
+    async def standing_by(ledger_id: LedgerId, *, is_agreed: bool) -> Standing:
         try:
-            metadata, _ = await ledgers.get(ledger_id, fresh=True)
+            metadata, _ = await ledgers.get(ledger_id, fresh=not is_agreed, agreed=is_agreed)
         except NodeNotFoundError:
-            # A leader that was replaced, and does not know it, may not know a new ledger.
-            try:
-                metadata, _ = await ledgers.get(ledger_id, agreed=True)
-            except NodeNotFoundError:
-                return Standing.GONE
+            return Standing.GONE
         return standing_of(metadata, bookie_id)
 
     return read

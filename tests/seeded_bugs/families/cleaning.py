@@ -274,8 +274,8 @@ BUGS = (
         (
             Edit(
                 "bookie/storage/standing.py",
-                "            metadata, _ = await ledgers.get(ledger_id, fresh=True)\n",
-                "            metadata, _ = await ledgers.get(ledger_id, fresh=False)\n",
+                "ledgers.get(ledger_id, fresh=not is_agreed, agreed=is_agreed)\n",
+                "ledgers.get(ledger_id, agreed=is_agreed)\n",
             ),
         ),
         (units(STANDING, SCENARIOS),),

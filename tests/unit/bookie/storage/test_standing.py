@@ -68,6 +68,22 @@ async def test_a_ledger_that_a_replaced_leader_does_not_know_is_not_gone(tmp_pat
     await store.aclose()
 
 
+async def test_a_member_that_a_replaced_leader_does_not_know_is_named(tmp_path: Path) -> None:
+    """Otherwise the bookie answers UNKNOWN, and its writer replaces it."""
+    machine = Machine(tmp_path)
+    metadata = await machine.create_ledger(ONE, OTHER)
+    store, bookies_store = machine.store(), machine.store()
+    ledgers = machine.ledgers(store)
+    read = standing_reader(machine.ledgers(bookies_store), BOOKIE, Random(1))
+    _, version = await ledgers.get(ONE, fresh=True)
+    machine.server.faults = _ReplacedLeader()
+    named = metadata.with_ensemble_change(EntryId(0), (BOOKIE,), TOKEN)
+    await ledgers.compare_and_set(named, version)
+    assert await read(ONE) is Standing.OPEN_HERE
+    await store.aclose()
+    await bookies_store.aclose()
+
+
 class _ThreeFailures(NoFaults):
     """A service that refuses three reads, as when a session ends and the next one begins."""
 
