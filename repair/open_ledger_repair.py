@@ -70,13 +70,11 @@ class OpenLedgerRepair:
             node = await find(services.store, client_path(ledger.writer), fresh=True)
         except MetadataError as error:
             return Postponed(str(error))
-        if ledger.is_unclaimed:
-            return await self._move(ledger, version, standings)
         now_s = asyncio.get_running_loop().time()
-        action = self._missing_writers.look(
-            ledger_id, ledger.state, ledger.writer, is_registered=node is not None, now_s=now_s
-        )
+        action = self._missing_writers.look(ledger, is_registered=node is not None, now_s=now_s)
         match action:
+            case OpenAction.MOVE:
+                return await self._move(ledger, version, standings)
             case OpenAction.LEAVE:
                 return Postponed("its writer lives, and replaces the bookie itself")
             case OpenAction.LOOK_AGAIN:

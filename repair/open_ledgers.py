@@ -2,12 +2,12 @@
 
 Leaves recovering to the client, and changing the ensemble of a live writer to that writer.
 
-Invariants: a ledger is recovered only if the node of its writer's client was missing at each look,
-the first and the last of which are at least two session timeouts apart. A writer that comes back in
-between starts the time again, and so does a pause of more than LOOKS_APART_S_MAX between two looks:
-what happened in it is not known.
+Invariants: a ledger without a writer is not recovered. Another one is recovered only if the node of
+its writer's client was missing at each look, the first and the last of which are at least two
+session timeouts apart. A writer that comes back in between starts the time again, and so does a
+pause of more than LOOKS_APART_S_MAX between two looks: what happened in it is not known.
 
-Source: protocol rule 9.2.
+Source: protocol rules 9.2 and 9.15.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import Final
 
 from metadata.ids import ClientId, LedgerId
-from metadata.ledgers.ledger_metadata import LedgerState
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 
 SESSIONS: Final = 2.0
 """Number of session timeouts for which the writer's node must be missing."""
@@ -28,6 +28,8 @@ a postponed job. Without it, a writer whose session ended twice within days woul
 class OpenAction(Enum):
     """Next step for an open ledger."""
 
+    MOVE = auto()
+    """It has no writer yet, and no entry: its members are replaced (rule 9.15)."""
     LEAVE = auto()
     """Its writer lives, and changes the ensemble itself."""
     LOOK_AGAIN = auto()
@@ -50,17 +52,12 @@ class MissingWriters:
         self._apart_s = max(LOOKS_APART_S_MAX, self._wait_s)
         self._missing: dict[LedgerId, _Missing] = {}
 
-    def look(
-        self,
-        ledger_id: LedgerId,
-        state: LedgerState,
-        writer: ClientId,
-        *,
-        is_registered: bool,
-        now_s: float,
-    ) -> OpenAction:
+    def look(self, ledger: LedgerMetadata, *, is_registered: bool, now_s: float) -> OpenAction:
         """Return the next step, after a synced read of the ledger and of its writer's node."""
-        if state is LedgerState.IN_RECOVERY:
+        ledger_id, writer = ledger.ledger_id, ledger.writer
+        if ledger.is_unclaimed:
+            return OpenAction.MOVE
+        if ledger.state is LedgerState.IN_RECOVERY:
             self._missing.pop(ledger_id, None)
             return OpenAction.RECOVER  # it is fenced already: its writer has ended
         if is_registered:

@@ -37,6 +37,7 @@ NOTHING: Final = "(nothing)"
 
 PLAYERS: Final[Mapping[str, str]] = {
     "departures": "tests.scenarios.departures_player:DeparturesPlayer",
+    "repair": "tests.scenarios.repair_player:RepairPlayer",
     "append": "tests.scenarios.append_player:AppendPlayer",
     "handle": "tests.scenarios.read_player:HandlePlayer",
     "loss": "tests.scenarios.loss_player:LossPlayer",

@@ -67,7 +67,7 @@ BUGS = (
         ("9.15",),
         (
             Edit(
-                "repair/open_ledger_repair.py",
+                "repair/open_ledgers.py",
                 "        if ledger.is_unclaimed:\n",
                 "        if ledger.is_unclaimed and not ledger.fragments:\n",
             ),

@@ -131,7 +131,7 @@ BUGS = (
             Edit(
                 "repair/open_ledgers.py",
                 "        if is_registered:\n",
-                "        if is_registered and state is LedgerState.CLOSED:\n",
+                "        if is_registered and ledger.state is LedgerState.CLOSED:\n",
             ),
         ),
         (units(f"{UNITS}/test_open_ledgers.py", STORIES),),

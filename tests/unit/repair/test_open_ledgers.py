@@ -1,8 +1,11 @@
 """An open ledger is recovered only once its writer was missing for two session timeouts."""
 
+from dataclasses import replace
+
 from metadata.ids import ClientId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerState
 from repair.open_ledgers import MissingWriters, OpenAction
+from tests.support.sample_ledgers import open_ledger
 
 L = LedgerId(7)
 WRITER = ClientId("client-a")
@@ -16,7 +19,8 @@ def look(
     writer: ClientId = WRITER,
     state: LedgerState = LedgerState.OPEN,
 ) -> OpenAction:
-    return missing.look(L, state, writer, is_registered=is_registered, now_s=now_s)
+    ledger = replace(open_ledger("abc"), state=state, writer=writer)
+    return missing.look(ledger, is_registered=is_registered, now_s=now_s)
 
 
 def test_a_ledger_whose_writer_lives_is_left() -> None:
