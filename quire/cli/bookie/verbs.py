@@ -72,17 +72,17 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_lifecycle_verbs(noun: Noun) -> None:
     verbs = (
-        ("drain", "move everything away from a bookie, which then may be removed"),
-        ("undrain", "use a draining or drained bookie again"),
+        ("drain", "move everything away from bookies, which then may be removed"),
+        ("undrain", "use draining or drained bookies again"),
         (
             "remove",
-            "remove a drained or lost bookie for ever, if no ledger names it; its id is never used "
-            "again",
+            "remove drained or lost bookies for ever, if no ledger names them; their ids are never "
+            "used again",
         ),
     )
     for name, summary in verbs:
         verb = noun.verb(name, later(LIFECYCLE, name), summary)
-        verb.add_argument("bookie", metavar="ID", help=ID_HELP)
+        verb.add_argument("bookies", metavar="ID", nargs="+", help=ID_HELP)
         verb.add_argument(
             "--dry-run",
             action="store_true",

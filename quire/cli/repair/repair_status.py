@@ -17,6 +17,7 @@ from metadata.repair.settings_store import RepairSettingsStore
 from metadata.repair.status_store import StatusStore
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Json, Output, describe_bytes
+from quire.cli.quantities import describe_time
 from quire.errors import ExitCode
 from quire.repair_summary import RepairSummary
 
@@ -83,8 +84,14 @@ def _print(summary: RepairSummary, output: Output) -> None:
 
 
 def _readable(row: dict[str, Json]) -> dict[str, Json]:
-    """Return a row with its bytes as people read them."""
-    return {
-        name: describe_bytes(value) if "bytes" in name and isinstance(value, int) else value
-        for name, value in row.items()
-    }
+    """Return a row with its bytes and times as people read them."""
+    return dict(_readable_field(name, value) for name, value in row.items())
+
+
+def _readable_field(name: str, value: Json) -> tuple[str, Json]:
+    if "bytes" in name and isinstance(value, int):
+        return name, describe_bytes(value)
+    if name.endswith("_ms"):
+        shown = describe_time(value) if isinstance(value, int) else value
+        return name.removesuffix("_ms"), shown
+    return name, value

@@ -1,5 +1,6 @@
 """Bookies are drained, used again and removed, and a dry run changes nothing."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -149,18 +150,24 @@ async def test_a_dry_run_says_what_would_move(memory_cluster: MemoryCluster) -> 
     code, row = await plan_of(cluster)
     assert code == ExitCode.DONE
     assert (row["ledgers"], row["open_ledgers"], row["bytes"]) == (2, 1, size)
-    assert row["targets"] == ["b", "c", "d"]
-    assert (row["targets_free_bytes"], row["estimate_s"]) == (3 * FREE_BYTES, 16)
+    assert [(each["target"], each["bytes"]) for each in row["targets"]] == [
+        ("b", 0),
+        ("c", 0),
+        ("d", size),
+    ]
+    assert [each["free_bytes"] for each in row["targets"]] == [FREE_BYTES] * 3
+    assert (row["estimate_s"], row["targets_that_would_be_full"]) == (16, [])
     assert (row["blocked_ledgers"], row["blocked"]) == (0, {})
     assert await cluster.lifecycles.get(A) == UNCHANGED
     await cluster.set_state("d", Lifecycle.DRAINING)
     code, row = await plan_of(cluster)
     assert code == ExitCode.FINDINGS
-    assert row["targets"] == ["b", "c"]
+    assert [each["target"] for each in row["targets"]] == ["b", "c"]
     assert row["blocked"] == {"needs 3 other writable bookies, has 2": 1}
     _, text = await cluster.text(parser(), "drain", "a", "--dry-run")
-    assert "bytes               381.5 MiB\n" in text
-    assert "estimate            16 s\n" in text
+    assert re.search(r"^bytes +381.5 MiB$", text, re.MULTILINE)
+    assert re.search(r"^estimate +16 s$", text, re.MULTILINE)
+    assert re.search(r"^TARGET +BYTES +FREE BYTES +WOULD BE FULL$", text, re.MULTILINE)
 
 
 async def test_a_dry_run_finds_too_little_room(memory_cluster: MemoryCluster) -> None:
@@ -168,7 +175,8 @@ async def test_a_dry_run_finds_too_little_room(memory_cluster: MemoryCluster) ->
     await memory_cluster.add(closed_ledger("abc", length=4 * FREE_BYTES))
     code, row = await plan_of(memory_cluster)
     assert (code, row["blocked_ledgers"]) == (ExitCode.FINDINGS, 0)
-    assert row["bytes"] > row["targets_free_bytes"]
+    assert row["targets_that_would_be_full"] == ["d"]
+    assert [each["would_be_full"] for each in row["targets"]] == [False, False, True]
 
 
 async def test_bookies_are_listed_with_their_states(memory_cluster: MemoryCluster) -> None:
@@ -212,3 +220,29 @@ async def test_a_bookie_that_is_down_shows_how_it_stopped(memory_cluster: Memory
     }
     _, text = await cluster.text(parser(), "info", "d")
     assert "in order at 2023-11-14 22:13:20 UTC" in text
+
+
+async def test_several_bookies_are_drained_and_removed_by_one_command(
+    memory_cluster: MemoryCluster,
+) -> None:
+    cluster = memory_cluster
+    await cluster.create("a", "b", "c", "d")
+    await cluster.add(closed_ledger("acd", ledger_id=1))
+    code, row = await cluster.run(parser(), "drain", "a", "b", "--dry-run", "-o", "json")
+    assert (code, row["ids"]) == (ExitCode.FINDINGS, ["a", "b"])
+    assert row["blocked"] == {"needs 3 other writable bookies, has 2": 1}
+    with pytest.raises(NoSuchBookieError):
+        await cluster.run(parser(), "drain", "a", "unknown", "-o", "json")
+    assert await state_of(cluster, "a") is Lifecycle.ACTIVE, "none is changed"
+    code, text = await cluster.text(parser(), "drain", "a", "b", "a", "--reason", "old")
+    assert (code, text.count("draining")) == (ExitCode.DONE, 2)
+    for name in ("a", "b"):
+        await cluster.set_state(name, Lifecycle.DRAINED)
+    with pytest.raises(StillNamedError, match="bookie a cannot be removed"):
+        await cluster.run(parser(), "remove", "b", "a", "-o", "json")
+    assert await state_of(cluster, "b") is Lifecycle.DRAINED
+    code, text = await cluster.text(parser(), "remove", "a", "b", "--dry-run")
+    assert (code, text.count("yes"), text.count("no\n")) == (ExitCode.FINDINGS, 1, 1)
+    await cluster.ledgers.delete(LedgerId(1))
+    code, text = await cluster.text(parser(), "remove", "a", "b")
+    assert (code, text.count("removed")) == (ExitCode.DONE, 2)
