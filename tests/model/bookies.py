@@ -55,6 +55,8 @@ class BookieState(NamedTuple):
     """Adds with the entries to index (None: all), and fences (None)."""
     waiting: tuple[Request, ...] = ()
     """Requests that continue after the next sync."""
+    is_in_limbo: bool = False
+    """Whether it may have lost entries and fences (2.4)."""
 
 
 class _Wait:
@@ -150,7 +152,9 @@ class _Parts:
         storage._ledgers, storage._log, storage._commits = ledgers, self.log, self.commits
         storage._reader = self
         writability: Any = SimpleNamespace(
-            is_writable=True, may_have_lost_fences=False, takes_recovery_adds=True
+            is_writable=True,
+            may_have_lost_fences=bookie.is_in_limbo,
+            takes_recovery_adds=True,
         )
         cold = storage._cold = ColdLedgers(ledgers, parts, lambda: None, None)
         admission = storage._admission = Admission(
@@ -161,7 +165,7 @@ class _Parts:
         )
         storage._overlapping = _Overlapping(self)
         self.storage: BookieStorage = storage
-        self.is_limbo = False
+        self.is_limbo = bookie.is_in_limbo
         if bookie.is_known:
             self._load(bookie)
 
@@ -193,7 +197,7 @@ class _Parts:
                 queue.append(None)
         held = tuple(self.held)
         if state is None:
-            return BookieState(held)
+            return BookieState(held, is_in_limbo=self.is_limbo)
         return BookieState(
             held,
             is_known=True,
@@ -205,6 +209,7 @@ class _Parts:
             accepted_highest=state.accepted_highest,
             queue=tuple(queue),
             waiting=tuple(self.waiting),
+            is_in_limbo=self.is_limbo,
         )
 
     # -- calls of the storage to its index, its reader and its recent entries ---------------------
@@ -353,6 +358,15 @@ class Bookies:
         """
         before = self.states[number]
         return self._number(before._replace(is_known=True, fenced=True, is_fence_durable=True))
+
+    def old_copy(self, number: int) -> int | None:
+        """Return the state after a start on a copy from before the ledger; None if the bookie holds
+        an entry, or has taken one.
+        """
+        before = self.states[number]
+        if before.accepted_highest != NO_ENTRY or before.queue or before.waiting:
+            return None
+        return self._number(BookieState((NOT_HELD,) * len(before.held), is_in_limbo=True))
 
     def _parts(self, number: int) -> _Parts:
         return _Parts(self.states[number], keeps_lacs=self._keeps_lacs)

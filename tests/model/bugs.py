@@ -140,6 +140,7 @@ BUGS: Final = (
     Bug(bookie.an_add_is_answered_before_its_sync, (scopes.RESTARTED_PAIR,)),
     Bug(bookie.a_fence_is_answered_before_its_sync, (scopes.RESTARTED_PAIR,)),
     Bug(bookie.a_fence_is_lost_in_a_crash, (scopes.RESTARTED_PAIR,)),
+    Bug(bookie.limbo_ends_without_the_fences, (scopes.OLD_COPY,)),
     Bug(bookie.a_negative_overtakes_an_accepted_add, (scopes.RESTARTED_PAIR,)),
     Bug(bookie.a_write_back_with_another_lac_is_refused, (scopes.LACS_PAIR,)),
     *IN_SYNC,
@@ -149,8 +150,8 @@ BUGS: Final = (
 OUT_OF_SIGHT: Final = (
     "tombstones: a ledger of repair may be deleted and is collected, but is not made again",
     "repair of an open ledger whose writer is gone (9.2), and which bookie the placement chooses",
-    "digests, limbo, the index: what a bookie holds it returns, what it lost it never held; damage"
-    " only fences",
+    "digests, the index: what a bookie holds it returns; damage only fences, and limbo loses only"
+    " fences",
     "readers (8), unclean recovery (11.6), fencing by password: not in a world",
     "the shell of in-sync mode: whom it asks when, how it copies and verifies (11.2, 11.3)",
     "suspicion's limits and learned delays (5.7): a suspicion is drawn, never counted or timed",

@@ -56,6 +56,17 @@ def a_fence_is_lost_in_a_crash(patches: Patches) -> None:
     patches.set(opening._Applier, "apply", apply)
 
 
+def limbo_ends_without_the_fences(patches: Patches) -> None:
+    """Accept adds at a bookie that returned on an old copy, as if it had lost no fence (9.13)."""
+    original = Admission.refuse_add
+
+    def refuse_add(self: Any, ledger_id: int, master_key: Any, *, recovery: bool) -> Status | None:
+        self._switch.may_have_lost_fences = False
+        return original(self, ledger_id, master_key, recovery=recovery)
+
+    patches.set(Admission, "refuse_add", refuse_add)
+
+
 def a_negative_overtakes_an_accepted_add(patches: Patches) -> None:
     """Answer fences and reads from the durable records, though more are queued."""
 

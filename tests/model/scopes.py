@@ -7,10 +7,10 @@ Covered: E=WQ=3 with AQ 1, 2 and 3, and E=WQ=AQ=2, with a spare or two; E=3, WQ=
 alone, whose recovery would open a read per entry. One to three entries of a batch each, a writer,
 up to two recoverers; changes of the ensemble at any moment, false failures, spares that join late,
 closes at any moment, a repair, unknown outcomes of every update, abandoned requests, a bookie that
-dies, restarts without its unsynced data, or fences by mistake after damage. `small` takes seconds,
-`ci` a minute and `full` about twenty, of processor time. A configuration that is too large for its
-`states_max` is explored breadth first up to that number, and then along `walks`; its line says
-"bounded".
+dies, restarts without its unsynced data, fences by mistake after damage, or returns on an old copy.
+`small` takes seconds, `ci` a minute and `full` about twenty, of processor time. A configuration
+that is too large for its `states_max` is explored breadth first up to that number, and then along
+`walks`; its line says "bounded".
 
 `WANTED` has all faults at once: a trio and a spare, two entries, a writer that may suspect any
 bookie, two recoverers, an abandoned request, an update of unknown outcome, a bookie that dies. It
@@ -128,6 +128,7 @@ DAMAGED_CHANGE: Final = replace(
     unknowns=1,
     closes=True,
 )
+OLD_COPY: Final = replace(TRIO_RECOVERY, name="trio, recovery, old copy", old_copies=1, spares=0)
 LACS_PAIR: Final = Scope(
     "pair, 2 entries, recovery, LACs",
     PAIR,
@@ -230,6 +231,7 @@ CI: Final = (
     SUSPECTED_CHANGE,
     TWO_RECOVERIES,
     CHANGED_PAIR,
+    OLD_COPY,
     TRIO_WALKED,
     *scopes_in_sync.CI,
     *repair.CI,

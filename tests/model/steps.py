@@ -34,6 +34,7 @@ from tests.model.words import (
 from tests.model.world import FAULTS, Draft, Pools, World
 
 DAMAGE: Final = FAULTS.index("damage")
+OLD_COPY: Final = FAULTS.index("old copy")
 WHO: Final = ("the writer", "recoverer 1", "recoverer 2", "recoverer 3")
 
 
@@ -63,6 +64,8 @@ class Steps:
         yield from self._of_recoverers(world)
         if world.budget[DAMAGE]:
             yield from self._damage(world)
+        if world.budget[OLD_COPY]:
+            yield from self._return_on_old_copies(world)
         if world.budget[4] and len(self._pools.metadata.values[world.metadata].fragments) > 1:
             yield from self._repair(world)
 
@@ -188,6 +191,16 @@ class Steps:
             draft = self.begin(world, "{} restarts damaged", NAMES[bookie], fault="damage")
             draft.bookies[bookie] = self._pools.bookies.damage(world.bookies[bookie])
             draft.damaged |= 1 << bookie
+            yield self.label, draft.freeze()
+
+    def _return_on_old_copies(self, world: World) -> Iterator[tuple[Label, World]]:
+        """Start a bookie on directories that were copied before the ledger was created (9.13)."""
+        for bookie in self._scope.mortals:
+            number = self._pools.bookies.old_copy(world.bookies[bookie])
+            if number is None or (world.lost | world.damaged) >> bookie & 1:
+                continue
+            draft = self.begin(world, "{} returns on an old copy", NAMES[bookie], fault="old copy")
+            draft.bookies[bookie] = number
             yield self.label, draft.freeze()
 
     def _repair(self, world: World) -> Iterator[tuple[Label, World]]:

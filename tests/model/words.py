@@ -106,8 +106,12 @@ class Scope:
     damages: int = 0
     """Number of bookies that restart with damage in the log: they fence without a recovery (2.4).
     """
+    old_copies: int = 0
+    """Number of bookies that return on a copy of their directories from before the ledger, and so
+    in limbo (2.4). They held no entry: what a loss of entries needs is not in a world.
+    """
     mortals: tuple[int, ...] = (0,)
-    """Bookies that may die, or be damaged."""
+    """Bookies that may die, be damaged, or return on an old copy."""
     is_slow: bool = False
     """Whether bookie 0 syncs in a separate step."""
     repairs: int = 0

@@ -63,7 +63,17 @@ class World(NamedTuple):
     """Bookies that fence without a recovery, as a mask."""
 
 
-FAULTS: Final = ("failure", "silence", "unknown", "crash", "repair", "join", "return", "damage")
+FAULTS: Final = (
+    "failure",
+    "silence",
+    "unknown",
+    "crash",
+    "repair",
+    "join",
+    "return",
+    "damage",
+    "old copy",
+)
 JOIN: Final = FAULTS.index("join")
 
 
@@ -99,6 +109,7 @@ class Pools:
             scope.joins,
             scope.returns,
             scope.damages,
+            scope.old_copies,
         )
         actors = 1 + scope.recoverers
         self._waiting: list[int] = []

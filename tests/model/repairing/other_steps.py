@@ -12,8 +12,8 @@ Source: protocol rules 5.1, 9.5, 9.6, 9.8 and 10.1.
 from collections.abc import Iterator
 
 from bookie.server.collector import may_remove
-from metadata.ids import EntryId
-from metadata.ledgers.ledger_metadata import LedgerState
+from metadata.ids import BookieId
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from metadata.repair.lifecycle import Lifecycle, may_become
 from tests.model.labels import Label
 from tests.model.repairing.rules import check_release
@@ -33,7 +33,8 @@ from tests.model.words import NAMES, ViolationError
     DELETE,
     CHANGE,
     CLOSE,
-) = range(11)
+    RECOVERY,
+) = range(12)
 
 
 def with_bookie(world: RepairWorld, number: int, bookie: Bookie) -> RepairWorld:
@@ -173,24 +174,49 @@ class OtherSteps:
         if world.budget[DELETE]:
             after = with_ledger(world, None)._replace(budget=spent(world, DELETE))
             yield Label("the ledger is deleted", is_fault=True), after
+        if ledger.state is LedgerState.IN_RECOVERY:
+            yield self._recovered(world, ledger)
         if ledger.state is not LedgerState.OPEN:
             return
+        if world.budget[RECOVERY]:
+            after = with_ledger(world, ledger.with_recovery_begun(TOKEN))
+            after = after._replace(budget=spent(world, RECOVERY))
+            yield Label("a client begins to recover it", is_fault=True), after
         last = ledger.last_fragment
         if world.budget[CHANGE]:
-            spare = next((n for n in NAMES[: len(world.bookies)] if n not in last.ensemble), None)
-            if spare is None:
-                raise ViolationError("a scope has too few bookies")
-            members = (spare, *last.ensemble[1:])
+            members = _replaced(world, last)
             changed = ledger.with_ensemble_change(last.first_entry_id, members, TOKEN)
             after = with_ledger(world, changed)._replace(budget=spent(world, CHANGE))
             yield Label("the writer replaces {}", (last.ensemble[0],), is_fault=True), after
         if world.budget[CLOSE]:
-            end = EntryId(last.first_entry_id)
-            held = tuple(
-                b._replace(held=b.held | 1 << end) if NAMES[n] in last.ensemble else b
-                for n, b in enumerate(world.bookies)
-            )
+            end = last.first_entry_id
             closed = ledger.with_closed(end, 1, TOKEN)
-            after = with_ledger(world._replace(bookies=held), closed)
+            after = with_ledger(_written(world, last), closed)
             after = after._replace(budget=spent(world, CLOSE))
             yield Label("the writer closes it at {}", (end,), is_fault=True), after
+
+    def _recovered(self, world: RepairWorld, ledger: LedgerMetadata) -> Step:
+        """End a recovery that found one entry in the last fragment, and replaced a member."""
+        last = ledger.last_fragment
+        changed = Fragment(last.first_entry_id, _replaced(world, last), last.incoming)
+        closed = ledger.with_recovered((changed,), last.first_entry_id, 1, TOKEN)
+        label = Label("the recovery closes it at {}", (last.first_entry_id,))
+        return label, with_ledger(_written(world, changed), closed)
+
+
+def _replaced(world: RepairWorld, last: Fragment) -> tuple[BookieId, ...]:
+    """Return the members with a spare in the place of the first."""
+    spare = next((n for n in NAMES[: len(world.bookies)] if n not in last.ensemble), None)
+    if spare is None:
+        raise ViolationError("a scope has too few bookies")
+    return (spare, *last.ensemble[1:])
+
+
+def _written(world: RepairWorld, last: Fragment) -> RepairWorld:
+    """Return the world after the members of the last fragment stored its first entry."""
+    bit = 1 << last.first_entry_id
+    held = tuple(
+        b._replace(held=b.held | bit) if NAMES[n] in last.ensemble else b
+        for n, b in enumerate(world.bookies)
+    )
+    return world._replace(bookies=held)

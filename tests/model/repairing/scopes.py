@@ -3,12 +3,13 @@
 Leaves the exploration to `tests.model.search`.
 
 Covered: E=WQ=2, a striped ledger (E=3, WQ=2), one to three entries, an empty ledger, an open ledger
-with a writer that changes its ensemble and closes; one or two workers on the same ledger at once,
-killed at any step; bookies that lose their session, stop, return or are gone for good; a drain that
-is begun, ended and begun again; a removal; the collectors of all bookies; a deletion.
+with a writer that changes its ensemble and closes, or that a client recovers; one or two workers on
+the same ledger at once, killed at any step; bookies that lose their session, stop, return or are
+gone for good; a drain that is begun, ended and begun again; a removal; the collectors of all
+bookies; a deletion.
 
-Not covered: which bookie the placement chooses, several ledgers, in-sync ledgers, the recovery of
-an open ledger by repair (unit tests), batches and digests.
+Not covered: which bookie the placement chooses, several ledgers, in-sync ledgers, the choice to
+recover an open ledger (unit tests), batches and digests.
 """
 
 from dataclasses import replace
@@ -40,6 +41,14 @@ OPEN: Final = RepairScope(
     changes=1,
     is_written=True,
     deletes=1,
+)
+RECOVERED: Final = replace(
+    OPEN,
+    name="repair, a recovery",
+    changes=0,
+    is_written=False,
+    is_recovered=True,
+    kills=1,
 )
 TWO_DRAINS: Final = RepairScope(
     "repair, two drains, two workers",
@@ -74,5 +83,5 @@ STRIPES: Final = RepairScope(
 
 SMALL: Final = (LOST, RETURNED)
 """`CI` and `FULL` are what the larger scopes have besides."""
-CI: Final = (TWO_WORKERS, DRAINED, EMPTY, OPEN, PARTITIONED)
+CI: Final = (TWO_WORKERS, DRAINED, EMPTY, OPEN, RECOVERED, PARTITIONED)
 FULL: Final = (TWO_DRAINS, STRIPES)

@@ -34,6 +34,7 @@ FAULTS: Final = (
     "delete",
     "change",
     "close",
+    "recovery",
 )
 
 
@@ -68,7 +69,9 @@ class RepairScope:
     changes: int = 0
     """Number of ensemble changes of the writer."""
     is_written: bool = False
-    """Whether the writer, or a recovery, closes the open ledger."""
+    """Whether the writer closes the open ledger."""
+    is_recovered: bool = False
+    """Whether a client recovers the open ledger, and replaces a member of its last fragment."""
     mortals: tuple[int, ...] = (0,)
     """Bookies that may crash, die, be partitioned, or be drained; spares are equal."""
     states_max: int = 2_000_000
@@ -89,6 +92,7 @@ class RepairScope:
             self.deletes,
             self.changes,
             int(self.is_written),
+            int(self.is_recovered),
         )
 
 

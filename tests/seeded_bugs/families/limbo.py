@@ -10,13 +10,16 @@ from tests.seeded_bugs.seeded_bug import (
     SeededBug,
     hidden_from_model,
     hidden_from_simulation,
+    model,
     units,
 )
 
 UNITS = "tests/unit/repair"
 NEEDS = f"{UNITS}/test_needs.py"
 STORIES = f"{UNITS}/test_limbo_story.py"
-NOT_MODELLED = hidden_from_model("the model has no limbo")
+ADMISSION = "tests/unit/bookie/storage/test_admission.py"
+OLD_COPY = "trio, recovery, old copy"
+NOT_MODELLED = hidden_from_model("in the model a bookie in limbo is not repaired, and stays in it")
 NOT_SHOWN = hidden_from_simulation("whether the simulation with repair finds it was not tried yet")
 HIDDEN = (NOT_MODELLED, NOT_SHOWN)
 
@@ -104,5 +107,20 @@ BUGS = (
         ),
         (units(f"{STORIES}::test_an_old_copy_of_a_fenced_bookie_completes_no_ack_quorum"),),
         HIDDEN,
+    ),
+    SeededBug(
+        "limbo_takes_first_adds",
+        "A bookie that returned on an old copy takes a first add for a ledger that it does not"
+        " know: it was fenced there, and is closed.",
+        ("2.4", "9.13"),
+        (
+            Edit(
+                "bookie/storage/admission.py",
+                "        if state is None and self._switch.may_have_lost_fences:\n",
+                "        if state is None and self._switch.may_have_lost_fences and recovery:\n",
+            ),
+        ),
+        (units(ADMISSION, STORIES), model(OLD_COPY)),
+        (NOT_SHOWN,),
     ),
 )
