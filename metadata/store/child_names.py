@@ -36,6 +36,8 @@ class ChildNames:
         self._parent = parent
         self._rng = rng
         self._interval_s = interval_s
+        self._lock = asyncio.Lock()
+        """Held during reads: of two that overlap, an older answer could come last."""
         self._wake = asyncio.Event()
         self._cancel: Cancel | None = None
         self._task: asyncio.Task[None] | None = None
@@ -49,7 +51,7 @@ class ChildNames:
 
     async def refresh(self) -> None:
         """Read the current names. Raises MetadataError."""
-        self.names = tuple(sorted(await self._store.children(self._parent, fresh=True)))
+        await self._read(fresh=True)
 
     async def aclose(self) -> None:
         """Stop following; `names` keeps the last known names."""
@@ -63,7 +65,7 @@ class ChildNames:
             await self._wake.wait()
             self._wake.clear()
             try:
-                self.names = tuple(sorted(await self._store.children(self._parent)))
+                await self._read(fresh=False)
                 backoff.count = 0
             except MetadataError as error:
                 if self._store.session_state is SessionState.CLOSED:
@@ -73,3 +75,7 @@ class ChildNames:
                 await asyncio.sleep(backoff.next_s())
             else:
                 await asyncio.sleep(self._interval_s)
+
+    async def _read(self, *, fresh: bool) -> None:
+        async with self._lock:
+            self.names = tuple(sorted(await self._store.children(self._parent, fresh=fresh)))

@@ -56,6 +56,8 @@ class ChildValues:
         self._watches: dict[str, Cancel] = {}
         self._due_s: dict[str, float] = {}
         self._names_changed = False
+        self._lock = asyncio.Lock()
+        """Held during reads: of two that overlap, an older answer could come last."""
         self._wake = asyncio.Event()
         self._cancel_names: Cancel | None = None
         self._task: asyncio.Task[None] | None = None
@@ -76,8 +78,9 @@ class ChildValues:
 
     async def refresh(self) -> None:
         """Read the current names, and all values whose read is delayed. Raises MetadataError."""
-        await self._read_names(jitter_s=0.0, fresh=True)
-        await self._read_due(math.inf)
+        async with self._lock:
+            await self._read_names(jitter_s=0.0, fresh=True)
+            await self._read_due(math.inf)
 
     async def aclose(self) -> None:
         """Stop following."""
@@ -106,10 +109,11 @@ class ChildValues:
         while True:
             await self._wait_for_work(loop.time())
             try:
-                if self._names_changed:
-                    self._names_changed = False
-                    await self._read_names(jitter_s=self._jitter_s)
-                await self._read_due(loop.time())
+                async with self._lock:
+                    if self._names_changed:
+                        self._names_changed = False
+                        await self._read_names(jitter_s=self._jitter_s)
+                    await self._read_due(loop.time())
                 backoff.count = 0
             except MetadataError as error:
                 if self._store.session_state is SessionState.CLOSED:

@@ -42,6 +42,8 @@ class FollowedValue:
         self._path = path
         self._rng = rng
         self._on_value = on_value
+        self._lock = asyncio.Lock()
+        """Held during reads: of two that overlap, an older answer could come last."""
         self._wake = asyncio.Event()
         self._cancel: Cancel | None = None
         self._task: asyncio.Task[None] | None = None
@@ -86,9 +88,13 @@ class FollowedValue:
                 await asyncio.sleep(backoff.next_s())
 
     async def _read(self, *, fresh: bool) -> None:
-        stored = await find(self._store, self._path, fresh=fresh)
+        async with self._lock:
+            stored = await find(self._store, self._path, fresh=fresh)
+            self._report(None if stored is None else stored.value)
+
+    def _report(self, value: bytes | None) -> None:
         try:
-            self._on_value(None if stored is None else stored.value)
+            self._on_value(value)
         except MetadataFormatError as error:
             _log.warning("ignoring the value of %s: %s", self._path, error)
         except Exception as error:  # noqa: BLE001 - it is reported; the value is still followed

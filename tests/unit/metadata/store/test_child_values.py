@@ -82,3 +82,43 @@ async def test_a_value_whose_read_is_given_up_by_a_refresh_is_read_by_the_follow
     await until(lambda: values == {"one": b"1", "two": b"1"})
     await followed.aclose()
     await store.aclose()
+
+
+async def test_an_older_list_that_is_answered_later_removes_nothing() -> None:
+    """Otherwise a bookie that has joined stays unknown until the next change (seed 1857051830)."""
+
+    class ReorderingStore(MemoryMetadataStore):
+        holds = False
+        held = asyncio.Event()
+
+        @override
+        async def children(
+            self, path: str, *, fresh: bool = False, agreed: bool = False
+        ) -> list[str]:
+            names = await super().children(path, fresh=fresh, agreed=agreed)
+            if self.holds:
+                self.holds = False
+                await self.held.wait()
+            return names
+
+    store, values = ReorderingStore(MemoryMetadataServer()), dict[str, bytes]()
+    followed = ChildValues(
+        store,
+        PARENT,
+        Random(1),
+        on_value=values.__setitem__,
+        on_gone=values.__delitem__,
+    )
+    await followed.start()
+    store.holds = True
+    refreshing = asyncio.get_running_loop().create_task(followed.refresh())
+    await until(lambda: not store.holds)
+    await store.create(f"{PARENT}/one", b"1")
+    await asyncio.sleep(0.05)
+    store.held.set()
+    await refreshing
+    await until(lambda: values == {"one": b"1"})
+    await asyncio.sleep(0.05)
+    assert values == {"one": b"1"}
+    await followed.aclose()
+    await store.aclose()
