@@ -55,7 +55,7 @@ from repair.needs import RepairClass
 from repair.orderly_stops import OrderlyStops
 from repair.progress import Progress
 from repair.publishing import publication
-from repair.retries import Retries
+from repair.retries import Retries, SetAside
 from repair.spread import NO_PLACES, places_of
 from repair.standing import Standing, Standings
 from repair.unnamed_bookies import UnnamedBookies
@@ -126,6 +126,7 @@ class Auditor:
         self._published: dict[JobName, Job] = {}
         self._standings: Standings | None = None
         self._retries = Retries()
+        self._set_aside = SetAside()
         self._since_ms = 0
         self._audited_ms: int | None = None
         self._next_pass_s = 0.0
@@ -194,7 +195,10 @@ class Auditor:
         missing = self._missing.read()
         moves = self._settings.settings.move_misplaced
         places = places_of(up, seen.standings) if moves else NO_PLACES
-        plan = self._index.plan(seen.standings, seen.urgent, JOBS_MAX, damaged, missing, places)
+        set_aside = self._set_aside.ledgers
+        plan = self._index.plan(
+            seen.standings, seen.urgent, JOBS_MAX, damaged, missing, places, set_aside
+        )
         await self._publish(plan, seen)
         await self._note_unnamed(states)
         await self._write_status(plan, self._departures.away(seen.standings), loop.time())
@@ -276,14 +280,17 @@ class Auditor:
         bookies = self._directory.bookies.items()
         members = tuple(sorted((bookie_id, each.writable) for bookie_id, each in bookies))
         now_s = asyncio.get_running_loop().time()
-        due = self._retries.look(self._published, members, self._pass.changed, now_s)
-        self._pass.changed.clear()
+        changed = self._pass.changed
+        due = self._retries.look(self._published, members, changed, now_s)
         await call_each(due, self._store_job)
         lacks_copies = not all(map(seen.standings.has_copy, seen.standings.by_bookie))
         open_urgency = RepairClass.SHORT_OF_WRITE_QUORUM if lacks_copies else RepairClass.DRAINING
         changes = publication(plan, open_urgency, self._published, self._wall_clock_ms(), JOBS_MAX)
         await call_each(changes.remove, self._remove_job)
         await call_each(changes.publish, self._publish_job)
+        waiting = self._retries.waiting(self._published)
+        await call_each(self._set_aside.look(waiting, members, changed), self._remove_job)
+        changed.clear()
 
     async def _remove_job(self, name: JobName) -> None:
         with contextlib.suppress(NodeNotFoundError, MetadataFormatError):
@@ -337,6 +344,7 @@ class Auditor:
             for job in self._published.values()
             if job.blocked_reason and job.state is not JobState.LOST
         )
+        blocked += self._set_aside.reasons
         lost = plan.totals.get(RepairClass.LOST)
         status = RepairStatus(
             auditor_id=self._auditor_id,

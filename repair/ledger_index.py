@@ -13,7 +13,7 @@ import heapq
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, compress
 from types import MappingProxyType
@@ -184,11 +184,12 @@ class LedgerIndex:
         damaged: BadCopies = NO_BAD_COPIES,
         missing: MissingRanges = NO_MISSING_RANGES,
         places: Places = NO_PLACES,
+        set_aside: Container[LedgerId] = (),
     ) -> RepairPlan:
         """Rank the ledgers that need repair. `absent` bookies count as gone only for ledgers that
         would otherwise have one good copy left, or none. The copies of a ledger on bookies where it
         is damaged, or entries are missing, do not count. Copies that are all good are moved to a
-        better one of the `places`.
+        better one of the `places`. Ledgers that are `set_aside` only count in the totals.
         """
         bad_copies: dict[LedgerId, tuple[BookieId, ...]] = {
             each: (*damaged.get(each, ()), *missing.get(each, ())) for each in (*damaged, *missing)
@@ -208,13 +209,15 @@ class LedgerIndex:
                 if bad is not None:
                     shape = self._shapes[number]
                     found = _without_copies(found, shape, standings.with_gone(bad))
-                if found.is_open_affected:
+                is_ranked = LedgerId(ledger_id) not in set_aside
+                if found.is_open_affected and is_ranked:
                     open_ledgers.append(LedgerId(ledger_id))
                 if found.repair_class is not None:
                     byte_count = int(length * found.share)
                     counts[found.repair_class] += 1
                     sizes[found.repair_class] += byte_count
-                    yield found.repair_class, byte_count, ledger_id
+                    if is_ranked:
+                        yield found.repair_class, byte_count, ledger_id
 
         first = heapq.nsmallest(limit, ranked())  # a list of all would need much memory
         return RepairPlan(

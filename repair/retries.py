@@ -1,4 +1,4 @@
-"""When a blocked job is tried again. Pure.
+"""When a blocked job is tried again, and which blocked ledgers have no job meanwhile. Pure.
 
 Leaves storing the jobs to `repair.auditor`, and jobs without any copy to `repair.publishing`.
 
@@ -6,12 +6,15 @@ Invariants: a blocked job is due until it is stored as queued, also if storing i
 worker found counts only if the job was queued after the latest change: an attempt that began before
 it may end after it. A worker may see a change late, so a job that is blocked after that is tried
 once more. So each change leads to a bounded number of attempts, and none is made without a change.
+At most PUBLISHED_MAX jobs that wait for a change stay published: others could not be published
+beside them. The ledgers of the rest are set aside, at most SET_ASIDE_MAX, until the next change.
 
 Source: protocol rule 9.3; docs/repair.md, "The auditor".
 """
 
 import math
-from collections.abc import Container, Mapping
+from collections import Counter
+from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Final
 
 from metadata.ids import LedgerId
@@ -21,6 +24,10 @@ SEEN_AFTER_S: Final = 30.0
 """Time after a change in which a worker may decide by what it saw before: its server of the
 metadata service lags, or its connection was lost with the event.
 """
+PUBLISHED_MAX: Final = 500
+"""Number of published jobs that wait for a change, half of all that may be published."""
+SET_ASIDE_MAX: Final = 100_000
+"""Number of ledgers that are set aside: about 100 bytes of memory each."""
 
 
 class Retries:
@@ -66,3 +73,47 @@ class Retries:
         queued_s = self._queued_s.get(name, -math.inf)
         seen_s = self._changed_s + SEEN_AFTER_S
         return queued_s < self._changed_s or queued_s < seen_s <= now_s
+
+    def waiting(self, published: Mapping[JobName, Job]) -> list[Job]:
+        """Return the blocked jobs that are not tried again before the next change."""
+        seen_s = self._changed_s + SEEN_AFTER_S
+        return [
+            job
+            for job in published.values()
+            if job.state is JobState.BLOCKED and self._queued_s.get(job.name, -math.inf) >= seen_s
+        ]
+
+
+class SetAside:
+    """Blocked ledgers without a published job, each with the reason, of one auditor."""
+
+    def __init__(self) -> None:
+        self._members: tuple[object, ...] | None = None
+        self._reasons: dict[LedgerId, str] = {}
+
+    @property
+    def ledgers(self) -> Collection[LedgerId]:
+        """The ledgers."""
+        return self._reasons.keys()
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """Number of ledgers by reason."""
+        return Counter(self._reasons.values())
+
+    def look(
+        self, waiting: Sequence[Job], members: tuple[object, ...], changed: Collection[LedgerId]
+    ) -> list[JobName]:
+        """Return the jobs to remove, the least urgent first, of those that wait for a change.
+
+        `members` and `changed` are those of `Retries.look`: all ledgers come back when the members
+        change, and one when it changed itself.
+        """
+        if members != self._members:
+            self._members, self._reasons = members, {}
+        for ledger_id in changed:
+            self._reasons.pop(ledger_id, None)
+        room = SET_ASIDE_MAX - len(self._reasons)
+        last = sorted(waiting, key=lambda job: job.name)[PUBLISHED_MAX:][::-1][:room]
+        self._reasons |= {job.ledger_id: job.blocked_reason for job in last}
+        return [job.name for job in last]

@@ -15,8 +15,6 @@ from tests.seeded_bugs.seeded_bug import (
 
 UNITS = "tests/unit/repair"
 STORIES = f"{UNITS}/test_repair_process.py"
-RETRIES = f"{UNITS}/test_retries.py"
-BLOCKED = f"{UNITS}/test_blocked_story.py"
 SPREAD = f"{UNITS}/test_spread.py"
 NOT_MODELLED = hidden_from_model("the model of repair has bugs of its own: tests/model/repairing")
 NOT_SHOWN = hidden_from_simulation("whether the simulation with repair finds it was not tried yet")
@@ -268,48 +266,6 @@ BUGS = (
             ),
         ),
         (units(f"{UNITS}/test_departures.py"),),
-        (NOT_MODELLED, NOT_SHOWN),
-    ),
-    SeededBug(
-        "blocked_for_ever",
-        "A blocked job is not queued again when a bookie joins.",
-        ("9.3",),
-        (
-            Edit(
-                "repair/retries.py",
-                "            if job.state is JobState.BLOCKED and ",
-                "            if job.state is JobState.LOST and ",
-            ),
-        ),
-        (units(RETRIES, BLOCKED),),
-        (NOT_MODELLED, NOT_SHOWN),
-    ),
-    SeededBug(
-        "blocked_by_an_old_view",
-        "A job that a worker blocks by what it saw before a bookie joined is not tried again.",
-        ("9.3",),
-        (
-            Edit(
-                "repair/retries.py",
-                "        return queued_s < self._changed_s or queued_s < seen_s <= now_s\n",
-                "        return now_s == self._changed_s\n",
-            ),
-        ),
-        (units(RETRIES, BLOCKED),),
-        (NOT_MODELLED, NOT_SHOWN),
-    ),
-    SeededBug(
-        "changed_ledger_stays_blocked",
-        "A blocked job is not queued again when its ledger changes, such as by a recovery.",
-        ("9.3",),
-        (
-            Edit(
-                "repair/retries.py",
-                "            if name in published and name.ledger_id not in changed\n",
-                "            if name in published\n",
-            ),
-        ),
-        (units(RETRIES),),
         (NOT_MODELLED, NOT_SHOWN),
     ),
     SeededBug(

@@ -19,7 +19,7 @@ from repair.retries import SEEN_AFTER_S
 from repair.spread import Places
 from repair.standing import Standings
 from tests.simulation.nodes import BookieNode
-from tests.support.repair.repair_world import LONG_S, World, play
+from tests.support.repair.repair_world import LONG_S, THREE, World, play
 from tests.support.repair.replicas import end, start_again
 
 TWO = Quorum(ensemble=2, write=2, ack=2)
@@ -184,3 +184,23 @@ def test_a_job_is_queued_again_although_the_metadata_service_failed(
         assert failures
 
     play(story, bookies=3)
+
+
+def test_many_blocked_ledgers_keep_no_other_one_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocked ones are smaller, so they are first, and as many as may be published."""
+    monkeypatch.setattr("repair.auditor.JOBS_MAX", 2)
+    monkeypatch.setattr("repair.retries.PUBLISHED_MAX", 1)
+    all_bookies = Quorum(ensemble=4, write=4, ack=3)
+
+    async def story(world: World) -> None:
+        blocked = await world.write(5, all_bookies)
+        assert world.client is not None
+        async with world.client.create_ledger(THREE) as writer:
+            await writer.append_many([bytes(1_000)] * 20)
+        gone = lose(world, writer.id)
+        assert await world.wait(lambda: gone not in world.ledger(writer.id).fragments[0].ensemble)
+        assert all(gone in world.ledger(each).fragments[0].ensemble for each in blocked)
+        join(world)
+        assert await world.wait(lambda: not world.is_named(gone))
+
+    play(story)

@@ -97,6 +97,20 @@ def test_damaged_copies_do_not_count() -> None:
     ]
 
 
+def test_ledgers_that_are_set_aside_count_and_are_not_ranked() -> None:
+    index = index_of(
+        closed_ledger("abc", ledger_id=1),
+        closed_ledger("abd", ledger_id=2),
+        open_ledger("abc", ledger_id=3),
+        open_ledger("abc", ledger_id=4),
+    )
+    aside = (LedgerId(1), LedgerId(3))
+    plan = index.plan(standings(gone="a"), (), 10, set_aside=aside)
+    assert [each.ledger_id for each in plan.first] == [2]
+    assert plan.open_ledgers == (LedgerId(4),)
+    assert plan.totals[RepairClass.SHORT_OF_WRITE_QUORUM].ledgers == 2
+
+
 def test_copies_with_missing_entries_do_not_count() -> None:
     index = index_of(closed_ledger("abc", ledger_id=1), closed_ledger("abc", ledger_id=2))
     a, b = bookies("ab")

@@ -1,0 +1,71 @@
+"""Seeded bugs of the jobs of repair: when blocked ones are tried again.
+
+Leaves what is repaired to `repair`.
+
+Source: protocol rule 9.3.
+"""
+
+from tests.seeded_bugs.families.repair import NOT_MODELLED, NOT_SHOWN, UNITS
+from tests.seeded_bugs.seeded_bug import Edit, SeededBug, units
+
+RETRIES = f"{UNITS}/test_retries.py"
+BLOCKED = f"{UNITS}/test_blocked_story.py"
+
+BUGS = (
+    SeededBug(
+        "blocked_for_ever",
+        "A blocked job is not queued again when a bookie joins.",
+        ("9.3",),
+        (
+            Edit(
+                "repair/retries.py",
+                "            if job.state is JobState.BLOCKED and self._is_due(",
+                "            if job.state is JobState.LOST and self._is_due(",
+            ),
+        ),
+        (units(RETRIES, BLOCKED),),
+        (NOT_MODELLED, NOT_SHOWN),
+    ),
+    SeededBug(
+        "blocked_by_an_old_view",
+        "A job that a worker blocks by what it saw before a bookie joined is not tried again.",
+        ("9.3",),
+        (
+            Edit(
+                "repair/retries.py",
+                "        return queued_s < self._changed_s or queued_s < seen_s <= now_s\n",
+                "        return now_s == self._changed_s\n",
+            ),
+        ),
+        (units(RETRIES, BLOCKED),),
+        (NOT_MODELLED, NOT_SHOWN),
+    ),
+    SeededBug(
+        "changed_ledger_stays_blocked",
+        "A blocked job is not queued again when its ledger changes, such as by a recovery.",
+        ("9.3",),
+        (
+            Edit(
+                "repair/retries.py",
+                "            if name in published and name.ledger_id not in changed\n",
+                "            if name in published\n",
+            ),
+        ),
+        (units(RETRIES),),
+        (NOT_MODELLED, NOT_SHOWN),
+    ),
+    SeededBug(
+        "blocked_ledgers_fill_the_list",
+        "Blocked ledgers keep their places among the published jobs, so that no other is repaired.",
+        ("9.3",),
+        (
+            Edit(
+                "repair/ledger_index.py",
+                "                is_ranked = LedgerId(ledger_id) not in set_aside\n",
+                "                is_ranked = True\n",
+            ),
+        ),
+        (units(f"{UNITS}/test_ledger_index.py", BLOCKED),),
+        (NOT_MODELLED, NOT_SHOWN),
+    ),
+)
