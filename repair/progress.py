@@ -33,7 +33,7 @@ class Progress:
     def rate(self, now_s: float) -> float:
         """Return the amount per second; 0 if nothing was done in the last WINDOW_S seconds."""
         self._trim(now_s)
-        if self._began_s is None or not self._sum:
+        if self._began_s is None:
             return 0.0
         return self._sum / max(1.0, min(WINDOW_S, now_s - self._began_s))
 

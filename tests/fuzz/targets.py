@@ -17,6 +17,9 @@ from tests.fuzz.mutations import Mutator
 
 INPUTS_PER_BLOCK: Final = 512
 TRACED_EVERY: Final = 32
+REMEASURED: Final = 3
+"""How often an input that allocated too much is measured again: the measurement includes what other
+threads of the process allocate meanwhile, and imports of a first call."""
 SEALED_SHARE: Final = 0.5
 UNCHANGED_SHARE: Final = 0.01
 KIB: Final = 1024
@@ -113,23 +116,30 @@ class ParserTarget:
     ) -> None:
         tally.frames += 1
         tally.inputs += 1
-        before = 0
-        if is_traced:
-            tally.traced += 1
-            before, _ = tracemalloc.get_traced_memory()
-            tracemalloc.reset_peak()
         try:
-            tally.accepted += self.check(data, origin, is_sealed)
-            if is_traced:
-                _, peak = tracemalloc.get_traced_memory()
-                tally.largest_allocation_bytes = max(tally.largest_allocation_bytes, peak - before)
-                self._check_allocation(peak - before, len(data))
+            if not is_traced:
+                tally.accepted += self.check(data, origin, is_sealed)
+                return
+            tally.traced += 1
+            accepted, allocated = self._traced(data, origin, is_sealed)
+            tally.accepted += accepted
+            bound = self.allocation_base_bytes + self.allocation_factor * len(data)
+            for _ in range(REMEASURED):
+                if allocated <= bound:
+                    break
+                allocated = min(allocated, self._traced(data, origin, is_sealed)[1])
+            tally.largest_allocation_bytes = max(tally.largest_allocation_bytes, allocated)
+            if allocated > bound:
+                share = (allocated >> 20) or 1
+                raise InvariantError(f"an input allocated about {share} MiB, over its bound")
         except Exception as error:  # noqa: BLE001 - this is what is looked for
             what, where = describe(error)
             tally.note(Finding(self.name, what, block, data.hex(), where, is_forged=is_sealed))
 
-    def _check_allocation(self, allocated: int, size: int) -> None:
-        bound = self.allocation_base_bytes + self.allocation_factor * size
-        if allocated > bound:
-            share = (allocated >> 20) or 1
-            raise InvariantError(f"an input allocated about {share} MiB, which is over its bound")
+    def _traced(self, data: bytes, origin: bytes, is_sealed: bool) -> tuple[bool, int]:
+        """Return if the input was accepted, and the most bytes that it had allocated at a time."""
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        accepted = self.check(data, origin, is_sealed)
+        _, peak = tracemalloc.get_traced_memory()
+        return accepted, peak - before

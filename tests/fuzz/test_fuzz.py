@@ -27,6 +27,7 @@ from tests.fuzz.watch import HangError, hangs_noticed
 
 TARGETS = all_targets()
 FRAMES = 2_000
+MIB = 1 << 20
 FRAMES_PLANTED = 1_500
 
 
@@ -122,6 +123,22 @@ def test_an_allocation_beyond_the_bound_is_found() -> None:
     tally = Tally()
     target.run_block(1, 0, tally)
     assert "over its bound" in tally.findings[0].what
+
+
+def test_an_allocation_of_something_else_is_no_finding() -> None:
+    """Imports of a first call and other threads allocate while an input is measured."""
+    calls: list[bytes] = []
+
+    def import_once(_data: bytes, _origin: bytes, _is_sealed: bool) -> bool:
+        calls.append(bytes(0 if calls else 4 * MIB))
+        calls[0] = b""
+        return True
+
+    tally = Tally()
+    ParserTarget("imports", import_once, (b"data",)).run_block(1, 0, tally)
+    assert not tally.findings
+    assert len(calls) == tally.inputs + 1, "measured once more, and counted once"
+    assert tally.accepted == tally.inputs
 
 
 def test_an_endless_loop_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,7 @@ TARGETS: Final = (
             "standing",
         ),
         (
-            *transcripts("departures"),
+            *transcripts("departures", "repair"),
             "unit/repair/test_bad_entries.py",
             "unit/repair/test_departures.py",
             "unit/repair/test_ledger_index.py",
@@ -160,6 +160,7 @@ TARGETS: Final = (
             "unit/repair/test_publishing.py",
             "unit/repair/test_retries.py",
             "unit/repair/test_spread.py",
+            "unit/repair/test_standing.py",
         ),
     ),
     Target(

@@ -129,7 +129,7 @@ def test_each_ledger_is_reported_once_when_it_is_seen_as_closed() -> None:
     for _ in range(2):
         index.put(open_ledger("abc", ledger_id=5))
         index.put(closed_ledger("abc", ledger_id=3))
-    assert closed == [3]
+        assert closed == [3], "as soon as it is seen, and not again"
     index.put(closed_ledger("abc", ledger_id=5))
     index.put(closed_ledger("abd", ledger_id=5))
     assert closed == [3, 5]
@@ -142,13 +142,17 @@ def test_closed_ledgers_are_found_from_the_highest_id_down() -> None:
         closed_ledger("abc", ledger_id=9),
     )
     assert [index.closed_below(each) for each in (10, 9, 2)] == [9, 2, None]
+    index = index_of(open_ledger("abc", ledger_id=2), open_ledger("abc", ledger_id=5))
+    assert index.closed_below(9) is None
+    index.put(closed_ledger("abc", ledger_id=0))
+    assert index.closed_below(9) == 0
 
 
 def test_ledgers_with_an_affected_open_fragment_are_listed() -> None:
     index = index_of(open_ledger("abc", ledger_id=1), open_ledger("abd", "bcd", ledger_id=2))
     plan = index.plan(standings(gone="a"), (), 10)
     assert plan.open_ledgers == (LedgerId(1),)
-    assert [each.ledger_id for each in plan.first] == [2]
+    assert [(each.ledger_id, each.byte_count) for each in plan.first] == [(2, 0)]
     assert list(index.open_ledgers()) == [1, 2]
 
 
@@ -162,6 +166,39 @@ def test_a_ledger_is_replaced_and_dropped() -> None:
     index.drop(LedgerId(4))
     assert index.count_naming(BookieId("a")) == 0
     assert index.known_between(LedgerId(0), LedgerId(9)) == [5]
+
+
+def test_known_ids_are_found_from_one_to_another() -> None:
+    index = index_of(*(closed_ledger("abc", ledger_id=each) for each in (3, 5, 6, 9)))
+    first, last = LedgerId(5), LedgerId(6)
+    assert index.known_between(first, last) == [5, 6]
+    assert index.known_between(first, LedgerId(8)) == [5, 6]
+    assert index.known_between(LedgerId(4), first) == [5]
+    assert index.known_between(last, None) == [6, 9]
+
+
+def test_a_mark_is_no_need_while_the_ledger_is_open_or_lacks_copies() -> None:
+    """The mark of an open ledger is its writer's (11.2); a need removes the others."""
+
+    def marked(ledger: LedgerMetadata) -> LedgerMetadata:
+        fragment = replace(ledger.fragments[0], incoming=bookies("x"))
+        return replace(ledger, fragments=(fragment, *ledger.fragments[1:]))
+
+    now = standings(gone="x")
+    assert index_of(marked(open_ledger("abc", "abd"))).plan(now, (), 9).first == ()
+    (ranked,) = index_of(marked(closed_ledger("abc"))).plan(now, (), 9).first
+    assert (ranked.repair_class, ranked.byte_count) == (RepairClass.DRAINING, 0)
+    (ranked,) = index_of(marked(closed_ledger("abc"))).plan(standings(gone="xa"), (), 9).first
+    assert ranked.repair_class is RepairClass.SHORT_OF_WRITE_QUORUM
+
+
+def test_more_lost_entries_are_another_shape() -> None:
+    ledger = closed_ledger("abc")
+    shapes = [
+        shape_of(ledger.with_lost(lost, 5, UpdateToken(bytes(16)))).lost
+        for lost in ([(3, 3)], [(3, 5)], [(3, 5), (8, 8)])
+    ]
+    assert shapes == [1, 3, 4]
 
 
 def test_incoming_and_given_up_bookies_are_named() -> None:

@@ -31,3 +31,11 @@ def test_a_pause_does_not_lower_the_rate_for_ever() -> None:
     progress.add(100, 0.0)
     progress.add(100, 1_000.0)
     assert progress.rate(1_010.0) == pytest.approx(10.0)
+
+
+def test_the_rate_of_the_first_second_is_what_was_done() -> None:
+    progress = Progress()
+    progress.add(0, 0.0)
+    assert progress.rate(0.0) == 0.0
+    progress.add(100, 0.0)
+    assert [progress.rate(each) for each in (0.0, 0.5, 1.0, 2.0)] == [100.0, 100.0, 100.0, 50.0]

@@ -9,9 +9,17 @@ from hypothesis import strategies as st
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import QuorumSpec
 from metadata.registry.location import Place
+from metadata.registry.registration import BookieRegistration
 from repair.ledger_index import LedgerIndex, RankedLedger
 from repair.needs import Cause, Need, RepairClass, needs_of
-from repair.spread import NO_PLACES, Places, is_better_place, misplaced_member, write_sets
+from repair.spread import (
+    NO_PLACES,
+    Places,
+    is_better_place,
+    misplaced_member,
+    places_of,
+    write_sets,
+)
 from tests.support.sample_ledgers import QUORUM, bookies, closed_ledger, open_ledger, standings
 
 STRIPED = QuorumSpec(4, 2, 2)
@@ -121,3 +129,24 @@ def test_moves_are_found_and_end(drawn: list[tuple[str, str]], quorum: QuorumSpe
                 ensemble, quorum, known, member, target
             )
     assert all(len(each) == quorum.write_quorum for each in write_sets(ensemble, quorum))
+
+
+def test_places_are_those_of_all_bookies_and_targets_are_writable_and_good() -> None:
+    """A read-only or a draining bookie may be the member in another rack, and gets no copies."""
+    registered = {
+        BookieId(name): BookieRegistration(
+            BookieId(name), "host", 1, location=f"/r{name}/h", writable=name != "b"
+        )
+        for name in "dcba"
+    }
+    found = places_of(registered, standings(draining="c"))
+    assert set(found.known) == set(bookies("abcd"))
+    assert found.known[BookieId("a")] == Place("/ra", "h")
+    assert found.usable == bookies("ad")
+
+
+def test_no_place_is_better_while_one_is_not_known() -> None:
+    known = places("a1u b1v c2w")
+    a, d = bookies("ad")
+    assert not is_better_place(bookies("abc"), QUORUM, known, a, d)
+    assert not is_better_place(bookies("abx"), QUORUM, places("a1u b1v c2w d3x"), a, d)
