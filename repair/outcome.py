@@ -39,5 +39,6 @@ Outcome = Repaired | Deleted | Blocked | Postponed
 
 def describe_shortage(shortage: Shortage) -> str:
     """Return the reason of a repair that lacks bookies."""
-    seen = f"of {shortage.seen} seen none can be used"
-    return f"needs {shortage.needed} more bookie, {seen}{shortage.why}"
+    bookies = "bookie" if shortage.needed == 1 else "bookies"
+    usable = f"{shortage.seen or 'none'} can be used"
+    return f"needs {shortage.needed} more {bookies}, and {usable}{shortage.why}"

@@ -24,6 +24,7 @@ from tests.simulation.many.leaving import Leaving
 from tests.simulation.nodes import BookieNode, ClientNode
 from tests.simulation.reach.stops import Stops
 from tests.simulation.reach.unclean_closes import UncleanCloses
+from tests.simulation.repairing.drains import Drains
 from tests.simulation.repairing.repairs import RepairDeaths
 from tests.simulation.second_start import SecondStarts
 from tests.simulation.workloads import recover_one
@@ -57,6 +58,7 @@ class Faults:
         self._leaders_rng = random.Random(f"leaders {cluster.plan.seed}")
         self._deaths = UnsyncedDeaths(cluster, random.Random(f"deaths {cluster.plan.seed}"))
         self._unclean = UncleanCloses(cluster, random.Random(f"unclean {cluster.plan.seed}"))
+        self._drains = Drains(cluster)
         self._kinds: dict[str, Fault] = {
             "kill_bookie": self._kill_bookie,
             "restart_bookie": self._restart_bookie,
@@ -93,6 +95,7 @@ class Faults:
             "unclean_close": self._unclean.close,
             "stop_within": Stops(cluster, STALL_S).stop_within,
             "kill_repair": RepairDeaths(cluster).kill,
+            "drain_bookie": self._drains.change,
         }
 
     def start(self) -> None:
@@ -113,6 +116,7 @@ class Faults:
         for source, target in self._cuts:
             cluster.network.heal(source, target)
         self._cuts.clear()
+        await self._drains.heal()
         for node in (*cluster.bookies, *cluster.clients, *cluster.repairers):
             node.resume()
             if node.store is not None:

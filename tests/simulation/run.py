@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 from unittest.mock import patch
 
@@ -24,7 +25,7 @@ from tests.simulation.checkers.availability import watched_ends
 from tests.simulation.checkers.callers import watched_admissions
 from tests.simulation.checkers.hosts import watched_choices
 from tests.simulation.checkers.least import watched_confirmations
-from tests.simulation.checkers.liveness import check_liveness, wait_for_work
+from tests.simulation.checkers.liveness import check_liveness, check_readable, wait_for_work
 from tests.simulation.checkers.replicas import read_replicas
 from tests.simulation.cluster import Cluster
 from tests.simulation.faults import Faults
@@ -33,6 +34,7 @@ from tests.simulation.many.holding_open import add_holder
 from tests.simulation.model import Model
 from tests.simulation.observing import described
 from tests.simulation.plan import Plan, make_plan
+from tests.simulation.repairing.drains import check_removal
 from tests.simulation.repairing.full_replication import check_replicated
 from tests.simulation.repairing.repairs import check_repaired, start_repair
 from tests.simulation.repairing.writer_nodes import watched_recoveries
@@ -244,6 +246,8 @@ class _Run:
             await check_chains(cluster)
         if not self._model.violations:
             await read_replicas(cluster, faults.damaged_hosts)
+        if not self._model.violations:
+            await check_removal(cluster, partial(check_readable, cluster))
 
     async def _suffer(self) -> None:
         """Wait for the faults until there are enough of them or an invariant is violated."""

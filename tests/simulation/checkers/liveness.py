@@ -7,6 +7,7 @@ progresses", "every tailer reaches LAC".
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Final
 
 from ledger_client import LedgerClient, LedgerError, Quorum
@@ -27,6 +28,7 @@ WORK_ENDS_S: Final = 1_000.0
 UNDEMANDED_S: Final = 300.0
 PAIR: Final = Quorum.in_sync(2, 1, replica_lag_time_max=1.0)
 Act = Callable[[], Coroutine[None, None, None]]
+Look = Callable[[LedgerClient, random.Random], Coroutine[None, None, None]]
 
 
 async def check_liveness(cluster: Cluster, damaged: list[str], *, is_demanded: bool) -> None:
@@ -36,15 +38,38 @@ async def check_liveness(cluster: Cluster, damaged: list[str], *, is_demanded: b
     down = [each.host for each in bookies if not each.is_serving]
     if down and is_demanded:
         cluster.model.report(NAME, f"{down} did not come back {BOOKIES_UP_S} s after healing")
+
+    async def look(client: LedgerClient, rng: random.Random) -> None:
+        await _look_at_all(cluster, client, rng, damaged, is_demanded=is_demanded)
+
+    await _inspect(cluster, "inspector", look)
+
+
+async def check_readable(cluster: Cluster) -> None:
+    """Read all closed ledgers to their end with a new client."""
+
+    async def look(client: LedgerClient, _: random.Random) -> None:
+        for ledger_id in cluster.ledger_ids():
+            ledger = cluster.model.ledgers[ledger_id]
+            if not ledger.is_closed or _may_have_lost_entries(cluster, ledger):
+                continue
+            error = await _try(cluster, partial(_read_fully, cluster, client, ledger))
+            if error is not None:
+                cluster.model.report(NAME, f"ledger {ledger_id} could not be read: {error}")
+
+    await _inspect(cluster, "reader", look)
+
+
+async def _inspect(cluster: Cluster, name: str, look: Look) -> None:
     done = asyncio.Event()
 
     async def work(_: ClientNode, client: LedgerClient, rng: random.Random) -> None:
         try:
-            await _look_at_all(cluster, client, rng, damaged, is_demanded=is_demanded)
+            await look(client, rng)
         finally:
             done.set()
 
-    node = ClientNode(cluster, "inspector", work)
+    node = ClientNode(cluster, name, work)
     node.is_on_purpose = True
     node.start()
     try:

@@ -15,6 +15,8 @@ from metadata.errors import MetadataError
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.topic_store import TopicStore
 from tests.simulation.nodes import BookieNode, Node
+from tests.simulation.repairing.drains import Drains
+from tests.simulation.repairing.repairs import RepairDeaths
 from tests.simulation.topics.broker_nodes import BrokerNode, KafkaNode
 from tests.simulation.topics.topic_cluster import TopicCluster
 
@@ -32,6 +34,7 @@ class TopicFaults:
         self._rng = random.Random(f"topic faults {cluster.topics_plan.seed}")
         self._tasks: list[asyncio.Task[None]] = []
         self._cuts: list[tuple[str, str]] = []
+        self._drains = Drains(cluster)
         self._kinds: dict[str, Fault] = {
             "kill_broker": self._kill_broker,
             "restart_broker": self._restart_broker,
@@ -51,6 +54,8 @@ class TopicFaults:
             "elect": self._elect,
             "move_coordinator": self._move_coordinator,
             "restart_all": self._restart_all,
+            "kill_repair": RepairDeaths(cluster).kill,
+            "drain_bookie": self._drains.change,
         }
 
     def start(self) -> None:
@@ -68,7 +73,13 @@ class TopicFaults:
         for source, target in self._cuts:
             cluster.network.heal(source, target)
         self._cuts.clear()
-        nodes: list[Node] = [*cluster.bookies, *cluster.brokers, *cluster.users]
+        await self._drains.heal()
+        nodes: list[Node] = [
+            *cluster.bookies,
+            *cluster.brokers,
+            *cluster.users,
+            *cluster.repairers,
+        ]
         for node in nodes:
             node.resume()
             if node.store is not None:

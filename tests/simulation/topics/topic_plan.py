@@ -14,6 +14,7 @@ from bookie.options import BookieOptions
 from ledger_client import ClientConfig, Quorum
 from tests.simulation.network import NetworkOdds
 from tests.simulation.plan import Plan, Workload
+from tests.simulation.repairing import repair_plan
 from tests.simulation.store import StoreOdds
 
 FAULTS: Final = (
@@ -56,6 +57,8 @@ GROUP_TOPIC: Final = "tasks"
 CLASSIC_GROUP: Final = "workers-classic"
 CONSUMER_GROUP: Final = "workers-newer"
 GROUPS_WITH_MEMBERS: Final = (CLASSIC_GROUP, CONSUMER_GROUP)
+DELAYS_S: Final = (2, 5)
+"""Delays until a bookie counts as lost: they are down for 5 s at most."""
 THEME_COUNT: Final = 5.0
 """Approximate number of faults of each kind of a run's theme."""
 
@@ -147,10 +150,11 @@ def make_topics_plan(seed: int) -> TopicsPlan:
     duration_s = rng.choice((20.0, 30.0, 40.0))
     bookie_count = rng.choice((3, 4))
     replicas = rng.choice((2, 3, 3))
+    repair = repair_plan.draw_repair(seed, DELAYS_S)
     return TopicsPlan(
         seed=seed,
         theme=theme,
-        base=_base(rng, seed, theme, duration_s, bookie_count),
+        base=replace(_base(rng, seed, theme, duration_s, bookie_count), repair=repair),
         broker_count=3,
         replicas=replicas,
         state_partitions=rng.choice((1, 2)),
@@ -160,7 +164,7 @@ def make_topics_plan(seed: int) -> TopicsPlan:
         group_topic=TopicPlan(GROUP_TOPIC, 4, ()),
         work=_work(rng, theme),
         groups=_groups(rng, theme),
-        fault_every_s=_faults(rng, theme, duration_s),
+        fault_every_s=repair_plan.with_faults(_faults(rng, theme, duration_s), repair, duration_s),
         retention_interval_s=rng.choice((3.0, 10.0)),
         rebalance_interval_s=rng.choice((8.0, 20.0)),
     )

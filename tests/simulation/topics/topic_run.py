@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Final
 from unittest.mock import patch
 
@@ -29,6 +30,9 @@ from broker_layer.options import BrokerOptions
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.model import Model
 from tests.simulation.network import HOST
+from tests.simulation.repairing.drains import check_removal
+from tests.simulation.repairing.repairs import start_repair
+from tests.simulation.repairing.writer_nodes import watched_recoveries
 from tests.simulation.run import Result, forget, run_to_end, undisturbed
 from tests.simulation.topics.broker_nodes import KafkaNode
 from tests.simulation.topics.careless import produce_carelessly
@@ -170,7 +174,8 @@ class _Run:
             user.start()
         faults = self._faults = TopicFaults(cluster)
         faults.start()
-        await self._suffer(Leaderships(cluster))
+        with watched_recoveries(cluster.writer_nodes):
+            await self._suffer(Leaderships(cluster))
         self._model.note("phase", "healing")
         await faults.heal()
         cluster.store_faults.odds = type(cluster.store_faults.odds)()
@@ -191,6 +196,9 @@ class _Run:
             broker.start()
         await read_everything(cluster, "reader after restart")
         await check_leftovers(cluster)
+        if not self._model.violations:
+            without = partial(read_everything, cluster, "reader without a bookie")
+            await check_removal(cluster, without)
 
     async def _start(self, cluster: TopicCluster) -> bool:
         bookies, brokers = cluster.bookies, cluster.brokers
@@ -205,6 +213,7 @@ class _Run:
         if not await self._create_topics(cluster):
             self._model.report("liveness", "the topics were not created")
             return False
+        await start_repair(cluster)
         return True
 
     async def _create_topics(self, cluster: TopicCluster) -> bool:
