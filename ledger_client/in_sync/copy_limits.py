@@ -1,18 +1,23 @@
 """Limits and progress of copying.
 
-Leaves copying to `copying.py`, which provides the time.
+Leaves copying to `copying.py`.
 
 Invariants: over any period, at most one request more than the rate allows is admitted; once the
-rate was raised, what was admitted before counts at the new rate.
+rate was raised, what was admitted before counts at the new rate, and what waits notices it within
+`RECHECK_S`.
 
 Source: protocol rules 9.3, 11.2.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from metadata.ids import BookieId, EntryId, LedgerId
+
+RECHECK_S: Final = 1.0
+"""Longest time, in seconds, for which a request that waits does not look at the limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,19 @@ class Throttle(Protocol):
         they are used.
         """
 
+    def left_s(self, now: float) -> float:
+        """Return the seconds until all that was counted has passed, by the present limits."""
+
+
+async def wait_for_turn(throttle: Throttle, size: int, source: BookieId | None) -> None:
+    """Count `size` bytes that the bookie `source` returned, and wait until they may be used."""
+    loop = asyncio.get_running_loop()
+    wait_s = throttle.take(size, loop.time(), source)
+    while wait_s > RECHECK_S:
+        await asyncio.sleep(RECHECK_S)
+        wait_s = min(wait_s - RECHECK_S, throttle.left_s(loop.time()))
+    await asyncio.sleep(wait_s)
+
 
 class CopyThrottle:
     """Spaces the requests of all copies of a client so that they stay below a rate."""
@@ -79,14 +97,17 @@ class CopyThrottle:
         """Count `size` bytes of any source; return the seconds to wait before they are used."""
         if self._bytes_per_s is None:
             return 0.0
-        if self._counted_at != self._bytes_per_s:
-            ahead_s = max(0.0, self._free_at - now)
-            self._free_at = now + ahead_s * min(1.0, self._counted_at / self._bytes_per_s)
-            self._counted_at = self._bytes_per_s
-        start = max(now, self._free_at)
-        self._free_at = start + size / self._bytes_per_s
-        return start - now
+        wait_s = self.left_s(now)
+        self._free_at = now + wait_s + size / self._bytes_per_s
+        return wait_s
 
-    def is_free(self, now: float) -> bool:
-        """Return whether the next request does not wait."""
-        return self._free_at <= now
+    def left_s(self, now: float) -> float:
+        """Return the seconds until all that was counted has passed, at the present rate."""
+        if self._bytes_per_s is None:
+            return 0.0
+        ahead_s = max(0.0, self._free_at - now)
+        if ahead_s and self._counted_at != self._bytes_per_s:
+            ahead_s *= min(1.0, self._counted_at / self._bytes_per_s)
+            self._free_at = now + ahead_s
+        self._counted_at = self._bytes_per_s
+        return ahead_s

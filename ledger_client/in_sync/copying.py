@@ -31,7 +31,7 @@ from ledger_client.errors import (
     NotEnoughBookiesError,
 )
 from ledger_client.in_sync.copy_ends import CopySource, CopyTarget
-from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress, Throttle
+from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress, Throttle, wait_for_turn
 from ledger_client.metadata_failures import translate
 from ledger_client.protocol.copy import (
     CopyPlan,
@@ -189,8 +189,7 @@ class FragmentCopier:
                 while next_entry_id <= last:
                     piece = await source.read(next_entry_id, last)
                     next_entry_id = piece.next_entry_id
-                    wait_s = self._throttle.take(piece.batch_bytes, loop.time(), piece.source)
-                    await asyncio.sleep(wait_s)
+                    await wait_for_turn(self._throttle, piece.batch_bytes, piece.source)
                     if len(under_way) == limits.requests_at_once:
                         counts = self._count(counts, await under_way.popleft())
                     under_way.append(loop.create_task(target.store(piece)))

@@ -8,7 +8,6 @@ replaces only what it cannot read itself; only this range is copied; the metadat
 Source: protocol rule 9.12.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -17,7 +16,7 @@ from ledger_client.bookies.pool import BookiePool
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.in_sync.copy_ends import CopySource, CopyTarget
-from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress, Throttle
+from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress, Throttle, wait_for_turn
 from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.range_reader import RangeReader
 from metadata.ids import BookieId, EntryId
@@ -72,12 +71,10 @@ class RangeCopier:
         self, source: CopySource, first: EntryId, last: EntryId, target: BookieId
     ) -> int:
         end = CopyTarget(target, self._keys, self._pool, self._config)
-        loop = asyncio.get_running_loop()
         next_entry_id, copied_bytes = first, 0
         while next_entry_id <= last:
             piece = await source.read(next_entry_id, last)
-            wait_s = self._throttle.take(piece.batch_bytes, loop.time(), piece.source)
-            await asyncio.sleep(wait_s)
+            await wait_for_turn(self._throttle, piece.batch_bytes, piece.source)
             await end.store(piece)
             next_entry_id = piece.next_entry_id
             copied_bytes += piece.payload_bytes

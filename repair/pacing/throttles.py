@@ -47,9 +47,14 @@ class BookieThrottles:
     def take(self, bookie_id: BookieId, size: int, now: float) -> float:
         """Count `size` bytes of a bookie; return the seconds to wait before they are used."""
         if bookie_id not in self._throttles:
-            kept = {each: t for each, t in self._throttles.items() if not t.is_free(now)}
+            kept = {each: t for each, t in self._throttles.items() if t.left_s(now)}
             self._throttles = kept | {bookie_id: CopyThrottle(self._rate_of(bookie_id))}
         return self._throttles[bookie_id].take(size, now)
+
+    def left_s(self, bookie_id: BookieId, now: float) -> float:
+        """Return the seconds until all that was counted of a bookie has passed."""
+        throttle = self._throttles.get(bookie_id)
+        return 0.0 if throttle is None else throttle.left_s(now)
 
     def _rate_of(self, bookie_id: BookieId) -> float | None:
         part, ceiling = self._slow.part(bookie_id), self._bytes_per_s
@@ -72,10 +77,20 @@ class CopyPath:
         self._target = target
         self._targets = targets
         self._sources = sources
+        self._source: BookieId | None = None
+        """Source of the last request."""
 
     def take(self, size: int, now: float, source: BookieId | None) -> float:
         """Count `size` bytes in all of them; return the seconds to wait before they are used."""
         waits = [self._cluster.take(size, now), self._targets.take(self._target, size, now)]
         if source is not None:
             waits.append(self._sources.take(source, size, now))
+        self._source = source
         return max(waits)
+
+    def left_s(self, now: float) -> float:
+        """Return the seconds until all that was counted has passed in all of them."""
+        lefts = [self._cluster.left_s(now), self._targets.left_s(self._target, now)]
+        if self._source is not None:
+            lefts.append(self._sources.left_s(self._source, now))
+        return max(lefts)

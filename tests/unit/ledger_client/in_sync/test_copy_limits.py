@@ -16,6 +16,9 @@ class NotedSources:
         self.sizes[source] += size
         return 0.0
 
+    def left_s(self, now: float) -> float:
+        return 0.0
+
 
 def test_the_throttle_learns_which_bookie_returned_the_bytes() -> None:
     async def scenario(world: World) -> None:

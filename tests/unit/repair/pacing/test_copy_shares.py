@@ -31,6 +31,22 @@ def test_a_worker_has_its_part_of_both_ceilings() -> None:
         assert to_b.take(100, 0.0, C) == 0.8, "500 bytes/s in all"
 
 
+def test_a_copy_waits_for_the_slowest_of_its_limits() -> None:
+    shares = CopyShares()
+    limits = replace(SETTINGS, bytes_per_s=100, bookie_bytes_per_s=200, source_bytes_per_s=400)
+    shares.follow(limits, 1)
+    with shares.copying_to(A) as to_a:
+        assert to_a.left_s(0.0) == 0.0
+        to_a.take(800, 0.0, C)
+        assert to_a.left_s(1.0) == 7.0, "the cluster's"
+        shares.follow(replace(limits, bytes_per_s=0), 1)
+        assert to_a.left_s(1.0) == 3.0, "the target's"
+        shares.follow(replace(limits, bytes_per_s=0, bookie_bytes_per_s=0), 1)
+        assert to_a.left_s(1.0) == 1.0, "the source's"
+        shares.follow(replace(SETTINGS, bytes_per_s=0, bookie_bytes_per_s=0), 1)
+        assert to_a.left_s(1.0) == 0.0
+
+
 def test_the_copies_of_one_source_share_its_ceiling() -> None:
     shares = CopyShares()
     shares.follow(replace(SETTINGS, bytes_per_s=0, source_bytes_per_s=200), 2)
