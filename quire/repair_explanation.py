@@ -21,7 +21,14 @@ from quire.cli.output import Json
 from quire.damaged_parts import DamagedPart, Unrepaired, damaged_parts
 from quire.repair_summary import copied_text, urgency_text
 from repair.bad_entries import BadEntries
-from repair.needs import Cause, RepairClass, class_of, closed_fragments, holders_of, needs_of
+from repair.needs import (
+    Cause,
+    RepairClass,
+    class_without_copies,
+    closed_fragments,
+    holders_of,
+    needs_of,
+)
 from repair.standing import Standing, Standings, standing_of
 
 CAUSES: Mapping[Cause, str] = {
@@ -66,12 +73,8 @@ class Explanation:
     def urgency(self) -> RepairClass | None:
         """Return the class of the needs of the closed fragments; None if there are none."""
         holders, quorum = holders_of(self.ledger), self.ledger.quorum
-        found = class_of(holders, quorum, self.standings)
         damaged = [each.bookie_id for each in self._damage_to_repair]
-        if found is RepairClass.LOST or not damaged:
-            return found
-        found = class_of(holders, quorum, self.standings.with_gone(damaged))
-        return RepairClass.LAST_COPY if found is RepairClass.LOST else found
+        return class_without_copies(holders, quorum, self.standings, damaged)
 
     @property
     def sentence(self) -> str:

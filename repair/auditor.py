@@ -55,7 +55,7 @@ from repair.needs import RepairClass
 from repair.orderly_stops import OrderlyStops
 from repair.progress import Progress
 from repair.publishing import publication
-from repair.retries import Retries, SetAside
+from repair.retries import Changes, Retries, SetAside
 from repair.spread import NO_PLACES, places_of
 from repair.standing import Standing, Standings
 from repair.unnamed_bookies import UnnamedBookies
@@ -125,6 +125,7 @@ class Auditor:
         self._progress = Progress()
         self._published: dict[JobName, Job] = {}
         self._standings: Standings | None = None
+        self._changes = Changes()
         self._retries = Retries()
         self._set_aside = SetAside()
         self._since_ms = 0
@@ -190,9 +191,11 @@ class Auditor:
             await self._change(change)
         await self._follow_jobs(loop.time())
         await self._catch_up_if_due(seen.standings, loop.time())
-        damaged = await self._damaged.read(self._reports(seen.standings))
+        reports = self._reports(seen.standings)
+        damaged = await self._damaged.read(reports)
         self._missing.follow(seen.standings, self._settings.settings, self._wall_clock_ms())
         missing = self._missing.read()
+        self._pass.changed |= self._changes.of_ledgers(reports, missing)
         moves = self._settings.settings.move_misplaced
         places = places_of(up, seen.standings) if moves else NO_PLACES
         set_aside = self._set_aside.ledgers
@@ -271,17 +274,18 @@ class Auditor:
         unread = [n for n in names if n not in known or known[n].state is JobState.QUEUED]
         self._missing.compare_soon([n.ledger_id for n in names if n not in known])
         await call_each(unread, self._read_job)
+        tried = [n for n in unread if n in known and known[n].state is JobState.BLOCKED]
+        await self._pass.read([name.ledger_id for name in tried])  # some of its needs may be met
 
     async def _read_job(self, name: JobName) -> None:
         with contextlib.suppress(NodeNotFoundError, MetadataFormatError):
             self._published[name] = (await self._jobs.get(name))[0]
 
     async def _publish(self, plan: RepairPlan, seen: DeparturesSeen) -> None:
-        bookies = self._directory.bookies.items()
-        members = tuple(sorted((bookie_id, each.writable) for bookie_id, each in bookies))
         now_s = asyncio.get_running_loop().time()
+        is_changed = self._changes.of_cluster(self._directory.bookies, seen.standings.by_bookie)
         changed = self._pass.changed
-        due = self._retries.look(self._published, members, changed, now_s)
+        due = self._retries.look(self._published, changed, now_s, is_cluster_changed=is_changed)
         await call_each(due, self._store_job)
         lacks_copies = not all(map(seen.standings.has_copy, seen.standings.by_bookie))
         open_urgency = RepairClass.SHORT_OF_WRITE_QUORUM if lacks_copies else RepairClass.DRAINING
@@ -289,7 +293,8 @@ class Auditor:
         await call_each(changes.remove, self._remove_job)
         await call_each(changes.publish, self._publish_job)
         waiting = self._retries.waiting(self._published)
-        await call_each(self._set_aside.look(waiting, members, changed), self._remove_job)
+        aside = self._set_aside.look(waiting, changed, is_cluster_changed=is_changed)
+        await call_each(aside, self._remove_job)
         changed.clear()
 
     async def _remove_job(self, name: JobName) -> None:

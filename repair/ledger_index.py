@@ -22,7 +22,15 @@ from typing import Final
 from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState, QuorumSpec
 from repair.missing.wanted import NO_MISSING_RANGES, MissingRanges
-from repair.needs import Holders, RepairClass, class_of, closed_fragments, holders_of
+from repair.needs import (
+    Holders,
+    RepairClass,
+    class_of,
+    class_of_fragment,
+    class_without_copies,
+    closed_fragments,
+    holders_of,
+)
 from repair.spread import NO_PLACES, Places, misplaced_member
 from repair.standing import Standing, Standings
 
@@ -96,6 +104,8 @@ class _Assessment:
     share: float
     """Share of the ledger's bytes that must be copied, estimated."""
     is_open_affected: bool
+    lost_share: float = 0.0
+    """Share of the bytes that have no copy, estimated, if other fragments need a repair."""
 
     @property
     def is_affected(self) -> bool:
@@ -207,8 +217,7 @@ class LedgerIndex:
                 found = assessed[number]
                 bad = bad_copies.get(LedgerId(ledger_id))
                 if bad is not None:
-                    shape = self._shapes[number]
-                    found = _without_copies(found, shape, standings.with_gone(bad))
+                    found = _without_copies(found, self._shapes[number], standings, bad)
                 is_ranked = LedgerId(ledger_id) not in set_aside
                 if found.is_open_affected and is_ranked:
                     open_ledgers.append(LedgerId(ledger_id))
@@ -216,6 +225,9 @@ class LedgerIndex:
                     byte_count = int(length * found.share)
                     counts[found.repair_class] += 1
                     sizes[found.repair_class] += byte_count
+                    if found.lost_share:
+                        counts[RepairClass.LOST] += 1
+                        sizes[RepairClass.LOST] += int(length * found.lost_share)
                     if is_ranked:
                         yield found.repair_class, byte_count, ledger_id
 
@@ -286,16 +298,13 @@ def shape_of(ledger: LedgerMetadata) -> Shape:
     )
 
 
-def _without_copies(found: _Assessment, shape: Shape, standings: Standings) -> _Assessment:
-    """Return the assessment of a ledger with copies that do not count. It is never LOST for that
-    reason: a worker finds out whether an entry has no good copy, because the bad ones may differ.
-    """
-    if found.repair_class is RepairClass.LOST:
-        return found
-    repair_class = class_of(shape.closed, shape.quorum, standings)
-    if repair_class is RepairClass.LOST:
-        repair_class = RepairClass.LAST_COPY
-    return replace(found, repair_class=repair_class)
+def _without_copies(
+    found: _Assessment, shape: Shape, standings: Standings, bad: Collection[BookieId]
+) -> _Assessment:
+    """Return the assessment of a ledger of which the copies on the `bad` bookies do not count."""
+    without = class_without_copies(shape.closed, shape.quorum, standings, bad)
+    classes = [each for each in (found.repair_class, without) if each is not None]
+    return replace(found, repair_class=min(classes, default=None))
 
 
 def _misplaced_share(shape: Shape, places: Places) -> float:
@@ -321,8 +330,19 @@ def _assess(
         any(used.of(each) is not Standing.GOOD for each in holders.ensemble)
         for holders in shape.closed
     )
-    share = bad / len(shape.closed) if shape.closed else 0.0
+    share, lost_share = bad / len(shape.closed) if shape.closed else 0.0, 0.0
+    if repair_class is not None and repair_class is not RepairClass.LOST:
+        lost_share = _lost_share(shape, used)
+        share -= lost_share
     if repair_class is None and misplaced:
         repair_class, share = RepairClass.MISPLACED, misplaced
     is_open_affected = any(standings.of(each) is not Standing.GOOD for each in shape.open_ensemble)
-    return _Assessment(repair_class, share, is_open_affected)
+    return _Assessment(repair_class, share, is_open_affected, lost_share)
+
+
+def _lost_share(shape: Shape, standings: Standings) -> float:
+    lost = sum(
+        class_of_fragment(each, shape.quorum, standings) is RepairClass.LOST
+        for each in shape.closed
+    )
+    return lost / len(shape.closed) if lost else 0.0

@@ -6,8 +6,9 @@ Leaves damaged entries to `repair.range_repair`, ledgers that are not closed to
 
 Invariants: the metadata is read again before each copy. A target that an earlier attempt marked as
 incoming is used again. An entry that no source can return blocks the repair; a timeout is not a
-proof that a copy is missing. A closed ledger without needs keeps no mark. A position that holds no
-entry, or only lost ones, is replaced without a copy and without the ledger's key.
+proof that a copy is missing. A need that cannot be met does not keep the others waiting. A closed
+ledger without needs keeps no mark. A position that holds no entry, or only lost ones, is replaced
+without a copy and without the ledger's key.
 
 Source: protocol rules 9.1, 9.3, 9.7, 9.9, 9.12 and 11.2.
 """
@@ -41,23 +42,27 @@ from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.repair.scrub_store import Scrubs
 from repair.ledger_access import keys_of
-from repair.needs import Cause, Need, needs_of
+from repair.needs import Cause, Need, lost_fragments, needs_of
 from repair.open_ledger_repair import OpenLedgerRepair
 from repair.open_ledgers import MissingWriters
 from repair.outcome import Blocked, Deleted, Outcome, Postponed, Repaired, describe_shortage
 from repair.pacing.copy_shares import CopyShares
+from repair.publishing import LOST
 from repair.range_repair import RangeRepair
 from repair.spread import NO_PLACES, Places, is_better_place
 from repair.standing import Standing, Standings
 
 TARGETS_MAX: Final = 3
 """Maximum number of targets that are tried for one need."""
+POSTPONED_MAX: Final = 3
+"""Number of needs that are put off, as a rule after a timeout, until the others are put off too."""
 CONFLICTS_MAX: Final = 5
 """Maximum number of attempts for a ledger that other processes change."""
 NEXT_STEP_UNREADABLE: Final = (
     "bring a bookie that holds it back, or accept the loss with `quire ledger accept-loss`"
 )
 
+Unmet = Blocked | Postponed
 NO_KEY: Final = bytes(MASTER_KEY_BYTES)
 """Key of a copy without entries: nothing is sent with it."""
 
@@ -106,6 +111,7 @@ class LedgerRepair:
     ) -> Outcome:
         copies = conflicts = 0
         keys: LedgerKeys | None = None
+        unmet: dict[Need, Unmet] = {}
         while True:
             try:
                 ledger, version = await self._services.ledgers.get(ledger_id, fresh=True)
@@ -114,15 +120,18 @@ class LedgerRepair:
             except MetadataError as error:
                 return Postponed(str(error))
             needs = needs_of(ledger, standings, places)
-            if not needs:
+            lost = lost_fragments(ledger, standings)
+            unmet |= {each: Blocked(LOST) for each in needs if each.first_entry_id in lost}
+            need = next((each for each in needs if each not in unmet), None)
+            if need is None or _is_given_up(unmet):
                 break
             try:
-                holds = holds_entries(ledger, needs[0].first_entry_id, needs[0].replaces)
+                holds = holds_entries(ledger, need.first_entry_id, need.replaces)
                 if holds:
                     keys = keys or await keys_of(ledger, self._services.pool)
                 used = keys if holds else LedgerKeys.with_master_key(ledger, NO_KEY)
-                choose = partial(self._choose, ledger, needs[0], standings, places)
-                outcome = await self._meet(ledger, needs[0], used, choose, on_progress)
+                choose = partial(self._choose, ledger, need, standings, places)
+                outcome = await self._meet(ledger, need, used, choose, on_progress)
             except (NotEnoughBookiesError, QuorumTimeoutError, UnauthorizedError) as error:
                 is_later = isinstance(error, QuorumTimeoutError)
                 return Postponed(str(error)) if is_later else Blocked(str(error))
@@ -131,15 +140,27 @@ class LedgerRepair:
                 if conflicts == CONFLICTS_MAX:
                     return Postponed(str(error))
                 continue
-            if outcome is not None:
-                return outcome
-            copies += 1
+            match outcome:
+                case None:
+                    copies += 1
+                case Deleted():
+                    return outcome
+                case Blocked() | Postponed():
+                    unmet[need] = outcome
+        ended = await self._end(ledger, version, standings, is_met=not unmet) or Repaired(copies)
+        return ended if isinstance(ended, Deleted) else _failure(unmet) or ended
+
+    async def _end(
+        self, ledger: LedgerMetadata, version: Version, standings: Standings, *, is_met: bool
+    ) -> Outcome | None:
+        """Do what is left besides copies: end an open ledger, or remove the marks of a closed one
+        whose needs are met. Returns why it cannot be done, None if nothing is left.
+        """
         if ledger.state is not LedgerState.CLOSED:
-            affected = _is_affected(ledger, standings)
-            if not affected:
-                return Repaired(copies)
+            if not _is_affected(ledger, standings):
+                return None
             return await self._open_ledgers.end(ledger, version, standings)
-        return await self._remove_marks(ledger, version) or Repaired(copies)
+        return await self._remove_marks(ledger, version) if is_met else None
 
     async def _remove_marks(self, ledger: LedgerMetadata, version: Version) -> Outcome | None:
         """Remove the marks that workers left which died; return why that failed."""
@@ -168,7 +189,7 @@ class LedgerRepair:
         keys: LedgerKeys | None,
         choose: Callable[[Mapping[BookieId, str]], BookieId | Shortage],
         on_progress: OnProgress,
-    ) -> Outcome | None:
+    ) -> Unmet | Deleted | None:
         """Copy one fragment to one bookie. Returns why it cannot be done, None once it is."""
         if keys is None:
             return Blocked(f"none of its bookies stores it: {NEXT_STEP_UNREADABLE}")
@@ -194,7 +215,7 @@ class LedgerRepair:
         target: BookieId,
         keys: LedgerKeys,
         on_progress: OnProgress,
-    ) -> Outcome | None:
+    ) -> Unmet | Deleted | None:
         """Copy one fragment to a target. Raises the errors of a target that fails,
         MetadataConflictError, and EntryLostError if a loss was accepted during the copy.
         """
@@ -271,6 +292,16 @@ def _not_better(ledger: LedgerMetadata, need: Need, places: Places) -> dict[Book
         if each not in ensemble
         and not is_better_place(ensemble, quorum, places, need.replaces, each)
     }
+
+
+def _is_given_up(unmet: Mapping[Need, Unmet]) -> bool:
+    return sum(isinstance(each, Postponed) for each in unmet.values()) >= POSTPONED_MAX
+
+
+def _failure(unmet: Mapping[Need, Unmet]) -> Unmet | None:
+    """Return why a ledger is not repaired: first what may succeed later without a change."""
+    found = sorted(unmet.values(), key=lambda each: isinstance(each, Blocked))
+    return found[0] if found else None
 
 
 def _is_affected(ledger: LedgerMetadata, standings: Standings) -> bool:

@@ -13,6 +13,7 @@ Entries whose loss was accepted need no copy.
 Source: protocol rules 9.1, 9.6, 9.7, 9.9, 9.13, 9.17 and 11.2.
 """
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
@@ -38,7 +39,9 @@ class RepairClass(IntEnum):
     MISPLACED = 4
     """All copies are good, and some share a rack or a host although a better place exists."""
     LOST = 9
-    """Some entries have no copy: nothing can be done until a bookie returns."""
+    """Some entries have no copy, and the other fragments need nothing: nothing can be done until a
+    bookie returns.
+    """
 
 
 class Cause(StrEnum):
@@ -118,18 +121,26 @@ def holders_of(ledger: LedgerMetadata) -> tuple[Holders, ...]:
     """Return the different holders of the closed fragments of a ledger. Bookies that all hold
     every entry are sorted, so that few ensembles differ.
     """
-    fragments = closed_fragments(ledger)
+    return tuple(dict.fromkeys(holders for _, holders in _holders_by_fragment(ledger)))
+
+
+def lost_fragments(ledger: LedgerMetadata, standings: Standings) -> frozenset[EntryId]:
+    """Return the first entries of the closed fragments with entries that have no copy."""
+    return frozenset(
+        fragment.first_entry_id
+        for fragment, holders in _holders_by_fragment(ledger)
+        if class_of_fragment(holders, ledger.quorum, standings) is RepairClass.LOST
+    )
+
+
+def _holders_by_fragment(ledger: LedgerMetadata) -> Iterator[tuple[Fragment, Holders]]:
     ends = [each.first_entry_id - 1 for each in ledger.fragments[1:]]
     if ledger.last_entry_id is not None:
         ends.append(ledger.last_entry_id)
-    found = (
-        Holders(
-            tuple(sorted(fragment.ensemble)) if _hold_all(ledger, fragment) else fragment.ensemble,
-            empty_starts(ledger, fragment, end),
-        )
-        for fragment, end in zip(fragments, ends, strict=False)
-    )
-    return tuple(dict.fromkeys(found))
+    for fragment, end in zip(closed_fragments(ledger), ends, strict=False):
+        is_shared = _hold_all(ledger, fragment)
+        ensemble = tuple(sorted(fragment.ensemble)) if is_shared else fragment.ensemble
+        yield fragment, Holders(ensemble, empty_starts(ledger, fragment, end))
 
 
 def _hold_all(ledger: LedgerMetadata, fragment: Fragment) -> bool:
@@ -160,23 +171,41 @@ def empty_starts(ledger: LedgerMetadata, fragment: Fragment, last: int) -> tuple
 def class_of(
     closed: tuple[Holders, ...], quorum: QuorumSpec, standings: Standings
 ) -> RepairClass | None:
-    """Return the urgency of the closed fragments with these holders; None if they need nothing.
+    """Return the urgency of the closed fragments with these holders: that of the most urgent one;
+    LOST only if none of the others needs anything; None if they need nothing.
 
     Counts copies by the metadata: each bookie of a write set that is good or drains has one.
     """
-    worst: RepairClass | None = None
-    for holders in closed:
-        found = _class_of_fragment(holders, quorum, standings)
+    found = (class_of_fragment(each, quorum, standings) for each in closed)
+    return min((each for each in found if each is not None), default=None)
+
+
+def class_without_copies(
+    closed: tuple[Holders, ...],
+    quorum: QuorumSpec,
+    standings: Standings,
+    bad: Collection[BookieId],
+) -> RepairClass | None:
+    """Return the urgency if the copies on the `bad` bookies, which have lost some entries, do not
+    count. No fragment is LOST for that reason: a worker finds out whether an entry has no good
+    copy, because the bad ones may differ.
+    """
+    without = standings.with_gone(bad)
+    urgencies: list[RepairClass] = []
+    for each in closed:
+        found = class_of_fragment(each, quorum, without)
         if found is RepairClass.LOST:
-            return found
-        if found is not None and (worst is None or found < worst):
-            worst = found
-    return worst
+            is_lost = class_of_fragment(each, quorum, standings) is found
+            found = found if is_lost else RepairClass.LAST_COPY
+        if found is not None:
+            urgencies.append(found)
+    return min(urgencies, default=None)
 
 
-def _class_of_fragment(
+def class_of_fragment(
     holders: Holders, quorum: QuorumSpec, standings: Standings
 ) -> RepairClass | None:
+    """Return the urgency of the closed fragments with the same holders."""
     ensemble, wanted = holders.ensemble, quorum.write_quorum
     ack_quorum = quorum.min_in_sync if quorum.is_in_sync else quorum.ack_quorum
     good, unproven = min(

@@ -1,5 +1,9 @@
 """When a blocked job is tried again, and which blocked ledgers have no job meanwhile. Pure.
 
+A change is what may let a repair succeed, or gives it more to do: a bookie joins or becomes
+writable; copies on a bookie count no more; the metadata of the ledger changed, or more of its
+entries are found damaged or missing. A bookie that only leaves helps none.
+
 Leaves storing the jobs to `repair.auditor`, and jobs without any copy to `repair.publishing`.
 
 Invariants: a blocked job is due until it is stored as queued, also if storing it fails. What a
@@ -14,11 +18,15 @@ Source: protocol rule 9.3; docs/repair.md, "The auditor".
 
 import math
 from collections import Counter
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Final
 
-from metadata.ids import LedgerId
+from metadata.ids import BookieId, LedgerId
+from metadata.registry.registration import BookieRegistration
 from metadata.repair.jobs import Job, JobName, JobState
+from metadata.repair.scrub import BadRange
+from repair.missing.wanted import MissingRanges
+from repair.standing import Standing
 
 SEEN_AFTER_S: Final = 30.0
 """Time after a change in which a worker may decide by what it saw before: its server of the
@@ -30,11 +38,43 @@ SET_ASIDE_MAX: Final = 100_000
 """Number of ledgers that are set aside: about 100 bytes of memory each."""
 
 
+class Changes:
+    """Finder of changes of the cluster and of single ledgers, of one auditor."""
+
+    def __init__(self) -> None:
+        self._facts: frozenset[tuple[BookieId, str]] | None = None
+        self._bad: frozenset[tuple[BookieId, BadRange]] = frozenset()
+        self._missing: MissingRanges = {}
+
+    def of_cluster(
+        self, up: Mapping[BookieId, BookieRegistration], by_bookie: Mapping[BookieId, Standing]
+    ) -> bool:
+        """Return whether the cluster has changed since the latest call. `by_bookie` has the
+        standings that are not good.
+        """
+        facts = {(each, "registered") for each in up}
+        facts |= {(each, "writable") for each, found in up.items() if found.writable}
+        facts |= set(by_bookie.items())
+        before, self._facts = self._facts, frozenset(facts)
+        return before is None or not facts <= before
+
+    def of_ledgers(
+        self, bad: Mapping[BookieId, Iterable[BadRange]], missing: MissingRanges
+    ) -> set[LedgerId]:
+        """Return the ledgers of which more entries are damaged, or others are missing, than at the
+        latest call.
+        """
+        found = {(bookie_id, each) for bookie_id, ranges in bad.items() for each in ranges}
+        changed = {each.ledger_id for _, each in found - self._bad}
+        changed |= {each for each in missing if missing[each] != self._missing.get(each)}
+        self._bad, self._missing = frozenset(found), missing
+        return changed
+
+
 class Retries:
     """Blocked jobs that are to be queued again, of one auditor."""
 
     def __init__(self) -> None:
-        self._members: tuple[object, ...] | None = None
         self._changed_s = -math.inf
         self._queued_s: dict[JobName, float] = {}
         """When each job was queued after the latest change of its ledger."""
@@ -46,18 +86,16 @@ class Retries:
     def look(
         self,
         published: Mapping[JobName, Job],
-        members: tuple[object, ...],
         changed: Container[LedgerId],
         now_s: float,
+        *,
+        is_cluster_changed: bool,
     ) -> list[Job]:
-        """Return the blocked jobs that are due, as queued ones.
-
-        `members` are the registered bookies, each with whether it is writable: one that is not may
-        have a copy that was missed. `changed` are the ledgers that have changed since the latest
-        call.
+        """Return the blocked jobs that are due, as queued ones. `changed` are the ledgers that have
+        changed since the latest call.
         """
-        if members != self._members:
-            self._members, self._changed_s = members, now_s
+        if is_cluster_changed:
+            self._changed_s = now_s
         self._queued_s = {
             name: queued_s
             for name, queued_s in self._queued_s.items()
@@ -88,7 +126,6 @@ class SetAside:
     """Blocked ledgers without a published job, each with the reason, of one auditor."""
 
     def __init__(self) -> None:
-        self._members: tuple[object, ...] | None = None
         self._reasons: dict[LedgerId, str] = {}
 
     @property
@@ -102,15 +139,13 @@ class SetAside:
         return Counter(self._reasons.values())
 
     def look(
-        self, waiting: Sequence[Job], members: tuple[object, ...], changed: Collection[LedgerId]
+        self, waiting: Sequence[Job], changed: Iterable[LedgerId], *, is_cluster_changed: bool
     ) -> list[JobName]:
-        """Return the jobs to remove, the least urgent first, of those that wait for a change.
-
-        `members` and `changed` are those of `Retries.look`: all ledgers come back when the members
-        change, and one when it changed itself.
+        """Return the jobs to remove, the least urgent first, of those that wait for a change. All
+        ledgers come back when the cluster changes, and one when it changed itself.
         """
-        if members != self._members:
-            self._members, self._reasons = members, {}
+        if is_cluster_changed:
+            self._reasons.clear()
         for ledger_id in changed:
             self._reasons.pop(ledger_id, None)
         room = SET_ASIDE_MAX - len(self._reasons)

@@ -26,14 +26,15 @@ from metadata.errors import InvalidLifecycleChangeError
 from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerMetadata, LedgerState
 from metadata.registry.location import Place
+from metadata.registry.registration import BookieRegistration
 from metadata.repair.jobs import Job, JobName, JobState
 from metadata.repair.lifecycle import BookieLifecycle, Lifecycle, changed
 from metadata.repair.scrub import BadRange
 from repair.bad_entries import bad_entries
 from repair.missing.wanted import lacking, wanted_ranges
-from repair.needs import RepairClass, class_of, holders_of, needs_of
+from repair.needs import RepairClass, class_of, holders_of, lost_fragments, needs_of
 from repair.open_ledgers import MissingWriters, OpenAction
-from repair.retries import Retries
+from repair.retries import Changes, Retries
 from repair.spread import NO_PLACES, Places
 from repair.standing import Standing, Standings
 from tests.scenarios import words as w
@@ -60,6 +61,7 @@ class RepairPlayer:
         self._missing = MissingWriters(float(setup.get("session", "10")))
         self._plan: CopyPlan | None = None
         self._states: dict[str, BookieLifecycle] = {}
+        self._changes = Changes()
         self._retries = Retries()
         self._job = Job(JobName(RepairClass.LAST_COPY, 0, ledger.ledger_id), ("test",), 0)
 
@@ -102,7 +104,9 @@ class RepairPlayer:
         shown = [] if urgency is None else [f"class {urgency.name.lower().replace('_', ' ')}"]
         for need in needs_of(self._ledger, standings, places):
             what = "add a member" if need.replaces is None else f"replace {need.replaces}"
-            shown.append(f"{what} from {need.first_entry_id} on: {need.cause}")
+            is_lost = need.first_entry_id in lost_fragments(self._ledger, standings)
+            lost = ", and some entries have no copy" if is_lost else ""
+            shown.append(f"{what} from {need.first_entry_id} on: {need.cause}{lost}")
         return shown
 
     def _copied(self, what: str, rest: Sequence[str]) -> list[str]:
@@ -166,7 +170,9 @@ class RepairPlayer:
             return []
         members, at = rest
         published = {self._job.name: self._job}
-        due = self._retries.look(published, w.parse_bookies(members), (), float(at))
+        up = {each: BookieRegistration(each, "host", 1) for each in w.parse_bookies(members)}
+        is_changed = self._changes.of_cluster(up, {})
+        due = self._retries.look(published, (), float(at), is_cluster_changed=is_changed)
         return ["try it again" for _ in due]
 
 

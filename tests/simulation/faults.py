@@ -58,7 +58,6 @@ class Faults:
         self._leaders_rng = random.Random(f"leaders {cluster.plan.seed}")
         self._deaths = UnsyncedDeaths(cluster, random.Random(f"deaths {cluster.plan.seed}"))
         self._unclean = UncleanCloses(cluster, random.Random(f"unclean {cluster.plan.seed}"))
-        self._drains = Drains(cluster)
         self._kinds: dict[str, Fault] = {
             "kill_bookie": self._kill_bookie,
             "restart_bookie": self._restart_bookie,
@@ -95,7 +94,7 @@ class Faults:
             "unclean_close": self._unclean.close,
             "stop_within": Stops(cluster, STALL_S).stop_within,
             "kill_repair": RepairDeaths(cluster).kill,
-            "drain_bookie": self._drains.change,
+            "drain_bookie": Drains(cluster).change,
         }
 
     def start(self) -> None:
@@ -116,7 +115,7 @@ class Faults:
         for source, target in self._cuts:
             cluster.network.heal(source, target)
         self._cuts.clear()
-        await self._drains.heal()
+        await Drains(cluster).heal()
         for node in (*cluster.bookies, *cluster.clients, *cluster.repairers):
             node.resume()
             if node.store is not None:
@@ -152,8 +151,7 @@ class Faults:
             bookie.start_after(self._rng.choice(DOWN_S) * self._rng.random())
 
     async def _restart_bookie(self) -> None:
-        bookie = self._rng.choice(self._cluster.bookies)
-        if bookie.is_serving:
+        if (bookie := self._rng.choice(self._cluster.bookies)).is_serving:
             bookie.begin_stop()
 
     async def _power_cut(self) -> None:
@@ -366,16 +364,14 @@ class Faults:
                 store.flip_bit(self._rng)
 
     async def _wipe_disk(self) -> None:
-        bookie = self._victim()
-        if bookie is not None:
+        if (bookie := self._victim()) is not None:
             bookie.kill(power_off=True)
             bookie.platter = Platter()
             bookie.wipes += 1
             bookie.start_after(1.0 + self._rng.random() * 10)
 
     async def _start_copy(self) -> None:
-        bookie = self._victim()
-        if bookie is not None:
+        if (bookie := self._victim()) is not None:
             await self._second_starts.start_copy(bookie)
 
     async def _old_disk(self) -> None:

@@ -10,6 +10,7 @@ from tests.seeded_bugs.seeded_bug import (
     SeededBug,
     hidden_from_model,
     hidden_from_simulation,
+    simulation,
     units,
 )
 
@@ -237,8 +238,8 @@ BUGS = (
                 "            if not self._pass.unreadable_count:\n",
             ),
         ),
-        (units(STORIES),),
-        (NOT_MODELLED, NOT_SHOWN),
+        (units(STORIES), simulation()),
+        (NOT_MODELLED,),
     ),
     SeededBug(
         "mark_of_a_dead_worker_stays",
@@ -247,8 +248,8 @@ BUGS = (
         (
             Edit(
                 "repair/ledger_repair.py",
-                "        return await self._remove_marks(ledger, version) or Repaired(copies)\n",
-                "        return Repaired(copies)\n",
+                "        return await self._remove_marks(ledger, version) if is_met else None\n",
+                "        return None\n",
             ),
         ),
         (units(f"{STORIES}::test_a_mark_that_a_dead_worker_left_does_not_keep_its_bookie"),),

@@ -10,6 +10,7 @@ from tests.seeded_bugs.seeded_bug import Edit, SeededBug, units
 
 RETRIES = f"{UNITS}/test_retries.py"
 BLOCKED = f"{UNITS}/test_blocked_story.py"
+SEVERAL = f"{UNITS}/test_many_needs_story.py"
 
 BUGS = (
     SeededBug(
@@ -66,6 +67,53 @@ BUGS = (
             ),
         ),
         (units(f"{UNITS}/test_ledger_index.py", BLOCKED),),
+        (NOT_MODELLED, NOT_SHOWN),
+    ),
+    SeededBug(
+        "lost_fragment_stops_the_ledger",
+        "A ledger with entries that have no copy is not repaired, also where it could be.",
+        ("9.3", "9.6"),
+        (
+            Edit(
+                "repair/needs.py",
+                "    return min((each for each in found if each is not None), default=None)\n",
+                "    left = [each for each in found if each is not None]\n"
+                "    lost = RepairClass.LOST\n"
+                "    return lost if lost in left else min(left, default=None)\n",
+            ),
+        ),
+        (units(f"{UNITS}/test_needs.py", SEVERAL),),
+        (NOT_MODELLED, NOT_SHOWN),
+    ),
+    SeededBug(
+        "first_unmet_need_stops_the_ledger",
+        "A fragment that cannot be copied keeps the later fragments of its ledger waiting.",
+        ("9.3",),
+        (
+            Edit(
+                "repair/ledger_repair.py",
+                "                case Blocked() | Postponed():\n"
+                "                    unmet[need] = outcome\n",
+                "                case Blocked() | Postponed():\n"
+                "                    return outcome\n",
+            ),
+        ),
+        (units(SEVERAL),),
+        (NOT_MODELLED, NOT_SHOWN),
+    ),
+    SeededBug(
+        "new_damage_of_a_blocked_ledger_waits",
+        "More damaged entries of a ledger whose job is blocked are not repaired before a bookie "
+        "joins.",
+        ("9.3", "9.12"),
+        (
+            Edit(
+                "repair/auditor.py",
+                "        self._pass.changed |= self._changes.of_ledgers(reports, missing)\n",
+                "",
+            ),
+        ),
+        (units(f"{UNITS}/test_scrub_story.py"),),
         (NOT_MODELLED, NOT_SHOWN),
     ),
 )

@@ -4,6 +4,7 @@ Every part is the production code, on simulated disks, networks and metadata.
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,9 +12,12 @@ from dataclasses import dataclass, field, replace
 from ledger_client import ClientConfig, LedgerClient, Quorum
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.digest import LedgerKeys
+from metadata.errors import NodeNotFoundError
 from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore
+from metadata.repair.job_store import JobStore
+from metadata.repair.jobs import Job, JobState
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.repair.settings_store import RepairSettingsStore
@@ -86,6 +90,18 @@ class World:
     async def wait_for_state(self, bookie_id: str, state: Lifecycle) -> None:
         async with asyncio.timeout(LONG_S):
             while await self.state_of(bookie_id) is not state:  # noqa: ASYNC110 - virtual time
+                await asyncio.sleep(0.5)
+
+    async def wait_for_job(self, ledger_id: int, state: JobState) -> Job:
+        jobs = JobStore(self.store, self.rng)
+        async with asyncio.timeout(LONG_S):
+            while True:
+                names = [each for each in await jobs.published() if each.ledger_id == ledger_id]
+                for name in names:
+                    with contextlib.suppress(NodeNotFoundError):
+                        job, _ = await jobs.get(name)
+                        if job.state is state:
+                            return job
                 await asyncio.sleep(0.5)
 
     async def change(self, bookie_id: str, to: Lifecycle) -> None:

@@ -54,6 +54,26 @@ def test_bytes_are_those_of_the_affected_fragments() -> None:
     assert ranked.byte_count == 500
 
 
+def test_a_ledger_that_is_lost_in_part_is_repaired_and_counts_as_lost_too() -> None:
+    two = QuorumSpec(2, 2, 2)
+    index = index_of(
+        closed_ledger("ab", "bc", "cd", "cd", ledger_id=1, length=1_000, quorum=two),
+        closed_ledger("ab", "cd", ledger_id=9, length=10, quorum=two),
+    )
+    plan = index.plan(standings(gone="ab"), (), 10)
+    assert plan.first == (
+        RankedLedger(RepairClass.LAST_COPY, 333, LedgerId(1)),
+        RankedLedger(RepairClass.LOST, 5, LedgerId(9)),
+    )
+    assert plan.totals == {
+        RepairClass.LAST_COPY: ClassTotal(1, 333),
+        RepairClass.LOST: ClassTotal(2, 338),
+    }
+    damaged = {LedgerId(9): bookies("c")}
+    plan = index.plan(standings(gone="ab"), (), 10, damaged)
+    assert [each.repair_class for each in plan.first] == [RepairClass.LAST_COPY] * 2
+
+
 def test_absent_bookies_count_only_for_ledgers_with_one_copy_left() -> None:
     index = index_of(closed_ledger("abc", ledger_id=1), closed_ledger("ade", ledger_id=2))
     assert index.plan(NOTHING, bookies("a"), 10).first == ()

@@ -11,8 +11,7 @@ from bookie.wire.messages import Status
 from ledger_client import LedgerClient, Quorum
 from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerState
-from metadata.repair.job_store import JobStore
-from metadata.repair.jobs import Job, JobState
+from metadata.repair.jobs import JobState
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
 from repair.departures import LIMBO_REASON
@@ -22,7 +21,7 @@ from repair.needs import RepairClass
 from tests.simulation.disk import Platter
 from tests.simulation.nodes import ClientNode
 from tests.support.repair.late_adds import add_late
-from tests.support.repair.repair_world import LONG_S, THREE, World, loss_parts, play
+from tests.support.repair.repair_world import THREE, World, loss_parts, play
 from tests.support.repair.replicas import end, start_again
 
 SOLE = Quorum(ensemble=1, write=1, ack=1)
@@ -47,17 +46,6 @@ async def start_on(world: World, bookie_id: str, copy: Platter) -> None:
 async def use_again(world: World, bookie_id: str) -> None:
     """Make a drained bookie active, as an operator does whom no command stops."""
     await world.change(bookie_id, Lifecycle.ACTIVE)
-
-
-async def wait_for_job(world: World, ledger_id: int, state: JobState) -> Job:
-    jobs = JobStore(world.store, world.rng)
-    async with asyncio.timeout(LONG_S):
-        while True:
-            found = [(await jobs.get(name))[0] for name in await jobs.published()]
-            wanted = [e for e in found if e.ledger_id == ledger_id and e.state is state]
-            if wanted:
-                return wanted[0]
-            await asyncio.sleep(0.5)
 
 
 def test_a_bookie_in_limbo_is_emptied_without_a_command() -> None:
@@ -128,7 +116,7 @@ def test_entries_that_a_bookie_in_limbo_may_have_are_no_loss() -> None:
         (lame,) = world.ledger(ledger_id).fragments[0].ensemble
         await asyncio.sleep(5)
         await start_on(world, lame, copies[lame])
-        job = await wait_for_job(world, ledger_id, JobState.BLOCKED)
+        job = await world.wait_for_job(ledger_id, JobState.BLOCKED)
         assert job.name.urgency == RepairClass.LAST_COPY
         assert f"({lame}: answered UNKNOWN)" in job.blocked_reason
         ledger = world.ledger(ledger_id)
@@ -155,11 +143,11 @@ def test_a_bookie_in_limbo_that_ends_is_lost_with_what_only_it_may_have() -> Non
         await world.wait_for_state(lame, Lifecycle.LIMBO)
         end(world, lame)
         await world.wait_for_state(lame, Lifecycle.LOST)
-        await wait_for_job(world, ledger_id, JobState.LOST)
+        await world.wait_for_job(ledger_id, JobState.LOST)
         world.bookie(lame).is_wanted = True
         world.bookie(lame).start()
         await world.wait_for_state(lame, Lifecycle.LIMBO)
-        await wait_for_job(world, ledger_id, JobState.BLOCKED)
+        await world.wait_for_job(ledger_id, JobState.BLOCKED)
 
     play(story)
 

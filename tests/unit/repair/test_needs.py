@@ -7,7 +7,17 @@ import pytest
 
 from metadata.ids import EntryId, UpdateToken
 from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
-from repair.needs import Cause, Holders, Need, RepairClass, class_of, holders_of, needs_of
+from repair.needs import (
+    Cause,
+    Holders,
+    Need,
+    RepairClass,
+    class_of,
+    class_without_copies,
+    holders_of,
+    lost_fragments,
+    needs_of,
+)
 from tests.support.sample_ledgers import (
     IN_SYNC,
     QUORUM,
@@ -107,7 +117,34 @@ def test_the_worst_fragment_decides() -> None:
     ensembles = holders("abc", "ade", "bde")
     assert class_of(ensembles, QUORUM, standings(gone="d")) is RepairClass.SHORT_OF_WRITE_QUORUM
     assert class_of(ensembles, QUORUM, standings(gone="de")) is RepairClass.LAST_COPY
-    assert class_of(ensembles, QUORUM, standings(gone="bde")) is RepairClass.LOST
+    assert class_of(ensembles, QUORUM, standings(gone="bde")) is RepairClass.LAST_COPY
+    assert class_of(ensembles[2:], QUORUM, standings(gone="bde")) is RepairClass.LOST
+    assert class_of(ensembles, QUORUM, standings(gone="abcde")) is RepairClass.LOST
+
+
+def test_bad_copies_do_not_count_and_make_no_fragment_lost() -> None:
+    ensembles = holders("ab", "cd")
+    quorum = QuorumSpec(2, 2, 2)
+    a, b, c, _ = bookies("abcd")
+    for gone, bad, urgency in (
+        ("", (), None),
+        ("", (a,), RepairClass.LAST_COPY),
+        ("", (a, b), RepairClass.LAST_COPY),
+        ("ab", (), RepairClass.LOST),
+        ("ab", (a,), RepairClass.LOST),
+        ("ab", (c,), RepairClass.LAST_COPY),
+        ("a", (b,), RepairClass.LAST_COPY),
+    ):
+        found = class_without_copies(ensembles, quorum, standings(gone=gone), bad)
+        assert found is urgency, (gone, bad)
+
+
+def test_fragments_with_an_entry_without_a_copy_are_lost() -> None:
+    ledger = closed_ledger("ab", "bc", "cd", quorum=QuorumSpec(2, 2, 2))
+    starts = [each.first_entry_id for each in ledger.fragments]
+    assert lost_fragments(ledger, standings(gone="abc")) == frozenset(starts[:2])
+    assert lost_fragments(ledger, standings(gone="a", unproven="bc")) == frozenset()
+    assert lost_fragments(ledger, standings()) == frozenset()
 
 
 def test_fewer_copies_than_the_ack_quorum() -> None:

@@ -6,7 +6,11 @@ Every part is the production code, on simulated disks, networks and metadata.
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from ledger_client import Quorum
+from ledger_client.errors import EntryNotFoundError
+from ledger_client.in_sync.range_copy import RangeCopier
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.repair.job_store import JobStore
 from metadata.repair.jobs import Job, JobState
@@ -16,6 +20,7 @@ from metadata.repair.scrub_store import ScrubStore
 from metadata.repair.settings_store import RepairSettingsStore
 from repair.losses.acceptance import LossAcceptance
 from repair.losses.survey import LossSurvey
+from repair.retries import SEEN_AFTER_S
 from tests.simulation.nodes import BookieNode
 from tests.support.repair.repair_world import LONG_S, THREE, World, loss_parts, play
 from tests.support.repair.replicas import end, start_again
@@ -190,6 +195,34 @@ def test_entries_without_another_copy_are_blocked_and_not_touched() -> None:
         (bad,) = (await record_of(world, bad_id)).bad
         assert bad == bad_entry(ledger_id, 17)
         assert log_bytes(world.bookie(bad_id)) == old_log
+
+    play(story, **FAST)
+
+
+def test_new_damage_of_a_ledger_whose_repair_is_blocked_is_repaired(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copy = RangeCopier.copy
+
+    async def failing(self: RangeCopier, first: EntryId, last: EntryId, target: BookieId) -> int:
+        if first == 17:
+            raise EntryNotFoundError("no replica returned it", entry_id=first)
+        return await copy(self, first, last, target)
+
+    async def story(world: World) -> None:
+        monkeypatch.setattr(RangeCopier, "copy", failing)
+        settings = RepairSettingsStore(world.store, world.rng)
+        ledger_id = await write_singly(world, TWO)
+        bad_id = world.ledger(ledger_id).fragments[0].ensemble[0]
+        damage(world.bookie(bad_id), b"17 of 0")
+        await request_all(world)
+        await wait_for_block(world)
+        await asyncio.sleep(3 * SEEN_AFTER_S)
+        damage(world.bookie(bad_id), b"3 of 0")
+        await settings.change(scrub_requested_ms=2 * 10**12)
+        found = (bad_entry(ledger_id, 3), bad_entry(ledger_id, 17))
+        await wait_for(world, bad_id, lambda each: each.bad == found)
+        await wait_for(world, bad_id, lambda each: each.bad == found[1:])
 
     play(story, **FAST)
 

@@ -1,8 +1,12 @@
-"""What the throttle of a copy learns (rule 9.3)."""
+"""What the throttle of a copy learns, and what a copy that waits learns of it (rule 9.3)."""
 
 from collections import Counter
 
+import pytest
+
+from ledger_client.in_sync.copy_limits import RECHECK_S, CopyLimits, CopyThrottle
 from metadata.ids import BookieId
+from tests.simulation.loop import simulation_loop
 from tests.support.ledger_client.copying_world import World, run, write
 
 
@@ -32,3 +36,15 @@ def test_the_throttle_learns_which_bookie_returned_the_bytes() -> None:
         assert set(throttle.sizes) <= {"b", "c"}, "what a returned was not used"
 
     run(scenario)
+
+
+@pytest.mark.parametrize("raised", [None, 1_000_000.0])
+def test_a_raised_limit_ends_the_waiting_of_copies_under_way(raised: float | None) -> None:
+    async def scenario(world: World) -> None:
+        write(world, 0, 40)
+        world.throttle = throttle = CopyThrottle(0.01)
+        simulation_loop().call_later(100.0, throttle.limit, raised)
+        await world.copy()
+        assert 100.0 < simulation_loop().time() < 100.0 + 2 * RECHECK_S
+
+    run(scenario, limits=CopyLimits(64, 2))

@@ -17,7 +17,7 @@ from ledger_client.errors import (
     QuorumTimeoutError,
     UnauthorizedError,
 )
-from ledger_client.in_sync.copy_limits import RECHECK_S, CopyLimits, CopyProgress, CopyThrottle
+from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress, CopyThrottle
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import DigestType, QuorumMode, QuorumSpec
 from tests.simulation.loop import simulation_loop
@@ -218,18 +218,6 @@ def test_the_throttle_bounds_the_bytes_of_every_stretch_of_time(bytes_per_s: flo
         total = sum(size for _, size in adds)
         took_s = simulation_loop().time()
         assert total / took_s > 0.8 * bytes_per_s, "and it is used"
-
-    run(scenario, limits=CopyLimits(64, 2))
-
-
-@pytest.mark.parametrize("raised", [None, 1_000_000.0])
-def test_a_raised_limit_ends_the_waiting_of_copies_under_way(raised: float | None) -> None:
-    async def scenario(world: World) -> None:
-        write(world, 0, 40)
-        world.throttle = throttle = CopyThrottle(0.01)
-        simulation_loop().call_later(100.0, throttle.limit, raised)
-        await world.copy()
-        assert 100.0 < simulation_loop().time() < 100.0 + 2 * RECHECK_S
 
     run(scenario, limits=CopyLimits(64, 2))
 
