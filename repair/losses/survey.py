@@ -4,8 +4,9 @@ Leaves what follows to `repair.losses.lost_ranges`.
 
 Invariants: nothing is fenced and nothing is written. Only certain answers are recorded. A gap in
 the list of a bookie's entries is certain if a read of its first entry says so too: a bookie in
-limbo lists what is left, and answers UNKNOWN. An entry is damaged if the bookie lists it and does
-not return it in DAMAGED_READS_MAX reads.
+limbo lists what is left, and answers UNKNOWN. An entry is damaged if the bookie lists it, does not
+return it in DAMAGED_READS_MAX reads, and lists it after them too: one whose disk has failed refuses
+both.
 
 Source: protocol rules 2.4, 8.2 and 9.10.
 """
@@ -72,6 +73,10 @@ class LossSurvey:
             listed = common(wanted, held)
             for first, last in listed:
                 await self._read(found, first, last)
+            if found.damaged:
+                found.damaged = common(
+                    found.damaged, [each async for each in reading.stored_ranges()]
+                )
             for first, last in without(wanted, held):
                 if (await self._read_once(found, first, first)).status in NEGATIVES:
                     found.missing.append((first, last))
@@ -80,6 +85,7 @@ class LossSurvey:
         except BookieCallError as error:
             self._require_authorized(error.status, found.bookie_id)
             found.failure = str(error)
+            found.damaged.clear()
         finally:
             found.readable = merged(found.readable)
             found.damaged = merged(found.damaged)

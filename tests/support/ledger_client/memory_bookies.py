@@ -50,6 +50,8 @@ class MemoryBookie:
     """Entries that it lists and does not return."""
     refuses_reads: Status | None = None
     """Status with which every read is refused."""
+    lists_left: int = 1_000
+    """Number of requests after which it does not list its entries."""
     refuses_adds: Status | None = None
     is_fence_lost: bool = False
     """Whether the fencing LAC reads fail, and no other call."""
@@ -210,6 +212,9 @@ class MemoryBookies:
         self, bookie_id: BookieId, request: ListEntries, *, timeout_s: float
     ) -> EntryRanges:
         bookie = await self._reach(bookie_id, timeout_s)
+        bookie.lists_left -= 1
+        if bookie.lists_left < 0:
+            raise BookieCallError(bookie_id, "as the test wants", status=Status.UNKNOWN)
         if not bookie.entries and not bookie.is_limbo:
             return EntryRanges(Status.NO_SUCH_LEDGER, (), complete=True)
         held = [(each, each) for each in bookie.entries if each >= request.first_entry_id]

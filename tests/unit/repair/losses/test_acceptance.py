@@ -172,6 +172,19 @@ def test_an_entry_that_is_returned_later_is_not_damaged() -> None:
     play(story)
 
 
+def test_an_entry_of_a_bookie_whose_disk_fails_meanwhile_is_not_lost() -> None:
+    async def story(world: World) -> None:
+        await world.lose("ab")
+        world.bookies["c"].damaged = {4}
+        world.bookies["c"].lists_left = 1
+        _, report = await world.acceptance().accept(LedgerId(7))
+        assert report.lost == ()
+        assert (4, 4) in report.unknown
+        assert list(report.unsure_bookies) == ["c"]
+
+    play(story)
+
+
 def test_a_wrong_password_declares_nothing_lost() -> None:
     async def story(world: World) -> None:
         await world.lose("ab")
