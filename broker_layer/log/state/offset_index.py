@@ -71,8 +71,10 @@ class LedgerIndex:
 
         Call it for the newest state entry first.
         """
-        later = self.points_after(EntryId(points[-1].entry_id)) if points else ()
-        if not points or len(later) != len(self):
+        if not points:
+            return
+        later = self.points_after(points[-1].entry_id)
+        if len(later) != len(self):
             return  # the points are known already
         self._entry_ids, self._offsets, self._times = array("q"), array("q"), array("q")
         for point in (*points, *later):

@@ -281,7 +281,7 @@ class PartitionState:
         entry = StateEntry.decode(data)
         state = cls(entry.next_offset)
         index = state.begin_ledger(ledger_id)
-        if entry_id > 0 and entry.previous is not None:
+        if entry_id > 0:
             index.add_later(entry.points, entry.max_timestamp_ms)
         state._adopt(entry, entry_id, len(data))
         return state

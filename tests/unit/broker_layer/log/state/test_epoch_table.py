@@ -77,6 +77,13 @@ def test_leaderships_without_records_are_removed_first(
     assert made.with_start(5, 30) == table((3, 10), (4, 20), (5, 30))
 
 
+def test_table_at_limit_keeps_leaderships_without_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(epoch_table, "EPOCHS_MAX", 3)
+    assert table((1, 0), (2, 10), (3, 10)).end_of_epoch(2, 30) == (2, 10)
+
+
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4)), max_size=12), st.integers(-1, 40))
 def test_ends_match_naive_twin(leaderships: list[tuple[int, int]], asked: int) -> None:
     made, records, epoch = EpochTable(), list[int](), 0

@@ -29,6 +29,13 @@ def test_distance_of_points() -> None:
     assert found == list(range(1, 2001, POINT_BYTES_MIN // 1024))
 
 
+def test_point_follows_exactly_after_distance() -> None:
+    index = LedgerIndex(LEDGER)
+    for entry_id, size in enumerate((POINT_BYTES_MIN - 1, 1, 10, 10), 1):
+        index.add(EntryId(entry_id), entry_id, size, 5)
+    assert [point.entry_id for point in points_of(index)] == [1, 3]
+
+
 def test_first_batch_after_state_entry_has_point() -> None:
     index = LedgerIndex(LEDGER)
     index.add(EntryId(1), 0, 10, 5)
@@ -50,6 +57,25 @@ def test_earlier_points_are_added_once() -> None:
     index.add_earlier(whole[:3])
     assert points_of(index) == tuple(whole)
     assert index.max_timestamp_ms == 50
+
+
+def test_known_points_are_not_added_again() -> None:
+    whole = [IndexPoint(EntryId(i), i * 10, i) for i in range(1, 10)]
+    index = LedgerIndex(LEDGER)
+    index.add_later(whole[6:], 50)
+    for earlier in (whole[3:6], whole[2:3], whole[:2]):
+        index.add_earlier(earlier)
+    for known in (whole[3:6], whole[2:4], whole[:]):
+        index.add_earlier(known)
+        assert points_of(index) == tuple(whole)
+
+
+def test_points_known_in_part_are_not_added() -> None:
+    whole = [IndexPoint(EntryId(i), i * 10, i) for i in range(1, 10)]
+    index = LedgerIndex(LEDGER)
+    index.add_later(whole[4:], 50)
+    index.add_earlier(whole[2:6])
+    assert points_of(index) == tuple(whole[4:])
 
 
 def test_search_of_decreasing_times_uses_greatest_so_far() -> None:

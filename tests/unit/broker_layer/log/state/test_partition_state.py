@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import ControlKind, Producer, build_control_batch, read_header
-from broker_layer.log.state import partition_state, transaction_index
+from broker_layer.log.state import transaction_index
 from broker_layer.log.state.epoch_table import EpochTable
 from broker_layer.log.state.partition_state import (
-    STATE_ENTRY_BATCHES_MAX,
-    STATE_ENTRY_BYTES_MAX,
-    STATE_ENTRY_SHARE,
     ActiveProducer,
+    BatchRefused,
     Duplicate,
     PartitionState,
     StateEntryError,
@@ -77,7 +75,9 @@ def test_non_transactional_batch_in_open_transaction_is_refused() -> None:
     log = WrittenLog()
     log.write_in_transaction(Producer(5, 0, 0))
     outside = batch(Producer(5, 0, 1))
-    assert log.refusal(outside) is ErrorCode.INVALID_TXN_STATE
+    text = "producer 5 has an open transaction, and the batch is not transactional"
+    refused = BatchRefused(ErrorCode.INVALID_TXN_STATE, text)
+    assert log.state.check(read_header(outside)) == refused
     log.end(COMMIT, 5)
     log.append(outside)
 
@@ -168,38 +168,6 @@ def test_idle_producers_without_transaction_expire() -> None:
     assert log.state.active_producers() == [ActiveProducer(6, 3, 1, NOW, 8, -1)]
 
 
-def test_state_entry_is_due_after_many_bytes_or_batches() -> None:
-    log = WrittenLog()
-    log.write()
-    assert not log.state.wants_state_entry
-    header = read_header(batch())
-    large = header._replace(size_bytes=STATE_ENTRY_BYTES_MAX)
-    log.state.admit(EntryId(2), 1, large, None, NOW)
-    assert log.state.wants_state_entry
-    log.state.to_state_entry(EntryId(3))
-    assert not log.state.wants_state_entry
-    for i in range(STATE_ENTRY_BATCHES_MAX):
-        assert not log.state.wants_state_entry
-        log.state.admit(EntryId(4 + i), 2 + i, header, None, NOW)
-    assert log.state.wants_state_entry
-
-
-def test_large_state_is_not_rewritten_for_few_small_batches(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(partition_state, "STATE_ENTRY_BATCHES_MAX", 3)
-    log = WrittenLog()
-    for producer_id in range(50):
-        log.write(Producer(producer_id, 0, 0))
-    log.write_state()
-    wanted = -(-len(log.entries[-1]) * STATE_ENTRY_SHARE // len(batch()))
-    assert wanted > 3
-    for _ in range(wanted):
-        assert not log.state.wants_state_entry
-        log.write()
-    assert log.state.wants_state_entry
-
-
 def test_state_entries_contain_all_points_of_all_ledgers() -> None:
     log = WrittenLog()
     for _ in range(3):
@@ -257,6 +225,17 @@ def test_invalid_entry_is_not_replayed() -> None:
         state.replay(EntryId(3), log.entries[3][:16] + b"\1" + log.entries[3][17:], NOW)
 
 
+def test_batch_of_negative_length_is_not_replayed() -> None:
+    log = WrittenLog()
+    log.write()
+    state = log.replayed(LEDGER, 0)
+    damaged = bytearray(batch())
+    damaged[7] = state.next_offset
+    damaged[23:27] = (-1).to_bytes(4, "big", signed=True)
+    with pytest.raises(TopicError, match="not a record batch"):
+        state.replay(EntryId(2), damaged, NOW)
+
+
 def test_replay_needs_only_batch_headers() -> None:
     log = WrittenLog()
     log.write(Producer(5, 0, 0), count=3, size=500_000)
@@ -287,6 +266,7 @@ def test_transaction_limit_refuses_new_and_continues_open(
 def test_indexes_of_last_two_ledgers_are_known() -> None:
     log = WrittenLog()
     log.write()
+    assert log.state.known_index(LedgerId(8)) is None
     log.write_state()
     former = log.state.index
     assert log.state.known_index(LEDGER) == (former, None)

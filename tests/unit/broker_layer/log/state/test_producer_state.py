@@ -139,6 +139,54 @@ def test_limit_drops_longest_idle_without_transaction(
     assert sorted(producer_id for producer_id, _ in made.snapshot()) == [1, 2, 4]
 
 
+def test_refused_sequence_names_expected_one() -> None:
+    late = header(3)
+    refusals = [states().check(late, is_log_empty=True)]
+    refusals += [after(header(0)).check(late._replace(producer_epoch=1), is_log_empty=False)]
+    refusals += [after(header(0)).check(late, is_log_empty=False)]
+    texts = [each.text for each in refusals if isinstance(each, BatchRefused)]
+    assert texts == [
+        "producer 5 in epoch 0 sent sequence 3; expected 0",
+        "producer 5 in epoch 1 sent sequence 3; expected 0",
+        "producer 5 in epoch 0 sent sequence 3; expected 1",
+    ]
+
+
+def test_refusal_at_limit_names_open_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_state, "PRODUCERS_MAX", 1)
+    text = "the partition has 1 producers, its limit, and all have open transactions"
+    verdict = states({1: 0}).check(header(0), is_log_empty=False)
+    assert verdict == BatchRefused(ErrorCode.POLICY_VIOLATION, text)
+
+
+def test_new_epoch_after_largest_sequence_begins_new_run() -> None:
+    made = after(header(LAST, epoch=0), header(0, epoch=1))
+    ((_, state),) = made.snapshot()
+    assert (state.run_length, [each.base_offset for each in state.recent]) == (1, [200])
+    assert made.check(header(1, epoch=1), is_log_empty=False) == Accept()
+
+
+def test_replayed_gap_begins_new_run() -> None:
+    # The leader had dropped the producer before it accepted this sequence; a replay still has it.
+    made = after(header(0))
+    made.apply(header(7), 200, NOW)
+    assert made.check(header(7), is_log_empty=False) == Duplicate(200, 200, -1)
+    assert made.check(header(8), is_log_empty=False) == Accept()
+    assert code(made.check(header(0), is_log_empty=False)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_batch_keeps_coordinator_epoch_of_marker() -> None:
+    made = after(header(0))
+    made.apply_marker(header(-1), 3, NOW)
+    made.apply(header(1), 200, NOW)
+    assert code(made.check_marker(5, 0, 2)) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert made.check_marker(5, 0, 3) == Accept()
+
+
+def test_unknown_producer_has_no_epoch() -> None:
+    assert [after(header(0, epoch=4)).epoch_of(producer_id) for producer_id in (5, 6)] == [4, None]
+
+
 @dataclass
 class Twin:
     """All sequences that one producer wrote in its epoch, in order."""

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.log.state import state_entry
 from broker_layer.log.state.epoch_table import EPOCHS_MAX, EpochTable
 from broker_layer.log.state.offset_index import IndexPoint
 from broker_layer.log.state.producer_state import PRODUCERS_MAX, ProducerState, RecentBatch
@@ -195,6 +196,50 @@ def test_number_out_of_range_is_refused(path: tuple[int, ...], value: int) -> No
     inner[path[-1]] = value
     with pytest.raises(StateEntryError):
         StateEntry.decode(sealed(fields))
+
+
+def fields_of_sample() -> list[object]:
+    fields: list[object] = msgpack.unpackb(SAMPLE.encode()[18:])
+    return fields
+
+
+@pytest.mark.parametrize("count", [0, 7, 9])
+def test_wrong_number_of_fields_is_refused(count: int) -> None:
+    fields = (*fields_of_sample(), 0)[:count]
+    with pytest.raises(StateEntryError, match="not an array of 8 fields"):
+        StateEntry.decode(sealed(fields))
+
+
+def test_entry_without_fields_is_refused() -> None:
+    marked = bytes([255, 1])
+    with pytest.raises(StateEntryError, match="not msgpack"):
+        StateEntry.decode(b"quire state\0" + crc32c(marked).to_bytes(4, "big") + marked)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "text"),
+    [
+        (1, [7], "a place has 1 fields"),
+        (1, [7, 3, 0], "a place has 3 fields"),
+        (4, [[5, 2, 1, 9, 77, 99, [0] * 24]], "a producer has 6 recent batches, more than 5"),
+        (7, [4, 9, 0, 10], "epochs are not in order"),
+        (7, [0, 9, 4, 8], "epochs are not in order"),
+    ],
+)
+def test_damaged_field_is_refused(place: int, value: object, text: str) -> None:
+    fields = fields_of_sample()
+    fields[place] = value
+    with pytest.raises(StateEntryError, match=text):
+        StateEntry.decode(sealed(fields))
+
+
+def test_more_producers_than_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = SAMPLE.encode()
+    monkeypatch.setattr(state_entry, "PRODUCERS_MAX", 1)
+    assert StateEntry.decode(data) == SAMPLE
+    monkeypatch.setattr(state_entry, "PRODUCERS_MAX", 0)
+    with pytest.raises(StateEntryError, match="it has 1 producers, more than 0"):
+        StateEntry.decode(data)
 
 
 @given(st.binary(max_size=40))

@@ -39,6 +39,37 @@ def test_marker_without_transaction_is_ignored() -> None:
     assert index.last_stable_offset(3) == 3
 
 
+def test_unconfirmed_marker_limits_last_stable_offset() -> None:
+    index = TransactionIndex()
+    for producer_id, first_offset in ((1, 10), (2, 15)):
+        index.begin(producer_id, first_offset)
+    index.end(1, 20, is_aborted=False)
+    index.end(2, 25, is_aborted=False)
+    stable = [index.last_stable_offset(high_watermark) for high_watermark in (20, 21, 25, 26)]
+    assert stable == [10, 15, 15, 26]
+
+
+def test_transaction_around_others_limits_last_stable_offset() -> None:
+    index = TransactionIndex()
+    for producer_id, first_offset in ((1, 5), (2, 10), (3, 15), (4, 20)):
+        index.begin(producer_id, first_offset)
+    for producer_id, marker_offset in ((1, 25), (3, 30), (4, 35), (2, 40)):
+        index.end(producer_id, marker_offset, is_aborted=False)
+    high_watermarks = (25, 26, 32, 40, 41)
+    stable = [index.last_stable_offset(high_watermark) for high_watermark in high_watermarks]
+    assert stable == [5, 10, 10, 10, 41]
+
+
+def test_all_aborted_transactions_in_range_are_found() -> None:
+    index = TransactionIndex()
+    for producer_id in (1, 2, 3):
+        index.begin(producer_id, producer_id * 10)
+        index.end(producer_id, producer_id * 10 + 5, is_aborted=True)
+    for end_offset, expected in ((10, []), (11, [1]), (21, [1, 2]), (36, [1, 2, 3])):
+        found = index.aborted_in(0, end_offset, 40)
+        assert [each.producer_id for each in found] == expected
+
+
 def test_aborted_transaction_overlapping_range_is_found() -> None:
     index = TransactionIndex()
     index.begin(1, 10)
