@@ -345,4 +345,4 @@ def _lost_share(shape: Shape, standings: Standings) -> float:
         class_of_fragment(each, shape.quorum, standings) is RepairClass.LOST
         for each in shape.closed
     )
-    return lost / len(shape.closed) if lost else 0.0
+    return lost / len(shape.closed)

@@ -233,9 +233,20 @@ def test_incoming_and_given_up_bookies_are_named() -> None:
     assert index.plan(standings(draining="y"), (), 9).first == ()
 
 
+def test_bookies_stay_named_when_their_ledgers_change() -> None:
+    index = index_of(closed_ledger("abc", ledger_id=1), open_ledger("cde", ledger_id=2))
+    assert index.named == frozenset(bookies("abcde"))
+    index.put(closed_ledger("cdf", ledger_id=2))
+    index.drop(LedgerId(1))
+    assert index.named == frozenset(bookies("abcdef"))
+
+
 def test_bookies_of_fragments_that_only_the_writer_copies_are_named() -> None:
     """Otherwise they would be drained although an open in-sync ledger names them."""
-    index = index_of(open_ledger("abc", "bcd", quorum=IN_SYNC))
+    ledger = open_ledger("abc", "bcd", quorum=IN_SYNC)
+    assert shape_of(ledger).others == bookies("abc")
+    assert shape_of(closed_ledger("abc", "bcd")).others == (), "repair copies all of them"
+    index = index_of(ledger)
     assert [index.count_naming(each) for each in bookies("abde")] == [1, 1, 1, 0]
     assert index.plan(standings(draining="a"), (), 9).open_ledgers == ()
 

@@ -191,6 +191,13 @@ def test_accepted_losses_do_not_count() -> None:
     assert class_of(holders_of(ledger), QUORUM, standings(gone="xyz")) is RepairClass.LOST
 
 
+def test_an_entry_that_is_left_is_on_each_member_that_holds_all() -> None:
+    """The stripes of the accepted losses are not those of the copies."""
+    ledger = lost_ledger((0, 0), (2, 9), quorum=QuorumSpec(3, 3, 2, stripe_entries=1))
+    assert [each.empty_starts for each in holders_of(ledger)] == [(), ()]
+    assert class_of(holders_of(ledger), QUORUM, standings(gone="abc")) is RepairClass.LOST
+
+
 def test_a_fragment_without_entries_is_not_lost() -> None:
     ledger = replace(closed_ledger("abc"), last_entry_id=EntryId(-1), length=0)
     found = class_of(holders_of(ledger), QUORUM, standings(gone="abc"))

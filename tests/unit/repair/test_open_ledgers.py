@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from metadata.ids import ClientId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerState
-from repair.open_ledgers import MissingWriters, OpenAction
+from repair.open_ledgers import LOOKS_APART_S_MAX, MissingWriters, OpenAction
 from tests.support.sample_ledgers import open_ledger
 
 L = LedgerId(7)
@@ -53,6 +53,12 @@ def test_a_look_long_after_the_last_one_starts_the_time_again() -> None:
     assert look(missing, 3_600.0) is OpenAction.LOOK_AGAIN
     assert missing.due_s(L) == 3_620.0
     assert look(missing, 3_660.0) is OpenAction.RECOVER, "the longest pause of a job is 60 s"
+
+
+def test_the_pause_that_starts_the_time_again_is_that_after_the_last_look() -> None:
+    missing = MissingWriters(10.0)
+    assert [look(missing, at) for at in (0.0, 10.0)] == [OpenAction.LOOK_AGAIN] * 2
+    assert look(missing, 10.0 + LOOKS_APART_S_MAX) is OpenAction.RECOVER
 
 
 def test_another_writer_starts_the_time_again() -> None:

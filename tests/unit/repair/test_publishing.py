@@ -41,6 +41,7 @@ def test_ledgers_without_a_job_get_one() -> None:
         JobState.QUEUED,
         9,
     )
+    assert made.blocked_reason == ""
 
 
 def test_a_job_whose_ledger_needs_nothing_is_removed() -> None:
@@ -50,6 +51,14 @@ def test_a_job_whose_ledger_needs_nothing_is_removed() -> None:
 
 def test_a_requested_job_stays() -> None:
     assert changes(plan(), job(LAST, 0, 2, REQUESTED)) == Publication((), ())
+
+
+def test_requested_jobs_take_places_of_the_others() -> None:
+    requested = [job(LAST, 0, each, REQUESTED) for each in (7, 8)]
+    wanted = plan((LAST, 10, 1), (SHORT, 5, 2))
+    for limit, published in ((4, [1, 2]), (3, [1]), (2, []), (1, [])):
+        found = changes(wanted, *requested, limit=limit)
+        assert (found.remove, ids(found.publish)) == ((), published)
 
 
 def test_a_job_moves_when_its_urgency_changes_and_not_with_its_size() -> None:
@@ -91,9 +100,9 @@ def test_open_ledgers_get_half_of_the_places() -> None:
 
 def test_open_ledgers_are_published_once() -> None:
     found = changes(plan((DRAINING, 7, 1), open_ledgers=(1, 2)))
-    assert [(each.ledger_id, each.name.urgency) for each in found.publish] == [
-        (2, SHORT),
-        (1, DRAINING),
+    assert [each.name for each in found.publish] == [
+        JobName(SHORT, 0, LedgerId(2)),
+        JobName(DRAINING, 7, LedgerId(1)),
     ]
 
 

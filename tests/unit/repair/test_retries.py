@@ -48,6 +48,13 @@ def test_a_new_auditor_tries_what_it_finds_blocked() -> None:
     assert due(Retries(), 0.0, is_changed=Changes().of_cluster({}, {})) == [QUEUED]
 
 
+def test_no_job_is_due_or_waits_before_the_first_change() -> None:
+    retries = Retries()
+    assert due(retries, 0.0) == []
+    assert due(retries, 10.0, is_changed=True) == [QUEUED]
+    assert retries.waiting({BLOCKED.name: BLOCKED}) == [], "it was not tried again yet"
+
+
 def test_only_blocked_jobs_are_due() -> None:
     lost = replace(QUEUED, state=JobState.LOST)
     assert Retries().look({lost.name: lost}, (), 0.0, is_cluster_changed=True) == []

@@ -98,6 +98,14 @@ def test_moves_are_the_least_urgent_and_end_with_the_places() -> None:
     assert index.plan(standings(), (), 10, places=places("a1u b1v c2w")).first == ()
 
 
+def test_a_misplaced_copy_is_as_urgent_as_the_other_needs_of_its_ledger() -> None:
+    index = LedgerIndex()
+    index.put(closed_ledger("abc", length=1_000))
+    known = places("a1u b1v c2w d3x", usable="abd")
+    (ranked,) = index.plan(standings(draining="c"), (), 10, places=known).first
+    assert (ranked.repair_class, ranked.byte_count) == (RepairClass.DRAINING, 1_000)
+
+
 RACKS = st.lists(st.tuples(st.sampled_from("123"), st.sampled_from("uv")), min_size=4, max_size=9)
 
 
