@@ -132,12 +132,9 @@ class ClassicGroup(ClassicPhases):
         """Carry out what is due."""
         self._expire_members(moment)
         if self._deadlines.sync_ms <= moment.now_ms:
-            self._deadlines.sync_ms = NEVER_MS
-            missing, self._unsynced = list(self._unsynced), {}
-            for member_id in missing:
+            for member_id in list(self._unsynced):
                 self._remove(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-            if missing:
-                self._continue_after_loss(moment)
+            self._continue_after_loss(moment)
         if self._deadlines.join_ms <= moment.now_ms:
             self._end_join_phase(moment)
         return self._take()
@@ -231,8 +228,7 @@ class ClassicGroup(ClassicPhases):
                 self._refuse_join(event, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def _add(self, event: JoinRequested, member_id: str, moment: Moment) -> None:
-        if not self.roster.members:
-            self.protocol_type = event.protocol_type
+        self.protocol_type = event.protocol_type  # that of the others, if there are any
         member = ClassicMember(
             member_id,
             event.instance_id,
@@ -318,7 +314,7 @@ class ClassicGroup(ClassicPhases):
                 return member is not None or len(self.roster.members) < size_max
 
     def _supports(self, event: JoinRequested) -> bool:
-        if self.state is GroupState.EMPTY or not self.roster.members:
+        if not self.roster.members:
             return bool(event.protocol_type and event.protocols)
         if event.protocol_type != self.protocol_type:
             return False

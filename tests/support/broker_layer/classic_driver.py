@@ -55,6 +55,8 @@ class Driver:
         id_required: bool = False,
         can_skip: bool = True,
         session_ms: int = SESSION_MS,
+        rebalance_ms: int = REBALANCE_MS,
+        client: str = "client",
     ) -> Waiter:
         waiter = self._waiter()
         event = JoinRequested(
@@ -62,10 +64,10 @@ class Driver:
             member_id,
             f"m{waiter}",
             instance,
-            "client",
+            client,
             "/host",
             session_ms,
-            REBALANCE_MS,
+            rebalance_ms,
             protocol_type,
             protocols,
             id_required,

@@ -197,6 +197,7 @@ def test_protocols_must_be_shared() -> None:
     assert driver.joins[driver.join(protocols=())].error is inconsistent
     assert driver.joins[driver.join(protocol_type="")].error is inconsistent
     driver.join(protocols=(("range", b""), ("sticky", b"")))
+    assert driver.join(protocols=(("range", b""), ("other", b""))) not in driver.joins
     assert driver.joins[driver.join(protocol_type="connect")].error is inconsistent
     assert driver.joins[driver.join(protocols=(("other", b""),))].error is inconsistent
 
@@ -213,7 +214,8 @@ def test_the_protocol_with_most_votes_wins() -> None:
 def test_an_unknown_member_cannot_join() -> None:
     driver = Driver()
     driver.stable(1)
-    assert driver.joins[driver.join("unknown")].error is ErrorCode.UNKNOWN_MEMBER_ID
+    refused = driver.joins[driver.join("unknown")]
+    assert (refused.error, refused.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "unknown")
 
 
 def test_a_full_group_refuses_members() -> None:
@@ -317,6 +319,7 @@ def test_commit_refusals() -> None:
         )
 
     assert refusal("", -1) is NONE
+    assert refusal("", 0, is_transactional=True) is ErrorCode.UNKNOWN_MEMBER_ID
     waiters = [driver.join(), driver.join()]
     driver.advance(6_000)
     first, second = (driver.joins[each].member_id for each in waiters)
@@ -328,11 +331,13 @@ def test_commit_refusals() -> None:
     assert refusal("unknown", 1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert refusal("", -1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert refusal("", -1, is_transactional=True) is NONE
+    assert refusal("unknown", -1, is_transactional=True) is ErrorCode.UNKNOWN_MEMBER_ID
     assert refusal(first, 0, is_transactional=True) is ErrorCode.ILLEGAL_GENERATION
     driver.join(first)
     assert refusal(second, 1) is NONE
-    static = driver.group.commit_refusal(second, "x", 1, is_transactional=False)
-    assert static is ErrorCode.UNKNOWN_MEMBER_ID
+    for member, generation in ((second, 1), ("", -1)):
+        static = driver.group.commit_refusal(member, "x", generation, is_transactional=True)
+        assert static is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_commit_is_a_sign_of_life() -> None:

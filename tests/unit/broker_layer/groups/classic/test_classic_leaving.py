@@ -30,8 +30,20 @@ def test_leaving_during_the_first_delay_leaves_an_empty_group() -> None:
     (member,) = driver.group.roster.members
     assert driver.leave((member, None)) == [NONE]
     assert driver.joins[waiter].error is ErrorCode.UNKNOWN_MEMBER_ID
-    driver.advance(3_000)
+    again = driver.join(protocol_type="connect")
+    assert again not in driver.joins, "the others are gone, and so is their type"
+    driver.leave((next(iter(driver.group.roster.members)), None))
+    driver.advance(6_000)
     assert driver.state() is GroupState.EMPTY
+
+
+def test_one_of_several_that_leave_is_enough_for_a_rebalance() -> None:
+    driver = Driver()
+    _, follower = driver.stable(2)
+    assert driver.leave(("unknown", None)) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert driver.state() is GroupState.STABLE
+    driver.leave((follower, None), ("unknown", None))
+    assert driver.state() is GroupState.PREPARING_REBALANCE
 
 
 def test_a_static_member_returns_without_a_rebalance() -> None:
@@ -81,6 +93,7 @@ def test_a_static_member_that_returns_during_a_rebalance_fences_its_old_id() -> 
     old_waiter = driver.join(instance="a")
     new_waiter = driver.join(instance="a")
     assert driver.joins[old_waiter].error is ErrorCode.FENCED_INSTANCE_ID
+    assert new_waiter not in driver.joins, "the first rebalance still waits for more members"
     driver.advance(6_000)
     member = driver.joins[new_waiter].member_id
     syncing = driver.sync(driver.joins[new_waiter].member_id, generation=1, instance="a")
