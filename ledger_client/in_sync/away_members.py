@@ -45,9 +45,11 @@ class AwayMembers:
                 known.ask_at = now + known.pause_s
         for bookie_id in [b for b in self._absences if b not in absent]:
             known = self._absences[bookie_id]
-            if bookie_id in members and known.back_at is None:
+            if bookie_id not in members:
+                del self._absences[bookie_id]
+            elif known.back_at is None:
                 known.back_at = now
-            elif bookie_id not in members or now - (known.back_at or now) >= STAYED_S:
+            elif now - known.back_at >= STAYED_S:
                 del self._absences[bookie_id]
 
     @property

@@ -38,8 +38,7 @@ def test_a_member_that_comes_and_goes_is_contacted_less_often_and_away_since_the
         assert away.bookie_ids == []
     away.note([A], [B], now)
     pauses = [b - a for a, b in pairwise(asked)]
-    assert pauses == sorted(pauses)
-    assert pauses[-1] == ASK_PAUSE_MAX_S
+    assert pauses == [min(2.0**n * ASK_PAUSE_MIN_S, ASK_PAUSE_MAX_S) for n in range(1, 12)]
     assert away.longest_s(now) == now
 
 
@@ -53,9 +52,30 @@ def test_a_member_that_came_back_and_stayed_starts_afresh() -> None:
     assert away.longest_s(100.0) == 0.0
 
 
+def test_a_member_that_came_back_is_remembered_until_it_has_stayed() -> None:
+    away = AwayMembers()
+    away.note([A], [B], 0.0)
+    away.note([], [A, B], 20.0)
+    away.note([], [A, B], 19.0 + STAYED_S)
+    away.note([A], [B], 100.0)
+    assert away.due(100.0) == []
+    assert away.longest_s(100.0) == 100.0
+
+
+def test_the_longest_absence_is_that_of_the_member_that_left_first() -> None:
+    away = AwayMembers()
+    away.note([A], [B], 0.0)
+    away.note([A, B], [], 10.0)
+    assert away.bookie_ids == [A, B]
+    assert away.longest_s(15.0) == 15.0
+
+
 def test_a_replaced_member_is_dropped() -> None:
     away = AwayMembers()
     away.note([A], [B], 0.0)
     away.note([], [B], 1.0)
     assert away.bookie_ids == []
     assert away.longest_s(50.0) == 0.0
+    away.note([A], [B], 60.0)
+    assert away.due(60.0) == [A], "nothing of its first absence is left"
+    assert away.longest_s(60.0) == 0.0

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from ledger_client.protocol.quorum import write_set
 from ledger_client.reading.entry_ranges import (
     Range,
+    common,
     describe_ranges,
     entry_count,
     expected_ranges,
@@ -22,6 +23,7 @@ from metadata.ledgers.ledger_metadata import (
     LedgerState,
     QuorumSpec,
 )
+from tests.support.sample_ledgers import bookies, open_ledger
 
 RANGES = st.lists(
     st.tuples(st.integers(0, 60), st.integers(0, 10)).map(lambda pair: (pair[0], sum(pair)))
@@ -45,6 +47,13 @@ def test_without_is_the_difference(ranges: list[Range], removed: list[Range]) ->
     left = without(kept, removed)
     assert numbers(left) == numbers(kept) - numbers(removed)
     assert entry_count(left) == len(numbers(left))
+    assert all(first <= last for first, last in left)
+
+
+@given(RANGES, RANGES)
+def test_common_is_the_intersection(ranges: list[Range], others: list[Range]) -> None:
+    both = common(merged(ranges), merged(others))
+    assert numbers(both) == numbers(ranges) & numbers(others)
 
 
 @given(
@@ -80,6 +89,15 @@ def test_expected_ranges_are_the_write_sets(
     assert {b: numbers(ranges) for b, ranges in found.items() if ranges} == plain
 
 
+def test_each_fragment_ends_where_the_next_begins() -> None:
+    a, b, c = bookies("abc")
+    ledger = open_ledger("a", "b", "c", quorum=QuorumSpec(1, 1, 1))
+    assert expected_ranges(ledger, 24) == {a: [(0, 9)], b: [(10, 19)], c: [(20, 24)]}
+
+
 def test_ranges_are_described() -> None:
     assert describe_ranges([(0, 9), (12, 12)]) == "0-9, 12"
     assert describe_ranges([(0, 0), (2, 2), (4, 4)], shown_max=2) == "0, 2, and 1 more"
+    six = [(each, each) for each in range(0, 12, 2)]
+    assert describe_ranges(six[:5]) == "0, 2, 4, 6, 8"
+    assert describe_ranges(six) == "0, 2, 4, 6, 8, and 1 more"

@@ -4,7 +4,7 @@ import asyncio
 from functools import partial
 
 from ledger_client.writing.ledger_turns import LedgerTurns
-from ledger_client.writing.slices import Slices
+from ledger_client.writing.slices import Call, Slices
 from metadata.ids import LedgerId
 
 AT_ONCE = 4
@@ -105,3 +105,25 @@ async def test_a_turn_without_a_change_frees_its_place() -> None:
         world.turns.want((LedgerId(number), "leave"), partial(made.append, number), urgent=False)
     await world.settle()
     assert made == list(range(COUNT))
+
+
+async def test_turns_alternate_with_other_calls_of_the_client() -> None:
+    made: list[str] = []
+    slices = Slices(0.005, lambda: 0.0, asyncio.get_running_loop().call_soon)
+    turns = LedgerTurns(AT_ONCE, slices)
+    for number in range(3):
+        turns.want((LedgerId(number), "leave"), partial(made.append, "turn"), urgent=False)
+    slices.each(partial(made.append, "other") for _ in range(3))
+    await asyncio.sleep(0)
+    assert made == ["turn", "other"] * 3
+
+
+async def test_a_ledger_that_waits_makes_no_call() -> None:
+    scheduled: list[Call] = []
+    turns = LedgerTurns(1, Slices(0.005, lambda: 0.0, scheduled.append))
+    task = asyncio.get_running_loop().create_task(asyncio.sleep(1000))
+    turns.want((LedgerId(1), "leave"), partial(turns.count, task), urgent=False)
+    scheduled.pop()()
+    turns.want((LedgerId(2), "leave"), partial(turns.count, task), urgent=False)
+    assert scheduled == []
+    task.cancel()
