@@ -36,6 +36,9 @@ def main() -> int:
         for mutant in (each for _, _, mutants in chosen for each in mutants):
             sys.stdout.write(f"{mutant.described}\n")
         return 0
+    if not chosen:
+        sys.stderr.write("no mutants: no target and module have these names (--list shows all)\n")
+        return 2
     reasons = explained.reasons()
     results: list[Result] = []
     for target, modules, mutants in chosen:

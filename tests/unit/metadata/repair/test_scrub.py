@@ -58,7 +58,9 @@ def test_any_bytes_are_read_or_refused(value: bytes) -> None:
     [
         (1, -1),
         (5, LEDGER_ID_MAX + 2),
+        (5, -1),
         (6, "7"),
+        (8, [[-1, 2, 3]]),
         (8, [[1, 2]]),
         (8, [[1, 3, 2]]),
         (8, [[1, 2, 2]] * (BAD_RANGES_MAX + 1)),
@@ -69,6 +71,23 @@ def test_a_field_out_of_its_range_is_refused(index: int, field: object) -> None:
     fields[index] = field
     with pytest.raises(MetadataFormatError):
         unpack_scrub("x", msgpack.packb(fields))
+
+
+@pytest.mark.parametrize("ledger_id", [0, LEDGER_ID_MAX])
+def test_the_first_and_the_last_ledger_may_be_damaged(ledger_id: int) -> None:
+    bad = BadRange(LedgerId(ledger_id), EntryId(0), EntryId(0))
+    position = ScrubPosition(ledger_id, EntryId(0))
+    record = ScrubRecord(position=position, bad=(bad,) * BAD_RANGES_MAX)
+    assert unpack_scrub("x", pack_scrub("x", record)) == record
+
+
+def test_a_scrub_ends_behind_the_last_ledger() -> None:
+    record = ScrubRecord(position=ScrubPosition(LEDGER_ID_MAX + 1, EntryId(0)))
+    assert unpack_scrub("x", pack_scrub("x", record)) == record
+
+
+def test_a_record_without_a_position_names_entry_0() -> None:
+    assert msgpack.unpackb(pack_scrub("x", NEVER_SCRUBBED))[5:7] == [None, 0]
 
 
 def test_the_damage_of_a_record() -> None:

@@ -44,6 +44,11 @@ def test_a_wrong_setting_is_refused(name: str, value: int, why: str) -> None:
     assert f"repair's setting '{name}' cannot be {value}: {why}" in str(raised.value)
 
 
+def test_a_wrong_setting_is_not_stored() -> None:
+    with pytest.raises(InvalidRepairSettingError):
+        merged_settings("/s", None, {"lost_after_s": 0})
+
+
 def test_a_change_keeps_what_it_does_not_name() -> None:
     stored = msgpack.packb([1, {"lost_after_s": 60, "of_a_newer_release": ["any"]}])
     merged = merged_settings("/s", stored, {"bytes_per_s": 7})

@@ -34,7 +34,7 @@ FULL = RepairStatus(
 )
 
 
-@pytest.mark.parametrize("status", [FIRST, FULL])
+@pytest.mark.parametrize("status", [FIRST, FULL, replace(FULL, audited_ms=0, eta_s=0)])
 def test_a_summary_round_trips(status: RepairStatus) -> None:
     assert unpack_status("/s", pack_status("/s", status)) == status
 
@@ -84,3 +84,9 @@ def test_other_values_are_a_format_error(index: int, field: object) -> None:
         unpack_status("/s", msgpack.packb(fields))
     with pytest.raises(MetadataFormatError, match="/s"):
         unpack_status("/s", msgpack.packb(fields[:-2]))
+
+
+def test_a_summary_with_too_many_fields_is_a_format_error() -> None:
+    fields = msgpack.unpackb(pack_status("/s", FULL))
+    with pytest.raises(MetadataFormatError, match="/s"):
+        unpack_status("/s", msgpack.packb([*fields, []]))

@@ -1,5 +1,6 @@
 """Workers are registered for as long as they live, and all know how many there are."""
 
+import asyncio
 import random
 
 import pytest
@@ -33,6 +34,27 @@ async def test_workers_are_counted(
     await until(lambda: directory.worker_ids == ["worker-a"])
     await second.aclose()
     await until(lambda: directory.count == 0)
+    await directory.aclose()
+    third = WorkerRegistrar(store, "worker-c", rng)
+    await third.start()
+    await asyncio.sleep(0.05)
+    assert directory.count == 0, "it is not followed any more"
+    await third.aclose()
+
+
+async def test_another_value_of_a_worker_is_no_change(
+    store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    path = repair_worker_path("worker-a")
+    version = await store.create(path, b"first")
+    directory = WorkerDirectory(store, rng)
+    await directory.start()
+    counts: list[int] = []
+    directory.on_change(lambda: counts.append(directory.count))
+    await store.compare_and_set(path, b"second", version)
+    await store.create(repair_worker_path("worker-b"), b"")
+    await until(lambda: directory.count == 2)
+    assert counts == [2]
     await directory.aclose()
 
 
