@@ -8,6 +8,7 @@ Source: protocol rules 9.1, 9.3 and 9.12; docs/repair.md.
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
@@ -27,10 +28,15 @@ from repair.needs import (
     class_without_copies,
     closed_fragments,
     holders_of,
+    lost_fragments,
     needs_of,
 )
 from repair.standing import Standing, Standings, standing_of
 
+NO_COPY: Final = (
+    "any copy of some entries: bring one of its bookies back, or accept the loss with `quire "
+    "ledger accept-loss`"
+)
 CAUSES: Mapping[Cause, str] = {
     Cause.GONE: "a copy in place of that of {}, which is gone",
     Cause.UNPROVEN: "a copy in place of that of {}, which may have lost entries",
@@ -145,7 +151,8 @@ class Explanation:
     def _fragment(self, fragment: Fragment) -> dict[str, Json]:
         first = fragment.first_entry_id
         needs = [e for e in needs_of(self.ledger, self.standings) if e.first_entry_id == first]
-        lacks = [CAUSES[each.cause].format(each.replaces) for each in needs]
+        lacks = [NO_COPY] if first in lost_fragments(self.ledger, self.standings) else []
+        lacks += [CAUSES[each.cause].format(each.replaces) for each in needs]
         is_open = fragment not in closed_fragments(self.ledger)
         away = [each for each in fragment.ensemble if self.standings.of(each) is not Standing.GOOD]
         if is_open and away:

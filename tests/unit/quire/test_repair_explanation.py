@@ -6,7 +6,7 @@ from types import MappingProxyType
 import pytest
 
 from metadata.ids import BookieId, EntryId, LedgerId
-from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
 from metadata.repair.claims import Claim
 from metadata.repair.job_store import JOBS_MAX
 from metadata.repair.jobs import Job, JobName, JobState
@@ -14,7 +14,7 @@ from metadata.repair.lifecycle import BookieLifecycle, Lifecycle
 from metadata.repair.scrub import BadRange, ScrubRecord
 from metadata.repair.settings import DEFAULTS
 from quire.damaged_parts import Unrepaired
-from quire.repair_explanation import Explanation, job_of
+from quire.repair_explanation import NO_COPY, Explanation, job_of
 from repair.needs import RepairClass
 from tests.support.sample_ledgers import IN_SYNC, bookies, closed_ledger, open_ledger
 
@@ -188,6 +188,18 @@ def test_each_fragment_says_what_it_lacks() -> None:
             "incoming": [],
             "lacks": ["e: the open fragment's writer replaces it"],
         },
+    ]
+
+
+def test_a_fragment_without_any_copy_says_so() -> None:
+    ledger = closed_ledger("ab", "cd", quorum=QuorumSpec(2, 2, 2))
+    row = explained(ledger, "d", a=LOST, b=LOST, c=LOST).as_json()
+    assert row["class"] == int(RepairClass.LAST_COPY), "the second fragment can be repaired"
+    fragments = row["fragments"]
+    assert isinstance(fragments, list)
+    assert [each["lacks"][0] for each in fragments] == [
+        NO_COPY,
+        "a copy in place of that of c, which is gone",
     ]
 
 
