@@ -151,8 +151,9 @@ class Explanation:
     def _fragment(self, fragment: Fragment) -> dict[str, Json]:
         first = fragment.first_entry_id
         needs = [e for e in needs_of(self.ledger, self.standings) if e.first_entry_id == first]
-        lacks = [NO_COPY] if first in lost_fragments(self.ledger, self.standings) else []
-        lacks += [CAUSES[each.cause].format(each.replaces) for each in needs]
+        lacks = [CAUSES[each.cause].format(each.replaces) for each in needs]
+        if first in lost_fragments(self.ledger, self.standings):
+            lacks = [NO_COPY]  # before any of the others
         is_open = fragment not in closed_fragments(self.ledger)
         away = [each for each in fragment.ensemble if self.standings.of(each) is not Standing.GOOD]
         if is_open and away:
@@ -185,9 +186,14 @@ class Explanation:
             if not away:
                 return "It needs no repair."
             wait_s = self.settings.lost_after_s
+            if len(away) > 1:
+                return (
+                    f"It needs no repair yet: {', '.join(away)} are not up, and each counts as "
+                    f"lost when it has been away for {wait_s} s."
+                )
             return (
-                f"It needs no repair yet: {', '.join(away)} is not up, and counts as lost when it "
-                f"has been away for {wait_s} s."
+                f"It needs no repair yet: {away[0]} is not up, and counts as lost when it has been "
+                f"away for {wait_s} s."
             )
         if self.auditor_id is None:
             return "No auditor runs, so no job is published for it: start a bookie with repair."

@@ -64,6 +64,12 @@ def damaged(explanation: Explanation, **ranges: tuple[int, int]) -> Explanation:
             "600 s.",
         ),
         (
+            explained(closed_ledger("abc"), "bd"),
+            None,
+            "It needs no repair yet: a, c are not up, and each counts as lost when it has been "
+            "away for 600 s.",
+        ),
+        (
             explained(closed_ledger("abc"), a=LOST),
             RepairClass.SHORT_OF_WRITE_QUORUM,
             "The auditor has not published a job for it yet: `quire repair run` does.",
@@ -197,9 +203,9 @@ def test_a_fragment_without_any_copy_says_so() -> None:
     assert row["class"] == int(RepairClass.LAST_COPY), "the second fragment can be repaired"
     fragments = row["fragments"]
     assert isinstance(fragments, list)
-    assert [each["lacks"][0] for each in fragments] == [
-        NO_COPY,
-        "a copy in place of that of c, which is gone",
+    assert [each["lacks"] for each in fragments] == [
+        [NO_COPY],
+        ["a copy in place of that of c, which is gone"],
     ]
 
 
