@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from ledger_client import Quorum
+from ledger_client import ClientConfig, Quorum
 from ledger_client.sync import LedgerClient, LedgerWriter
 from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
@@ -22,16 +22,22 @@ BOOKIES = 4
 SEEN_BY_ALL = Quorum(ensemble=3, write=3, ack=1)
 """With an ack quorum of one a reader queries all three for the LAC and finds the newest."""
 SEEN_TIMEOUT_S = 60.0
+PATIENT = ClientConfig(add_timeout_s=60.0, append_deadline_s=90.0)
+"""A slow disk must not make a writer replace a bookie: it may still store entries after that."""
 
 
 class RunningCluster:
-    """A local cluster with its event loop in a thread, for blocking tests."""
+    """A local cluster with its event loop in a thread, for blocking tests.
 
-    def __init__(self, bookies: int, brokers: int = 0) -> None:
+    Without `repair` the cluster leaves what a test damages as it is.
+    """
+
+    def __init__(self, bookies: int, brokers: int = 0, *, repair: bool = True) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self.cluster = LocalCluster(bookies=bookies, broker=brokers)
+        options = {} if repair else {"repair": "false"}
+        self.cluster = LocalCluster(bookies=bookies, broker=brokers, bookie_options=options)
         self.run(self.cluster.start())
 
     @property
@@ -78,8 +84,8 @@ def cluster() -> Iterator[RunningCluster]:
 
 @pytest.fixture
 def own_cluster() -> Iterator[RunningCluster]:
-    """Start a cluster for one test that kills bookies."""
-    made = RunningCluster(BOOKIES)
+    """Start a cluster for one test that kills bookies or damages copies; nothing repairs them."""
+    made = RunningCluster(BOOKIES, repair=False)
     yield made
     made.stop()
 
@@ -94,7 +100,7 @@ def served_cluster() -> Iterator[RunningCluster]:
 
 @pytest.fixture
 def client(cluster: RunningCluster) -> Iterator[LedgerClient]:
-    with LedgerClient(cluster.metadata) as made:
+    with LedgerClient(cluster.metadata, config=PATIENT) as made:
         yield made
 
 

@@ -18,7 +18,7 @@ from spark_io.pipelines.ingest import ingest, lines_of, rows_as_json
 from spark_io.pipelines.restore import restore
 from spark_io.pipelines.scrub import BadRange, closed_ledger_ids, findings_of, scrub
 from spark_io.pipelines.tail_to_table import tail_to_table
-from tests.spark.conftest import RunningCluster
+from tests.spark.conftest import PATIENT, RunningCluster
 
 PLANTED = 100
 
@@ -65,7 +65,7 @@ async def move_replica(metadata: str, ledger_id: int, old: str, new: str) -> Non
 def test_scrub_finds_what_was_planted_and_nothing_else(
     spark: SparkSession, own_cluster: RunningCluster
 ) -> None:
-    with LedgerClient(own_cluster.metadata) as client:
+    with LedgerClient(own_cluster.metadata, config=PATIENT) as client:
         infos = make(client, 2 * PLANTED + 20)
     ids = sorted(int(info.id) for info in infos)
     assert closed_ledger_ids(own_cluster.metadata) == ids
@@ -90,7 +90,7 @@ def test_scrub_finds_what_was_planted_and_nothing_else(
 def test_scrub_reports_no_copy_of_an_unreachable_bookie_as_missing(
     spark: SparkSession, own_cluster: RunningCluster
 ) -> None:
-    with LedgerClient(own_cluster.metadata) as client:
+    with LedgerClient(own_cluster.metadata, config=PATIENT) as client:
         [info] = make(client, 1)
     member = info.fragments[0].ensemble[2]
     next(each for each in own_cluster.bookies if each.id == member).kill()
@@ -210,7 +210,10 @@ def test_a_keyed_and_striped_ledger_goes_through_every_job(
 def test_an_archive_refuses_another_ledger_with_the_same_id(
     spark: SparkSession, cluster: RunningCluster, own_cluster: RunningCluster, tmp_path: Path
 ) -> None:
-    with LedgerClient(own_cluster.metadata) as other, LedgerClient(cluster.metadata) as client:
+    with (
+        LedgerClient(own_cluster.metadata, config=PATIENT) as other,
+        LedgerClient(cluster.metadata) as client,
+    ):
         [mine] = make(other, 1)
         archive(spark, own_cluster.metadata, str(tmp_path), [mine.id])
         if client.ledger_info(mine.id).is_closed:
