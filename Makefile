@@ -157,7 +157,7 @@ campaign: $(STAMP)
 
 # Bookies are also wiped, lost for good, drained and removed, one at a time, and their repair is waited for. SEED=n repeats a plan.
 campaign-repair: $(STAMP)
-	@$(BIN)/python -m tests.campaign --repair --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --ensemble $(ENSEMBLE)
+	@$(BIN)/python -m tests.campaign --repair --topics --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --ensemble $(ENSEMBLE)
 
 # Faults in brokers, bookies and ZooKeeper under idempotent and transactional producers and two consumer groups. SEED=n repeats a
 # plan; TOPICS passes options on: TOPICS='--records-per-s 2000' bounds the load, which is all that is taken otherwise.

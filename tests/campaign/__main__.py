@@ -9,6 +9,7 @@ import asyncio
 import json
 import random
 import sys
+from functools import partial
 from pathlib import Path
 
 from tests.campaign.repair.world import RepairWorld
@@ -37,6 +38,9 @@ def main() -> int:
         "--repair",
         action="store_true",
         help="bookies are also wiped, lost for good and drained, and everything is repaired",
+    )
+    parser.add_argument(
+        "--topics", action="store_true", help="with --repair: topics too, on brokers with faults"
     )
     parser.add_argument(
         "--bookies", type=int, help="default: five more than an ensemble; with --repair three more"
@@ -71,7 +75,11 @@ def main() -> int:
         keep=given.keep,
         other_code=given.other and given.other.resolve(),
     )
-    summary = asyncio.run(run_campaign(campaign, RepairWorld if given.repair else None))
+    if given.topics and not given.repair:
+        parser.error("--topics needs --repair; python -m tests.campaign.topics is without it")
+    topics_seed = given.seed if given.topics else None
+    world = partial(RepairWorld, topics_seed=topics_seed) if given.repair else None
+    summary = asyncio.run(run_campaign(campaign, world))
     sys.stdout.write(json.dumps(summary, indent=2) + "\n")
     return 0 if summary["is_well"] else 1
 

@@ -1,5 +1,5 @@
-"""Check of every ledger of a cluster at the end: it is closed, names no removed bookie, and all
-members of each write set hold the same entries.
+"""Check of every ledger of a cluster at the end: it is closed, names no removed bookie, each of its
+fragments has all its members, and all members of each write set hold the same entries.
 
 With an ack quorum below the write quorum, a member may lack entries that were acknowledged without
 it: repair finds them when it compares the copies of a closed ledger (rule 9.16), perhaps after the
@@ -77,6 +77,8 @@ async def _check(
     if ledger.state is not LedgerState.CLOSED or ledger.last_entry_id is None:
         report.complain(f"{name} is {ledger.state.value}, and all clients have ended")
         return
+    for first, members in _short_fragments(ledger, ledger.last_entry_id):
+        report.complain(f"{name}: only {members} are members from entry {first} on")
     keys = LedgerKeys.of(ledger, b"")
     found: dict[int, bytes] = {}
     missing: dict[BookieId, list[Range]] = {}
@@ -101,6 +103,16 @@ async def _check(
             report.complain(f"{name}: no copy of entries {lost[:3]}, also not at {bookie_id}")
         if short and ledger.quorum.ack_quorum == ledger.quorum.write_quorum:
             report.complain(f"{name}: {bookie_id} lacks entries, {len(short)} from {short[0]} on")
+
+
+def _short_fragments(
+    ledger: LedgerMetadata, last_entry_id: int
+) -> Iterator[tuple[int, tuple[BookieId, ...]]]:
+    """Yield the first entry and the members of each fragment that has too few of them."""
+    for fragment in ledger.fragments:
+        is_short = len(fragment.ensemble) < ledger.quorum.ensemble_size
+        if is_short and fragment.first_entry_id <= last_entry_id:
+            yield fragment.first_entry_id, fragment.ensemble
 
 
 def _digests(batches: list[BatchView], wanted: list[Range]) -> Iterator[tuple[int, bytes]]:

@@ -1,6 +1,7 @@
 """A cluster that loses bookies for good and repairs itself, and its state at the end.
 
-Leaves the losses to `losses`, and reading every copy to `replicas` and `tests.campaign.checker`.
+Leaves the losses to `losses`, topics to `topics_beside`, and reading every copy to `replicas` and
+`tests.campaign.checker`.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from tests.campaign.faults import FaultInjector, Targets
 from tests.campaign.repair.commands import Commands
 from tests.campaign.repair.losses import POLL_S, Losses
 from tests.campaign.repair.replicas import check_replicas
+from tests.campaign.repair.topics_beside import BROKERS, TopicsBeside
 
 SETTINGS: Final = ("lost_after_s=10", "urgent_after_s=3")
 HEALTHY_S_MAX: Final = 60.0
@@ -23,10 +25,16 @@ HEALTHY_S_MAX: Final = 60.0
 
 
 class RepairWorld:
-    """A cluster with one ZooKeeper server, and a process of repair beside each bookie."""
+    """A cluster with one ZooKeeper server, and a process of repair beside each bookie; with a
+    `topics_seed` also brokers, and clients of topics.
+    """
 
-    def __init__(self, bookies: int, directory: Path) -> None:
-        self._cluster = LocalCluster(bookies, directory)
+    def __init__(self, bookies: int, directory: Path, topics_seed: int | None = None) -> None:
+        brokers = 0 if topics_seed is None else BROKERS
+        self._cluster = LocalCluster(bookies, directory, brokers)
+        self._directory = directory
+        self._topics_seed = topics_seed
+        self._topics: TopicsBeside | None = None
         self._losses: Losses | None = None
 
     @property
@@ -53,6 +61,10 @@ class RepairWorld:
         losses = self._losses
         assert losses is not None, "it had faults"
         complaints: list[str] = []
+        summary: dict[str, Any] = {}
+        if self._topics is not None:
+            of_topics, summary["topics"] = await self._topics.finish()
+            complaints += of_topics
         # A bookie that had other faults may have been lost for a moment: all must be active.
         some = next(each for each in self._cluster.bookies if each.is_running)
         _, late = await losses.restored(some.id, Lifecycle.ACTIVE)
@@ -60,12 +72,12 @@ class RepairWorld:
         replicas = await check_replicas(self.metadata_uri, losses.removed)
         complaints += [each for each in (late, unhealthy) if each]
         complaints += replicas.complaints
-        summary = {
+        summary["repair"] = {
             "losses": losses.as_json(),
             "health": health,
             "replicas": replicas.as_json(),
         }
-        return complaints, {"repair": summary}
+        return complaints, summary
 
     async def __aenter__(self) -> Self:
         await self._cluster.start()
@@ -73,9 +85,15 @@ class RepairWorld:
         if answer.status != ExitCode.DONE:
             await self._cluster.aclose()
             raise LocalClusterError(f"the settings of repair were refused: {answer.error}")
+        if self._topics_seed is not None:
+            directory = self._directory.parent / "topics"
+            self._topics = TopicsBeside(self._cluster, directory, self._topics_seed)
+            await self._topics.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        if self._topics is not None:
+            await self._topics.aclose()
         await self._cluster.aclose()
 
     async def _healthy(self) -> tuple[str, str]:

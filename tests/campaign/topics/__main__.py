@@ -9,8 +9,10 @@ import asyncio
 import json
 import random
 import sys
+from dataclasses import fields
 from pathlib import Path
 
+from tests.campaign.topics.clients import Load
 from tests.campaign.topics.runner import Campaign, run_campaign
 
 
@@ -36,9 +38,10 @@ def main() -> int:
     )
     parser.add_argument("--keep", type=Path, help="keep histories and data in this directory")
     given = vars(parser.parse_args())
-    given["seconds"] = given.pop("minutes") * 60
     given["protocols"] = tuple(given["protocols"])
-    summary = asyncio.run(run_campaign(Campaign(**given)))
+    load = Load(**{each.name: given.pop(each.name) for each in fields(Load)})
+    campaign = Campaign(given.pop("minutes") * 60, load, **given)
+    summary = asyncio.run(run_campaign(campaign))
     sys.stdout.write(json.dumps(summary, indent=2) + "\n")
     return 0 if summary["is_well"] else 1
 

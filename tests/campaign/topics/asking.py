@@ -9,6 +9,9 @@ from typing import Final, Self
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
 
+REFRESH_MS: Final = 2_000
+"""A consumer that saw a partition without a leader asks for its leader again at this interval only.
+"""
 NONE: Final = -1
 """Offset of a partition for which a group has no committed offset."""
 
@@ -23,6 +26,7 @@ class _Queries:
                 "group.id": group,
                 "isolation.level": level,
                 "reconnect.backoff.max.ms": 1_000,
+                "topic.metadata.refresh.interval.ms": REFRESH_MS,
             }
         )
 

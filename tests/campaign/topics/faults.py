@@ -73,10 +73,11 @@ class Server(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Maximum numbers of servers with a fault at a time."""
+    """Maximum numbers of servers with a fault at a time, and whether ZooKeeper has faults."""
 
     brokers_down_max: int
     bookies_down_max: int
+    has_zookeeper_faults: bool = True
 
 
 class FaultInjector:
@@ -108,7 +109,8 @@ class FaultInjector:
             self._record_dead()
             draw = self._rng.random()
             if draw < ZOOKEEPER_SHARE:
-                self._inject_zookeeper_fault()
+                if self._bounds.has_zookeeper_faults:
+                    self._inject_zookeeper_fault()
             elif draw < ZOOKEEPER_SHARE + CLIENT_SHARE:
                 self.counts["client killed"] += 1
                 await self._replace_client(self._rng)
@@ -206,7 +208,9 @@ class FaultInjector:
 
     def _record_dead(self) -> None:
         """Record each server that ended without a fault."""
-        servers: list[Server] = [*self._cluster.brokers, *self._cluster.bookies]
+        servers: list[Server] = [*self._cluster.brokers]
+        if self._bounds.bookies_down_max:  # or else others may end them
+            servers += self._cluster.bookies
         for server in servers:
             is_faulty = server.name in self._faulty
             if not is_faulty and not server.is_running and server.name not in str(self.complaints):
