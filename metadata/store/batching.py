@@ -3,9 +3,10 @@ ledger.
 
 Leaves deciding unknown outcomes to `ledger_store.py`, which reads back each write.
 
-Invariants: a request is sent alone and at once if nothing waits and a send is free; a batch holds
-at most MULTI_OPERATIONS_MAX requests and MULTI_BYTES_MAX bytes, and each path once; each request
-receives its own outcome; if one request of a batch fails, the requests are repeated one by one.
+Invariants: a request is sent alone and at once if a send is free, and requests wait only while none
+is; a batch holds at most MULTI_OPERATIONS_MAX requests and MULTI_BYTES_MAX bytes, and each path
+once; each request receives its own outcome; if one request of a batch fails, the requests are
+repeated one by one.
 
 Source: metadata design, "Storms".
 """
@@ -64,13 +65,12 @@ class BatchingStore:
         self._store = store
         self._waiting: deque[_Waiting] = deque()
         self._in_flight = 0
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._last_number = 0
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     async def compare_and_set(self, path: str, value: bytes, expected: Version) -> Version:
         """Write if the version matches (see `MetadataStore.compare_and_set`)."""
         check_value(path, value)
-        if self._in_flight < BATCHES_IN_FLIGHT_MAX and not self._waiting:
+        if self._in_flight < BATCHES_IN_FLIGHT_MAX:
             return await self._send_alone(path, value, expected)
         if len(self._waiting) >= WAITING_WRITES_MAX:
             raise StoreUnavailableError(
@@ -95,11 +95,11 @@ class BatchingStore:
             batch = [waiting for waiting in batch if not waiting.reply.done()]
             if batch:
                 self._in_flight += 1
-                self._last_number += 1
-                task = asyncio.get_running_loop().create_task(self._send(self._last_number, batch))
-                self._tasks[self._last_number] = task
+                task = asyncio.get_running_loop().create_task(self._send(batch))
+                self._tasks[task] = None
+                task.add_done_callback(self._tasks.pop)
 
-    async def _send(self, number: int, batch: list[_Waiting]) -> None:
+    async def _send(self, batch: list[_Waiting]) -> None:
         try:
             if len(batch) == 1 or not await self._send_together(batch):
                 await asyncio.gather(*[self._send_one(waiting) for waiting in batch])
@@ -107,7 +107,6 @@ class BatchingStore:
             for waiting in batch:
                 waiting.reply.cancel()  # only if this task was cancelled with the loop
             self._in_flight -= 1
-            del self._tasks[number]
             self._send_waiting()
 
     async def _send_together(self, batch: list[_Waiting]) -> bool:

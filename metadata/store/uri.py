@@ -49,8 +49,8 @@ def parse_metadata_uri(uri: str) -> MetadataUri:
     """Parse a URI. Raises InvalidUriError, which says what is wrong."""
     if not uri.startswith(SCHEME):
         raise InvalidUriError(uri, f"it does not start with {SCHEME}")
-    hosts, slash, path = uri.removeprefix(SCHEME).partition("/")
-    chroot = f"/{path}".rstrip("/") if slash else ""
+    hosts, _, path = uri.removeprefix(SCHEME).partition("/")
+    chroot = f"/{path}".rstrip("/")
     if _CHROOT.fullmatch(chroot) is None or {".", ".."} & set(chroot.split("/")):
         raise InvalidUriError(uri, f"{chroot!r} is not a path of plain names")
     texts = hosts.split(",")

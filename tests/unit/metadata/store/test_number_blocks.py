@@ -9,11 +9,18 @@ from metadata.errors import MetadataError, MetadataFormatError, StoreUnavailable
 from metadata.ids import BookieId
 from metadata.paths import PRODUCER_IDS, replica_path
 from metadata.store.memory import MemoryMetadataStore
-from metadata.store.number_blocks import BLOCK_NUMBERS, NumberBlocks
+from metadata.store.number_blocks import (
+    ATTEMPTS_MAX,
+    BLOCK_NUMBERS,
+    NUMBER_MAX,
+    NumberBlocks,
+    pack_block,
+    unpack_block,
+)
 from metadata.topics.replica_numbers import REPLICA_ID_FIRST, ReplicaNumbers
 from metadata.topics.topic import BROKER_ID_MAX
 from tests.support.metadata.samples import A, B, C
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.unit.metadata.conftest import RETRIES_S_MIN, ScriptedFaults, taken_s
 
 ACTS = ["", "lost", "dropped", "late"]
 
@@ -63,6 +70,39 @@ async def test_numbers_end_at_the_maximum(store: MemoryMetadataStore, rng: rando
     assert [await blocks.next() for _ in range(4)] == [5, 6, 7, 8]
     with pytest.raises(MetadataError):
         await blocks.next()
+
+
+async def test_a_block_with_a_number_above_the_maximum_is_not_used(
+    store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    blocks = NumberBlocks(store, rng, PRODUCER_IDS, 2, first=5, last=7)
+    assert [await blocks.next() for _ in range(2)] == [5, 6]
+    with pytest.raises(MetadataError, match="has been allocated"):
+        await blocks.next()
+
+
+async def test_attempts_pause_and_end(
+    store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random
+) -> None:
+    faults.acts = ["dropped"] * (ATTEMPTS_MAX + 1)
+
+    async def fail() -> None:
+        with pytest.raises(MetadataError, match=f"{ATTEMPTS_MAX} attempts"):
+            await NumberBlocks(store, rng, PRODUCER_IDS).next()
+
+    assert await taken_s(fail()) > RETRIES_S_MIN
+    assert len(faults.acts) == 1
+
+
+async def test_the_largest_value_says_that_every_number_is_in_a_block(
+    store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    assert unpack_block(PRODUCER_IDS, pack_block(PRODUCER_IDS, NUMBER_MAX + 1), 0) == NUMBER_MAX + 1
+    with pytest.raises(MetadataFormatError):
+        unpack_block(PRODUCER_IDS, pack_block(PRODUCER_IDS, NUMBER_MAX + 2), 0)
+    await store.create(PRODUCER_IDS, pack_block(PRODUCER_IDS, NUMBER_MAX + 1))
+    with pytest.raises(MetadataError, match="has been allocated"):
+        await NumberBlocks(store, rng, PRODUCER_IDS).next()
 
 
 @pytest.mark.parametrize("value", [b"", b"17", b"\x92\x01\xa1x", b"\x92\x02\x01"])

@@ -126,3 +126,34 @@ def test_a_server_is_silent_from_its_last_answer() -> None:
 def test_before_the_first_connection_the_count_is_from_the_beginning() -> None:
     made = SessionClock(10.0, 2.0)
     assert made.silent_s == pytest.approx(2.0 + 10.0 * 2 / 3)
+
+
+def test_a_connection_that_breaks_later_does_not_revive_an_expired_session() -> None:
+    made, states = lease()
+    made.check(5.0)
+    made.note_link(LinkDown())
+    assert states == [CONNECTED, EXPIRED]
+    made.contacted(4.9, 5.1)
+    assert made.state is EXPIRED
+
+
+def test_a_lost_session_expires_at_once() -> None:
+    made, states = lease()
+    made.note_link(LinkDown())
+    made.note_link(SessionLost())
+    assert states == [CONNECTED, SUSPENDED, EXPIRED]
+
+
+def test_an_answer_at_the_end_of_the_session_is_too_late() -> None:
+    made, _ = lease()
+    made.check(5.0)
+    made.contacted(4.0, 8.0)
+    assert made.ends_s == 8.0
+    assert made.state is EXPIRED
+
+
+def test_an_answer_after_the_close_opens_nothing() -> None:
+    made, _ = lease()
+    made.close()
+    made.contacted(2.0, 2.1)
+    assert made.state is CLOSED

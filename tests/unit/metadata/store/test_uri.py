@@ -3,7 +3,7 @@
 import pytest
 
 from metadata.errors import InvalidUriError, MetadataError
-from metadata.store.uri import parse_metadata_uri
+from metadata.store.uri import HOSTS_MAX, parse_metadata_uri
 
 
 @pytest.mark.parametrize(
@@ -13,6 +13,7 @@ from metadata.store.uri import parse_metadata_uri
         ("zk://h1:2182/", (("h1", 2182),), ""),
         ("zk://h1:1,h2:2/quire", (("h1", 1), ("h2", 2)), "/quire"),
         ("zk://127.0.0.1:41873/a/b-c.d_e/", (("127.0.0.1", 41873),), "/a/b-c.d_e"),
+        ("zk://h1:65535", (("h1", 65_535),), ""),
         ("zk://[::1]:5,[fe80::2]", (("::1", 5), ("fe80::2", 2181)), ""),
     ],
 )
@@ -50,3 +51,10 @@ def test_an_invalid_uri_says_why(text: str) -> None:
     assert isinstance(caught.value, MetadataError)
     assert isinstance(caught.value, ValueError)
     assert "zk://" in str(caught.value)
+
+
+def test_a_uri_lists_at_most_the_maximum_number_of_servers() -> None:
+    servers = [f"h{number}" for number in range(HOSTS_MAX)]
+    assert len(parse_metadata_uri(f"zk://{','.join(servers)}").hosts) == HOSTS_MAX
+    with pytest.raises(InvalidUriError):
+        parse_metadata_uri(f"zk://{','.join([*servers, 'one-more'])}")
