@@ -61,5 +61,5 @@ async def drop_tree(
 ) -> None:
     """Delete a node and everything below it; complete an interrupted deletion. Raises as `drop`."""
     while not await drop(store, path, rng, checks=checks):
-        for name in await store.children(path, fresh=True):
+        for name in await store.children(path):  # `drop` has just synced
             await drop_tree(store, f"{path}/{name}", rng, checks=checks)

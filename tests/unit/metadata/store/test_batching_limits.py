@@ -1,7 +1,10 @@
 """Limits of batched writes, and callers that stop waiting while their write is sent."""
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+import gc
+import weakref
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
@@ -35,26 +38,32 @@ class HeldStore(MemoryMetadataStore):
         self.held: list[list[str]] = []
         self.running = 0
         self.most_running = 0
+        self.is_unknown = False
+        """Whether a batch fails without an answer."""
 
-    async def _hold(self, paths: list[str]) -> None:
+    @contextlib.asynccontextmanager
+    async def _hold(self, paths: list[str]) -> AsyncIterator[None]:
         release = self.release
         self.held.append(paths)
         self.running += 1
         self.most_running = max(self.most_running, self.running)
         try:
             await release.wait()
+            yield
         finally:
             self.running -= 1
 
     @override
     async def compare_and_set(self, path: str, value: bytes, expected: Version) -> Version:
-        await self._hold([path])
-        return await super().compare_and_set(path, value, expected)
+        async with self._hold([path]):
+            return await super().compare_and_set(path, value, expected)
 
     @override
     async def multi(self, operations: Sequence[Operation]) -> list[Version]:
-        await self._hold([each.path for each in operations])
-        return await super().multi(operations)
+        async with self._hold([each.path for each in operations]):
+            if self.is_unknown:
+                raise OutcomeUnknownError(operations[0].path, "no answer")
+            return await super().multi(operations)
 
 
 def start(batching: BatchingStore, paths: list[str]) -> list["asyncio.Task[Version]"]:
@@ -152,19 +161,20 @@ async def test_a_write_whose_caller_stops_waiting_is_not_sent(
     await held.aclose()
 
 
-@pytest.mark.parametrize("is_conflict", [False, True])
+@pytest.mark.parametrize("kind", ["", "conflict", "unknown"])
 async def test_a_caller_that_stops_waiting_for_a_batch_spoils_no_other_write(
-    store: MemoryMetadataStore, server: MemoryMetadataServer, is_conflict: bool
+    store: MemoryMetadataStore, server: MemoryMetadataServer, kind: str
 ) -> None:
     """With a conflict the writes of the batch are repeated one by one."""
     reports: list[object] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, what: reports.append(what))
     paths = await prepared(store, BATCHES_IN_FLIGHT_MAX + 4)
-    if is_conflict:
+    if kind == "conflict":
         await store.compare_and_set(paths[-1], b"other", Version(0))
         await store.compare_and_set(paths[-2], b"other", Version(0))
     held = HeldStore(server)
+    held.is_unknown = kind == "unknown"
     calls = start(BatchingStore(held), paths)
     await until(lambda: held.running == BATCHES_IN_FLIGHT_MAX)
     released, held.release = held.release, asyncio.Event()
@@ -177,7 +187,7 @@ async def test_a_caller_that_stops_waiting_for_a_batch_spoils_no_other_write(
     results = await asyncio.gather(*calls, return_exceptions=True)
     await asyncio.sleep(0.01)
     done = [result == 1 for result in results]
-    last = [False, True, not is_conflict, False]
+    last = [False, kind != "unknown", not kind, False]
     assert done == [True] * BATCHES_IN_FLIGHT_MAX + last
     assert not reports
     await held.aclose()
@@ -189,9 +199,8 @@ async def test_a_batch_of_unknown_outcome_is_not_sent_again(
     paths = await prepared(store, BATCHES_IN_FLIGHT_MAX + 3)
     faults.writes.clear()
     faults.acts = [""] * BATCHES_IN_FLIGHT_MAX + ["dropped"]
-    calls = start(BatchingStore(store), paths)
-    calls[-1].add_done_callback(lambda _: None)
-    results = await asyncio.gather(*calls, return_exceptions=True)
+    results = await asyncio.gather(*start(BatchingStore(store), paths), return_exceptions=True)
+    await asyncio.sleep(0.1)
     assert [isinstance(each, OutcomeUnknownError) for each in results[-3:]] == [True] * 3
     assert faults.writes == ["compare_and_set"] * BATCHES_IN_FLIGHT_MAX + ["multi"]
 
@@ -211,4 +220,27 @@ async def test_a_caller_of_a_batch_whose_task_is_cancelled_does_not_wait_for_eve
         task.cancel()
     results = await asyncio.gather(*calls, return_exceptions=True)
     assert all(isinstance(each, asyncio.CancelledError) for each in results[-3:])
+    await held.aclose()
+
+
+async def test_tasks_of_sent_batches_are_not_kept(
+    store: MemoryMetadataStore, server: MemoryMetadataServer
+) -> None:
+    paths = await prepared(store, 50)
+    held = HeldStore(server)
+    batching = BatchingStore(held)
+    calls = start(batching, paths)
+    await until(lambda: held.running == BATCHES_IN_FLIGHT_MAX)
+    before = list(map(id, asyncio.all_tasks()))
+    released, held.release = held.release, asyncio.Event()
+    released.set()
+    await until(lambda: any(len(each) > 1 for each in held.held))
+    tasks = [weakref.ref(task) for task in asyncio.all_tasks() if id(task) not in before]
+    held.release.set()
+    await asyncio.gather(*calls)
+    await asyncio.sleep(0.1)
+    gc.collect()
+    assert tasks
+    assert not any(each() for each in tasks)
+    assert await batching.compare_and_set(paths[0], b"2", Version(1)) == 2
     await held.aclose()

@@ -46,14 +46,18 @@ async def test_a_tree_is_deleted_and_nothing_beside_it(
 
 @pytest.mark.usefixtures("stale_reads")
 async def test_a_server_that_lags_hides_nothing(
-    store: MemoryMetadataStore, rng: random.Random
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
-    await make_tree(store)
+    await make_tree(other_store)
     await drop_tree(store, "/t", rng)
-    assert await find(store, "/t") is None
-    await store.create("/late", b"")
+    assert await find(other_store, "/t") is None
+    await other_store.create("/late", b"")
     assert await drop(store, "/late", rng)
-    assert await find(store, "/late") is None
+    assert await find(other_store, "/late") is None
+    await other_store.create("/one", b"")
+    await other_store.create("/one/last", b"")
+    await drop_tree(store, "/one", rng)
+    assert await other_store.children("/", fresh=True) == []
 
 
 @pytest.mark.parametrize("act", ["lost", "dropped"])
