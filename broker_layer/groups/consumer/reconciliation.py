@@ -51,7 +51,8 @@ def _next(
     revoking = tuple(each for each in member.assigned if each not in target)
     if revoking and _still_owns(owned, revoking):
         return replace(member, state=MemberState.UNREVOKED, assigned=kept, revoking=revoking)
-    missing = [each for each in member.target if each not in dict.fromkeys(kept)]
+    held = dict.fromkeys(kept)
+    missing = [each for each in member.target if each not in held]
     free = [each for each in missing if not is_owned(each)]
     is_waiting = len(free) < len(missing)
     return replace(
@@ -66,4 +67,5 @@ def _next(
 
 def _still_owns(owned: Partitions | None, revoking: Partitions) -> bool:
     """Return whether a member still owns one of `revoking`; assume so if it reports nothing."""
-    return owned is None or any(each in dict.fromkeys(revoking) for each in owned)
+    sought = dict.fromkeys(revoking)
+    return owned is None or any(each in sought for each in owned)

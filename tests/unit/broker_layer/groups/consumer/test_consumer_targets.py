@@ -11,9 +11,7 @@ from broker_layer.groups.consumer.consumer_values import (
     JOIN_EPOCH,
     ConsumerMember,
     HeartbeatRequested,
-    MemberState,
 )
-from broker_layer.groups.consumer.reconciliation import reconciled
 
 
 class Topics:
@@ -63,6 +61,28 @@ def test_topics_of_a_pattern_are_read_beside_named_ones() -> None:
     ]
 
 
+def test_instance_ids_order_static_members() -> None:
+    """Member ids order the others, so a static member keeps its range under a new id."""
+    members = [
+        replace(member("x", "a"), instance_id="2"),
+        replace(member("z", "a"), instance_id="1"),
+        member("3", "a"),
+    ]
+    found = Subscriptions.of(members, Topics(a=3))
+    expected = {"z": ((b"a", 0),), "x": ((b"a", 1),), "3": ((b"a", 2),)}
+    assert found.targets(members, "range") == expected
+    assert found.targets([replace(members[1], member_id="new"), members[0]], "range") == {
+        "new": ((b"a", 0), (b"a", 1)),
+        "x": ((b"a", 2),),
+    }
+
+
+def test_a_member_without_topics_has_no_targets() -> None:
+    members = [member("m"), member("n", "a")]
+    found = Subscriptions.of(members, Topics(a=1))
+    assert found.targets(members, "uniform") == {"m": (), "n": ((b"a", 0),)}
+
+
 def test_each_pattern_is_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of members with one pattern must not match thousands of times."""
     asked: list[str] = []
@@ -103,26 +123,3 @@ def test_a_full_heartbeat_has_every_field_or_joins(
     heartbeat: HeartbeatRequested, is_full: bool
 ) -> None:
     assert heartbeat.is_full is is_full
-
-
-def test_a_member_revokes_until_it_reports_that_it_has() -> None:
-    """A heartbeat that reports nothing does not say that it owns nothing."""
-    revoking = ((b"a", 1),)
-    waiting = ConsumerMember(
-        "m",
-        epoch=4,
-        state=MemberState.UNREVOKED,
-        assigned=((b"a", 0),),
-        revoking=revoking,
-        target=((b"a", 0),),
-    )
-    for owned in (None, revoking, ((b"a", 0), (b"a", 1))):
-        again = reconciled(
-            waiting, assignment_epoch=5, is_owned=lambda _partition: False, owned=owned
-        )
-        assert again == waiting
-    done = reconciled(
-        waiting, assignment_epoch=5, is_owned=lambda _partition: False, owned=((b"a", 0),)
-    )
-    assert (done.state, done.epoch, done.previous_epoch) == (MemberState.STABLE, 5, 4)
-    assert (done.assigned, done.revoking) == (((b"a", 0),), ())
