@@ -1,14 +1,17 @@
 """The server-side assignors keep their invariants for any subscriptions."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_layer.groups.consumer.assignors import (
+    Assignor,
     SubscribedMember,
     Targets,
     assign_range,
     assign_uniform,
 )
+from broker_layer.groups.consumer.consumer_values import Partition
 
 TOPICS = [bytes([number]) * 16 for number in range(4)]
 COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 12))
@@ -82,3 +85,107 @@ def test_a_static_member_keeps_its_range_with_a_new_id() -> None:
     counts = {TOPICS[0]: 4}
     old = [SubscribedMember(each, key, (TOPICS[0],), ()) for each, key in [("z", "1"), ("a", "2")]]
     assert assign_range(old, counts)["z"] == ((TOPICS[0], 0), (TOPICS[0], 1))
+
+
+A, B = TOPICS[:2]
+
+
+def _partitions(topic_id: bytes, *numbers: int) -> tuple[Partition, ...]:
+    return tuple((topic_id, number) for number in numbers)
+
+
+def _sizes(targets: Targets) -> list[int]:
+    return [len(each) for each in targets.values()]
+
+
+@pytest.mark.parametrize("assign", [assign_range, assign_uniform])
+def test_a_topic_without_subscribers_is_not_assigned(assign: Assignor) -> None:
+    counts = {A: 3, B: 2}
+    assert assign(_members([[B]]), counts) == {"m0": _partitions(B, 0, 1)}
+    assert assign(_members([[]]), counts) == {"m0": ()}
+    assert assign([], counts) == {}
+
+
+def test_range_gives_the_remainder_to_the_first_members() -> None:
+    assert assign_range(_members([[A], [A], [B], [A]]), {A: 5, B: 1}) == {
+        "m0": _partitions(A, 0, 1),
+        "m1": _partitions(A, 2, 3),
+        "m2": _partitions(B, 0),
+        "m3": _partitions(A, 4),
+    }
+
+
+def test_uniform_drops_earlier_partitions_that_are_gone() -> None:
+    earlier = {"m0": _partitions(A, 0, 2) + _partitions(B, 0)}
+    assert assign_uniform(_members([[A, B]], earlier), {A: 2}) == {"m0": _partitions(A, 0, 1)}
+
+
+def test_uniform_drops_earlier_partitions_of_topics_that_a_member_no_longer_reads() -> None:
+    earlier = {"m0": _partitions(A, 0), "m1": _partitions(B, 0)}
+    assert assign_uniform(_members([[B], [A]], earlier), {A: 1, B: 1}) == {
+        "m0": _partitions(B, 0),
+        "m1": _partitions(A, 0),
+    }
+
+
+def test_uniform_resolves_earlier_targets_that_overlap() -> None:
+    earlier = {"m0": _partitions(A, 0, 1), "m1": _partitions(A, 1, 2)}
+    assert assign_uniform(_members([[A], [A]], earlier), {A: 4}) == {
+        "m0": _partitions(A, 0, 1),
+        "m1": _partitions(A, 2, 3),
+    }
+
+
+def test_uniform_keeps_earlier_partitions_in_any_order() -> None:
+    earlier = {"m0": _partitions(A, 1, 3), "m1": _partitions(A, 0, 2)}
+    assert assign_uniform(_members([[A], [A]], earlier), {A: 4}) == earlier
+
+
+def test_uniform_gives_free_partitions_one_by_one_to_the_member_with_the_fewest() -> None:
+    """So the partitions of each topic are spread over its subscribers."""
+    assert assign_uniform(_members([[A, B]] * 2), {A: 2, B: 2}) == {
+        "m0": _partitions(A, 0) + _partitions(B, 0),
+        "m1": _partitions(A, 1) + _partitions(B, 1),
+    }
+    earlier = {"m0": _partitions(A, 0, 1, 2)}
+    assert assign_uniform(_members([[A], [A], [A]], earlier), {A: 8}) == {
+        "m0": _partitions(A, 0, 1, 2),
+        "m1": _partitions(A, 3, 5, 7),
+        "m2": _partitions(A, 4, 6),
+    }
+
+
+def test_uniform_counts_what_a_member_has_before_it_gives_it_more() -> None:
+    earlier = {"m0": _partitions(A, 0, 1, 2, 3)}
+    assert assign_uniform(_members([[A], [A]], earlier), {A: 9}) == {
+        "m0": _partitions(A, 0, 1, 2, 3, 8),
+        "m1": _partitions(A, 4, 5, 6, 7),
+    }
+
+
+@pytest.mark.parametrize(("count", "expected"), [(1, [1, 0]), (2, [1, 1]), (5, [3, 2])])
+def test_uniform_takes_from_the_member_with_the_most(count: int, expected: list[int]) -> None:
+    earlier = {"m0": _partitions(A, *range(count))}
+    members = _members([[A], [A]], earlier)
+    targets = assign_uniform(members, {A: count})
+    assert _sizes(targets) == expected
+    assert targets["m0"] == earlier["m0"][: expected[0]], "it keeps the first ones"
+
+
+def test_uniform_takes_nothing_for_a_difference_of_one() -> None:
+    """A third member has few, but reads another topic."""
+    earlier = {"m0": _partitions(A, 0, 1, 2), "m1": _partitions(A, 3, 4)}
+    targets = assign_uniform(_members([[A], [A], [B]], earlier), {A: 5, B: 1})
+    assert targets == {**earlier, "m2": _partitions(B, 0)}
+
+
+def test_uniform_balances_each_topic_among_its_subscribers() -> None:
+    earlier = {"m0": _partitions(A, 0, 1, 2, 3, 4, 5)}
+    targets = assign_uniform(_members([[A, B], [A], [B]], earlier), {A: 6, B: 2})
+    assert _sizes(targets) == [3, 3, 2]
+
+
+def test_uniform_moves_partitions_of_members_with_fewer_if_the_first_cannot_give() -> None:
+    earlier = {"m0": _partitions(A, *range(6)), "m1": _partitions(B, 0, 1, 2)}
+    targets = assign_uniform(_members([[A], [B], [B]], earlier), {A: 6, B: 3})
+    assert _sizes(targets) == [6, 2, 1]
