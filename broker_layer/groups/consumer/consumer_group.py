@@ -187,11 +187,8 @@ class ConsumerGroup:
     @property
     def assignor(self) -> str:
         """The assignor that most members prefer; by default the first offered one."""
-        votes = dict.fromkeys(self._config.consumer_assignors, 0)
-        for member in self.members.values():
-            if member.assignor in votes:
-                votes[member.assignor] += 1
-        return max(votes, key=lambda name: votes[name])
+        votes = [each.assignor for each in self.members.values()]
+        return max(self._config.consumer_assignors, key=votes.count)
 
     def subscription(self) -> tuple[str, ...]:
         """Return the topics that members read."""
@@ -216,9 +213,9 @@ class ConsumerGroup:
         """Return why offsets may not be fetched; NONE if they may. A client that does not claim to
         be a member always may.
         """
-        if not member_id and epoch < 0:
-            return ErrorCode.NONE
-        return self._epoch_refusal(member_id or NO_MEMBER_ID, epoch)
+        if not member_id:
+            return ErrorCode.NONE if epoch < 0 else ErrorCode.UNKNOWN_MEMBER_ID
+        return self._epoch_refusal(member_id, epoch)
 
     def _epoch_refusal(self, member_id: str, epoch: int) -> ErrorCode:
         member = self.members.get(member_id)
@@ -282,7 +279,7 @@ class ConsumerGroup:
                 "member, or use another group.instance.id"
             )
             raise TopicError(ErrorCode.UNRELEASED_INSTANCE_ID, text)
-        new = replace(old, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+        new = replace(old, member_id=member_id, epoch=JOIN_EPOCH)
         self._drop(old.member_id)
         self._put(new)
         return new
@@ -323,9 +320,8 @@ class ConsumerGroup:
         return next((each for each in members if each.instance_id == instance_id), None)
 
     def _remove(self, member_id: str) -> None:
-        if member_id in self.members:
-            self._drop(member_id)
-            self.epoch += 1
+        self._drop(member_id)
+        self.epoch += 1
 
     def _put(self, member: ConsumerMember) -> None:
         old = self.members.get(member.member_id)

@@ -249,20 +249,53 @@ def test_patterns_match_in_linear_time() -> None:
     assert matching_topics(pattern, ["a" * 249, "a" * 30 + "b"]) == ("a" * 30 + "b",)
 
 
-def test_commit_and_fetch_refusals() -> None:
+def test_a_group_is_stable_when_all_members_are() -> None:
     driver = ConsumerDriver()
-    group = driver.group
-    assert group.commit_refusal("", None, -1, is_transactional=False) is NONE
-    driver.settle(Client("a"))
-    unknown, stale = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH
-    assert group.commit_refusal("", None, -1, is_transactional=False) is unknown
-    assert group.commit_refusal("", None, -1, is_transactional=True) is NONE
-    assert group.commit_refusal("a", None, 1, is_transactional=False) is NONE
-    assert group.commit_refusal("a", None, 0, is_transactional=False) is stale
-    assert group.fetch_refusal(None, -1) is NONE
-    assert group.fetch_refusal("a", 1) is NONE
-    assert group.fetch_refusal("a", 2) is stale
-    assert group.fetch_refusal("b", 1) is unknown
+    assert driver.state() == "Empty"
+    first, second = Client("a"), Client("b")
+    driver.settle(first)
+    assert driver.state() == "Stable"
+    driver.send(second)
+    assert driver.state() == "Reconciling", "one is in the former epoch, one waits"
+    driver.send(second, epoch=-1)
+    assert driver.state() == "Assigning"
+    driver.send(first)
+    assert driver.state() == "Stable"
+
+
+def test_a_group_is_not_stable_while_a_member_waits_or_is_behind() -> None:
+    driver = ConsumerDriver()
+    first, second = Client("a"), Client("b")
+    driver.settle(first)
+    driver.send(second)
+    driver.send(first)
+    driver.obey(first)
+    driver.send(first)
+    assert driver.state() == "Reconciling", "one member waits"
+    driver.send(second)
+    assert driver.state() == "Stable"
+    driver.topics.put("orders", 8)
+    driver.send(first)
+    assert driver.state() == "Reconciling", "one member is in the former epoch"
+
+
+@pytest.mark.parametrize(
+    ("votes", "expected"),
+    [
+        ([], "uniform"),
+        ([None], "uniform"),
+        (["range"], "range"),
+        (["range", "uniform"], "uniform"),
+        (["uniform", "range", "range"], "range"),
+        (["range", None, None], "range"),
+        (["unknown", "unknown", "range"], "range"),
+    ],
+)
+def test_the_assignor_with_most_votes_wins(votes: list[str | None], expected: str) -> None:
+    driver = ConsumerDriver()
+    for number, assignor in enumerate(votes):
+        driver.send(Client(f"m{number}", assignor=assignor))
+    assert driver.group.assignor == expected
 
 
 def test_the_assignor_with_most_votes_is_used() -> None:
