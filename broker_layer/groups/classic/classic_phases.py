@@ -36,6 +36,7 @@ class PhaseDeadlines:
     """Whether the parked joins belong to a first rebalance, which waits for more members."""
     initial_remaining_ms: int = 0
     member_was_added: bool = False
+    """Whether a first rebalance got another member during its latest delay."""
 
 
 class ClassicPhases:
@@ -52,18 +53,16 @@ class ClassicPhases:
         self._config = config
         self._deadlines = PhaseDeadlines()
         self._unsynced: dict[str, None] = {}
+        """Members that have not synced yet; used only while there is a `sync_ms`."""
         self._storing: dict[str, bytes] | None = None
         """The leader's assignment while it is being stored."""
         self._actions: list[ClassicAction] = []
 
     def _prepare_rebalance(self, moment: Moment) -> None:
-        if self.state is GroupState.COMPLETING_REBALANCE:
-            self._storing = None
-            for member in self.roster.members.values():
-                member.assignment = b""
-                self._answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+        self._storing = None
+        for member in self.roster.members.values():
+            self._answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         is_initial = self.state is GroupState.EMPTY
-        self._unsynced = {}
         self._deadlines = PhaseDeadlines(is_initial=is_initial)
         self.state = GroupState.PREPARING_REBALANCE
         if is_initial:
@@ -81,7 +80,7 @@ class ClassicPhases:
 
     def _end_join_phase(self, moment: Moment) -> None:
         deadlines = self._deadlines
-        if deadlines.is_initial and deadlines.member_was_added and deadlines.initial_remaining_ms:
+        if deadlines.member_was_added and deadlines.initial_remaining_ms:
             delay_ms = min(
                 self._config.group_initial_rebalance_delay_ms, deadlines.initial_remaining_ms
             )
@@ -117,13 +116,10 @@ class ClassicPhases:
                 self._answer_join(member, self._current(member))
 
     def _continue_after_loss(self, moment: Moment) -> None:
-        match self.state:
-            case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
-                self._prepare_rebalance(moment)
-            case GroupState.PREPARING_REBALANCE:
-                self._complete_join_if_all(moment)
-            case GroupState.EMPTY | GroupState.DEAD:
-                return
+        if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            self._prepare_rebalance(moment)
+        elif self.state is GroupState.PREPARING_REBALANCE:
+            self._complete_join_if_all(moment)
 
     # ---- members -------------------------------------------------------------------------------
 
@@ -140,12 +136,11 @@ class ClassicPhases:
                 self._remove(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         if any(member.member_id not in self.roster.members for member in silent):
             self._continue_after_loss(moment)
-        elif gone and self.state is GroupState.PREPARING_REBALANCE:
+        elif self.state is GroupState.PREPARING_REBALANCE:
             self._complete_join_if_all(moment)
 
     def _remove(self, member_id: str, error: ErrorCode) -> None:
         member = self.roster.remove(member_id)
-        self._note_synced(member_id)
         self._answer_join(member, JoinResult(error))
         self._answer_sync(member, SyncResult(error))
 
@@ -173,7 +168,6 @@ class ClassicPhases:
     def _current(self, member: ClassicMember) -> JoinResult:
         """Return a member's generation, and for the leader also the list of members."""
         is_leader = member.member_id == self.roster.leader_id
-        is_assigning = is_leader and self.state is GroupState.COMPLETING_REBALANCE
         return JoinResult(
             ErrorCode.NONE,
             member.member_id,
@@ -181,7 +175,7 @@ class ClassicPhases:
             self.protocol_type,
             self.protocol_name,
             self.roster.leader_id or NO_MEMBER_ID,
-            self.roster.joined_members(self.protocol_name) if is_assigning else (),
+            self.roster.joined_members(self.protocol_name) if is_leader else (),
         )
 
     def _assignment_of(self, member: ClassicMember) -> SyncResult:
