@@ -250,7 +250,8 @@ def _next_incarnation(
     fresh_producer_id: int | None,
 ) -> InitDecision:
     epoch = current.producer_epoch
-    if current.has_exhausted_epochs and (claim is None or claim.epoch == epoch):
+    is_current = claim == (current.producer_id, epoch)
+    if current.has_exhausted_epochs and (claim is None or is_current):
         if fresh_producer_id is None:
             return ProducerIdNeeded()
         last_epoch = NO_EPOCH if claim is None else epoch
@@ -259,7 +260,7 @@ def _next_incarnation(
         )
     if claim is None:
         return Store(current.reinitialised(epoch + 1, NO_EPOCH, timeout_ms, now_ms))
-    if claim.producer_id == current.producer_id and claim.epoch == epoch:
+    if is_current:
         return Store(current.reinitialised(epoch + 1, epoch, timeout_ms, now_ms))
     if claim.epoch == current.last_epoch and claim.epoch != NO_EPOCH:
         return Store(current.reinitialised(epoch, claim.epoch, timeout_ms, now_ms))

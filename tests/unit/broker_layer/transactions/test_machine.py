@@ -9,15 +9,12 @@ from broker_layer.transactions.machine import (
     PARTITIONS_PER_TRANSACTION_MAX,
     Decision,
     InitDecision,
-    ProducerIdNeeded,
     RequestRefused,
     Store,
     TransactionMachine,
     Unchanged,
 )
 from broker_layer.transactions.values import (
-    EPOCH_EXHAUSTED,
-    EPOCH_MAX,
     Claim,
     ProducerIdentity,
     TopicPartition,
@@ -82,116 +79,6 @@ def follow(machine: TransactionMachine, decision: Decision | InitDecision) -> Tr
     machine.stored()
     assert machine.transaction is not None
     return machine.transaction
-
-
-# A new incarnation
-
-
-def test_a_new_id_gets_a_producer_id_and_epoch_0() -> None:
-    machine = TransactionMachine()
-    assert init(machine) == ProducerIdNeeded()
-    transaction = follow(machine, init(machine, fresh=42))
-    assert (transaction.producer_id, transaction.producer_epoch) == (42, 0)
-    assert transaction.state is TransactionState.EMPTY
-    assert transaction.timeout_ms == 2000
-
-
-def test_a_removed_id_gets_a_new_producer_id_for_any_claim() -> None:
-    transaction = stored(init(TransactionMachine(), 7, 3, fresh=42))
-    assert (transaction.producer_id, transaction.producer_epoch) == (42, 0)
-
-
-@pytest.mark.parametrize("state", IDLE)
-def test_an_idle_id_gets_the_next_epoch(state: TransactionState) -> None:
-    transaction = stored(init(known(state)))
-    assert (transaction.producer_id, transaction.producer_epoch) == (7, 4)
-    assert transaction.last_epoch == -1
-    assert transaction.state is TransactionState.EMPTY
-    assert transaction.timeout_ms == 2000
-    assert transaction.changed_ms == NOW
-
-
-@pytest.mark.parametrize("state", IDLE)
-def test_the_holder_of_the_current_epoch_gets_the_next(state: TransactionState) -> None:
-    transaction = stored(init(known(state), 7, 3))
-    assert (transaction.producer_epoch, transaction.last_epoch) == (4, 3)
-
-
-@pytest.mark.parametrize("state", IDLE)
-def test_a_repeated_request_gets_the_same_epoch(state: TransactionState) -> None:
-    transaction = stored(init(known(state, last_epoch=2), 7, 2))
-    assert (transaction.producer_epoch, transaction.last_epoch) == (3, 2)
-
-
-@pytest.mark.parametrize("state", [*IDLE, TransactionState.ONGOING])
-@pytest.mark.parametrize("claim", [(7, 2), (7, 4), (8, 3), (6, EPOCH_EXHAUSTED)])
-def test_a_claim_that_is_not_current_is_fenced(
-    state: TransactionState, claim: tuple[int, int]
-) -> None:
-    assert init(known(state), *claim) == RequestRefused(ErrorCode.PRODUCER_FENCED)
-
-
-@pytest.mark.parametrize("claim", [None, (7, 3)])
-def test_an_open_transaction_is_first_aborted_in_a_separate_epoch(
-    claim: tuple[int, int] | None,
-) -> None:
-    machine = known(TransactionState.ONGOING)
-    transaction = follow(machine, init(machine, *(claim or ())))
-    assert transaction.state is TransactionState.PREPARE_ABORT
-    assert (transaction.producer_epoch, transaction.last_epoch) == (4, -1)
-    assert transaction.partitions == (A0, B0)
-    assert init(machine) == RequestRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
-    machine.marker_stored(A0)
-    machine.marker_stored(B0)
-    follow(machine, machine.complete(NOW))
-    assert stored(init(machine)).producer_epoch == 5
-
-
-@pytest.mark.parametrize("state", PREPARED)
-def test_init_is_refused_while_a_transaction_is_being_ended(state: TransactionState) -> None:
-    assert init(known(state)) == RequestRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
-    assert init(known(state), 7, 3) == RequestRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
-    assert init(known(state), 9, 3) == RequestRefused(ErrorCode.PRODUCER_FENCED)
-
-
-def test_exhausted_epochs_need_a_new_producer_id() -> None:
-    machine = known(TransactionState.EMPTY, epoch=EPOCH_EXHAUSTED)
-    assert init(machine) == ProducerIdNeeded()
-    transaction = stored(init(machine, fresh=8))
-    assert (transaction.producer_id, transaction.producer_epoch) == (8, 0)
-    assert (transaction.previous_producer_id, transaction.last_epoch) == (7, -1)
-
-
-def test_the_holder_of_the_last_epoch_may_retry_for_its_new_producer_id() -> None:
-    machine = known(TransactionState.EMPTY, epoch=EPOCH_EXHAUSTED)
-    assert init(machine, 7, EPOCH_EXHAUSTED) == ProducerIdNeeded()
-    follow(machine, init(machine, 7, EPOCH_EXHAUSTED, fresh=8))
-    again = stored(init(machine, 7, EPOCH_EXHAUSTED))
-    assert (again.producer_id, again.producer_epoch) == (8, 0)
-    assert init(machine, 7, EPOCH_EXHAUSTED - 1) == RequestRefused(ErrorCode.PRODUCER_FENCED)
-
-
-def test_the_old_producer_id_is_fenced_once_the_new_one_is_used() -> None:
-    machine = known(TransactionState.EMPTY, epoch=EPOCH_EXHAUSTED)
-    follow(machine, init(machine, 7, EPOCH_EXHAUSTED, fresh=8))
-    follow(machine, machine.add_partitions(Claim("t", 8, 0), [A0], NOW))
-    assert init(machine, 7, EPOCH_EXHAUSTED) == RequestRefused(ErrorCode.PRODUCER_FENCED)
-
-
-def test_an_old_epoch_is_fenced_even_when_epochs_are_exhausted() -> None:
-    machine = known(TransactionState.EMPTY, epoch=EPOCH_EXHAUSTED, last_epoch=-1)
-    assert init(machine, 7, 5) == RequestRefused(ErrorCode.PRODUCER_FENCED)
-
-
-def test_the_last_producer_is_fenced_by_an_epoch_that_is_never_assigned() -> None:
-    machine = known(TransactionState.ONGOING, epoch=EPOCH_EXHAUSTED)
-    assert follow(machine, init(machine)).producer_epoch == EPOCH_MAX
-    machine.marker_stored(A0)
-    machine.marker_stored(B0)
-    follow(machine, machine.complete(NOW))
-    assert init(machine, 7, EPOCH_EXHAUSTED) == RequestRefused(ErrorCode.PRODUCER_FENCED)
-    transaction = stored(init(machine, fresh=8))
-    assert (transaction.producer_id, transaction.producer_epoch) == (8, 0)
 
 
 # Partitions
@@ -322,7 +209,23 @@ def test_no_decision_is_made_while_another_is_being_stored() -> None:
     assert machine.verify(CLAIM, [A1]) == {A1: ErrorCode.TRANSACTION_ABORTABLE}
     assert machine.newest is machine.pending
     machine.stored()
+    assert machine.newest is machine.transaction
     assert machine.verify(CLAIM, [A1]) == {A1: ErrorCode.NONE}
+
+
+def test_an_idle_id_does_not_expire_while_its_next_transaction_is_being_stored() -> None:
+    machine = known(TransactionState.EMPTY)
+    machine.storing(stored(machine.add_partitions(CLAIM, [A0], NOW)))
+    assert machine.expire(NOW + 10_000, 1) == Unchanged()
+
+
+def test_a_transaction_is_completed_once() -> None:
+    machine = known(TransactionState.PREPARE_COMMIT)
+    machine.marker_stored(A0)
+    machine.marker_stored(B0)
+    machine.storing(stored(machine.complete(NOW)))
+    assert machine.complete(NOW) == Unchanged()
+    assert TransactionMachine().complete(NOW) == Unchanged()
 
 
 # Verification
