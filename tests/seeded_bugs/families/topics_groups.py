@@ -21,6 +21,9 @@ ASSIGNED: Final = "broker_layer/control/assigned_partition.py"
 ERASING: Final = "broker_layer/control/topic_erasing.py"
 SWEEPING: Final = "broker_layer/control/ledger_sweeping.py"
 CONSUMER_TESTS: Final = units("tests/unit/broker_layer/groups/consumer/test_consumer_group.py")
+OFFSET_TESTS: Final = units(
+    "tests/unit/broker_layer/groups/consumer/test_consumer_offset_access.py"
+)
 CLASSIC_TESTS: Final = units("tests/unit/broker_layer/groups/classic/test_classic_group.py")
 
 BUGS = (
@@ -32,8 +35,7 @@ BUGS = (
         (
             Edit(
                 RECONCILIATION,
-                "    return owned is None or any("
-                "each in dict.fromkeys(revoking) for each in owned)\n",
+                "    return owned is None or any(each in sought for each in owned)\n",
                 "    return False\n",
             ),
         ),
@@ -68,7 +70,7 @@ BUGS = (
                 "        return ErrorCode.NONE\n",
             ),
         ),
-        (CONSUMER_TESTS, topics("members")),
+        (OFFSET_TESTS, topics("members")),
         (LEDGERS_ONLY,),
     ),
     SeededBug(

@@ -41,7 +41,7 @@ def test_each_heartbeat_begins_the_session_again() -> None:
     assert driver.group.next_deadline_ms() == driver.now_ms + 45_000
 
 
-def test_nobody_is_removed_before_the_deadline() -> None:
+def test_no_member_is_removed_before_the_deadline() -> None:
     driver = ConsumerDriver()
     driver.send(Client("a"))
     due_ms = driver.group.next_deadline_ms()

@@ -41,7 +41,7 @@ def load(driver: ConsumerDriver, *records: ConsumerRecord) -> None:
     driver.group = loaded
 
 
-def test_a_group_that_nobody_joined_has_no_records() -> None:
+def test_a_group_without_members_has_no_records() -> None:
     group = ConsumerDriver().group
     assert group.changed_records() == []
     assert list(group.stored_records()) == []
