@@ -48,7 +48,7 @@ def test_an_idle_id_gets_the_next_epoch(state: TransactionState) -> None:
     assert transaction.last_epoch == -1
     assert transaction.state is TransactionState.EMPTY
     assert transaction.timeout_ms == 2000
-    assert transaction.changed_ms == NOW
+    assert (transaction.started_ms, transaction.changed_ms) == (-1, NOW)
 
 
 @pytest.mark.parametrize("state", IDLE)
@@ -114,8 +114,22 @@ def test_the_holder_of_the_last_epoch_may_retry_for_its_new_producer_id() -> Non
 def test_the_old_producer_id_is_fenced_once_the_new_one_is_used() -> None:
     machine = known(TransactionState.EMPTY, epoch=EPOCH_EXHAUSTED)
     follow(machine, init(machine, 7, EPOCH_EXHAUSTED, fresh=8))
-    follow(machine, machine.add_partitions(Claim("t", 8, 0), [A0], NOW))
-    assert init(machine, 7, EPOCH_EXHAUSTED) == RequestRefused(ErrorCode.PRODUCER_FENCED)
+    claim, fenced = Claim("t", 8, 0), RequestRefused(ErrorCode.PRODUCER_FENCED)
+    follow(machine, machine.add_partitions(claim, [A0], NOW))
+    assert init(machine, 7, EPOCH_EXHAUSTED) == fenced
+    follow(machine, machine.end(claim, committed=True, now_ms=NOW))
+    machine.marker_stored(A0)
+    follow(machine, machine.complete(NOW))
+    assert init(machine, 7, EPOCH_EXHAUSTED) == fenced
+
+
+def test_a_fenced_producer_may_not_retry_for_its_epoch() -> None:
+    machine = known(TransactionState.ONGOING, last_epoch=2)
+    assert follow(machine, init(machine)).last_epoch == -1
+    machine.marker_stored(A0)
+    machine.marker_stored(B0)
+    follow(machine, machine.complete(NOW))
+    assert init(machine, 7, 2) == RequestRefused(ErrorCode.PRODUCER_FENCED)
 
 
 def test_only_the_last_epoch_of_the_former_producer_id_may_retry() -> None:

@@ -178,7 +178,7 @@ def test_a_transaction_ends_by_a_decision_and_all_its_markers(
     machine = known(TransactionState.ONGOING)
     decided = follow(machine, machine.end(CLAIM, committed=committed, now_ms=NOW))
     assert decided.state is prepared
-    assert decided.producer_epoch == 3
+    assert (decided.producer_epoch, decided.changed_ms) == (3, NOW)
     assert decided.marker(9) == (7, 3, committed, 9)
     assert list(machine.unmarked) == [A0, B0]
     machine.marker_stored(B0)
