@@ -77,7 +77,8 @@ def _chosen(cluster: Cluster) -> BookieNode | None:
     chosen = random.Random(f"removal {cluster.plan.seed}").choice(cluster.bookies)
     sound = [each for each in cluster.bookies if each.host not in cluster.damaged]
     targets = sum(each.is_registered and each is not chosen for each in sound)
-    return chosen if chosen in sound and targets >= _widest(cluster) else None
+    may_be_removed = chosen in sound and not _keeps_given_up(cluster, chosen.bookie_id)
+    return chosen if may_be_removed and targets >= _widest(cluster) else None
 
 
 async def _is_removed(cluster: Cluster, bookie: BookieNode, bookie_id: str) -> bool:
@@ -128,6 +129,12 @@ def _widest(cluster: Cluster) -> int:
     """Return the number of bookies that the widest fragment needs."""
     ledgers = [each.metadata for each in cluster.model.ledgers.values() if each.metadata]
     return max((len(f.ensemble) for each in ledgers for f in each.fragments), default=0)
+
+
+def _keeps_given_up(cluster: Cluster, bookie_id: str | None) -> bool:
+    """Return whether a bookie holds what an unclean recovery gave up, so that it stays."""
+    ledgers = [each.metadata for each in cluster.model.ledgers.values() if each.metadata]
+    return any(bookie_id in fragment.ensemble for each in ledgers for fragment in each.given_up)
 
 
 def _naming(cluster: Cluster, bookie_id: str) -> str:
