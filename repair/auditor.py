@@ -64,12 +64,11 @@ LOOK_EVERY_S: Final = 5.0
 """Maximum time between two looks."""
 PASS_EVERY_S: Final = 600.0
 CATCH_UP_EVERY_S: Final = 60.0
-"""Pause between two reads of new and open ledgers while a bookie is gone, drains or is in limbo:
-such a bookie may be in the ensemble of a ledger that is created, or in another ensemble than the
-one that was read.
+"""Pause between two reads of new and open ledgers. An open ledger may have closed without some of
+its copies, and a bookie that is gone, drains or is in limbo may be in the ensemble of a new one.
 """
 PASS_REST: Final = 19.0
-"""A pass takes at most one twentieth of the time."""
+"""Passes, and these reads, take at most one twentieth of the time each."""
 STATUS_AGE_MS_MAX: Final = 60_000
 """Maximum age of the stored summary while it does not change."""
 FAILURES_LOGGED: Final = 20
@@ -223,8 +222,7 @@ class Auditor:
 
     async def _catch_up_if_due(self, standings: Standings, now_s: float) -> None:
         """Read what the index may lack: new ledgers, and what happened to open ones."""
-        is_due = standings.by_bookie and now_s >= self._next_catch_up_s
-        if standings == self._standings and not is_due:
+        if standings == self._standings and now_s < self._next_catch_up_s:
             return
         # A server that lags could miss a ledger: no list of this session is older than this read.
         await self._store.get(INSTANCE, agreed=True)

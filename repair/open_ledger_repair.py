@@ -49,7 +49,7 @@ UNACCEPTED: Final = (
     "the metadata was restored from a dump: compare it (`quire metadata compare`), then run `quire "
     "metadata accept-restore`"
 )
-CLOSED: Final = Postponed("it is closed now: its last fragment is repaired next")
+CLOSED: Final = Postponed("it is closed now: its last fragment is repaired next", again_s=0.0)
 
 
 class OpenLedgerRepair:
@@ -79,9 +79,8 @@ class OpenLedgerRepair:
                 return Postponed("its writer lives, and replaces the bookie itself")
             case OpenAction.LOOK_AGAIN:
                 left_s = self._missing_writers.due_s(ledger_id) - now_s
-                return Postponed(
-                    f"its writer is gone: it is recovered in {left_s:.0f} s, if so still"
-                )
+                why = f"its writer is gone: it is recovered in {left_s:.0f} s, if so still"
+                return Postponed(why, left_s)
             case OpenAction.RECOVER:
                 return await self._recover(ledger, version, standings)
 

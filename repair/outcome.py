@@ -3,6 +3,7 @@
 Leaves the attempt to `repair.ledger_repair`, and what follows from the outcome to `repair.worker`.
 """
 
+import math
 from dataclasses import dataclass
 
 from ledger_client.bookies.placement_policy import Shortage
@@ -32,6 +33,8 @@ class Postponed:
     """The repair can continue later without any change of the cluster."""
 
     reason: str
+    again_s: float = math.inf
+    """Time until it can continue, in seconds, if that is known."""
 
 
 Outcome = Repaired | Deleted | Blocked | Postponed

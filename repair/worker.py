@@ -15,6 +15,7 @@ Source: protocol rules 9.1 and 9.3.
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -55,7 +56,9 @@ for the end of long copies that are less urgent.
 LOOK_EVERY_S: Final = 5.0
 """Maximum time between two looks at the published jobs, should a watch event be lost."""
 RETRY_S: Final = (2.0, 60.0)
-"""First and longest pause before a postponed job is tried again; it doubles in between."""
+"""First and longest pause before a postponed job is tried again; it doubles in between. A pause
+ends earlier if it is known when the job can continue.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -232,8 +235,8 @@ class RepairWorker:
                 _, version = await jobs.get(job.name)
                 blocked = replace(job, state=JobState.BLOCKED, blocked_reason=reason)
                 await jobs.change(blocked, version)
-            case Postponed(reason):
-                self._put_off(job.name, reason)
+            case Postponed(reason, again_s):
+                self._put_off(job.name, reason, again_s)
                 if self._pauses[job.name].length_s == RETRY_S[1] and not job.blocked_reason:
                     await self._show(job.name, reason)
 
@@ -244,10 +247,10 @@ class RepairWorker:
             _log.info("the repair of ledger %s waits: %s", name.ledger_id, reason)
             await self._views.jobs.change(replace(job, blocked_reason=reason), version)
 
-    def _put_off(self, name: JobName, reason: str) -> None:
+    def _put_off(self, name: JobName, reason: str, again_s: float = math.inf) -> None:
         first_s, longest_s = RETRY_S
         before = self._pauses.get(name)
         length_s = first_s if before is None else min(2 * before.length_s, longest_s)
-        until_s = asyncio.get_running_loop().time() + length_s
+        until_s = asyncio.get_running_loop().time() + min(length_s, again_s)
         self._pauses[name] = _Pause(until_s, length_s)
         _log.debug("ledger %s is repaired in %g s: %s", name.ledger_id, length_s, reason)

@@ -1,0 +1,55 @@
+"""An open ledger whose writer is gone, and that names a lost bookie: how soon it is recovered."""
+
+import asyncio
+import random
+
+from ledger_client import LedgerClient
+from metadata.ledgers.ledger_metadata import LedgerState
+from metadata.repair.lifecycle import Lifecycle
+from repair.open_ledgers import SESSIONS
+from repair.worker import LOOK_EVERY_S
+from tests.simulation.nodes import ClientNode
+from tests.support.repair.repair_world import THREE, World, play
+from tests.support.repair.replicas import check_whole
+
+SOON_S = 5.0
+"""Time for what comes before and after the wait, with one worker."""
+
+
+async def write_and_die(world: World) -> int:
+    """Write a ledger with a client that ends before it closes the ledger; return its id."""
+    written: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def work(_node: ClientNode, client: LedgerClient, _rng: random.Random) -> None:
+        writer = await client.create_ledger(THREE)
+        await writer.append_many([b"%d" % each for each in range(20)])
+        written.set_result(writer.id)
+        await asyncio.Event().wait()
+
+    node = ClientNode(world.cluster, "writer", work)
+    node.start()
+    ledger_id = await written
+    node.kill(power_off=False)
+    return ledger_id
+
+
+def test_a_ledger_is_recovered_and_repaired_as_soon_as_its_writer_was_missing_long_enough() -> None:
+    """A worker looks again when the wait is over, not after a pause that has doubled until then:
+    where workers often end, a longer wait is cut off again and again.
+    """
+
+    async def story(world: World) -> None:
+        ledger_id = await write_and_die(world)
+        gone = world.ledger(ledger_id).fragments[0].ensemble[0]
+        world.bookie(gone).is_wanted = False
+        world.bookie(gone).kill(power_off=True)
+        await world.wait_for_state(gone, Lifecycle.LOST)
+        wait_s = SESSIONS * world.cluster.plan.session_timeout_s
+        within_s = LOOK_EVERY_S + wait_s + SOON_S
+        assert await world.wait(
+            lambda: world.ledger(ledger_id).state is LedgerState.CLOSED, within_s
+        )
+        assert await world.wait(lambda: not world.is_named(gone), SOON_S)
+        check_whole(world, ledger_id)
+
+    play(story, bookies=5)
