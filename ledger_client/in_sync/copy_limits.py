@@ -85,7 +85,7 @@ class CopyThrottle:
         also read twice, from its source and back from its target. None for no limit.
         """
         self._bytes_per_s = bytes_per_s
-        self._counted_at = bytes_per_s or 1.0
+        self._counted_at = float("inf")
         """Rate at which `_free_at` was computed."""
         self._free_at = float("-inf")
 
@@ -106,8 +106,8 @@ class CopyThrottle:
         if self._bytes_per_s is None:
             return 0.0
         ahead_s = max(0.0, self._free_at - now)
-        if ahead_s and self._counted_at != self._bytes_per_s:
-            ahead_s *= min(1.0, self._counted_at / self._bytes_per_s)
+        if self._counted_at < self._bytes_per_s:
+            ahead_s *= self._counted_at / self._bytes_per_s
             self._free_at = now + ahead_s
         self._counted_at = self._bytes_per_s
         return ahead_s

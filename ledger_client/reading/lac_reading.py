@@ -72,7 +72,7 @@ async def _ask(
         reply = await pool.read_lac(bookie_id, request, timeout_s=timeout_s)
     except BookieCallError as error:
         answers.put_nowait((position, error.status, str(error)))
-        return
-    if reply.status is Status.OK:
-        ledger.advance_lac(reply.lac)
-    answers.put_nowait((position, reply.status, f"{bookie_id} answered {reply.status.name}"))
+    else:
+        if reply.status is Status.OK:
+            ledger.advance_lac(reply.lac)
+        answers.put_nowait((position, reply.status, f"{bookie_id} answered {reply.status.name}"))

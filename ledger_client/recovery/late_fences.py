@@ -52,10 +52,12 @@ class LateFences:
         fence it. Raises ClientClosedError.
         """
         task = self._running.get(ledger_id)
+        if task is None:
+            return ()
         try:
-            return () if task is None else await asyncio.shield(task)
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if task is not None and task.cancelled():  # not the caller
+            if task.cancelled():  # not the caller
                 raise ClientClosedError(
                     "the client was closed: create a new one", ledger_id=ledger_id
                 ) from None

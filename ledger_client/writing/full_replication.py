@@ -7,6 +7,7 @@ Source: protocol rules 4.6 and 6.3.
 
 import asyncio
 from bisect import bisect_right
+from contextlib import suppress
 from typing import Final
 
 from ledger_client.errors import LedgerError, QuorumTimeoutError
@@ -77,8 +78,6 @@ class FullReplication:
         """Wait for a limited time until no answer for the entries up to this one is awaited."""
         if entry_id <= self.settled or self._failure is not None:
             return
-        try:
+        with suppress(TimeoutError, LedgerError):
             async with asyncio.timeout(at_most_s):
                 await self._waiters.wait(entry_id)
-        except (TimeoutError, LedgerError):
-            return

@@ -107,7 +107,7 @@ class AppendWindow:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
+            if not turn.cancelled():
                 self._pass_turn()  # it got the turn in the loop iteration of the cancellation
             raise
 

@@ -50,6 +50,8 @@ class MemoryBookie:
     """Entries that it lists and does not return."""
     refuses_reads: Status | None = None
     """Status with which every read is refused."""
+    refuses_lac: Status | None = None
+    """Status with which every read of the LAC is refused."""
     lists_left: int = 1_000
     """Number of requests after which it does not list its entries."""
     refuses_adds: Status | None = None
@@ -192,6 +194,8 @@ class MemoryBookies:
         bookie = await self._reach(bookie_id, timeout_s)
         if bookie.is_fence_lost:
             raise BookieCallError(bookie_id, "as the test wants", failure=CallFailure.PROTOCOL)
+        if bookie.refuses_lac is not None:
+            raise BookieCallError(bookie_id, "as the test wants", status=bookie.refuses_lac)
         bookie.is_fenced |= request.fence
         status = Status.OK if bookie.entries else Status.NO_SUCH_LEDGER
         status = Status.UNKNOWN if bookie.is_limbo else status

@@ -4,9 +4,14 @@ from collections import Counter
 
 import pytest
 
-from ledger_client.in_sync.copy_limits import RECHECK_S, CopyLimits, CopyThrottle
+from ledger_client.in_sync.copy_limits import (
+    RECHECK_S,
+    CopyLimits,
+    CopyThrottle,
+    wait_for_turn,
+)
 from metadata.ids import BookieId
-from tests.simulation.loop import simulation_loop
+from tests.simulation.loop import run_simulation, simulation_loop
 from tests.support.ledger_client.copying_world import World, run, write
 
 
@@ -48,3 +53,74 @@ def test_a_raised_limit_ends_the_waiting_of_copies_under_way(raised: float | Non
         assert 100.0 < simulation_loop().time() < 100.0 + 2 * RECHECK_S
 
     run(scenario, limits=CopyLimits(64, 2))
+
+
+def test_a_rate_that_was_much_too_low_delays_nothing_after_it_was_raised() -> None:
+    throttle = CopyThrottle(1.0)
+    assert [throttle.take(1_000, 10.0) for _ in range(2)] == [0.0, 1_000.0]
+    throttle.limit(1_000.0)
+    assert throttle.take(1_000, 10.0) == 2.0, "what was admitted passes at the new rate"
+    throttle.limit(500.0)
+    assert throttle.take(1_000, 11.0) == 2.0
+    throttle.limit(None)
+    assert throttle.take(1_000, 11.0) == 0.0
+    throttle.limit(1_000.0)
+    assert throttle.take(1_000, 13.0) == 1.0
+
+
+def test_the_throttle_spaces_requests() -> None:
+    throttle = CopyThrottle(100.0)
+    assert [throttle.take(50, 10.0) for _ in range(3)] == [0.0, 0.5, 1.0]
+    assert throttle.take(50, 11.0) == 0.5
+    assert throttle.take(50, 100.0) == 0.0, "idle time is not saved up"
+    assert throttle.take(50, 100.0) == 0.5
+    assert [CopyThrottle(None).take(10**9, 0.0) for _ in range(2)] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("bad", [{"requests_at_once": 0}, {"request_bytes_max": 0}])
+def test_limits_are_positive(bad: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        CopyLimits(**bad)  # type: ignore[arg-type]
+
+
+def test_the_smallest_limits() -> None:
+    least = CopyLimits(request_bytes_max=1, requests_at_once=1)
+    assert (least.request_bytes_max, least.requests_at_once) == (1, 1)
+
+
+def test_a_lower_rate_does_not_delay_what_was_admitted_before() -> None:
+    throttle = CopyThrottle(100.0)
+    throttle.take(1_000, 0.0)
+    throttle.limit(10.0)
+    assert [throttle.left_s(now) for now in (0.0, 0.0, 4.0)] == [10.0, 10.0, 6.0]
+
+
+def test_a_higher_rate_counts_once_for_what_was_admitted_before() -> None:
+    throttle = CopyThrottle(100.0)
+    throttle.take(1_000, 0.0)
+    throttle.limit(200.0)
+    assert [throttle.left_s(now) for now in (2.0, 2.0, 5.0, 7.0)] == [4.0, 4.0, 1.0, 0.0]
+
+
+def test_without_a_rate_nothing_is_left() -> None:
+    throttle = CopyThrottle(None)
+    assert (throttle.take(1_000, 0.0), throttle.left_s(0.0)) == (0.0, 0.0)
+    throttle.limit(100.0)
+    assert throttle.take(50, 0.0) == 0.0
+    throttle.limit(None)
+    assert throttle.left_s(0.0) == 0.0
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 0.25, 1.0, 3.5])
+def test_a_request_waits_exactly_for_those_before_it(wait_s: float) -> None:
+    """Later ones do not delay it."""
+
+    async def main() -> float:
+        loop = simulation_loop()
+        throttle = CopyThrottle(1_000.0)
+        throttle.take(int(1_000 * wait_s), 0.0)
+        loop.call_later(0.5, lambda: throttle.take(1_000_000, loop.time()))
+        await wait_for_turn(throttle, 10, None)
+        return loop.time()
+
+    assert run_simulation(main, 1, until_s=60) == pytest.approx(wait_s)

@@ -8,7 +8,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bookie.wire.batch import BATCH_ENTRIES_MAX
-from ledger_client.in_sync.copy_limits import CopyLimits, CopyThrottle
 from ledger_client.protocol.copy import (
     CopyPlan,
     CopyRefused,
@@ -341,39 +340,3 @@ def test_a_batch_keeps_the_entry_limit() -> None:
     quorum = QuorumSpec(3, 3, 2, 3 * BATCH_ENTRIES_MAX)
     found = list(cut_batches(quorum, EntryId(0), [0] * (BATCH_ENTRIES_MAX + 1), 10))
     assert found == [(0, BATCH_ENTRIES_MAX), (BATCH_ENTRIES_MAX, 1)]
-
-
-# -- limits ----------------------------------------------------------------------------------------
-
-
-def test_a_rate_that_was_much_too_low_delays_nothing_after_it_was_raised() -> None:
-    throttle = CopyThrottle(1.0)
-    assert [throttle.take(1_000, 10.0) for _ in range(2)] == [0.0, 1_000.0]
-    throttle.limit(1_000.0)
-    assert throttle.take(1_000, 10.0) == 2.0, "what was admitted passes at the new rate"
-    throttle.limit(500.0)
-    assert throttle.take(1_000, 11.0) == 2.0
-    throttle.limit(None)
-    assert throttle.take(1_000, 11.0) == 0.0
-    throttle.limit(1_000.0)
-    assert throttle.take(1_000, 13.0) == 1.0
-
-
-def test_the_throttle_spaces_requests() -> None:
-    throttle = CopyThrottle(100.0)
-    assert [throttle.take(50, 10.0) for _ in range(3)] == [0.0, 0.5, 1.0]
-    assert throttle.take(50, 11.0) == 0.5
-    assert throttle.take(50, 100.0) == 0.0, "idle time is not saved up"
-    assert throttle.take(50, 100.0) == 0.5
-    assert [CopyThrottle(None).take(10**9, 0.0) for _ in range(2)] == [0.0, 0.0]
-
-
-@pytest.mark.parametrize("bad", [{"requests_at_once": 0}, {"request_bytes_max": 0}])
-def test_limits_are_positive(bad: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="must be"):
-        CopyLimits(**bad)  # type: ignore[arg-type]
-
-
-def test_the_smallest_limits() -> None:
-    least = CopyLimits(request_bytes_max=1, requests_at_once=1)
-    assert (least.request_bytes_max, least.requests_at_once) == (1, 1)

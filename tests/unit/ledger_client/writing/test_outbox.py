@@ -51,9 +51,15 @@ def test_a_lac_releases_only_batches_that_it_confirms_completely() -> None:
     assert outbox.oldest_appended_at == 11.0
     assert outbox.release(EntryId(2)) == (0, 0)
     assert outbox.release(EntryId(6)) == (length(4) - length(3), 1)
-    assert (outbox.oldest_appended_at, len(outbox)) == (12.0, 1)
+    assert outbox.oldest_appended_at == 12.0
     assert outbox.release(EntryId(7)) == (length(8) - length(4), 4)
-    assert (outbox.oldest_appended_at, len(outbox)) == (None, 0)
+    assert len(outbox) == 0
+
+
+def test_an_empty_outbox_has_no_oldest_batch() -> None:
+    outbox = filled()
+    outbox.release(EntryId(7))
+    assert outbox.oldest_appended_at is None
 
 
 def test_one_lac_releases_several_batches() -> None:

@@ -1,14 +1,18 @@
 """Each writer learns of departed bookies and spares, in slices (rule 5.6)."""
 
 import asyncio
+import socket
 from random import Random
 
-from ledger_client.bookies.pool import BookiePool
-from ledger_client.bookies.pool_link import BookieAddress
+import pytest
+
+from bookie.wire.messages import ReadLac
+from ledger_client.bookies.pool import BookieCallError, BookiePool
+from ledger_client.bookies.pool_link import AddressLookup, BookieAddress
 from ledger_client.config import ClientConfig
 from ledger_client.writing.slices import Slices
 from ledger_client.writing.writer_news import WriterNews
-from metadata.ids import BookieId
+from metadata.ids import BookieId, LedgerId
 from metadata.registry.registration import DRAINING_FEATURE, BookieRegistration
 
 A, B, C = (BookieId(name) for name in ("bookie-a", "bookie-b", "bookie-c"))
@@ -43,15 +47,25 @@ class Writer:
         self.spare_count += 1
 
 
+class Unreachable:
+    """Pool whose bookies have an address where nothing listens."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    async def address_of(self, bookie_id: BookieId, *, fresh: bool) -> BookieAddress | None:
+        return BookieAddress("127.0.0.1", self._port, is_tls=False)
+
+
 class World:
     """News of COUNT writers with members A and B, and of one with B and C."""
 
-    def __init__(self) -> None:
+    def __init__(self, addresses: AddressLookup | None = None) -> None:
         loop = asyncio.get_running_loop()
         self.registered = {each: registration(each) for each in (A, B, C)}
         self.ticks = 0
         slices = Slices(CALLS_PER_SLICE, self._tick, loop.call_soon)
-        self.pool = BookiePool(Nowhere(), config=ClientConfig(), rng=Random(1))
+        self.pool = BookiePool(addresses or Nowhere(), config=ClientConfig(), rng=Random(1))
         self.news = WriterNews(self.pool, slices, self.registered)
         self.writers = [Writer(A, B) for _ in range(COUNT)]
         self.other = Writer(B, C)
@@ -143,3 +157,55 @@ async def test_members_that_drain_are_told_to_their_writers_and_again_when_a_spa
     world.news.remind_of_departed()
     await asyncio.sleep(0.05)
     assert [each.departed for each in world.writers] == [[A, A]] * COUNT
+
+
+async def test_a_writer_that_leaves_during_a_round_is_told_nothing() -> None:
+    world = World()
+    world.lose(A)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    world.news.leave(world.writers[-1])
+    await world.settle()
+    assert world.writers[-1].departed == []
+    assert world.writers[-2].departed == [A]
+
+
+async def test_no_writer_is_told_that_a_bookie_drains_which_no_longer_does() -> None:
+    world = World()
+    world.registered[A] = registration(A, drains=True)
+    world.news.note_drains(A)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    world.registered[A] = registration(A)
+    told = sum(bool(writer.departed) for writer in world.writers)
+    await world.settle()
+    assert 0 < told < COUNT
+    assert sum(bool(writer.departed) for writer in world.writers) == told
+
+
+async def test_no_round_is_made_while_every_member_is_there() -> None:
+    world = World()
+    world.news.remind_of_departed()
+    await world.settle()
+    assert world.ticks == 0
+
+
+async def test_a_bookie_that_is_not_registered_does_not_drain() -> None:
+    world = World()
+    assert not world.news.drains(BookieId("unknown"))
+    world.registered[A] = registration(A, drains=True)
+    assert world.news.drains(A)
+    assert not world.news.drains(B)
+
+
+async def test_a_lost_connection_is_no_departure() -> None:
+    """Failed adds show it; the news of the departure come with the registration (5.6)."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        world = World(Unreachable(bound.getsockname()[1]))
+        world.registered.pop(A)
+        with pytest.raises(BookieCallError):
+            await world.pool.read_lac(A, ReadLac(LedgerId(7), fence=False), timeout_s=10.0)
+        await world.settle()
+        assert not any(writer.departed for writer in world.writers)
+        await world.pool.aclose()
