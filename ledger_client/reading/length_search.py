@@ -48,7 +48,6 @@ async def _length_from(
             answer = await ranges.read_verified(position, EntryId(stop - 1), timeout_s)
         except EntryLostError as error:
             position = EntryId(error.lost_last + 1)
-            length = length if first == 0 else None
             continue
         for batch in answer.batches:
             if not batch.header.is_slice:

@@ -71,7 +71,6 @@ class AppendWindow:
         for turn in self._line:
             if not turn.done():
                 turn.set_exception(error.fresh())
-                turn.exception()  # its waiter may have been cancelled in this loop iteration
 
     async def wait_for_room(self, payload_bytes: int, count: int) -> None:
         """Return once this much may be admitted; the caller holds the turn."""
