@@ -187,7 +187,7 @@ def test_an_entry_that_is_too_large_ends_the_range(*, is_async: bool) -> None:
 @pytest.mark.parametrize(
     ("lac", "confirmed"), [(-1, 0), (3, 0), (4, 0), (5, 1), (8, 4), (9, 5), (10, 5), (99, 5)]
 )
-def test_an_error_tells_how_many_entries_are_confirmed(lac: int, confirmed: int) -> None:
+def test_an_error_says_how_many_entries_are_confirmed(lac: int, confirmed: int) -> None:
     done = AppendedRange()
     done.note(EntryId(5), 2)
     done.note(EntryId(7), 3)
