@@ -129,14 +129,12 @@ class TailPoller:
             return ()
         self._backoff.count = 0
         self._preferred = ended.bookie_id
-        shown = [
+        return tuple(
             EntryBatch(view, max(view.header.first_entry_id, EntryId(lac_before + 1)), last)
             for view in answer.batches
             if (last := min(lac, view.header.last_entry_id)) > lac_before
             and last >= view.header.first_entry_id
-        ]
-        follows = shown and shown[0].first_entry_id == lac_before + 1
-        return tuple(shown) if follows else ()
+        )
 
     def _poll_if_idle(self) -> None:
         ensemble = self._ledger.metadata.last_fragment.ensemble
