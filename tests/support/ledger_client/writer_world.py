@@ -89,7 +89,8 @@ class World:
         self.keys = LedgerKeys.of(self.first, b"secret")
         self.bookies = WriterBookies("abcdef", self.keys)
         self.server = MemoryMetadataServer()
-        self.ledgers = LedgerStore(MemoryMetadataStore(self.server), Random(1), lambda: 0)
+        self.store = MemoryMetadataStore(self.server)
+        self.ledgers = LedgerStore(self.store, Random(1), lambda: 0)
         self.others = LedgerStore(MemoryMetadataStore(self.server), Random(2), lambda: 0)
         self.up = Up(",".join("abc" + spares))
         self.events: list[ClientEvent] = []

@@ -1,0 +1,309 @@
+"""Copies to members that catch up, and marks that failed copies left, in virtual time (rule
+11.2).
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from bookie.wire.messages import Status
+from ledger_client import ClientConfig
+from ledger_client.observability import MemberCaughtUp, MemberCopied, MemberCopyFailed
+from ledger_client.protocol import append_events as e
+from ledger_client.writing.in_sync_members import (
+    COPY_PAUSE_MAX_S,
+    CopyFailures,
+    next_behind,
+    replaced_by,
+)
+from metadata.ids import BookieId, EntryId, UpdateToken
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.store.memory_faults import NoFaults, StoreCall
+from serving.overriding import override
+from tests.simulation.loop import simulation_loop
+from tests.support.ledger_client.copying_world import fragments
+from tests.support.ledger_client.writer_world import LEDGER, World, run
+
+A, B, C, D = map(BookieId, "abcd")
+TOKEN = UpdateToken(b"changed by tests")
+SOON = ClientConfig(spare_after_s=5.0, read_timeout_s=0.5)
+
+
+async def change(world: World, update: Callable[[LedgerMetadata], LedgerMetadata]) -> None:
+    """Have another client change the metadata, and the writer see it."""
+    stored, version = await world.others.get(LEDGER, fresh=True)
+    changed = update(stored)
+    version = await world.others.compare_and_set(changed, version)
+    world.shell.dispatch(e.MetadataSeen(changed, version))
+
+
+async def mark(world: World, name: str) -> None:
+    """Leave the mark of a copy to a bookie that is not a member."""
+
+    def marked(metadata: LedgerMetadata) -> LedgerMetadata:
+        first = replace(metadata.fragments[0], incoming=(BookieId(name),))
+        return metadata.with_fragment(0, first, TOKEN)
+
+    await change(world, marked)
+
+
+async def lose_and_return(world: World, appends: int = 10) -> None:
+    """Make c leave and come back, so that it lacks entries of the first fragment."""
+    for _ in range(appends):
+        world.append(5)
+    await asyncio.sleep(1.0)
+    world.bookies["c"].entries.clear()
+    await world.lose("c")
+    await world.check_for(2.0)
+    world.fail("c", None)
+    await world.check_until(lambda: world.ensemble == "abc", 5.0)
+
+
+async def lose_for_good(world: World, appends: int = 10) -> None:
+    """Make c leave, and wait until d joins, which lacks both older fragments."""
+    for _ in range(appends):
+        world.append(5)
+    await asyncio.sleep(1.0)
+    await world.lose("c")
+    await world.check_until(lambda: world.ensemble == "abd", 20.0)
+
+
+def marks(world: World) -> list[str]:
+    return [target for fragment in world.metadata.fragments for target in fragment.incoming]
+
+
+class NotedWrites(NoFaults):
+    """Notes the time of each write of the metadata."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    @override
+    async def before(self, call: StoreCall) -> None:
+        if call.is_write:
+            self.times.append(asyncio.get_running_loop().time())
+
+
+# -- copies ----------------------------------------------------------------------------------------
+
+
+def test_a_member_catches_up_fragment_by_fragment_and_is_reported() -> None:
+    async def scenario(world: World) -> None:
+        await lose_for_good(world)
+        assert world.in_sync == "ab"
+        began_s = simulation_loop().time()
+        await world.check_until(lambda: world.in_sync == "abd", 5.0)
+        assert simulation_loop().time() - began_s < 1.6, "fragments follow each other"
+        copied = [each for each in world.events if isinstance(each, MemberCopied)]
+        ends = {each.fragment_first_entry_id: each for each in copied}
+        assert list(ends) == [50, 0], "the newest first"
+        assert [(each.copied_entries, each.total_entries) for each in ends.values()] == [
+            (1, 1),
+            (50, 50),
+        ]
+        assert {(each.ledger_id, each.bookie_id) for each in copied} == {(LEDGER, D)}
+        caught_up = [each for each in world.events if isinstance(each, MemberCaughtUp)]
+        assert caught_up == [MemberCaughtUp(LEDGER, D)]
+        assert world.reported(MemberCopyFailed) == []
+        assert world.held("d") == list(range(51))
+        assert {fragment.ensemble for fragment in world.metadata.fragments} == {(A, B, D)}
+
+    run(scenario, spares="d", config=SOON)
+
+
+def test_a_copy_that_fails_is_repeated_after_growing_pauses() -> None:
+    async def scenario(world: World) -> None:
+        for name in "ab":
+            world.bookies[name].refuses_reads = Status.UNKNOWN
+        await lose_for_good(world)
+        await world.check_for(400.0)
+        assert world.in_sync == "ab"
+        failed = [each for each in world.events if isinstance(each, MemberCopyFailed)]
+        assert {(each.ledger_id, each.bookie_id) for each in failed} == {(LEDGER, D)}
+        assert {each.fragment_first_entry_id for each in failed} == {0, 50}
+        assert 2 * 7 <= len(failed) <= 2 * 14
+        assert "no replica returned entry" in failed[0].reason
+        assert world.reported(MemberCaughtUp) == []
+        for name in "ab":
+            world.bookies[name].refuses_reads = None
+        await world.check_until(lambda: world.in_sync == "abd", 70.0)
+        assert marks(world) == []
+
+    run(scenario, spares="d", config=SOON)
+
+
+def test_one_copy_runs_at_a_time() -> None:
+    """A check while it runs begins no other."""
+
+    async def scenario(world: World) -> None:
+        writes = NotedWrites()
+        await lose_for_good(world, 1)
+        world.server.faults = writes
+        for name in "ab":
+            world.bookies[name].delay_s = 4.0
+        await world.check_for(20.0)
+        assert world.in_sync == "abd"
+        assert 3 <= len(writes.times) <= 4, "a mark and a member for each of two fragments"
+
+    run(scenario, spares="d", config=SOON)
+
+
+def test_the_end_of_the_writer_ends_its_copy() -> None:
+    async def scenario(world: World) -> None:
+        await lose_and_return(world)
+        for name in "ab":
+            world.bookies[name].delay_s = 100.0
+        await world.check_for(3.0)
+        tasks = asyncio.all_tasks()
+        world.bookies["a"].delay_s = world.bookies["b"].delay_s = 0.001
+        await world.members.aclose()
+        assert asyncio.all_tasks() < tasks
+        await world.check_for(10.0)
+        assert world.in_sync == "ab"
+        stored, _ = await world.others.get(LEDGER, fresh=True)
+        assert not any(fragment.incoming for fragment in stored.fragments)
+
+    run(scenario)
+
+
+def test_a_copy_whose_turn_comes_after_the_end_does_not_begin() -> None:
+    async def scenario(world: World) -> None:
+        writes = NotedWrites()
+        await lose_and_return(world)
+        blocking = asyncio.create_task(asyncio.sleep(10.0))
+        for _ in range(4):
+            world.services.copy_turns.count(blocking)  # type: ignore[arg-type]
+        world.server.faults = writes
+        await world.check_for(3.0)
+        await world.members.aclose()
+        await asyncio.sleep(10.0)
+        assert (writes.times, world.in_sync) == ([], "ab")
+
+    run(scenario)
+
+
+def test_nothing_is_copied_after_the_end_of_the_ledger() -> None:
+    async def scenario(world: World) -> None:
+        await lose_and_return(world)
+        world.shell.dispatch(e.CloseRequested(TOKEN))
+        await asyncio.sleep(1.0)
+        assert world.shell.protocol.has_ended
+        await world.check_for(5.0)
+        assert world.reported(MemberCopied) == []
+
+    run(scenario)
+
+
+def test_a_member_that_cannot_leave_gets_no_copy() -> None:
+    async def scenario(world: World) -> None:
+        await lose_and_return(world)
+        world.bookies["c"].refuses_adds = Status.READ_ONLY
+        await world.lose("c")
+        await world.check_for(10.0)
+
+    run(scenario, minimum=2)
+
+
+# -- stray marks -----------------------------------------------------------------------------------
+
+
+def test_the_mark_of_a_failed_copy_is_removed() -> None:
+    async def scenario(world: World) -> None:
+        world.append(3)
+        await asyncio.sleep(1.0)
+        await world.lose("c")
+        await mark(world, "e")
+        assert marks(world) == ["e"]
+        await world.check_until(lambda: marks(world) == [], 3.0)
+        stored, _ = await world.others.get(LEDGER, fresh=True)
+        assert stored == world.metadata
+
+    run(scenario)
+
+
+def test_a_whole_ledger_with_a_stray_mark_is_looked_at_until_it_is_gone() -> None:
+    async def scenario(world: World) -> None:
+        await lose_and_return(world)
+        await world.check_until(lambda: world.in_sync == "abc", 5.0)
+        assert world.check() is None
+        await mark(world, "e")
+        assert world.check() is not None
+        await world.check_for(3.0)
+        assert (marks(world), world.dues[-1][1]) == ([], None)
+
+    run(scenario)
+
+
+def test_a_removal_that_fails_is_repeated_after_growing_pauses() -> None:
+    async def scenario(world: World) -> None:
+        await lose_and_return(world)
+        await world.check_until(lambda: world.in_sync == "abc", 5.0)
+        await mark(world, "e")
+        first = world.metadata
+        await world.others.delete(LEDGER)
+        writes = NotedWrites()
+        world.server.faults = writes
+        await world.check_for(400.0)
+        assert world.metadata is first
+
+    run(scenario)
+
+
+# -- choices ---------------------------------------------------------------------------------------
+
+
+def metadata_of(*parts: tuple[int, str]) -> LedgerMetadata:
+    found: list[LedgerMetadata] = []
+
+    async def scenario(world: World) -> None:
+        found.append(replace(world.metadata, fragments=fragments(*parts)))
+
+    run(scenario)
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("parts", "blocked", "wanted"),
+    [
+        (((0, "abc"),), (), None),
+        (((0, "abc"), (5, "abc")), (), None),
+        (((0, "ab"), (5, "abc")), (), ("c", 0)),
+        (((0, "ab"), (5, "ab"), (9, "abc")), (), ("c", 5)),
+        (((0, "ab"), (5, "ab"), (9, "abc")), ((5, "c"),), ("c", 0)),
+        (((0, "ab"), (5, "ab"), (9, "abc")), ((5, "c"), (0, "c")), None),
+        (((0, "a"), (5, "ab"), (9, "abc")), ((5, "c"),), ("b", 0)),
+        (((0, "abd"), (5, "abc")), (), ("c", 0)),
+    ],
+)
+def test_the_newest_fragment_that_a_member_lacks_is_copied_first(
+    parts: tuple[tuple[int, str], ...],
+    blocked: tuple[tuple[int, str], ...],
+    wanted: tuple[str, int] | None,
+) -> None:
+    found = next_behind(metadata_of(*parts), lambda first, target: (first, target) not in blocked)
+    assert (None if found is None else (found[0], found[1].first_entry_id)) == wanted
+
+
+def test_a_copy_takes_the_place_of_a_former_member_only_in_a_full_fragment() -> None:
+    metadata = metadata_of((0, "ab"), (5, "adb"), (9, "abc"))
+    assert [replaced_by(metadata, each) for each in metadata.fragments[:2]] == [None, D]
+
+
+def test_pauses_after_failures_double_up_to_a_limit() -> None:
+    failures, now = CopyFailures(), 100.0
+    first, other = EntryId(0), EntryId(5)
+    assert failures.may_try(first, C, now)
+    for pause_s in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, COPY_PAUSE_MAX_S, COPY_PAUSE_MAX_S):
+        failures.note(first, C, now)
+        assert not failures.may_try(first, C, now + pause_s - 0.001)
+        assert failures.may_try(first, C, now + pause_s)
+        assert failures.may_try(other, C, now)
+        assert failures.may_try(first, D, now)
+        now += pause_s
+    failures.clear(first, C)
+    failures.clear(first, C)
+    assert failures.may_try(first, C, now - 10.0)
+    failures.note(first, C, now)
+    assert failures.may_try(first, C, now + 1.0)
