@@ -100,8 +100,7 @@ class InSyncMembers:
     def _is_busy(self) -> bool:
         """Return whether members are missing or catch up; note the metadata if not."""
         metadata, protocol = self._shell.protocol.metadata, self._shell.protocol
-        is_whole = len(metadata.last_fragment.ensemble) == metadata.quorum.ensemble_size
-        is_busy = not is_whole or len(protocol.in_sync) < metadata.quorum.ensemble_size
+        is_busy = len(protocol.in_sync) < metadata.quorum.ensemble_size
         is_busy = is_busy or bool(stray_marks(metadata))
         self._steady = None if is_busy else metadata
         return is_busy
@@ -111,10 +110,9 @@ class InSyncMembers:
         must be fast: a ledger with appends is checked twenty times a second.
         """
         protocol = self._shell.protocol
-        steady = self._steady
-        if steady is None or protocol.metadata is not steady or protocol.parked:
+        if protocol.metadata is not self._steady or protocol.parked:
             return False
-        return len(protocol.in_sync) == steady.quorum.ensemble_size
+        return len(protocol.in_sync) == protocol.metadata.quorum.ensemble_size
 
     async def aclose(self) -> None:
         """Cancel what is under way; a copy removes its mark."""
@@ -126,8 +124,6 @@ class InSyncMembers:
     def _note_members(self, now: float) -> None:
         """Record since when each member has been one."""
         members = self._shell.protocol.metadata.last_fragment.ensemble
-        if members == tuple(self._member_since):
-            return
         self._member_since = {b: self._member_since.get(b, now) for b in members}
 
     def _find_lagging(self, now: float) -> None:
@@ -221,7 +217,7 @@ class InSyncMembers:
 
     def _want_copying(self, now: float) -> None:
         """Copy a fragment, or remove a stray mark, when it is this ledger's turn."""
-        is_over = self._is_closed or self._shell.protocol.has_ended
+        is_over = self._shell.protocol.has_ended
         if not is_over and not self._is_copying and self._has_copying_to_do(now):
             self._is_copying = True
             ledger_id = self._shell.protocol.metadata.ledger_id
@@ -235,7 +231,6 @@ class InSyncMembers:
     async def _catch_up(self) -> None:
         """Copy one fragment, or else remove a stray mark; want another turn if that succeeded."""
         loop = asyncio.get_running_loop()
-        is_done = False
         try:
             behind = self._next_behind(loop.time())
             if behind is not None:
@@ -262,9 +257,8 @@ class InSyncMembers:
             self._report(MemberCopyFailed(ledger_id, target, first, str(error)))
             return False
         self._failures.clear(first, target)
-        was_in_sync = target in protocol.in_sync
         self._shell.dispatch(e.MetadataSeen(*stored))
-        if target in protocol.in_sync and not was_in_sync:
+        if target in protocol.in_sync:  # it was not when the copy began
             self._report(MemberCaughtUp(ledger_id, target))
         return target in protocol.metadata.fragment_of(first).ensemble
 
@@ -324,7 +318,8 @@ class CopyFailures:
 
     def may_try(self, first: EntryId, target: BookieId, now: float) -> bool:
         """Return whether a fragment may be copied to a target now."""
-        return now >= self._pauses.get((first, target), (0.0, now))[1]
+        _, until_s = self._pauses.get((first, target), (COPY_PAUSE_MIN_S, now))
+        return now >= until_s
 
     def note(self, first: EntryId, target: BookieId, now: float) -> None:
         """Record a failure."""

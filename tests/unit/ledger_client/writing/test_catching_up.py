@@ -5,25 +5,18 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-
-import pytest
+from itertools import pairwise
 
 from bookie.wire.messages import Status
 from ledger_client import ClientConfig
 from ledger_client.observability import MemberCaughtUp, MemberCopied, MemberCopyFailed
 from ledger_client.protocol import append_events as e
-from ledger_client.writing.in_sync_members import (
-    COPY_PAUSE_MAX_S,
-    CopyFailures,
-    next_behind,
-    replaced_by,
-)
-from metadata.ids import BookieId, EntryId, UpdateToken
+from ledger_client.writing.stored_watch import StoredWatch
+from metadata.ids import BookieId, UpdateToken
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.store.memory_faults import NoFaults, StoreCall
 from serving.overriding import override
 from tests.simulation.loop import simulation_loop
-from tests.support.ledger_client.copying_world import fragments
 from tests.support.ledger_client.writer_world import LEDGER, World, run
 
 A, B, C, D = map(BookieId, "abcd")
@@ -39,12 +32,12 @@ async def change(world: World, update: Callable[[LedgerMetadata], LedgerMetadata
     world.shell.dispatch(e.MetadataSeen(changed, version))
 
 
-async def mark(world: World, name: str) -> None:
+async def mark(world: World, name: str, *, first: int = 0) -> None:
     """Leave the mark of a copy to a bookie that is not a member."""
 
     def marked(metadata: LedgerMetadata) -> LedgerMetadata:
-        first = replace(metadata.fragments[0], incoming=(BookieId(name),))
-        return metadata.with_fragment(0, first, TOKEN)
+        fragment = replace(metadata.fragments[first], incoming=(BookieId(name),))
+        return metadata.with_fragment(first, fragment, TOKEN)
 
     await change(world, marked)
 
@@ -86,6 +79,26 @@ class NotedWrites(NoFaults):
             self.times.append(asyncio.get_running_loop().time())
 
 
+class LateAnswers(NoFaults):
+    """Answers writes of the metadata after some seconds."""
+
+    @override
+    async def after(self, call: StoreCall) -> None:
+        await asyncio.sleep(3.0 if call.is_write else 0)
+
+
+class NotedReads(NoFaults):
+    """Notes the time of each read of the metadata."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    @override
+    async def before(self, call: StoreCall) -> None:
+        if not call.is_write:
+            self.times.append(asyncio.get_running_loop().time())
+
+
 # -- copies ----------------------------------------------------------------------------------------
 
 
@@ -106,11 +119,28 @@ def test_a_member_catches_up_fragment_by_fragment_and_is_reported() -> None:
         assert {(each.ledger_id, each.bookie_id) for each in copied} == {(LEDGER, D)}
         caught_up = [each for each in world.events if isinstance(each, MemberCaughtUp)]
         assert caught_up == [MemberCaughtUp(LEDGER, D)]
+        assert world.events[-1] == caught_up[0]
         assert world.reported(MemberCopyFailed) == []
         assert world.held("d") == list(range(51))
         assert {fragment.ensemble for fragment in world.metadata.fragments} == {(A, B, D)}
 
     run(scenario, spares="d", config=SOON)
+
+
+def test_a_member_that_the_watch_saw_catch_up_is_reported_too() -> None:
+    """The answer to the last change of its copy comes later than the watch's read."""
+
+    async def scenario(world: World) -> None:
+        await lose_and_return(world)
+        watch = StoredWatch(world.shell, world.services)
+        world.server.faults = LateAnswers()
+        await world.check_for(15.0)
+        assert world.in_sync == "abc"
+        caught_up = [each for each in world.events if isinstance(each, MemberCaughtUp)]
+        assert caught_up == [MemberCaughtUp(LEDGER, C)]
+        watch.close()
+
+    run(scenario)
 
 
 def test_a_copy_that_fails_is_repeated_after_growing_pauses() -> None:
@@ -174,7 +204,7 @@ def test_a_copy_whose_turn_comes_after_the_end_does_not_begin() -> None:
         await lose_and_return(world)
         blocking = asyncio.create_task(asyncio.sleep(10.0))
         for _ in range(4):
-            world.services.copy_turns.count(blocking)  # type: ignore[arg-type]
+            world.services.copy_turns.count(blocking)
         world.server.faults = writes
         await world.check_for(3.0)
         await world.members.aclose()
@@ -196,14 +226,37 @@ def test_nothing_is_copied_after_the_end_of_the_ledger() -> None:
     run(scenario)
 
 
+def test_a_copy_that_failed_is_followed_by_another_look() -> None:
+    async def scenario(world: World) -> None:
+        for name in "ab":
+            world.bookies[name].refuses_reads = Status.UNKNOWN
+        await lose_for_good(world)
+        await world.check_until(lambda: len(world.reported(MemberCopyFailed)) == 1, 10.0)
+        failed_s = simulation_loop().time()
+        await world.check_until(lambda: len(world.reported(MemberCopyFailed)) == 2, 10.0)
+        assert simulation_loop().time() - failed_s > 0.8
+
+    run(scenario, spares="d", config=SOON)
+
+
 def test_a_member_that_cannot_leave_gets_no_copy() -> None:
     async def scenario(world: World) -> None:
-        await lose_and_return(world)
-        world.bookies["c"].refuses_adds = Status.READ_ONLY
-        await world.lose("c")
-        await world.check_for(10.0)
+        world.append(5)
+        await asyncio.sleep(1.0)
+        for name in "ac":
+            world.bookies[name].refuses_reads = Status.UNKNOWN
+        await world.lose("b")
+        await world.check_until(lambda: world.ensemble == "adc", 10.0)
+        failed = e.BookieFailed(D, e.FailureKind.GONE, "its registration is gone")
+        world.fail("d")
+        world.shell.dispatch(failed)
+        await world.check_for(1.0)
+        assert list(world.shell.protocol.parked) == [D]
+        count = len(world.reported(MemberCopyFailed))
+        await world.check_for(50.0)
+        assert len(world.reported(MemberCopyFailed)) == count
 
-    run(scenario, minimum=2)
+    run(scenario, minimum=3, spares="d", config=SOON)
 
 
 # -- stray marks -----------------------------------------------------------------------------------
@@ -236,74 +289,55 @@ def test_a_whole_ledger_with_a_stray_mark_is_looked_at_until_it_is_gone() -> Non
     run(scenario)
 
 
+def test_several_marks_are_removed_one_after_the_other() -> None:
+    async def scenario(world: World) -> None:
+        await lose_and_return(world)
+        await world.check_until(lambda: world.in_sync == "abc", 5.0)
+        await mark(world, "d", first=0)
+        await mark(world, "e", first=1)
+        assert marks(world) == ["d", "e"]
+        began_s = await world.check_until(lambda: len(marks(world)) < 2, 5.0)
+        ended_s = await world.check_until(lambda: not marks(world), 5.0)
+        assert ended_s - began_s < 0.8
+
+    run(scenario)
+
+
+def test_a_mark_that_is_gone_when_its_turn_comes_needs_no_removal() -> None:
+    async def scenario(world: World) -> None:
+        await lose_and_return(world)
+        await world.check_until(lambda: world.in_sync == "abc", 5.0)
+        blocking = asyncio.create_task(asyncio.sleep(10.0))
+        for _ in range(4):
+            world.services.copy_turns.count(blocking)
+        await mark(world, "e")
+        await world.check_for(3.0)
+
+        def unmarked(metadata: LedgerMetadata) -> LedgerMetadata:
+            return metadata.with_fragment(0, replace(metadata.fragments[0], incoming=()), TOKEN)
+
+        await change(world, unmarked)
+        await asyncio.sleep(10.0)
+        assert marks(world) == []
+        assert world.check() is None
+
+    run(scenario)
+
+
 def test_a_removal_that_fails_is_repeated_after_growing_pauses() -> None:
     async def scenario(world: World) -> None:
         await lose_and_return(world)
         await world.check_until(lambda: world.in_sync == "abc", 5.0)
-        await mark(world, "e")
-        first = world.metadata
+        await mark(world, "d", first=0)
+        await mark(world, "e", first=1)
         await world.others.delete(LEDGER)
-        writes = NotedWrites()
-        world.server.faults = writes
-        await world.check_for(400.0)
-        assert world.metadata is first
+        reads = NotedReads()
+        world.server.faults = reads
+        await world.check_for(200.0)
+        assert marks(world) == ["d", "e"]
+        gaps = [after - before for before, after in pairwise(reads.times)]
+        assert 12 <= len(reads.times) <= 24
+        assert gaps[0] > 0.8, "the next look comes first"
+        assert max(gaps) > 25.0
 
     run(scenario)
-
-
-# -- choices ---------------------------------------------------------------------------------------
-
-
-def metadata_of(*parts: tuple[int, str]) -> LedgerMetadata:
-    found: list[LedgerMetadata] = []
-
-    async def scenario(world: World) -> None:
-        found.append(replace(world.metadata, fragments=fragments(*parts)))
-
-    run(scenario)
-    return found[0]
-
-
-@pytest.mark.parametrize(
-    ("parts", "blocked", "wanted"),
-    [
-        (((0, "abc"),), (), None),
-        (((0, "abc"), (5, "abc")), (), None),
-        (((0, "ab"), (5, "abc")), (), ("c", 0)),
-        (((0, "ab"), (5, "ab"), (9, "abc")), (), ("c", 5)),
-        (((0, "ab"), (5, "ab"), (9, "abc")), ((5, "c"),), ("c", 0)),
-        (((0, "ab"), (5, "ab"), (9, "abc")), ((5, "c"), (0, "c")), None),
-        (((0, "a"), (5, "ab"), (9, "abc")), ((5, "c"),), ("b", 0)),
-        (((0, "abd"), (5, "abc")), (), ("c", 0)),
-    ],
-)
-def test_the_newest_fragment_that_a_member_lacks_is_copied_first(
-    parts: tuple[tuple[int, str], ...],
-    blocked: tuple[tuple[int, str], ...],
-    wanted: tuple[str, int] | None,
-) -> None:
-    found = next_behind(metadata_of(*parts), lambda first, target: (first, target) not in blocked)
-    assert (None if found is None else (found[0], found[1].first_entry_id)) == wanted
-
-
-def test_a_copy_takes_the_place_of_a_former_member_only_in_a_full_fragment() -> None:
-    metadata = metadata_of((0, "ab"), (5, "adb"), (9, "abc"))
-    assert [replaced_by(metadata, each) for each in metadata.fragments[:2]] == [None, D]
-
-
-def test_pauses_after_failures_double_up_to_a_limit() -> None:
-    failures, now = CopyFailures(), 100.0
-    first, other = EntryId(0), EntryId(5)
-    assert failures.may_try(first, C, now)
-    for pause_s in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, COPY_PAUSE_MAX_S, COPY_PAUSE_MAX_S):
-        failures.note(first, C, now)
-        assert not failures.may_try(first, C, now + pause_s - 0.001)
-        assert failures.may_try(first, C, now + pause_s)
-        assert failures.may_try(other, C, now)
-        assert failures.may_try(first, D, now)
-        now += pause_s
-    failures.clear(first, C)
-    failures.clear(first, C)
-    assert failures.may_try(first, C, now - 10.0)
-    failures.note(first, C, now)
-    assert failures.may_try(first, C, now + 1.0)

@@ -178,7 +178,7 @@ def test_a_check_at_the_exact_time_looks() -> None:
 
 
 @pytest.mark.parametrize("is_steady", [False, True])
-def test_a_member_that_cannot_leave_is_contacted(*, is_steady: bool) -> None:
+def test_a_member_that_cannot_leave_is_left_to_the_watch_of_its_writer(*, is_steady: bool) -> None:
     """Appends wait for it."""
 
     async def scenario(world: World) -> None:
