@@ -4,13 +4,14 @@ Leaves the checks of members to the tests, which say when one happens.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from random import Random
 
 from bookie.wire.messages import Pong
-from ledger_client import ClientConfig, ClientEvent, Quorum
+from ledger_client import ClientConfig, ClientEvent, Quorum, Shortage, SpreadPolicy
 from ledger_client.bookies.connection_calls import PendingAdd
 from ledger_client.bookies.placement import Placement
+from ledger_client.bookies.placement_policy import Candidates
 from ledger_client.bookies.pool import CallFailure
 from ledger_client.bookies.quarantine import Quarantine
 from ledger_client.digest import LedgerKeys
@@ -25,7 +26,7 @@ from ledger_client.writing.slices import Slices
 from ledger_client.writing.writer_news import WriterNews
 from metadata.callbacks import Callbacks
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
-from metadata.ledgers.ledger_metadata import DigestType, LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_metadata import DigestType, LedgerMetadata, LedgerState, QuorumSpec
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.store.interface import Cancel
 from metadata.store.memory import MemoryMetadataStore
@@ -64,6 +65,35 @@ class WriterBookies(Bookies):
         return 0
 
 
+class NotedPolicy:
+    """The usual policy, which notes the ensembles and the excluded bookies that it is given."""
+
+    def __init__(self) -> None:
+        self._usual = SpreadPolicy()
+        self.given: list[tuple[str, dict[BookieId, str]]] = []
+
+    def new_ensemble(
+        self,
+        quorum: QuorumSpec,
+        candidates: Candidates,
+        excluded: Mapping[BookieId, str],
+        rng: Random,
+    ) -> tuple[BookieId, ...] | Shortage:
+        return self._usual.new_ensemble(quorum, candidates, excluded, rng)
+
+    def replacements(
+        self,
+        quorum: QuorumSpec,
+        ensemble: tuple[BookieId, ...],
+        positions: frozenset[int],
+        candidates: Candidates,
+        excluded: Mapping[BookieId, str],
+        rng: Random,
+    ) -> Mapping[int, BookieId] | Shortage:
+        self.given.append(("".join(ensemble), dict(excluded)))
+        return self._usual.replacements(quorum, ensemble, positions, candidates, excluded, rng)
+
+
 class World:
     """A ledger on a, b and c, its writer, and the spare bookies."""
 
@@ -93,6 +123,7 @@ class World:
         self.ledgers = LedgerStore(self.store, Random(1), lambda: 0)
         self.others = LedgerStore(MemoryMetadataStore(self.server), Random(2), lambda: 0)
         self.up = Up(",".join("abc" + spares))
+        self.policy = NotedPolicy()
         self.events: list[ClientEvent] = []
         self.dues: list[tuple[float, float | None]] = []
         """Time and result of each check."""
@@ -104,7 +135,7 @@ class World:
         slices = Slices(config.slice_max_s, loop.time, loop.call_soon)
         self.services = WriterServices(
             pool=pool,
-            placement=Placement(self.up, Quarantine(60.0), rng),
+            placement=Placement(self.up, Quarantine(60.0), rng, self.policy),
             ledgers=self.ledgers,
             config=config,
             rng=rng,

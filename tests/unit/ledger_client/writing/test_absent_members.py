@@ -169,3 +169,69 @@ def test_a_ledger_whose_member_is_about_to_leave_stays_in_check() -> None:
         assert world.check() is not None
 
     run(scenario)
+
+
+# -- spares ----------------------------------------------------------------------------------------
+
+
+def test_the_placement_learns_who_is_away_and_who_fences_the_ledger() -> None:
+    async def scenario(world: World) -> None:
+        world.append(3)
+        await asyncio.sleep(1.0)
+        world.bookies["c"].is_fenced = True
+        world.append()
+        await world.check_until(lambda: world.ensemble == "ab", 5.0)
+        await world.check_until(lambda: world.in_sync == "abd", 20.0)
+        assert world.policy.given[-1] == ("abc", {C: "it fences the ledger"})
+
+    run(scenario, spares="d", config=ClientConfig(spare_after_s=5.0))
+
+
+def test_the_placement_gets_each_member_once() -> None:
+    async def scenario(world: World) -> None:
+        world.append(3)
+        await asyncio.sleep(1.0)
+        await world.lose("b")
+        await world.check_until(lambda: world.ensemble == "adc", 20.0)
+        assert world.policy.given[-1] == ("abc", {B: "it is away"})
+
+    run(scenario, minimum=3, spares="d")
+
+
+def test_members_that_are_there_do_not_count_as_away_while_appends_are_refused() -> None:
+    """One that fails soon afterwards is waited for as long as any other."""
+
+    async def scenario(world: World) -> None:
+        for name in "abc":
+            world.bookies[name].refuses_reads = Status.UNKNOWN
+        world.append(3)
+        await asyncio.sleep(1.0)
+        await world.lose("b")
+        await world.check_until(lambda: world.ensemble == "adc", 20.0)
+        await world.check_for(3.0)
+        world.fail("b", None)
+        await world.check_until(lambda: world.in_sync == "abc", 8.0)
+        await world.lose("a")
+        lost_s = simulation_loop().time()
+        await world.check_until(lambda: "a" not in world.ensemble, 20.0)
+        assert simulation_loop().time() - lost_s > 9.8
+
+    run(scenario, minimum=3, spares="d", config=ClientConfig(read_timeout_s=0.5))
+
+
+def test_a_member_that_came_back_and_stayed_is_contacted_at_once_when_it_leaves_again() -> None:
+    async def scenario(world: World) -> None:
+        world.append(3)
+        await asyncio.sleep(1.0)
+        await world.lose("a")
+        await world.lose("c")
+        await world.check_for(3.0)
+        world.fail("c", None)
+        await world.check_until(lambda: world.in_sync == "bc", 8.0)
+        await world.check_for(40.0)
+        await world.lose("c")
+        now = simulation_loop().time()
+        await world.check_for(1.6)
+        assert "c" in pinged_after(world, now)
+
+    run(scenario, minimum=1)
