@@ -63,6 +63,8 @@ from repair.unnamed_bookies import UnnamedBookies
 LOOK_EVERY_S: Final = 5.0
 """Maximum time between two looks."""
 PASS_EVERY_S: Final = 600.0
+PASS_AGAIN_S: Final = 60.0
+"""Pause after a pass that failed. The index goes on, with what the last complete one found."""
 CATCH_UP_EVERY_S: Final = 60.0
 """Pause between two reads of new and open ledgers. An open ledger may have closed without some of
 its copies, and a bookie that is gone, drains or is in limbo may be in the ensemble of a new one.
@@ -209,7 +211,14 @@ class Auditor:
     async def _pass_if_due(self, now_s: float) -> None:
         if now_s < self._next_pass_s:
             return
-        await self._pass.read_all()
+        try:
+            await self._pass.read_all()
+        except MetadataError as error:
+            if self._audited_ms is None:
+                raise  # the index is not complete yet
+            _log.debug("cannot read all ledgers, trying again: %s", error)
+            self._next_pass_s = now_s + PASS_AGAIN_S
+            return
         if self._pass.unreadable_count:
             count = self._pass.unreadable_count
             _log.warning("ledgers that cannot be read: %d; see quire metadata check", count)
@@ -283,6 +292,7 @@ class Auditor:
         now_s = asyncio.get_running_loop().time()
         is_changed = self._changes.of_cluster(self._directory.bookies, seen.standings.by_bookie)
         changed = self._pass.changed
+        self._set_aside.bring_back(changed, is_cluster_changed=is_changed)
         due = self._retries.look(self._published, changed, now_s, is_cluster_changed=is_changed)
         await call_each(due, self._store_job)
         lacks_copies = not all(map(seen.standings.has_copy, seen.standings.by_bookie))
@@ -290,8 +300,7 @@ class Auditor:
         changes = publication(plan, open_urgency, self._published, self._wall_clock_ms(), JOBS_MAX)
         await call_each(changes.remove, self._remove_job)
         await call_each(changes.publish, self._publish_job)
-        waiting = self._retries.waiting(self._published)
-        aside = self._set_aside.look(waiting, changed, is_cluster_changed=is_changed)
+        aside = self._set_aside.look(self._retries.waiting(self._published))
         await call_each(aside, self._remove_job)
         changed.clear()
 

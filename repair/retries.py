@@ -138,16 +138,15 @@ class SetAside:
         """Number of ledgers by reason."""
         return Counter(self._reasons.values())
 
-    def look(
-        self, waiting: Sequence[Job], changed: Iterable[LedgerId], *, is_cluster_changed: bool
-    ) -> list[JobName]:
-        """Return the jobs to remove, the least urgent first, of those that wait for a change. All
-        ledgers come back when the cluster changes, and one when it changed itself.
-        """
+    def bring_back(self, changed: Iterable[LedgerId], *, is_cluster_changed: bool) -> None:
+        """Take all ledgers back when the cluster changed, and those that changed themselves."""
         if is_cluster_changed:
             self._reasons.clear()
         for ledger_id in changed:
             self._reasons.pop(ledger_id, None)
+
+    def look(self, waiting: Sequence[Job]) -> list[JobName]:
+        """Return the jobs to remove, the least urgent first, of those that wait for a change."""
         room = SET_ASIDE_MAX - len(self._reasons)
         last = sorted(waiting, key=lambda job: job.name)[PUBLISHED_MAX:][::-1][:room]
         self._reasons |= {job.ledger_id: job.blocked_reason for job in last}

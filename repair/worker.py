@@ -3,11 +3,12 @@
 Leaves one ledger's repair to `repair.ledger_repair`, and publishing jobs to `repair.auditor`.
 
 Invariants: at most LEDGERS_AT_ONCE ledgers are under way, and some more that lack copies, so that a
-loss does not wait for the end of a drain. A ledger is repaired only under a claim of this worker,
-and a job is removed only after its ledger needs nothing more. A blocked job is left until the
-auditor queues it again. Nothing is begun while repair is paused. A job that was postponed for about
-two minutes shows why, and is tried again each minute. A job that this release cannot read stops no
-other one. The bytes per second are the cluster's ceiling divided by the number of workers.
+loss does not wait for the end of a drain, or have no bytes to copy. A ledger is repaired only
+under a claim of this worker, and a job is removed only after its ledger needs nothing more. A
+blocked job is left until the auditor queues it again. Nothing is begun while repair is paused. A
+job that was postponed for about two minutes shows why, and is tried again each minute. A job that
+this release cannot read stops no other one. The bytes per second are the cluster's ceiling divided
+by the number of workers.
 
 Source: protocol rules 9.1 and 9.3.
 """
@@ -52,6 +53,10 @@ MORE_AT_ONCE: Final[Mapping[int, int]] = {
 }
 """How many more ledgers may be under way when one of this urgency begins, so that it does not wait
 for the end of long copies that are less urgent.
+"""
+MORE_WITHOUT_BYTES: Final = 1
+"""How many more when one without bytes to copy begins. Of an open ledger the worker looks whether
+its writer is missing, for some time again and again; a look must not wait for the end of copies.
 """
 LOOK_EVERY_S: Final = 5.0
 """Maximum time between two looks at the published jobs, should a watch event be lost."""
@@ -148,9 +153,8 @@ class RepairWorker:
         names = await self._views.jobs.published()
         self._pauses = {name: each for name, each in self._pauses.items() if name in names}
         for name in names:
-            if len(self._running) >= LEDGERS_AT_ONCE + MORE_AT_ONCE.get(name.urgency, 0):
-                return
-            if name.ledger_id not in self._running and not self._is_put_off(name):
+            is_waiting = name.ledger_id not in self._running and not self._is_put_off(name)
+            if is_waiting and len(self._running) < _at_once(name):
                 await self._begin(name)
 
     def _is_put_off(self, name: JobName) -> bool:
@@ -237,7 +241,8 @@ class RepairWorker:
                 await jobs.change(blocked, version)
             case Postponed(reason, again_s):
                 self._put_off(job.name, reason, again_s)
-                if self._pauses[job.name].length_s == RETRY_S[1] and not job.blocked_reason:
+                is_long = self._pauses[job.name].length_s == RETRY_S[1]
+                if is_long and reason != job.blocked_reason:
                     await self._show(job.name, reason)
 
     async def _show(self, name: JobName, reason: str) -> None:
@@ -254,3 +259,9 @@ class RepairWorker:
         until_s = asyncio.get_running_loop().time() + min(length_s, again_s)
         self._pauses[name] = _Pause(until_s, length_s)
         _log.debug("ledger %s is repaired in %g s: %s", name.ledger_id, length_s, reason)
+
+
+def _at_once(name: JobName) -> int:
+    """Return how many ledgers may be under way with this one."""
+    more = 0 if name.size_bytes else MORE_WITHOUT_BYTES
+    return LEDGERS_AT_ONCE + MORE_AT_ONCE.get(name.urgency, 0) + more

@@ -3,12 +3,15 @@
 import asyncio
 import random
 
+import pytest
+
 from ledger_client import LedgerClient
 from metadata.ledgers.ledger_metadata import LedgerState
 from metadata.repair.lifecycle import Lifecycle
 from repair.open_ledgers import SESSIONS
 from repair.worker import LOOK_EVERY_S
 from tests.simulation.nodes import ClientNode
+from tests.support.repair.copy_actions import Halt, at_each_action
 from tests.support.repair.repair_world import THREE, World, play
 from tests.support.repair.replicas import check_whole
 
@@ -53,3 +56,27 @@ def test_a_ledger_is_recovered_and_repaired_as_soon_as_its_writer_was_missing_lo
         check_whole(world, ledger_id)
 
     play(story, bookies=5)
+
+
+def test_a_ledger_is_recovered_while_copies_take_all_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("repair.worker.LEDGERS_AT_ONCE", 1)
+    monkeypatch.setattr("repair.worker.MORE_AT_ONCE", {})
+    halt = Halt("store")
+
+    async def story(world: World) -> None:
+        ledger_id = await write_and_die(world)
+        gone = world.ledger(ledger_id).fragments[0].ensemble[0]
+        await world.write(5)
+        closed = [each for each in world.ledgers() if each.state is LedgerState.CLOSED]
+        assert any(gone in each.fragments[0].ensemble for each in closed)
+        world.bookie(gone).is_wanted = False
+        world.bookie(gone).kill(power_off=True)
+        await halt.reached.wait()
+        assert await world.wait(lambda: world.ledger(ledger_id).state is LedgerState.CLOSED)
+        halt.released.set()
+        assert await world.wait(lambda: not world.is_named(gone))
+
+    with at_each_action(halt.at):
+        play(story, bookies=5)

@@ -170,19 +170,19 @@ def test_only_jobs_that_wait_for_a_change_are_set_aside(retries: Retries) -> Non
 
 def test_the_least_urgent_jobs_give_room() -> None:
     aside = SetAside()
-    removed = aside.look(blocked_jobs(PUBLISHED_MAX + 2), (), is_cluster_changed=False)
+    removed = aside.look(blocked_jobs(PUBLISHED_MAX + 2))
     assert [each.ledger_id for each in removed] == [PUBLISHED_MAX + 1, PUBLISHED_MAX]
     assert sorted(aside.ledgers) == [PUBLISHED_MAX, PUBLISHED_MAX + 1]
     assert aside.reasons == {"too few": 2}
-    assert aside.look(blocked_jobs(PUBLISHED_MAX), (), is_cluster_changed=False) == []
+    assert aside.look(blocked_jobs(PUBLISHED_MAX)) == []
 
 
 def test_ledgers_come_back_when_something_changes() -> None:
     aside = SetAside()
-    aside.look(blocked_jobs(PUBLISHED_MAX + 3), (), is_cluster_changed=False)
-    aside.look((), (LedgerId(PUBLISHED_MAX), LedgerId(1)), is_cluster_changed=False)
+    aside.look(blocked_jobs(PUBLISHED_MAX + 3))
+    aside.bring_back((LedgerId(PUBLISHED_MAX), LedgerId(1)), is_cluster_changed=False)
     assert sorted(aside.ledgers) == [PUBLISHED_MAX + 1, PUBLISHED_MAX + 2]
-    aside.look((), (), is_cluster_changed=True)
+    aside.bring_back((), is_cluster_changed=True)
     assert not aside.ledgers
     assert not aside.reasons
 
@@ -192,6 +192,6 @@ def test_the_number_of_ledgers_that_are_set_aside_is_limited(
 ) -> None:
     monkeypatch.setattr("repair.retries.SET_ASIDE_MAX", 3)
     aside = SetAside()
-    removed = aside.look(blocked_jobs(PUBLISHED_MAX + 9), (), is_cluster_changed=False)
+    removed = aside.look(blocked_jobs(PUBLISHED_MAX + 9))
     assert (len(removed), len(aside.ledgers)) == (3, 3)
-    assert aside.look(blocked_jobs(PUBLISHED_MAX + 6), (), is_cluster_changed=False) == []
+    assert aside.look(blocked_jobs(PUBLISHED_MAX + 6)) == []

@@ -1,0 +1,76 @@
+"""Calls of the auditor that fail once, or always: what it does nevertheless."""
+
+import pytest
+
+from metadata.errors import StoreUnavailableError
+from metadata.ids import Version
+from metadata.repair.job_store import JobStore
+from metadata.repair.jobs import Job, JobState
+from repair.ledger_pass import LedgerPass
+from tests.support.repair.repair_world import World, play
+from tests.support.repair.replicas import end, start_again
+
+
+def test_ledgers_that_are_set_aside_come_back_although_a_write_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The change of the cluster that brings them back is seen once."""
+    monkeypatch.setattr("repair.retries.PUBLISHED_MAX", 1)
+    failures: list[Job] = []
+    fails = False
+    change = JobStore.change
+
+    async def change_or_fail(self: JobStore, job: Job, version: Version) -> Version | None:
+        nonlocal fails
+        if fails and job.state is JobState.QUEUED:
+            fails = False
+            failures.append(job)
+            raise StoreUnavailableError("memory", "no answer")
+        return await change(self, job, version)
+
+    monkeypatch.setattr(JobStore, "change", change_or_fail)
+
+    async def story(world: World) -> None:
+        nonlocal fails
+        ids = await world.write(8)
+        one, two = world.ledger(ids[0]).fragments[0].ensemble[:2]
+        end(world, one, two)
+        jobs = JobStore(world.store, world.rng)
+
+        async def states() -> list[JobState]:
+            return [(await jobs.get(each))[0].state for each in await jobs.published()]
+
+        for _ in range(200):
+            await world.wait(lambda: False, 1.0)
+            if await states() == [JobState.BLOCKED]:
+                break
+        assert await states() == [JobState.BLOCKED], "the others are set aside"
+        fails = True
+        start_again(world, one)
+        assert await world.wait(lambda: not world.is_named(two))
+        assert failures
+
+    play(story)
+
+
+def test_a_pass_that_fails_stops_no_repair(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("repair.auditor.PASS_EVERY_S", 10.0)
+    read_all, passes = LedgerPass.read_all, 0
+
+    async def read_once(self: LedgerPass) -> None:
+        nonlocal passes
+        passes += 1
+        if passes > 1:
+            raise StoreUnavailableError("memory", "no answer")
+        await read_all(self)
+
+    monkeypatch.setattr(LedgerPass, "read_all", read_once)
+
+    async def story(world: World) -> None:
+        ids = await world.write(3)
+        await world.wait(lambda: passes > 1)
+        gone = world.ledger(ids[0]).fragments[0].ensemble[0]
+        end(world, gone)
+        assert await world.wait(lambda: not world.is_named(gone))
+
+    play(story)
