@@ -202,6 +202,4 @@ class MemoryTree:
 
     def _newest(self, count: int) -> list[NodeChange]:
         """Return the newest changes, newest first."""
-        if count <= 0:
-            return []
         return [self._changes[-1 - index] for index in range(min(count, len(self._changes)))]
