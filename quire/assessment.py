@@ -17,7 +17,7 @@ from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle
-from quire.copy_counts import bookies_with_entries, fewest_copies
+from quire.copy_counts import bookies_with_entries, fewest_copies, write_sets
 from quire.findings import Finding, LedgerFinding, LedgerSample
 
 PLANNED_STATES: Final = (Lifecycle.DRAINING, Lifecycle.DRAINED)
@@ -207,12 +207,14 @@ def lost_warnings(ledger: LedgerMetadata) -> list[LedgerFinding]:
 
 
 def _short_findings(ledger: LedgerMetadata) -> list[LedgerFinding]:
-    """List where an in-sync ledger continued, or was recovered, with fewer members (rule 11.5)."""
+    """List where an in-sync ledger continued, or was recovered, with fewer members (rule 11.5); a
+    fragment without entries lacks no copies.
+    """
     wanted = ledger.quorum.ensemble_size
-    short = [f for f in ledger.fragments if len(f.ensemble) < wanted]
+    short = [each for each in write_sets(ledger) if len(each.bookies) < wanted]
     if not short:
         return []
-    least = min(len(f.ensemble) for f in short)
+    least = min(len(each.bookies) for each in short)
     cause = f"entries lack copies: {least} of {wanted} exist"
     what = f"{cause} from entry {short[0].first_entry_id} on"
     advice = (

@@ -69,10 +69,10 @@ def needs_of(
     ledger: LedgerMetadata, standings: Standings, places: Places = NO_PLACES
 ) -> list[Need]:
     """Return the needs of a ledger, in the order of its entries. It needs moves to better places
-    only if it needs nothing else.
+    only if it needs nothing else. A fragment without entries is not short of members.
     """
     needs: list[Need] = []
-    for fragment in closed_fragments(ledger):
+    for fragment, holders in _holders_by_fragment(ledger):
         first = fragment.first_entry_id
         for bookie_id in fragment.ensemble:
             match standings.of(bookie_id):
@@ -84,7 +84,7 @@ def needs_of(
                     needs.append(Need(first, bookie_id, Cause.DRAINING))
                 case Standing.GOOD:
                     pass
-        if ledger.quorum.is_in_sync:
+        if ledger.quorum.is_in_sync and not holders.empty_starts:
             missing = ledger.quorum.ensemble_size - len(fragment.ensemble)
             needs += [Need(first, None, Cause.SHORT)] * missing
     return needs or _moves_of(ledger, places)

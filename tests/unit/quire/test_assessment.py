@@ -10,6 +10,7 @@ from metadata.ledgers.ledger_metadata import (
     Fragment,
     LedgerMetadata,
     LedgerState,
+    QuorumMode,
     QuorumSpec,
 )
 from metadata.registry.registration import BookieRegistration
@@ -51,6 +52,18 @@ def sample(count: int) -> LedgerSample:
 
 def test_a_healthy_cluster_has_no_findings() -> None:
     assert ledger_findings(LEDGER, [A, B, C, D]) == []
+
+
+def test_a_short_in_sync_fragment_lacks_copies_only_if_it_has_entries() -> None:
+    fragments = (Fragment(EntryId(0), (A, B, C)), Fragment(EntryId(10), (A, B)))
+    quorum = QuorumSpec(3, 3, 3, mode=QuorumMode.IN_SYNC, min_in_sync=2)
+    ledger = replace(LEDGER, quorum=quorum, fragments=fragments)
+    longer = replace(ledger, state=LedgerState.CLOSED, last_entry_id=EntryId(10), length=9)
+    everywhere = [A, B, C]
+    for each in (ledger, longer):
+        (short,) = ledger_findings(each, everywhere)
+        assert short.what == "entries lack copies: 2 of 3 exist from entry 10 on"
+    assert ledger_findings(replace(longer, last_entry_id=EntryId(9)), everywhere) == []
 
 
 def test_findings_name_the_bookies_and_what_to_do() -> None:

@@ -60,6 +60,16 @@ def test_a_short_in_sync_fragment_needs_members() -> None:
     assert needs_of(ledger, standings()) == [Need(EntryId(10), None, Cause.SHORT)] * 2
 
 
+def test_a_short_in_sync_fragment_without_entries_needs_no_members() -> None:
+    """The writer lost a member after the last entry. Only a member that is gone is replaced."""
+    ledger = replace(closed_ledger("abc", "bc", quorum=IN_SYNC), last_entry_id=EntryId(9))
+    assert needs_of(ledger, standings()) == []
+    assert class_of(holders_of(ledger), ledger.quorum, standings()) is None
+    assert needs_of(ledger, standings(gone="c"))[-1] == Need(
+        EntryId(10), bookies("c")[0], Cause.GONE
+    )
+
+
 @pytest.mark.parametrize(
     ("gone", "draining", "urgency"),
     [
