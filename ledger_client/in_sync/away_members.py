@@ -28,6 +28,10 @@ class _Absence:
     pause_s: float = ASK_PAUSE_MIN_S
     back_at: float | None = None
 
+    def has_stayed(self, now: float) -> bool:
+        """Return whether the member came back so long ago that this absence does not count."""
+        return self.back_at is not None and now - self.back_at >= STAYED_S
+
 
 class AwayMembers:
     """Absences of one ledger's members."""
@@ -37,6 +41,8 @@ class AwayMembers:
 
     def note(self, absent: Sequence[BookieId], members: Collection[BookieId], now: float) -> None:
         """Record which bookies are absent now; `members` may contain some of them."""
+        for bookie_id in [b for b, known in self._absences.items() if known.has_stayed(now)]:
+            del self._absences[bookie_id]
         for bookie_id in absent:
             known = self._absences.setdefault(bookie_id, _Absence(now, now))
             if known.back_at is not None:
@@ -49,8 +55,6 @@ class AwayMembers:
                 del self._absences[bookie_id]
             elif known.back_at is None:
                 known.back_at = now
-            elif now - known.back_at >= STAYED_S:
-                del self._absences[bookie_id]
 
     @property
     def bookie_ids(self) -> list[BookieId]:

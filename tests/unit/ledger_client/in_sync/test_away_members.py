@@ -46,20 +46,19 @@ def test_a_member_that_came_back_and_stayed_starts_afresh() -> None:
     away = AwayMembers()
     away.note([A], [B], 0.0)
     away.note([], [A, B], 5.0)
-    away.note([], [A, B], 5.0 + STAYED_S)
-    away.note([A], [B], 100.0)
-    assert away.due(100.0) == [A]
-    assert away.longest_s(100.0) == 0.0
+    back_s = 5.0 + STAYED_S
+    away.note([A], [B], back_s)
+    assert away.due(back_s) == [A]
+    assert away.longest_s(back_s) == 0.0
 
 
 def test_a_member_that_came_back_is_remembered_until_it_has_stayed() -> None:
     away = AwayMembers()
     away.note([A], [B], 0.0)
     away.note([], [A, B], 20.0)
-    away.note([], [A, B], 19.0 + STAYED_S)
-    away.note([A], [B], 100.0)
-    assert away.due(100.0) == []
-    assert away.longest_s(100.0) == 100.0
+    away.note([A], [B], 19.0 + STAYED_S)
+    assert away.due(19.0 + STAYED_S) == []
+    assert away.longest_s(19.0 + STAYED_S) == 19.0 + STAYED_S
 
 
 def test_the_longest_absence_is_that_of_the_member_that_left_first() -> None:

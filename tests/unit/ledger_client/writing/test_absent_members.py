@@ -235,3 +235,23 @@ def test_a_member_that_came_back_and_stayed_is_contacted_at_once_when_it_leaves_
         assert "c" in pinged_after(world, now)
 
     run(scenario, minimum=1)
+
+
+def test_a_member_that_stayed_in_a_whole_ledger_starts_afresh_when_it_leaves_again() -> None:
+    async def scenario(world: World) -> None:
+        world.append(3)
+        await asyncio.sleep(1.0)
+        await world.lose("c")
+        await world.check_for(3.0)
+        world.fail("c", None)
+        await world.check_until(lambda: world.in_sync == "abc", 8.0)
+        await world.check_for(40.0)
+        await world.lose("c")
+        now = simulation_loop().time()
+        await world.check_for(1.6)
+        assert "c" in pinged_after(world, now)
+        await world.check_for(5.0)
+        assert world.ensemble == "ab", "it is waited for"
+        await world.check_until(lambda: world.in_sync == "abd", 10.0)
+
+    run(scenario, spares="d", config=ClientConfig(spare_after_s=10.0))
