@@ -164,7 +164,7 @@ class WriteBackPhase:
 
     def verdict(self) -> NoReplacement | None:
         """Return the failure once some entry can no longer reach its ack quorum."""
-        if self._failures.is_choosing or self._failures.shortage is None:
+        if self._failures.shortage is None:
             return None
         reachable = [
             pending.count_reachable(self._ensemble, self._failures.reasons)

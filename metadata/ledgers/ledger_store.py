@@ -254,10 +254,8 @@ class LedgerStore:
             await self._store.multi([*guard, Delete(path, version)])
 
     async def _make_shard(self, ledger_id: LedgerId) -> None:
-        try:
+        with contextlib.suppress(NodeExistsError, OutcomeUnknownError):
             await self._store.create(deletion_shard_path(ledger_id % DELETION_SHARDS), b"")
-        except (NodeExistsError, OutcomeUnknownError):
-            return
 
     async def _make_parents(self, *paths: str) -> None:
         """Make the parents of new nodes. A deletion may remove them again: the caller repeats."""

@@ -68,7 +68,6 @@ class BookieRegistrar:
         loop = asyncio.get_running_loop()
         if self._rewrite is not None:
             self._rewrite.cancel()
-            self._rewrite = None
         due_s = rewrite_due_s(self._written, registration, loop.time() - self._written_s)
         if due_s == 0.0:
             self._write(registration)
@@ -86,7 +85,6 @@ class BookieRegistrar:
         await self._keeper.aclose()
 
     def _write(self, registration: BookieRegistration) -> None:
-        self._rewrite = None
         self._written = registration
         self._written_s = asyncio.get_running_loop().time()
         self._keeper.set_content(pack_registration(registration))

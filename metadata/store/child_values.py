@@ -11,6 +11,7 @@ Source: metadata design, "Registration" and "Storms"; protocol rule 2.1.
 """
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Callable
@@ -126,11 +127,9 @@ class ChildValues:
         if self._names_changed:
             return
         delay = max(0.0, min(self._due_s.values()) - now) if self._due_s else None
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay):
                 await self._wake.wait()
-        except TimeoutError:
-            return
         self._wake.clear()
 
     async def _read_names(self, *, jitter_s: float, fresh: bool = False) -> None:
@@ -158,7 +157,7 @@ class ChildValues:
             )
 
     async def _read(self, name: str) -> None:
-        due_s = self._due_s.pop(name, 0.0)  # a refresh and the follower may both read it
+        due_s = self._due_s.pop(name)
         try:
             stored = await self._store.get(f"{self._parent}/{name}")
         except NodeNotFoundError:

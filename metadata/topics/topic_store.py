@@ -182,10 +182,8 @@ class TopicStore:
             is_it = record.is_deleted and record.topic_id == topic_id
             return record.as_tombstone() if is_it else None
 
-        try:
+        with contextlib.suppress(TopicNotFoundError):
             await self.change(name, make_tombstone)
-        except TopicNotFoundError:
-            return
 
     async def names(self) -> list[str]:
         """Return the names of all topics, sorted, including deleted topics and tombstones."""

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from metadata.ids import ClientId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerState
 from repair.open_ledgers import LOOKS_APART_S_MAX, MissingWriters, OpenAction
@@ -44,6 +46,14 @@ def test_a_writer_that_comes_back_starts_the_time_again() -> None:
     assert look(missing, 21.0) is OpenAction.LOOK_AGAIN
     assert look(missing, 40.9) is OpenAction.LOOK_AGAIN
     assert look(missing, 41.0) is OpenAction.RECOVER
+
+
+def test_a_writer_is_forgotten_once_another_process_recovers_its_ledger() -> None:
+    missing = MissingWriters(10.0)
+    look(missing, 0.0)
+    assert look(missing, 5.0, state=LedgerState.IN_RECOVERY) is OpenAction.RECOVER
+    with pytest.raises(KeyError):
+        missing.due_s(L)
 
 
 def test_a_look_long_after_the_last_one_starts_the_time_again() -> None:

@@ -11,6 +11,7 @@ from ledger_client.in_sync.copy_limits import (
     wait_for_turn,
 )
 from metadata.ids import BookieId
+from serving.overriding import override
 from tests.simulation.loop import run_simulation, simulation_loop
 from tests.support.ledger_client.copying_world import World, run, write
 
@@ -27,6 +28,35 @@ class NotedSources:
 
     def left_s(self, now: float) -> float:
         return 0.0
+
+
+class WaitOfOneRecheck(NotedSources):
+    """Throttle whose requests wait for exactly the longest time without a look at the limits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+
+    @override
+    def take(self, size: int, now: float, source: BookieId | None) -> float:
+        super().take(size, now, source)
+        return RECHECK_S
+
+    @override
+    def left_s(self, now: float) -> float:
+        self.looks += 1
+        return 0.0
+
+
+def test_a_wait_that_need_not_be_divided_does_not_look_at_the_limits() -> None:
+    throttle = WaitOfOneRecheck()
+
+    async def scenario() -> None:
+        await wait_for_turn(throttle, 10, None)
+        assert simulation_loop().time() == RECHECK_S
+
+    run_simulation(scenario, 1)
+    assert (throttle.sizes.total(), throttle.looks) == (10, 0)
 
 
 def test_the_throttle_learns_which_bookie_returned_the_bytes() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import tracemalloc
 import weakref
 from functools import partial
 from itertools import pairwise
@@ -287,5 +288,23 @@ def test_a_closed_poller_is_not_called_any_more() -> None:
         del poller
         gc.collect()
         assert kept() is None
+
+    run(scenario)
+
+
+def test_news_while_nobody_waits_is_not_kept_one_by_one() -> None:
+    """A reader that reads older entries learns of each move of the LAC."""
+
+    async def scenario(tail: Tail) -> None:
+        tail.ledger.advance_lac(EntryId(0))
+        tracemalloc.start()
+        try:
+            before, _ = tracemalloc.get_traced_memory()
+            for entry_id in range(1, 20_000):
+                tail.ledger.advance_lac(EntryId(entry_id))
+            after, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert after - before < 20_000
 
     run(scenario)

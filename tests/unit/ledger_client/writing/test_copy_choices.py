@@ -1,5 +1,6 @@
 """Which fragment is copied next, in whose place, and when again after a failure (rule 11.2)."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -7,11 +8,15 @@ import pytest
 from ledger_client.writing.in_sync_members import (
     COPY_PAUSE_MAX_S,
     CopyFailures,
+    InSyncMembers,
     next_behind,
     replaced_by,
 )
+from ledger_client.writing.ledger_turns import LedgerTurns, TurnKey
+from ledger_client.writing.slices import Call
 from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
+from serving.overriding import override
 from tests.support.ledger_client.copying_world import fragments
 from tests.support.ledger_client.writer_world import World, run
 
@@ -71,3 +76,31 @@ def test_pauses_after_failures_double_up_to_a_limit() -> None:
     assert failures.may_try(first, C, now - 10.0)
     failures.note(first, C, now)
     assert failures.may_try(first, C, now + 1.0)
+
+
+class NotedTurns(LedgerTurns):
+    """Turns that note who wants one."""
+
+    wanted: tuple[TurnKey, ...] = ()
+
+    @override
+    def want(self, key: TurnKey, begin: Call, *, urgent: bool) -> None:
+        self.wanted = (*self.wanted, key)
+        super().want(key, begin, urgent=urgent)
+
+
+def test_a_ledger_that_lacks_a_member_and_has_nothing_to_copy_takes_no_turn() -> None:
+    async def scenario(world: World) -> None:
+        turns = NotedTurns(4, world.services.slices)
+        services = replace(world.services, copy_turns=turns)
+        world.members = InSyncMembers(world.shell, services, world.keys)
+        world.append()
+        await asyncio.sleep(1.0)
+        await world.lose("c")
+        await world.check_for(5.0)
+        assert (world.ensemble, turns.wanted) == ("ab", ())
+        world.fail("c", None)
+        await world.check_until(lambda: world.in_sync == "abc", 5.0)
+        assert len(turns.wanted) == 1
+
+    run(scenario)

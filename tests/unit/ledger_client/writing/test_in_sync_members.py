@@ -164,6 +164,22 @@ def test_the_first_check_of_a_ledger_that_lacks_a_member_contacts_it() -> None:
     run(scenario)
 
 
+def test_a_member_of_a_whole_ledger_is_contacted_at_the_first_check_after_it_left() -> None:
+    """Checks of a whole ledger do not put it off."""
+
+    async def scenario(world: World) -> None:
+        world.append()
+        await world.check_for(5.0)
+        await world.lose("c")
+        now = simulation_loop().time()
+        world.check()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert world.bookies.pings == [(now, "c")]
+
+    run(scenario)
+
+
 def test_a_check_at_the_exact_time_looks() -> None:
     async def scenario(world: World) -> None:
         await world.lose("c")

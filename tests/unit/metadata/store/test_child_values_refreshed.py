@@ -54,8 +54,10 @@ async def test_a_node_whose_read_a_refresh_stops_is_read_before_its_news_arrive(
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(followed.refresh(), 0.1)
     counting.gate.set()
+    opened_s = asyncio.get_running_loop().time()
     await asyncio.sleep(1)
     assert seen.values == {"one": b"1"}
+    assert seen.times == {"one": opened_s}, "it is due at once"
     await followed.aclose()
 
 

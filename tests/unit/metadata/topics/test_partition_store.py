@@ -13,7 +13,8 @@ from metadata.errors import (
 )
 from metadata.ids import LedgerId, Version
 from metadata.paths import PARTITIONS, partition_path
-from metadata.store.memory import MemoryMetadataStore
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.store.memory_faults import NoFaults, StoreCall
 from metadata.topics.partition import (
     SEGMENTS_IN_RECORD_MAX,
     SEGMENTS_PER_CHUNK,
@@ -22,6 +23,7 @@ from metadata.topics.partition import (
 )
 from metadata.topics.partition_store import PartitionKey, PartitionStore
 from metadata.topics.topic import NO_TOKEN, TopicId
+from serving.overriding import override
 from tests.unit.metadata.conftest import RETRIES, ScriptedFaults
 
 KEY = PartitionKey(TopicId(b"t" * 16), 7)
@@ -209,3 +211,25 @@ async def test_deleting_leaves_no_nodes(
     assert await store.children(partition_path(sibling).rpartition("/")[0]) == ["3"]
     await partitions.delete(sibling)
     assert await store.children(PARTITIONS) == []
+
+
+class NotedReads(NoFaults):
+    """Answers everything, and notes whether the reads were fresh."""
+
+    def __init__(self) -> None:
+        self.are_fresh: list[bool] = []
+
+    @override
+    async def before(self, call: StoreCall) -> None:
+        if not call.is_write:
+            self.are_fresh.append(call.is_fresh)
+
+
+async def test_the_node_above_is_looked_for_without_waiting_for_the_leader(
+    rng: random.Random,
+) -> None:
+    reads = NotedReads()
+    store = MemoryMetadataStore(MemoryMetadataServer(reads))
+    await PartitionStore(store, rng).get_or_create(KEY)
+    assert reads.are_fresh == [True, False], "only the read of the partition waits"
+    await store.aclose()
