@@ -251,7 +251,7 @@ BUGS = (
         (
             Edit(
                 MEMBERS,
-                "        for fragment in reversed(metadata.fragments[:-1]):\n",
+                "        for fragment in reversed(metadata.fragments):\n",
                 "        for fragment in metadata.fragments[-2:-1]:\n",
             ),
         ),

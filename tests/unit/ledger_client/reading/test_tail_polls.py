@@ -292,7 +292,7 @@ def test_a_closed_poller_is_not_called_any_more() -> None:
     run(scenario)
 
 
-def test_news_while_nobody_waits_is_not_kept_one_by_one() -> None:
+def test_news_between_two_waits_is_not_kept_one_by_one() -> None:
     """A reader that reads older entries learns of each move of the LAC."""
 
     async def scenario(tail: Tail) -> None:
