@@ -66,8 +66,10 @@ class InSyncMembers:
         self._member_since: dict[BookieId, float] = {}
         self._failures = CopyFailures()
         self._look_due_at = 0.0
-        self._noted: tuple[LedgerMetadata, list[BookieId]] | None = None
-        """The metadata and the parked members when absences were recorded last."""
+        self._noted: tuple[LedgerMetadata, list[BookieId], bool] | None = None
+        """The metadata, the parked members, and whether appends were refused, when absences were
+        recorded last.
+        """
         self._steady: LedgerMetadata | None = None
         """The metadata of the last check if all members were in sync then."""
         self._is_copying = False
@@ -146,9 +148,10 @@ class InSyncMembers:
         """Record since when each member that left, or should have left, is away."""
         protocol = self._shell.protocol
         metadata, parked = protocol.metadata, list(protocol.parked)
-        if now < self._look_due_at and self._noted == (metadata, parked):
+        noted = metadata, parked, protocol.lacks_in_sync
+        if self._noted == noted:
             return
-        self._noted = metadata, parked
+        self._noted = noted
         members = metadata.last_fragment.ensemble
         room = metadata.quorum.ensemble_size - len(members)
         # The metadata does not record members that left before the first entry.
