@@ -157,3 +157,10 @@ def test_below_the_horizon_the_standing_of_a_ledger_decides(
 )
 def test_a_read_names_a_range_of_entries(first: int, last: int, status: Status | None) -> None:
     assert Parts().admission.refuse_read(KNOWN, first, last, KEY) is status
+
+
+def test_a_fence_without_a_key_is_refused_for_the_same_reasons_first() -> None:
+    parts = Parts()
+    assert parts.admission.refuse_fence(KNOWN, None) is Status.UNAUTHORIZED
+    parts.admission.is_closing = True
+    assert parts.admission.refuse_fence(KNOWN, None) is Status.CLOSING

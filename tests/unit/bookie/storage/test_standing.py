@@ -105,3 +105,30 @@ async def test_a_read_that_fails_at_once_is_repeated(tmp_path: Path) -> None:
     assert await read(ONE) is Standing.OPEN_HERE
     assert faults.left == 0
     await store.aclose()
+
+
+class _AgreedReads(NoFaults):
+    """A service that counts agreed reads, each of which costs as much as a write."""
+
+    count = 0
+
+    @override
+    async def before(self, call: StoreCall) -> None:
+        self.count += call.is_agreed
+
+
+async def test_an_open_or_ended_ledger_costs_no_agreed_read(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    metadata = await machine.create_ledger(ONE, BOOKIE)
+    store = machine.store()
+    ledgers = machine.ledgers(store)
+    read = standing_reader(ledgers, BOOKIE, Random(1))
+    machine.server.faults = faults = _AgreedReads()
+    assert await read(ONE) is Standing.OPEN_HERE
+    closed = metadata.with_closed(EntryId(0), 7, TOKEN)
+    await ledgers.compare_and_set(closed, (await ledgers.get(ONE, fresh=True))[1])
+    assert await read(ONE) is Standing.ENDED
+    assert faults.count == 0
+    assert await read(TWO) is Standing.GONE
+    assert faults.count == 1
+    await store.aclose()

@@ -138,3 +138,32 @@ def test_a_batch_with_a_mac_may_begin_before_the_piece() -> None:
     assert made.payload_bytes == 7 * LARGE
     assert made.same_to(answer(*found), EntryId(3)) >= made.next_entry_id
     assert made.same_to(answer(found[1]), EntryId(6)) >= made.next_entry_id
+
+
+# -- edges ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("quorum", "bytes_max"),
+    [(ALL, 4 * LARGE), (replace(STRIPED, stripe_entries=4), BYTES_MAX)],
+    ids=["as large as allowed", "to the end of its stripe"],
+)
+def test_a_batch_that_just_fits_is_sent_as_it_is(quorum: QuorumSpec, bytes_max: int) -> None:
+    """It carries an old LAC, which one that is made again does not."""
+    found = batch(0, 3)
+    made = piece(found, first=0, following=4, quorum=quorum, bytes_max=bytes_max)
+    assert [bytes(data) for _, data in made.batches] == [bytes(found.data)]
+
+
+def test_two_entries_that_are_too_large_together_are_divided() -> None:
+    found = batch(0, 1, 2 * LARGE)
+    made = piece(found, first=0, following=2, bytes_max=3 * LARGE)
+    assert shape(made) == [(0, 1), (1, 1)]
+
+
+def test_tiny_entries_below_the_number_are_joined() -> None:
+    count = JOINED_BELOW_ENTRIES - 1
+    made = piece(batch(0, count - 1, 1), batch(count, count, 1), first=0, following=count + 1)
+    assert shape(made) == [(0, count + 1)]
+    made = piece(batch(0, count, 1), batch(count + 1, count + 1, 1), first=0, following=count + 2)
+    assert shape(made) == [(0, count + 1), (count + 1, 1)]

@@ -247,3 +247,15 @@ def test_an_ensemble_of_another_size_than_the_quorum_says_is_refused() -> None:
         bad = replace(good, fragments=(Fragment(EntryId(0), ensemble),))
         with pytest.raises(MetadataFormatError, match="the quorum needs"):
             decode_ledger_metadata(encode_ledger_metadata(bad))
+
+
+def test_a_loss_may_have_been_accepted_at_any_time() -> None:
+    ledger = golden_ledger().with_lost(((3, 5),), 0, token(6))
+    assert decode_ledger_metadata(encode_ledger_metadata(ledger)) == ledger
+
+
+def test_entries_after_the_first_one_may_be_given_up() -> None:
+    ledger = open_ledger().with_ensemble_change(EntryId(1), (A, B, D), token(3))
+    ledger = ledger.with_recovery_begun(token(4)).with_given_up(1, 50, token(5))
+    assert ledger.last_entry_id == 0
+    assert decode_ledger_metadata(encode_ledger_metadata(ledger)) == ledger

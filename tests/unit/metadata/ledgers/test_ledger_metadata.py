@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from metadata.errors import InvalidTransitionError
 from metadata.ids import NO_ENTRY, EntryId
 from metadata.ledgers.ledger_metadata import (
+    UNCLAIMED_NAME,
     Fragment,
     LedgerMetadata,
     LedgerState,
@@ -176,3 +177,17 @@ def test_every_change_has_its_own_token() -> None:
     recovered = begun.with_recovered((), EntryId(5), 0, token(10))
     tokens = [each.update_token for each in (changed, closed, repaired, recovered)]
     assert tokens == [token(9), token(9), token(10), token(10)]
+
+
+def test_a_ledger_is_unclaimed_while_it_is_open_and_says_so() -> None:
+    said = {UNCLAIMED_NAME: b""}
+    ledger = open_ledger(3, Fragment(EntryId(0), (A, B, C)))
+    assert not ledger.is_unclaimed
+    unclaimed = replace(ledger, custom=said)
+    assert unclaimed.is_unclaimed
+    assert not unclaimed.with_recovery_begun(token(5)).is_unclaimed
+
+
+def test_lost_entries_come_with_a_new_token() -> None:
+    closed = open_ledger(3, Fragment(EntryId(0), (A, B, C))).with_closed(EntryId(9), 90, token(5))
+    assert closed.with_lost(((0, 3),), 7, token(6)).update_token == token(6)
