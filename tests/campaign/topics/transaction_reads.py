@@ -14,6 +14,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from tests.campaign.topics.asking import REFRESH_MS
 from tests.campaign.topics.spans import Recogniser
 from tests.campaign.topics.work import TOKENS, Worker
 
@@ -43,6 +44,7 @@ class TransactionReads:
                 "auto.offset.reset": "error",
                 "check.crcs": True,
                 "reconnect.backoff.max.ms": 1_000,
+                "topic.metadata.refresh.interval.ms": REFRESH_MS,
             }
         )
         partitions = range(options.partitions)

@@ -35,6 +35,8 @@ class ClientProcess:
     records_per_s: float
     process: Process
     run: int = 0
+    is_ending: bool = False
+    """Whether it was told to end: from then on only what it has to finish starts it again."""
 
 
 class Workers:
@@ -66,9 +68,9 @@ class Workers:
         await self._start_again(client)
 
     async def replace_stuck(self) -> None:
-        """Start the clients again that ended because they hung."""
+        """Start the clients again that ended because they hung, unless they were to end anyway."""
         for client in self._clients.values():
-            if client.process.returncode == STUCK_STATUS:
+            if client.process.returncode == STUCK_STATUS and not client.is_ending:
                 await self._start_again(client)
 
     async def _start_again(self, client: ClientProcess, *, is_ending: bool = False) -> None:
@@ -81,6 +83,7 @@ class Workers:
         """End every client of a module in order."""
         chosen = [each for each in self._clients.values() if each.module == module]
         for client in chosen:
+            client.is_ending = True
             if client.process.returncode is None:
                 client.process.send_signal(signal.SIGTERM)
         for client in chosen:
