@@ -28,7 +28,6 @@ from repair.needs import (
     class_without_copies,
     closed_fragments,
     holders_of,
-    lost_fragments,
     needs_of,
 )
 from repair.standing import Standing, Standings, standing_of
@@ -151,9 +150,9 @@ class Explanation:
     def _fragment(self, fragment: Fragment) -> dict[str, Json]:
         first = fragment.first_entry_id
         needs = [e for e in needs_of(self.ledger, self.standings) if e.first_entry_id == first]
-        lacks = [CAUSES[each.cause].format(each.replaces) for each in needs]
-        if first in lost_fragments(self.ledger, self.standings):
-            lacks = [NO_COPY]  # before any of the others
+        lacks = [CAUSES[each.cause].format(each.replaces) for each in needs if not each.is_lost]
+        if any(each.is_lost for each in needs):
+            lacks.insert(0, NO_COPY)
         is_open = fragment not in closed_fragments(self.ledger)
         away = [each for each in fragment.ensemble if self.standings.of(each) is not Standing.GOOD]
         if is_open and away:

@@ -30,6 +30,7 @@ from repair.needs import (
     class_without_copies,
     closed_fragments,
     holders_of,
+    lost_members,
 )
 from repair.spread import NO_PLACES, Places, misplaced_member
 from repair.standing import Standing, Standings
@@ -105,7 +106,7 @@ class _Assessment:
     """Share of the ledger's bytes that must be copied, estimated."""
     is_open_affected: bool
     lost_share: float = 0.0
-    """Share of the bytes that have no copy, estimated, if other fragments need a repair."""
+    """Share of the bytes without a copy, at most, if other entries need a repair."""
 
     @property
     def is_affected(self) -> bool:
@@ -321,7 +322,7 @@ def _assess(
     repair_class = class_of(shape.closed, shape.quorum, standings)
     if urgent is not None:
         if_absent = class_of(shape.closed, shape.quorum, urgent)
-        if if_absent in (RepairClass.LAST_COPY, RepairClass.LOST):
+        if if_absent is RepairClass.LAST_COPY:
             repair_class, used = if_absent, urgent
     is_marked = any(standings.of(each) is not Standing.GOOD for each in shape.incoming)
     if repair_class is None and is_marked and not shape.open_ensemble:
@@ -332,8 +333,10 @@ def _assess(
     )
     share, lost_share = bad / len(shape.closed) if shape.closed else 0.0, 0.0
     if repair_class is not None and repair_class is not RepairClass.LOST:
-        lost_share = _lost_share(shape, used)
-        share -= lost_share
+        share -= sum(
+            class_of_fragment(each, shape.quorum, used) is RepairClass.LOST for each in shape.closed
+        ) / len(shape.closed)
+        lost_share = _lost_share(shape, standings)
     if repair_class is None and misplaced:
         repair_class, share = RepairClass.MISPLACED, misplaced
     is_open_affected = any(standings.of(each) is not Standing.GOOD for each in shape.open_ensemble)
@@ -341,8 +344,5 @@ def _assess(
 
 
 def _lost_share(shape: Shape, standings: Standings) -> float:
-    lost = sum(
-        class_of_fragment(each, shape.quorum, standings) is RepairClass.LOST
-        for each in shape.closed
-    )
+    lost = sum(bool(lost_members(each, shape.quorum, standings)) for each in shape.closed)
     return lost / len(shape.closed)

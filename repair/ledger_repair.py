@@ -42,7 +42,7 @@ from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.repair.scrub_store import Scrubs
 from repair.ledger_access import keys_of
-from repair.needs import Cause, Need, lost_fragments, needs_of
+from repair.needs import Cause, Need, needs_of
 from repair.open_ledger_repair import OpenLedgerRepair
 from repair.open_ledgers import MissingWriters
 from repair.outcome import Blocked, Deleted, Outcome, Postponed, Repaired, describe_shortage
@@ -120,8 +120,7 @@ class LedgerRepair:
             except MetadataError as error:
                 return Postponed(str(error))
             needs = needs_of(ledger, standings, places)
-            lost = lost_fragments(ledger, standings)
-            unmet |= {each: Blocked(LOST) for each in needs if each.first_entry_id in lost}
+            unmet |= {each: Blocked(LOST) for each in needs if each.is_lost}
             need = next((each for each in needs if each not in unmet), None)
             if need is None or _is_given_up(unmet):
                 break

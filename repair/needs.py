@@ -13,9 +13,11 @@ Entries whose loss was accepted need no copy.
 Source: protocol rules 9.1, 9.6, 9.7, 9.9, 9.13, 9.17 and 11.2.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from itertools import chain
+from typing import Final
 
 from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
@@ -39,7 +41,7 @@ class RepairClass(IntEnum):
     MISPLACED = 4
     """All copies are good, and some share a rack or a host although a better place exists."""
     LOST = 9
-    """Some entries have no copy, and the other fragments need nothing: nothing can be done until a
+    """Some entries have no copy, and all other positions need nothing: nothing can be done until a
     bookie returns.
     """
 
@@ -54,6 +56,14 @@ class Cause(StrEnum):
     SHORT = "the fragment has fewer members than the ledger wants"
 
 
+CAUSES: Final[Mapping[Standing, Cause]] = {
+    Standing.GONE: Cause.GONE,
+    Standing.UNPROVEN: Cause.UNPROVEN,
+    Standing.DRAINING: Cause.DRAINING,
+}
+"""Why a member is replaced, by its standing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Need:
     """One bookie that a closed fragment needs."""
@@ -63,6 +73,8 @@ class Need:
     replaces: BookieId | None
     """Member that is replaced; None adds a member in in-sync mode."""
     cause: Cause
+    is_lost: bool = False
+    """Whether some entries of its position have no copy: then it cannot be met."""
 
 
 def needs_of(
@@ -73,20 +85,14 @@ def needs_of(
     """
     needs: list[Need] = []
     for fragment, holders in _holders_by_fragment(ledger):
-        first = fragment.first_entry_id
+        first, lost = fragment.first_entry_id, lost_members(holders, ledger.quorum, standings)
         for bookie_id in fragment.ensemble:
-            match standings.of(bookie_id):
-                case Standing.GONE:
-                    needs.append(Need(first, bookie_id, Cause.GONE))
-                case Standing.UNPROVEN:
-                    needs.append(Need(first, bookie_id, Cause.UNPROVEN))
-                case Standing.DRAINING:
-                    needs.append(Need(first, bookie_id, Cause.DRAINING))
-                case Standing.GOOD:
-                    pass
+            cause = CAUSES.get(standings.of(bookie_id))
+            if cause is not None:
+                needs.append(Need(first, bookie_id, cause, bookie_id in lost))
         if ledger.quorum.is_in_sync and not holders.empty_starts:
             missing = ledger.quorum.ensemble_size - len(fragment.ensemble)
-            needs += [Need(first, None, Cause.SHORT)] * missing
+            needs += [Need(first, None, Cause.SHORT, bool(lost))] * missing
     return needs or _moves_of(ledger, places)
 
 
@@ -122,15 +128,6 @@ def holders_of(ledger: LedgerMetadata) -> tuple[Holders, ...]:
     every entry are sorted, so that few ensembles differ.
     """
     return tuple(dict.fromkeys(holders for _, holders in _holders_by_fragment(ledger)))
-
-
-def lost_fragments(ledger: LedgerMetadata, standings: Standings) -> frozenset[EntryId]:
-    """Return the first entries of the closed fragments with entries that have no copy."""
-    return frozenset(
-        fragment.first_entry_id
-        for fragment, holders in _holders_by_fragment(ledger)
-        if class_of_fragment(holders, ledger.quorum, standings) is RepairClass.LOST
-    )
 
 
 def _holders_by_fragment(ledger: LedgerMetadata) -> Iterator[tuple[Fragment, Holders]]:
@@ -187,47 +184,62 @@ def class_without_copies(
     bad: Collection[BookieId],
 ) -> RepairClass | None:
     """Return the urgency if the copies on the `bad` bookies, which have lost some entries, do not
-    count. No fragment is LOST for that reason: a worker finds out whether an entry has no good
-    copy, because the bad ones may differ.
+    count. No entry is lost for that reason: a worker finds out whether an entry has no good copy,
+    because the bad ones may differ.
     """
     without = standings.with_gone(bad)
     urgencies: list[RepairClass] = []
     for each in closed:
+        lost = lost_members(each, quorum, standings)
+        may_be_lost = lost_members(each, quorum, without) != lost
         found = class_of_fragment(each, quorum, without)
-        if found is RepairClass.LOST:
-            is_lost = class_of_fragment(each, quorum, standings) is found
-            found = found if is_lost else RepairClass.LAST_COPY
+        if may_be_lost:
+            found = RepairClass.LAST_COPY
         if found is not None:
             urgencies.append(found)
     return min(urgencies, default=None)
 
 
+def lost_members(holders: Holders, quorum: QuorumSpec, standings: Standings) -> frozenset[BookieId]:
+    """Return the members whose positions hold entries without a copy. No other bookie can get
+    their copies (rule 9.7); positions with other entries can be repaired.
+    """
+    return frozenset(
+        chain.from_iterable(
+            members
+            for members in _held_write_sets(holders, quorum)
+            if all(standings.of(each) is Standing.GONE for each in members)
+        )
+    )
+
+
+def _held_write_sets(holders: Holders, quorum: QuorumSpec) -> Iterator[tuple[BookieId, ...]]:
+    """Yield the write sets that hold entries."""
+    for start, members in enumerate(write_sets(holders.ensemble, quorum)):
+        if start not in holders.empty_starts:
+            yield members
+
+
 def class_of_fragment(
     holders: Holders, quorum: QuorumSpec, standings: Standings
 ) -> RepairClass | None:
-    """Return the urgency of the closed fragments with the same holders."""
+    """Return the urgency of the closed fragments with the same holders: LOST only if no other
+    position needs anything.
+    """
     ensemble, wanted = holders.ensemble, quorum.write_quorum
-    ack_quorum = quorum.min_in_sync if quorum.is_in_sync else quorum.ack_quorum
-    good, unproven = min(
-        (
-            (
-                sum(standings.has_copy(each) for each in members),
-                sum(standings.of(each) is Standing.UNPROVEN for each in members),
-            )
-            for start, members in enumerate(write_sets(ensemble, quorum))
-            if start not in holders.empty_starts
-        ),
-        default=(wanted, 0),
-    )
-    if good == 0:
-        return RepairClass.LAST_COPY if unproven else RepairClass.LOST
+    lost = lost_members(holders, quorum, standings)
+    good = wanted
+    for members in _held_write_sets(holders, quorum):
+        without = [each for each in members if not standings.has_copy(each)]
+        if not without or not lost.issuperset(without):
+            good = min(good, len(members) - len(without))
     if good < wanted:
-        if good == 1:
+        if good <= 1:  # without a good copy, bookies in limbo may have one
             return RepairClass.LAST_COPY
-        is_short = good < ack_quorum
+        is_short = good < (quorum.min_in_sync if quorum.is_in_sync else quorum.ack_quorum)
         return RepairClass.SHORT_OF_ACK_QUORUM if is_short else RepairClass.SHORT_OF_WRITE_QUORUM
-    if not all(standings.has_copy(each) for each in ensemble):
+    if not all(standings.has_copy(each) or each in lost for each in ensemble):
         return RepairClass.SHORT_OF_WRITE_QUORUM
     if any(standings.of(each) is Standing.DRAINING for each in ensemble):
         return RepairClass.DRAINING
-    return None
+    return RepairClass.LOST if lost else None

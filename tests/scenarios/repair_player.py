@@ -32,7 +32,7 @@ from metadata.repair.lifecycle import BookieLifecycle, Lifecycle, changed
 from metadata.repair.scrub import BadRange
 from repair.bad_entries import bad_entries
 from repair.missing.wanted import lacking, wanted_ranges
-from repair.needs import RepairClass, class_of, holders_of, lost_fragments, needs_of
+from repair.needs import RepairClass, class_of, holders_of, needs_of
 from repair.open_ledgers import MissingWriters, OpenAction
 from repair.retries import Changes, Retries
 from repair.spread import NO_PLACES, Places
@@ -104,8 +104,7 @@ class RepairPlayer:
         shown = [] if urgency is None else [f"class {urgency.name.lower().replace('_', ' ')}"]
         for need in needs_of(self._ledger, standings, places):
             what = "add a member" if need.replaces is None else f"replace {need.replaces}"
-            is_lost = need.first_entry_id in lost_fragments(self._ledger, standings)
-            lost = ", and some entries have no copy" if is_lost else ""
+            lost = ", and some entries have no copy" if need.is_lost else ""
             shown.append(f"{what} from {need.first_entry_id} on: {need.cause}{lost}")
         return shown
 

@@ -73,8 +73,8 @@ BUGS = (
         (
             Edit(
                 "repair/needs.py",
-                "        return RepairClass.LAST_COPY if unproven else RepairClass.LOST\n",
-                "        return RepairClass.LOST if unproven >= 0 else RepairClass.LAST_COPY\n",
+                "if all(standings.of(each) is Standing.GONE for each in members)\n",
+                "if not any(standings.has_copy(each) for each in members)\n",
             ),
         ),
         (units(NEEDS, STORIES),),

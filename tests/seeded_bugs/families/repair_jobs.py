@@ -86,6 +86,21 @@ BUGS = (
         (NOT_MODELLED, NOT_SHOWN),
     ),
     SeededBug(
+        "lost_stripe_stops_the_fragment",
+        "A write set without a copy stops the repair of positions that hold none of its entries.",
+        ("9.3", "9.7"),
+        (
+            Edit(
+                "repair/needs.py",
+                "            cause = CAUSES.get(standings.of(bookie_id))\n",
+                "            cause = CAUSES.get(standings.of(bookie_id))\n"
+                "            lost = frozenset(holders.ensemble if lost else ())\n",
+            ),
+        ),
+        (units(f"{UNITS}/test_needs.py", SEVERAL),),
+        (NOT_MODELLED, NOT_SHOWN),
+    ),
+    SeededBug(
         "first_unmet_need_stops_the_ledger",
         "A fragment that cannot be copied keeps the later fragments of its ledger waiting.",
         ("9.3",),

@@ -54,6 +54,32 @@ def test_bytes_are_those_of_the_affected_fragments() -> None:
     assert ranked.byte_count == 500
 
 
+def test_the_bytes_of_a_lost_stripe_count_twice_while_other_positions_are_repaired() -> None:
+    striped = QuorumSpec(5, 2, 2)
+    index = index_of(closed_ledger("abcde", "bcdef", length=1_000, quorum=striped))
+    plan = index.plan(standings(gone="abd"), (), 10)
+    assert plan.first == (RankedLedger(RepairClass.LAST_COPY, 1_000, LedgerId(7)),)
+    assert plan.totals[RepairClass.LOST] == ClassTotal(1, 500)
+    plan = index.plan(standings(gone="ab"), (), 10)
+    assert plan.first == (RankedLedger(RepairClass.LAST_COPY, 500, LedgerId(7)),)
+    assert plan.totals[RepairClass.LOST] == ClassTotal(1, 500)
+
+
+def test_a_ledger_is_not_lost_while_its_bookies_are_only_away() -> None:
+    """The worker of its other fragment finds out what is left."""
+    two = QuorumSpec(2, 2, 2)
+    index = index_of(
+        closed_ledger("ab", ledger_id=1, length=10, quorum=two),
+        closed_ledger("ab", "bc", ledger_id=2, length=10, quorum=two),
+    )
+    a, b = bookies("ab")
+    plan = index.plan(NOTHING, (a, b), 10)
+    assert plan.first == (RankedLedger(RepairClass.LAST_COPY, 5, LedgerId(2)),)
+    assert plan.totals == {RepairClass.LAST_COPY: ClassTotal(1, 5)}
+    plan = index.plan(standings(gone="a"), (b,), 10)
+    assert plan.totals == {RepairClass.LAST_COPY: ClassTotal(2, 15)}
+
+
 def test_a_ledger_that_is_lost_in_part_is_repaired_and_counts_as_lost_too() -> None:
     two = QuorumSpec(2, 2, 2)
     index = index_of(

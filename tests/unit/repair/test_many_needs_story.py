@@ -10,9 +10,10 @@ from metadata.repair.jobs import JobState
 from metadata.repair.lifecycle import Lifecycle
 from repair.needs import RepairClass
 from tests.support.repair.repair_world import World, play
-from tests.support.repair.replicas import end, lacks, start_again
+from tests.support.repair.replicas import check_whole, end, lacks, start_again
 
 TWO = Quorum(ensemble=2, write=2, ack=2)
+STRIPED = Quorum(ensemble=5, write=2, ack=2, stripe_entries=1)
 
 
 async def write_two_fragments(world: World) -> tuple[int, str, str]:
@@ -43,6 +44,32 @@ def test_a_fragment_without_any_copy_does_not_keep_the_others_back() -> None:
         await world.wait_for_job(ledger_id, JobState.LOST)
 
     play(story, bookies=5)
+
+
+def test_a_stripe_without_any_copy_keeps_no_other_position_back() -> None:
+    """Rules 9.3 and 9.7: two neighbours of five are lost, and two others drain."""
+
+    async def story(world: World) -> None:
+        (ledger_id,) = await world.write(1, STRIPED)
+        first, second, *drained, last = world.ledger(ledger_id).fragments[0].ensemble
+        end(world, first, second)
+        await world.wait_for_state(first, Lifecycle.LOST)
+        await world.wait_for_state(second, Lifecycle.LOST)
+        for each in drained:
+            await world.change(each, Lifecycle.DRAINING)
+        for each in drained:
+            await world.wait_for_state(each, Lifecycle.DRAINED)
+        ensemble = world.ledger(ledger_id).fragments[0].ensemble
+        assert ensemble[:2] == (first, second)
+        assert ensemble[4] == last
+        await world.wait_for_job(ledger_id, JobState.LOST)
+        start_again(world, first, second)
+        await world.wait_for_state(first, Lifecycle.ACTIVE)
+        await world.wait_for_state(second, Lifecycle.ACTIVE)
+        check_whole(world, ledger_id)
+        await world.read([ledger_id])
+
+    play(story, bookies=8)
 
 
 @pytest.mark.parametrize("error", [EntryNotFoundError, QuorumTimeoutError])

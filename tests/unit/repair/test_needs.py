@@ -15,7 +15,7 @@ from repair.needs import (
     class_of,
     class_without_copies,
     holders_of,
-    lost_fragments,
+    lost_members,
     needs_of,
 )
 from tests.support.sample_ledgers import (
@@ -119,8 +119,9 @@ def test_striped_entries_on_bookies_in_limbo_alone_are_not_lost() -> None:
     striped = QuorumSpec(4, 2, 2)
     found = class_of(holders("abcd"), striped, standings(gone="d", unproven="ab"))
     assert found is RepairClass.LAST_COPY
-    found = class_of(holders("abcd"), striped, standings(gone="cd", unproven="ab"))
-    assert found is RepairClass.LOST
+    now = standings(gone="cd", unproven="ab")
+    assert class_of(holders("abcd"), striped, now) is RepairClass.LAST_COPY
+    assert lost_members(holders("abcd")[0], striped, now) == frozenset(bookies("cd"))
 
 
 def test_the_worst_fragment_decides() -> None:
@@ -149,12 +150,83 @@ def test_bad_copies_do_not_count_and_make_no_fragment_lost() -> None:
         assert found is urgency, (gone, bad)
 
 
-def test_fragments_with_an_entry_without_a_copy_are_lost() -> None:
+def test_only_members_that_are_all_gone_have_lost_entries() -> None:
+    (held,) = holders("ab")
+    quorum = QuorumSpec(2, 2, 2)
+    assert lost_members(held, quorum, standings(gone="ab")) == frozenset(bookies("ab"))
+    assert lost_members(held, quorum, standings(gone="a", unproven="b")) == frozenset()
+    assert lost_members(held, quorum, standings(gone="a", draining="b")) == frozenset()
+    empty = Holders(bookies("ab"), (0,))
+    assert lost_members(empty, quorum, standings(gone="ab")) == frozenset()
+
+
+def test_needs_of_fragments_without_a_copy_are_lost() -> None:
     ledger = closed_ledger("ab", "bc", "cd", quorum=QuorumSpec(2, 2, 2))
-    starts = [each.first_entry_id for each in ledger.fragments]
-    assert lost_fragments(ledger, standings(gone="abc")) == frozenset(starts[:2])
-    assert lost_fragments(ledger, standings(gone="a", unproven="bc")) == frozenset()
-    assert lost_fragments(ledger, standings()) == frozenset()
+    found = needs_of(ledger, standings(gone="abc"))
+    assert [(each.first_entry_id, each.is_lost) for each in found] == [
+        (0, True),
+        (0, True),
+        (10, True),
+        (10, True),
+        (20, False),
+    ]
+
+
+def test_a_short_in_sync_fragment_whose_members_are_gone_is_lost() -> None:
+    found = needs_of(closed_ledger("a", quorum=IN_SYNC), standings(gone="a"))
+    assert [(each.cause, each.is_lost) for each in found] == [
+        (Cause.GONE, True),
+        (Cause.SHORT, True),
+        (Cause.SHORT, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gone", "draining", "unproven", "urgency", "met", "lost"),
+    [
+        ("ab", "", "", RepairClass.LOST, "", "ab"),
+        ("abd", "", "", RepairClass.LAST_COPY, "d", "ab"),
+        ("ab", "d", "", RepairClass.DRAINING, "d", "ab"),
+        ("ab", "c", "", RepairClass.DRAINING, "c", "ab"),
+        ("abc", "", "", RepairClass.LOST, "", "abc"),
+        ("ab", "", "c", RepairClass.LAST_COPY, "c", "ab"),
+        ("abe", "", "d", RepairClass.LAST_COPY, "d", "abe"),
+        ("abcde", "", "", RepairClass.LOST, "", "abcde"),
+    ],
+)
+def test_a_lost_stripe_stops_only_the_positions_that_hold_it(
+    gone: str, draining: str, unproven: str, urgency: RepairClass, met: str, lost: str
+) -> None:
+    """Each bookie of five holds two of the five write sets."""
+    ledger = closed_ledger("abcde", quorum=QuorumSpec(5, 2, 2, stripe_entries=1))
+    now = standings(gone, draining, unproven)
+    assert class_of(holders_of(ledger), ledger.quorum, now) is urgency
+    found = needs_of(ledger, now)
+    assert [each.replaces for each in found if not each.is_lost] == list(bookies(met))
+    assert [each.replaces for each in found if each.is_lost] == list(bookies(lost))
+
+
+def test_a_lost_stripe_stops_no_position_without_entries() -> None:
+    """Entry 0 is on a and b, entry 1 on b and c; the ledger has no others."""
+    ledger = closed_ledger("abcde", quorum=QuorumSpec(5, 2, 2, stripe_entries=1))
+    ledger = replace(ledger, last_entry_id=EntryId(1))
+    now = standings(gone="bce")
+    assert [each.is_lost for each in needs_of(ledger, now)] == [True, True, False]
+    found = class_of(holders_of(ledger), ledger.quorum, now)
+    assert found is RepairClass.SHORT_OF_WRITE_QUORUM
+
+
+def test_damage_of_one_write_set_is_urgent_beside_a_lost_one() -> None:
+    quorum = QuorumSpec(5, 2, 2)
+    c, d = bookies("cd")
+    for gone, bad, urgency in (
+        ("ab", (d,), RepairClass.LAST_COPY),
+        ("ab", (c,), RepairClass.LAST_COPY),
+        ("abd", (c,), RepairClass.LAST_COPY),
+        ("ab", (), RepairClass.LOST),
+    ):
+        found = class_without_copies(holders("abcde"), quorum, standings(gone=gone), bad)
+        assert found is urgency, (gone, bad)
 
 
 def test_fewer_copies_than_the_ack_quorum() -> None:
