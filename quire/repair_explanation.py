@@ -78,7 +78,13 @@ class Explanation:
     def urgency(self) -> RepairClass | None:
         """Return the class of the needs of the closed fragments; None if there are none."""
         holders, quorum = holders_of(self.ledger), self.ledger.quorum
-        damaged = [each.bookie_id for each in self._damage_to_repair]
+        damaged = [
+            each.entries.bookie_id
+            for each in self._damaged
+            if each.why_not is None
+            and each.entries.bookie_id in self.up
+            and self.standings.has_copy(each.entries.bookie_id)
+        ]
         return class_without_copies(holders, quorum, self.standings, damaged)
 
     @property

@@ -57,7 +57,7 @@ from repair.progress import Progress
 from repair.publishing import publication
 from repair.retries import Changes, Retries, SetAside
 from repair.spread import NO_PLACES, places_of
-from repair.standing import Standing, Standings
+from repair.standing import Standings
 from repair.unnamed_bookies import UnnamedBookies
 
 LOOK_EVERY_S: Final = 5.0
@@ -119,7 +119,7 @@ class Auditor:
         self._missing = MissingCopies(parts.ledgers, parts.pool, parts.directory, self._wake.set)
         self._index = self._missing.index
         self._pass = LedgerPass(parts.ledgers, self._index)
-        self._damaged = DamagedLedgers(parts.ledgers, self._index)
+        self._damaged = DamagedLedgers(parts.ledgers, self._pass.put)
         self._unnamed = UnnamedBookies(parts.cookies, self._index)
         self._stops = OrderlyStops(parts.store)
         self._departures = Departures()
@@ -242,15 +242,13 @@ class Auditor:
         self._next_catch_up_s = loop.time() + max(CATCH_UP_EVERY_S, PASS_REST * length_s)
 
     def _reports(self, standings: Standings) -> dict[BookieId, tuple[BadRange, ...]]:
-        """Return the damaged ranges of the bookies that are up and stay: those of others are
-        copied elsewhere, or wait.
+        """Return the damaged ranges of the bookies that are up and whose other copies count. A
+        bookie that drains gets no good copy: what it holds is copied elsewhere.
         """
         return {
             bookie_id: record.bad
             for bookie_id, record in self._scrubs.records.items()
-            if record.bad
-            and bookie_id in self._directory.bookies
-            and standings.of(bookie_id) is Standing.GOOD
+            if record.bad and bookie_id in self._directory.bookies and standings.has_copy(bookie_id)
         }
 
     @property

@@ -10,15 +10,15 @@ Source: protocol rule 9.12.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from metadata.errors import MetadataFormatError, NodeNotFoundError
 from metadata.ids import BookieId, LedgerId
+from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.repair.scrub import BadRange
 from repair.bad_entries import bad_entries
 from repair.grouped_calls import call_each
-from repair.ledger_index import LedgerIndex
 
 Damage = Mapping[LedgerId, frozenset[BookieId]]
 """Bookies with damaged entries that need a repair, by ledger."""
@@ -29,9 +29,10 @@ _Reports = dict[BookieId, tuple[BadRange, ...]]
 class DamagedLedgers:
     """Ledgers with damaged entries, as last read."""
 
-    def __init__(self, ledgers: LedgerStore, index: LedgerIndex) -> None:
+    def __init__(self, ledgers: LedgerStore, put: Callable[[LedgerMetadata], None]) -> None:
+        """`put` is called with each ledger that was read."""
         self._ledgers = ledgers
-        self._index = index
+        self._put = put
         self._reports: dict[LedgerId, _Reports] = {}
         self._damage: dict[LedgerId, frozenset[BookieId]] = {}
 
@@ -41,8 +42,8 @@ class DamagedLedgers:
             self._reports.pop(ledger_id, None)
 
     async def read(self, reported: Mapping[BookieId, tuple[BadRange, ...]]) -> Damage:
-        """Return what needs a repair. `reported` has the ranges of the bookies that can be
-        repaired: those that are up and stay. Raises MetadataError.
+        """Return what needs a repair. `reported` has the ranges of the bookies whose other copies
+        count. Raises MetadataError.
         """
         by_ledger: defaultdict[LedgerId, _Reports] = defaultdict(dict)
         for bookie_id, ranges in reported.items():
@@ -61,7 +62,7 @@ class DamagedLedgers:
         except (NodeNotFoundError, MetadataFormatError):
             damaged = frozenset[BookieId]()
         else:
-            self._index.put(ledger)
+            self._put(ledger)
             damaged = frozenset(
                 bookie_id
                 for bookie_id, ranges in reports.items()

@@ -13,6 +13,7 @@ from functools import partial
 
 from metadata.errors import MetadataFormatError, NodeNotFoundError
 from metadata.ids import LedgerId
+from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import FIRST_LEDGER_ID, LedgerStore
 from repair.grouped_calls import CALLS_AT_ONCE, call_each
 from repair.ledger_index import LedgerIndex
@@ -44,6 +45,11 @@ class LedgerPass:
     async def read(self, ledger_ids: Iterable[LedgerId]) -> None:
         """Read some ledgers again, with fresh reads. Raises MetadataError."""
         await call_each(list(ledger_ids), partial(self._read, fresh=True))
+
+    def put(self, ledger: LedgerMetadata) -> None:
+        """Put a ledger into the index that was read."""
+        if self._index.put(ledger):
+            self.changed.add(ledger.ledger_id)
 
     async def _read_listed(self, *, is_known_read: bool) -> None:
         start = FIRST_LEDGER_ID
@@ -78,5 +84,4 @@ class LedgerPass:
         except MetadataFormatError:
             self.unreadable_count += 1
         else:
-            if self._index.put(ledger):
-                self.changed.add(ledger_id)
+            self.put(ledger)

@@ -4,16 +4,16 @@ Leaves storing them to `repair.auditor`, and trying blocked ones again to `repai
 
 Invariants: at most `limit` jobs are published, those of the most urgent ledgers; at most half of
 them for ledgers with needs only in their open fragments, because most of their writers replace the
-bookie themselves. A ledger has one job. A job that an operator requested stays until a worker has
+bookie themselves. If there are more of these, they take turns: those whose writers live and wait
+keep no others out. A ledger has one job. A job that an operator requested stays until a worker has
 done it. A job whose urgency changed gets a new name; a different estimate of its bytes changes
 nothing.
 
 Source: protocol rules 9.1 and 9.3.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final
 
 from ledger_client.reading.entry_ranges import describe_ranges
@@ -23,6 +23,11 @@ from repair.ledger_index import RankedLedger, RepairPlan
 from repair.needs import RepairClass
 
 REQUESTED: Final = "an operator requested it"
+
+TURN_MS: Final = 600_000
+"""Length of a turn, if not all open ledgers get jobs. A worker needs less to find that a writer is
+missing (rule 9.2), and to recover its ledger.
+"""
 
 REASONS: Final[Mapping[RepairClass, str]] = {
     RepairClass.LAST_COPY: "some entries have at most one good copy left",
@@ -82,13 +87,21 @@ def _wanted(
 ) -> dict[LedgerId, Job]:
     """Return the jobs of the most urgent ledgers, in their order."""
     jobs = {each.ledger_id: _job(each, _reasons(plan, each), now_ms) for each in plan.first}
-    others = (each for each in plan.open_ledgers if each not in jobs)
+    others = [each for each in plan.open_ledgers if each not in jobs]
     jobs |= {
         each: _job(RankedLedger(open_urgency, 0, each), (OPEN,), now_ms)
-        for each in list(islice(others, limit // 2))
+        for each in _in_turn(others, limit // 2, now_ms)
     }
     first = sorted(jobs.values(), key=lambda job: job.name)[:limit]
     return {job.ledger_id: job for job in first}
+
+
+def _in_turn(ledger_ids: Sequence[LedgerId], limit: int, now_ms: int) -> Sequence[LedgerId]:
+    """Return at most `limit` of the ledgers: the next ones in each turn."""
+    if len(ledger_ids) <= limit:
+        return ledger_ids
+    start = now_ms // TURN_MS * limit % len(ledger_ids)
+    return (*ledger_ids[start:], *ledger_ids[:start])[:limit]
 
 
 def _reasons(plan: RepairPlan, ranked: RankedLedger) -> tuple[str, ...]:

@@ -6,9 +6,9 @@ Invariants: at most LEDGERS_AT_ONCE ledgers are under way, and some more that la
 loss does not wait for the end of a drain, or have no bytes to copy. A ledger is repaired only
 under a claim of this worker, and a job is removed only after its ledger needs nothing more. A
 blocked job is left until the auditor queues it again. Nothing is begun while repair is paused. A
-job that was postponed for about two minutes shows why, and is tried again each minute. A job that
-this release cannot read stops no other one. The bytes per second are the cluster's ceiling divided
-by the number of workers.
+job that was postponed for about two minutes shows why, and is tried again each minute; such jobs
+do not fill all places. A job that this release cannot read stops no other one. The bytes per second
+are the cluster's ceiling divided by the number of workers.
 
 Source: protocol rules 9.1 and 9.3.
 """
@@ -25,7 +25,7 @@ from ledger_client.client_services import ClientServices
 from ledger_client.in_sync.copy_limits import CopyProgress
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError, MetadataFormatError, NodeNotFoundError
-from metadata.ids import LedgerId
+from metadata.ids import LedgerId, Version
 from metadata.registry.cookies import CookieStore
 from metadata.repair.claims import ClaimStore, HeldClaim
 from metadata.repair.job_store import JobStore
@@ -57,6 +57,10 @@ for the end of long copies that are less urgent.
 MORE_WITHOUT_BYTES: Final = 1
 """How many more when one without bytes to copy begins. Of an open ledger the worker looks whether
 its writer is missing, for some time again and again; a look must not wait for the end of copies.
+"""
+AGAIN_AT_ONCE: Final = LEDGERS_AT_ONCE - 1
+"""How many jobs with bytes that were postponed before may be under way: those that fail slowly
+leave room for others.
 """
 LOOK_EVERY_S: Final = 5.0
 """Maximum time between two looks at the published jobs, should a watch event be lost."""
@@ -99,6 +103,8 @@ class RepairWorker:
         self._stops = OrderlyStops(services.store)
         self._wake = asyncio.Event()
         self._running: dict[LedgerId, asyncio.Task[None]] = {}
+        self._again: set[LedgerId] = set()
+        """Ledgers under way whose jobs were postponed before."""
         self._pauses: dict[JobName, _Pause] = {}
         self._cancels: list[Cancel] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -154,7 +160,10 @@ class RepairWorker:
         self._pauses = {name: each for name, each in self._pauses.items() if name in names}
         for name in names:
             is_waiting = name.ledger_id not in self._running and not self._is_put_off(name)
-            if is_waiting and len(self._running) < _at_once(name):
+            has_room = len(self._running) < _at_once(name)
+            if name in self._pauses:
+                has_room = has_room and len(self._again) < _again_at_once(name)
+            if is_waiting and has_room:
                 await self._begin(name)
 
     def _is_put_off(self, name: JobName) -> bool:
@@ -163,7 +172,7 @@ class RepairWorker:
 
     async def _begin(self, name: JobName) -> None:
         try:
-            job, _ = await self._views.jobs.get(name)
+            job, version = await self._views.jobs.get(name)
             if job.state is not JobState.QUEUED:
                 return
             claim = await self._views.claims.claim(
@@ -176,15 +185,18 @@ class RepairWorker:
             return
         if claim is None:
             return
-        task = asyncio.get_running_loop().create_task(self._do(job, claim))
+        task = asyncio.get_running_loop().create_task(self._do(job, version, claim))
         self._running[name.ledger_id] = task
+        if name in self._pauses:
+            self._again.add(name.ledger_id)
         task.add_done_callback(lambda _: self._note_end(name.ledger_id))
 
     def _note_end(self, ledger_id: LedgerId) -> None:
         del self._running[ledger_id]
+        self._again.discard(ledger_id)
         self._wake.set()
 
-    async def _do(self, job: Job, claim: HeldClaim) -> None:
+    async def _do(self, job: Job, version: Version, claim: HeldClaim) -> None:
         """Repair one ledger, and store the result in its job."""
         copied = CopiedBytes()
 
@@ -195,7 +207,7 @@ class RepairWorker:
             standings = await self._standings(job)
             places = self._places(job, standings)
             outcome = await self._repair.repair(job.ledger_id, standings, report, places)
-            await self._store(job, outcome)
+            await self._store(job, version, outcome)
         except MetadataError as error:
             self._put_off(job.name, str(error))
         except Exception as error:  # noqa: BLE001 - a defect must not be repeated at once, for ever
@@ -227,30 +239,25 @@ class RepairWorker:
             return places_of(self._services.directory.bookies, standings)
         return NO_PLACES
 
-    async def _store(self, job: Job, outcome: Outcome) -> None:
+    async def _store(self, job: Job, version: Version, outcome: Outcome) -> None:
+        """Store the result in a job, unless another process has changed it: then the job is done
+        once more.
+        """
         jobs = self._views.jobs
         match outcome:
             case Repaired() | Deleted():
                 self._pauses.pop(job.name, None)
-                _, version = await jobs.get(job.name)
                 await jobs.remove(job.name, version)
             case Blocked(reason):
                 _log.info("the repair of ledger %s is blocked: %s", job.ledger_id, reason)
-                _, version = await jobs.get(job.name)
                 blocked = replace(job, state=JobState.BLOCKED, blocked_reason=reason)
                 await jobs.change(blocked, version)
             case Postponed(reason, again_s):
                 self._put_off(job.name, reason, again_s)
                 is_long = self._pauses[job.name].length_s == RETRY_S[1]
                 if is_long and reason != job.blocked_reason:
-                    await self._show(job.name, reason)
-
-    async def _show(self, name: JobName, reason: str) -> None:
-        """Store in a queued job why it waits, for operators."""
-        job, version = await self._views.jobs.get(name)
-        if job.state is JobState.QUEUED:
-            _log.info("the repair of ledger %s waits: %s", name.ledger_id, reason)
-            await self._views.jobs.change(replace(job, blocked_reason=reason), version)
+                    _log.info("the repair of ledger %s waits: %s", job.ledger_id, reason)
+                    await jobs.change(replace(job, blocked_reason=reason), version)
 
     def _put_off(self, name: JobName, reason: str, again_s: float = math.inf) -> None:
         first_s, longest_s = RETRY_S
@@ -265,3 +272,8 @@ def _at_once(name: JobName) -> int:
     """Return how many ledgers may be under way with this one."""
     more = 0 if name.size_bytes else MORE_WITHOUT_BYTES
     return LEDGERS_AT_ONCE + MORE_AT_ONCE.get(name.urgency, 0) + more
+
+
+def _again_at_once(name: JobName) -> int:
+    """Return how many ledgers whose jobs were postponed before may be under way with this one."""
+    return AGAIN_AT_ONCE + (0 if name.size_bytes else MORE_WITHOUT_BYTES)

@@ -213,9 +213,10 @@ BUGS = (
         (
             Edit(
                 "repair/needs.py",
-                "                    needs.append(Need(first, bookie_id, Cause.GONE))\n",
-                "                    needs = [Need(first, bookie_id, Cause.GONE)]\n"
-                "                    return needs if bookie_id == fragment.ensemble[0] else []\n",
+                "                needs.append(Need(first, bookie_id, cause, bookie_id in lost))\n",
+                "                needs.append(Need(first, bookie_id, cause, bookie_id in lost))\n"
+                "                if cause is Cause.GONE:\n"
+                "                    return needs\n",
             ),
         ),
         (units(f"{UNITS}/test_needs.py"),),

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -14,10 +15,12 @@ from metadata.repair.jobs import Job, JobState
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.settings_store import RepairSettingsStore
 from repair.ledger_repair import LedgerRepair
-from repair.outcome import Blocked, Outcome
+from repair.outcome import Blocked, Outcome, Postponed, Repaired
+from repair.publishing import REQUESTED
 from repair.retries import SEEN_AFTER_S
 from repair.spread import Places
 from repair.standing import Standings
+from repair.worker import LEDGERS_AT_ONCE
 from tests.simulation.nodes import BookieNode
 from tests.support.repair.repair_world import LONG_S, THREE, World, play
 from tests.support.repair.replicas import end, start_again
@@ -158,6 +161,68 @@ def test_a_repair_that_fails_by_a_defect_is_put_off(monkeypatch: pytest.MonkeyPa
         gone = lose(world, ledger_id)
         assert await world.wait(lambda: not world.is_named(gone))
         assert len(tried_s) < 10
+
+    play(story)
+
+
+def test_jobs_that_fail_slowly_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come first, and there are more of them than may be under way."""
+    repair = LedgerRepair.repair
+    slow: list[int] = []
+    failures: set[int] = set()
+
+    async def failing(
+        self: LedgerRepair,
+        ledger_id: LedgerId,
+        standings: Standings,
+        on_progress: OnProgress,
+        places: Places,
+    ) -> Outcome:
+        if ledger_id not in slow:
+            return await repair(self, ledger_id, standings, on_progress, places)
+        if ledger_id in failures:
+            await asyncio.sleep(3_600)
+        failures.add(ledger_id)
+        return Postponed("a bookie is slow")
+
+    async def story(world: World) -> None:
+        monkeypatch.setattr(LedgerRepair, "repair", failing)
+        slow.extend(await world.write(40, Quorum(ensemble=1, write=1, ack=1)))
+        (ledger_id,) = await world.write(1)
+        first, second, _ = world.ledger(ledger_id).fragments[0].ensemble
+        await world.change(first, Lifecycle.DRAINING)
+        assert await world.wait(lambda: first not in world.ledger(ledger_id).fragments[0].ensemble)
+        await asyncio.sleep(120)
+        assert len(failures) > LEDGERS_AT_ONCE
+        await world.change(second, Lifecycle.DRAINING)
+        assert await world.wait(lambda: second not in world.ledger(ledger_id).fragments[0].ensemble)
+
+    play(story, bookies=6)
+
+
+def test_a_job_that_is_requested_while_it_is_done_is_done_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[LedgerId] = []
+
+    async def story(world: World) -> None:
+        jobs = JobStore(world.store, world.rng)
+
+        async def blocked(_self: LedgerRepair, ledger_id: LedgerId, *_: object) -> Outcome:
+            tried.append(ledger_id)
+            if len(tried) > 1:
+                return Repaired(0)
+            (name,) = await jobs.published()
+            job, version = await jobs.get(name)
+            requested = replace(job, reasons=(*job.reasons, REQUESTED))
+            assert await jobs.change(requested, version) is not None
+            return Blocked("too early")
+
+        monkeypatch.setattr(LedgerRepair, "repair", blocked)
+        (ledger_id,) = await world.write(1)
+        lose(world, ledger_id)
+        assert await world.wait(lambda: bool(tried))
+        assert await world.wait(lambda: len(tried) > 1, within_s=SEEN_AFTER_S / 2)
 
     play(story)
 

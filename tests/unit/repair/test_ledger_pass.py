@@ -121,3 +121,16 @@ async def test_more_ledgers_than_one_group(
     await reading.catch_up()
     assert ledgers.taken_reads() == [1, 2 * CALLS_AT_ONCE + 1, 2 * count + 1]
     assert len(index) == count + 3
+
+
+async def test_a_known_ledger_with_another_ensemble_has_changed(
+    index: LedgerIndex, reading: LedgerPass
+) -> None:
+    """Every reader of metadata puts what it read."""
+    reading.put(closed_ledger("abc", ledger_id=1))
+    reading.put(closed_ledger("abc", ledger_id=2))
+    reading.put(closed_ledger("abc", ledger_id=1))
+    assert reading.changed == set()
+    reading.put(closed_ledger("abd", ledger_id=1))
+    assert reading.changed == {1}
+    assert ids_of(index) == [1, 2]

@@ -6,7 +6,7 @@ from metadata.ids import BookieId, LedgerId
 from metadata.repair.jobs import Job, JobName, JobState
 from repair.ledger_index import RankedLedger, RepairPlan
 from repair.needs import RepairClass
-from repair.publishing import REASONS, REQUESTED, Publication, publication
+from repair.publishing import REASONS, REQUESTED, TURN_MS, Publication, publication
 
 DRAINING, SHORT, LAST = (
     RepairClass.DRAINING,
@@ -96,6 +96,18 @@ def test_open_ledgers_get_half_of_the_places() -> None:
     """Most of their writers live, and need no job."""
     found = changes(plan((SHORT, 7, 1), (SHORT, 8, 2), open_ledgers=(3, 4, 5)), limit=4)
     assert ids(found.publish) == [3, 4, 1, 2]
+
+
+def test_open_ledgers_take_turns_if_there_are_too_many() -> None:
+    """Those whose writers live and wait must not keep one out whose writer is missing."""
+    wanted = plan(open_ledgers=tuple(range(1, 6)))
+    turns = [ids(publication(wanted, SHORT, {}, turn * TURN_MS, 4).publish) for turn in range(5)]
+    assert turns == [[1, 2], [3, 4], [1, 5], [2, 3], [4, 5]]
+    last = [job(SHORT, 0, each) for each in (1, 2)]
+    found = publication(wanted, SHORT, {each.name: each for each in last}, TURN_MS, 4)
+    assert [each.ledger_id for each in found.remove] == [1, 2]
+    found = publication(wanted, SHORT, {}, TURN_MS, 10)
+    assert ids(found.publish) == [1, 2, 3, 4, 5]
 
 
 def test_open_ledgers_are_published_once() -> None:

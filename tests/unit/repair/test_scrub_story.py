@@ -20,6 +20,7 @@ from metadata.repair.scrub_store import ScrubStore
 from metadata.repair.settings_store import RepairSettingsStore
 from repair.losses.acceptance import LossAcceptance
 from repair.losses.survey import LossSurvey
+from repair.needs import RepairClass
 from repair.retries import SEEN_AFTER_S
 from tests.simulation.nodes import BookieNode
 from tests.support.repair.repair_world import LONG_S, THREE, World, loss_parts, play
@@ -35,6 +36,12 @@ PASS_S = 700.0
 
 def bad_entry(ledger_id: int, entry_id: int) -> BadRange:
     return BadRange(LedgerId(ledger_id), EntryId(entry_id), EntryId(entry_id))
+
+
+def join(world: World) -> None:
+    newcomer = BookieNode(world.cluster, 9)
+    world.cluster.bookies.append(newcomer)
+    newcomer.start()
 
 
 def damage(bookie: BookieNode, payload: bytes) -> None:
@@ -197,6 +204,28 @@ def test_entries_without_another_copy_are_blocked_and_not_touched() -> None:
         assert log_bytes(world.bookie(bad_id)) == old_log
 
     play(story, **FAST)
+
+
+def test_damage_on_a_bookie_that_drains_makes_the_move_urgent() -> None:
+    """Its other copies count, and the damaged ones do not."""
+
+    async def story(world: World) -> None:
+        ledger_id = await write_singly(world, TWO)
+        bad_id, other = world.ledger(ledger_id).fragments[0].ensemble
+        await world.change(bad_id, Lifecycle.DRAINING)
+        job = await wait_for_block(world)  # a third bookie is missing
+        assert job.name.urgency == RepairClass.DRAINING
+        damage(await forget_recent(world, bad_id), b"17 of 0")
+        await request_all(world)
+        await wait_for(world, bad_id, lambda each: bool(each.bad))
+        await asyncio.sleep(60)
+        assert [each.name.urgency for each in await jobs_of(world)] == [RepairClass.LAST_COPY]
+        join(world)
+        await world.wait_for_state(bad_id, Lifecycle.DRAINED)
+        end(world, other, bad_id)
+        await world.read([ledger_id])
+
+    play(story, bookies=2, **FAST)
 
 
 def test_new_damage_of_a_ledger_whose_repair_is_blocked_is_repaired(
