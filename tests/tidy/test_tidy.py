@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER_MODULES_MAX = 25
 PRODUCT_PACKAGES = (
     "metadata",
+    "security",
     "serving",
     "bookie",
     "ledger_client",
