@@ -1,6 +1,10 @@
 """Identities, and how they are proved.
 
 - `principal`: who a client is.
+- `tls`: contexts of servers and clients, and new ones when their files change.
+- `certificate_names`: principal of a certificate.
+- `secret_files`: secrets in files of their owner.
+- `errors`: errors of certificates and secrets.
 
 Leaves what each principal may do to the servers, and storing users and rights to
 `metadata.security`. Imports nothing of Quire.

@@ -14,6 +14,7 @@ Leaves what a server serves to `bookie` and `broker_layer`; imports no other pac
 - `loop_lag`: how late the event loop calls its timers.
 - `descriptors`: limit of open files, and refusal of connections at it.
 - `listening`: opens addresses, checks clients' deadlines, and waits until connections finish.
+- `tls_listening`: addresses whose connections begin with TLS, within limits.
 - `connection`: server's end of one connection: pauses of reading, deadlines, its end.
 - `connection_context`: what all connections of a server share: limits, counters, open connections.
 - `pause`: reasons why nothing is read from a client.

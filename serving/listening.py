@@ -12,6 +12,7 @@ from typing import Final
 from serving.connection import ServerConnection
 from serving.connection_context import ConnectionContext
 from serving.errors import CannotListenError
+from serving.tls_listening import TlsListener, TlsListening
 
 LISTEN_BACKLOG: Final = 1_024
 DRAIN_POLL_S: Final = 0.005
@@ -22,7 +23,7 @@ class ListeningServer:
 
     def __init__(self, context: ConnectionContext) -> None:
         self._context = context
-        self._listening: list[asyncio.Server] = []
+        self._listening: list[asyncio.Server | TlsListener] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -33,7 +34,10 @@ class ListeningServer:
     async def serve(self) -> None:
         """Start accepting connections."""
         for each in self._listening:
-            await each.start_serving()
+            if isinstance(each, TlsListener):
+                each.start_serving()
+            else:
+                await each.start_serving()
         self._schedule_sweep()
 
     async def close(self) -> None:
@@ -56,14 +60,24 @@ class ListeningServer:
             self._sweep_timer.cancel()
 
     async def _open(
-        self, what: str, host: str, port: int, make: Callable[[], ServerConnection]
+        self,
+        what: str,
+        host: str,
+        port: int,
+        make: Callable[[], ServerConnection],
+        tls: TlsListening | None = None,
     ) -> tuple[str, int]:
-        """Bind an address and return it; clients cannot connect before `serve`.
+        """Bind an address and return it; clients cannot connect before `serve`. With `tls`,
+        connections begin with a handshake.
 
         Raises CannotListenError.
         """
         loop = asyncio.get_running_loop()
         try:
+            if tls is not None:
+                listener = TlsListener(tls, make)
+                self._listening.append(listener)
+                return await listener.open(host, port, LISTEN_BACKLOG)
             server = await loop.create_server(
                 make, host, port, backlog=LISTEN_BACKLOG, start_serving=False
             )

@@ -12,6 +12,7 @@ MODULES: Final = {
     "ledger_client": ("ledger_client.errors",),
     "metadata": ("metadata.errors",),
     "bookie": ("bookie.errors", "bookie.server_errors", "bookie.wire.errors"),
+    "security": ("security.errors",),
     "serving": ("serving.errors",),
     "broker_layer": (
         "broker_layer.errors",

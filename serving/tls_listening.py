@@ -1,0 +1,177 @@
+"""Listening address whose connections begin with TLS.
+
+Leaves the context to its caller, and each connection to `serving.connection`.
+
+A connection is accepted here, and handed to its protocol once the handshake is done, so that the
+number, the rate and the length of handshakes are bounded before anything is known of a client. An
+address may also take connections without TLS, while a cluster changes from one to the other: the
+first byte shows which it is, because a handshake begins with 0x16 and no frame of Quire or Kafka
+does.
+
+Invariants: at most `handshakes_max` handshakes are under way, at most `handshakes_per_s` begin in a
+second, and each ends within `handshake_s`; a connection over these limits is closed at once. The
+context is the one at the start of the handshake, so new files need no restart.
+"""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from serving.server_log import ServerLog
+
+HANDSHAKE_BYTE: Final = 0x16
+"""First byte of a TLS record with a handshake message."""
+ACCEPT_AGAIN_S: Final = 0.5
+"""Pause after an accept that failed, as a rule because there are no descriptors left."""
+SHUTDOWN_S: Final = 5.0
+"""Maximum time for the end of TLS on a connection that is closed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsLimits:
+    """Limits of connections that have not finished their handshake."""
+
+    handshakes_max: int = 256
+    handshakes_per_s: int = 500
+    handshake_s: float = 10.0
+
+
+@dataclass(slots=True)
+class TlsCounters:
+    """Counters of one server, since its start."""
+
+    handshakes: int = 0
+    handshakes_failed: int = 0
+    handshakes_refused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TlsListening:
+    """How an address listens."""
+
+    context: Callable[[], ssl.SSLContext]
+    """Returns the context for the next connection."""
+    log: ServerLog
+    counters: TlsCounters
+    is_required: bool = True
+    """Whether connections without TLS are refused."""
+    limits: TlsLimits = TlsLimits()
+
+
+class TlsListener:
+    """One address, from `open` to `close`."""
+
+    def __init__(self, listening: TlsListening, make: Callable[[], asyncio.BaseProtocol]) -> None:
+        """`make` returns the protocol of each connection."""
+        self._listening = listening
+        self._make = make
+        self._socket: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self._second = 0
+        self._begun = 0
+        """Handshakes that began in this second."""
+
+    async def open(self, host: str, port: int, backlog: int) -> tuple[str, int]:
+        """Bind the address and return it. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        self._socket = socket.create_server(address, family=family, backlog=backlog)
+        self._socket.setblocking(False)  # noqa: FBT003 - the socket's own interface
+        name = self._socket.getsockname()
+        return str(name[0]), int(name[1])
+
+    def start_serving(self) -> None:
+        """Begin to accept connections."""
+        self._accepting = asyncio.get_running_loop().create_task(self._accept())
+
+    def close(self) -> None:
+        """Stop listening, and end the handshakes under way."""
+        for task in (self._accepting, *self._handshakes):
+            if task is not None:
+                task.cancel()
+        if self._socket is not None:
+            self._socket.close()
+
+    async def _accept(self) -> None:
+        assert self._socket is not None, "opened before"
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(self._socket)
+            except OSError as error:
+                self._listening.log.warning("accept failed", reason=str(error))
+                await asyncio.sleep(ACCEPT_AGAIN_S)
+                continue
+            if not self._has_room(loop.time()):
+                self._listening.counters.handshakes_refused += 1
+                connection.close()
+                continue
+            task = loop.create_task(self._begin(connection))
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
+
+    def _has_room(self, now_s: float) -> bool:
+        limits = self._listening.limits
+        if int(now_s) != self._second:
+            self._second, self._begun = int(now_s), 0
+        self._begun += 1
+        is_slow_enough = self._begun <= limits.handshakes_per_s
+        return is_slow_enough and len(self._handshakes) < limits.handshakes_max
+
+    async def _begin(self, connection: socket.socket) -> None:
+        """Finish the handshake, and hand the connection to its protocol."""
+        listening, counters = self._listening, self._listening.counters
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + listening.limits.handshake_s
+        try:
+            if listening.is_required or await self._wants_tls(connection):
+                counters.handshakes += 1
+                await loop.connect_accepted_socket(
+                    self._make,
+                    connection,
+                    ssl=listening.context(),
+                    ssl_handshake_timeout=max(0.1, until_s - loop.time()),
+                    ssl_shutdown_timeout=SHUTDOWN_S,
+                )
+            else:
+                await loop.connect_accepted_socket(self._make, connection)
+        except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
+            counters.handshakes_failed += 1
+            listening.log.warning("handshake failed", peer=_peer(connection), reason=str(error))
+            connection.close()
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+
+    async def _wants_tls(self, connection: socket.socket) -> bool:
+        """Return whether the first byte is that of a handshake; it stays to be read. Raises
+        TimeoutError if none comes.
+        """
+        loop = asyncio.get_running_loop()
+        connection.setblocking(False)  # noqa: FBT003 - the socket's own interface
+        readable = asyncio.Event()
+        async with asyncio.timeout(self._listening.limits.handshake_s):
+            loop.add_reader(connection.fileno(), readable.set)
+            try:
+                while True:
+                    await readable.wait()
+                    readable.clear()
+                    with contextlib.suppress(BlockingIOError, InterruptedError):
+                        first = connection.recv(1, socket.MSG_PEEK)
+                        if not first:
+                            raise ConnectionResetError("the peer closed the connection")
+                        return first[0] == HANDSHAKE_BYTE
+            finally:
+                loop.remove_reader(connection.fileno())
+
+
+def _peer(connection: socket.socket) -> str:
+    with contextlib.suppress(OSError):
+        return str(connection.getpeername()[0])
+    return "gone"

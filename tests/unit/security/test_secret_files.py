@@ -1,0 +1,40 @@
+"""Secrets in files."""
+
+from pathlib import Path
+
+import pytest
+
+from security.errors import SecretError
+from security.secret_files import SECRET_BYTES_MAX, read_secret
+
+
+def test_a_secret_is_read_without_the_end_of_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.touch(0o600)
+    path.write_text("two words \r\n")
+    assert read_secret(str(path)) == "two words "
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "why"),
+    [
+        (b"a", 0o644, "chmod 600"),
+        (b"a", 0o620, "chmod 600"),
+        (b"\n", 0o600, "is empty"),
+        (b"\xff", 0o600, "not UTF-8"),
+        (b"a" * (SECRET_BYTES_MAX + 1), 0o600, "more than"),
+    ],
+)
+def test_other_files_are_refused_without_their_content(
+    tmp_path: Path, content: bytes, mode: int, why: str
+) -> None:
+    path = tmp_path / "secret"
+    path.write_bytes(content)
+    path.chmod(mode)
+    with pytest.raises(SecretError, match=why):
+        read_secret(str(path))
+
+
+def test_a_missing_secret_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SecretError, match="cannot be read"):
+        read_secret(str(tmp_path / "missing"))

@@ -1,0 +1,189 @@
+"""An address with TLS: handshakes within limits, and connections without TLS if they may be."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from quire.development_certificates import DevelopmentAuthority
+from security.tls import ClientCertificates, ServerTls, TlsFiles, client_context
+from serving.overriding import override
+from serving.server_log import ServerLog
+from serving.tls_listening import TlsCounters, TlsLimits, TlsListener, TlsListening
+
+HOST = "127.0.0.1"
+LIMITS = TlsLimits()
+
+
+class Echo(asyncio.Protocol):
+    """Sends back what it receives."""
+
+    transport: asyncio.Transport
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(data)
+
+
+class Served:
+    """One address with its certificate."""
+
+    def __init__(self, directory: Path, clients: ClientCertificates) -> None:
+        self.authority = DevelopmentAuthority(directory)
+        own = self.authority.issue("server")
+        self.files = TlsFiles(
+            str(own.certificate), str(own.key), str(self.authority.files.certificate)
+        )
+        self.tls = ServerTls(self.files, clients)
+        self.counters = TlsCounters()
+        self.listener: TlsListener | None = None
+        self.port = 0
+
+    async def open(self, *, is_required: bool = True, limits: TlsLimits = LIMITS) -> None:
+        log = ServerLog(asyncio.get_running_loop().time)
+        listening = TlsListening(
+            lambda: self.tls.context, log, self.counters, is_required=is_required, limits=limits
+        )
+        self.listener = TlsListener(listening, Echo)
+        _, self.port = await self.listener.open(HOST, 0, 100)
+        self.listener.start_serving()
+
+    def client(self, name: str = "") -> ssl.SSLContext:
+        own = self.authority.issue(name, ()) if name else None
+        authorities = str(self.authority.files.certificate)
+        if own is None:
+            return client_context(TlsFiles(authorities=authorities))
+        return client_context(TlsFiles(str(own.certificate), str(own.key), authorities))
+
+    async def echo(self, context: ssl.SSLContext | None) -> bytes:
+        reader, writer = await asyncio.open_connection(HOST, self.port, ssl=context)
+        try:
+            writer.write(b"hello")
+            return await reader.readexactly(5)
+        finally:
+            writer.close()
+
+
+Serve = Callable[[ClientCertificates], Served]
+
+
+@pytest.fixture
+async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
+    made: list[Served] = []
+
+    def make(clients: ClientCertificates) -> Served:
+        made.append(Served(tmp_path / str(len(made)), clients))
+        return made[-1]
+
+    yield make
+    for each in made:
+        assert each.listener is not None
+        each.listener.close()
+    await asyncio.sleep(0.01)
+
+
+async def test_a_connection_with_tls_is_served(serve: Serve) -> None:
+    served = serve(ClientCertificates.NONE)
+    await served.open()
+    assert await served.echo(served.client()) == b"hello"
+    assert served.counters == TlsCounters(handshakes=1)
+
+
+async def test_a_connection_without_tls_is_refused(serve: Serve) -> None:
+    served = serve(ClientCertificates.NONE)
+    await served.open()
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await served.echo(None)
+    assert served.counters.handshakes_failed == 1
+    assert await served.echo(served.client()) == b"hello", "the others are served"
+
+
+async def test_an_address_can_take_both(serve: Serve) -> None:
+    served = serve(ClientCertificates.NONE)
+    await served.open(is_required=False)
+    assert await served.echo(None) == b"hello"
+    assert await served.echo(served.client()) == b"hello"
+    assert served.counters == TlsCounters(handshakes=1)
+
+
+async def test_a_client_must_have_a_certificate_of_the_authority(
+    serve: Serve, tmp_path: Path
+) -> None:
+    served = serve(ClientCertificates.REQUIRED)
+    await served.open()
+    assert await served.echo(served.client("alice")) == b"hello"
+    stranger = DevelopmentAuthority(tmp_path / "other").issue("alice", ())
+    authorities = str(served.authority.files.certificate)
+    other = client_context(TlsFiles(str(stranger.certificate), str(stranger.key), authorities))
+    for context in (served.client(), other):
+        with pytest.raises((ConnectionError, ssl.SSLError, asyncio.IncompleteReadError)):
+            await served.echo(context)
+    assert served.counters.handshakes_failed == 2
+
+
+async def test_a_client_does_not_talk_to_a_server_of_another_authority(
+    serve: Serve, tmp_path: Path
+) -> None:
+    served = serve(ClientCertificates.NONE)
+    await served.open()
+    other = DevelopmentAuthority(tmp_path / "other").files.certificate
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await served.echo(client_context(TlsFiles(authorities=str(other))))
+
+
+async def test_handshakes_that_do_not_end_are_cut_and_bounded(serve: Serve) -> None:
+    served = serve(ClientCertificates.NONE)
+    await served.open(is_required=False, limits=TlsLimits(handshakes_max=2, handshake_s=0.3))
+    silent = [await asyncio.open_connection(HOST, served.port) for _ in range(3)]
+    reader, _ = silent[2]
+    assert await reader.read() == b"", "it is closed at once"
+    assert served.counters.handshakes_refused == 1
+    for reader, _ in silent[:2]:
+        assert await reader.read() == b"", "it is closed after 0.3 s"
+    assert await served.echo(served.client()) == b"hello"
+    for _, writer in silent:
+        writer.close()
+
+
+async def test_the_rate_of_handshakes_is_bounded(serve: Serve) -> None:
+    served = serve(ClientCertificates.NONE)
+    await served.open(limits=TlsLimits(handshakes_per_s=1))
+    context = served.client()
+    results = await asyncio.gather(
+        *(served.echo(context) for _ in range(10)), return_exceptions=True
+    )
+    assert results.count(b"hello") <= 3
+    assert served.counters.handshakes_refused >= 7
+    await asyncio.sleep(1.1)
+    assert await served.echo(context) == b"hello"
+
+
+async def test_new_files_are_used_for_new_connections(serve: Serve, tmp_path: Path) -> None:
+    served = serve(ClientCertificates.NONE)
+    await served.open()
+    old = served.client()
+    reader, writer = await asyncio.open_connection(HOST, served.port, ssl=old)
+    assert not served.tls.reload(), "nothing changed"
+    new = DevelopmentAuthority(tmp_path / "new")
+    files = new.issue("server")
+    Path(served.files.key).write_bytes(files.key.read_bytes())
+    assert served.tls.reload()
+    assert "cannot be used" in served.tls.failure, "the key does not fit"
+    assert await served.echo(old) == b"hello", "the old context stays"
+    Path(served.files.certificate).write_bytes(files.certificate.read_bytes())
+    assert served.tls.reload()
+    assert served.tls.failure == ""
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await served.echo(old)
+    trusted = TlsFiles(authorities=str(new.files.certificate))
+    assert await served.echo(client_context(trusted)) == b"hello"
+    writer.write(b"hello")
+    assert await reader.readexactly(5) == b"hello", "open connections stay"
+    writer.close()
