@@ -53,11 +53,13 @@ from metadata.errors import MetadataError
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.registry.registrar import BookieRegistrar
-from metadata.registry.registration import BookieRegistration
+from metadata.registry.registration import TLS_FEATURE, BookieRegistration
 from metadata.repair.repair_key import read_repair_key
 from metadata.store.ephemeral import INCARNATION_BYTES
 from metadata.store.interface import MetadataStore, SessionState
 from serving.admin import AdminContent, AdminServer
+from serving.security_options import TlsMode, is_wildcard
+from serving.served_tls import ServedTls
 from serving.server_log import ServerLog
 
 DISK_VERSION: Final = 2
@@ -73,6 +75,13 @@ class BookieAddresses:
     port: int
     admin_host: str
     admin_port: int
+    is_admin_tls: bool
+
+    @property
+    def admin_url(self) -> str:
+        """Address of the admin port."""
+        scheme = "https" if self.is_admin_tls else "http"
+        return f"{scheme}://{self.admin_host}:{self.admin_port}"
 
 
 class BookieProcess:
@@ -108,8 +117,8 @@ class BookieProcess:
         """Reason of the bookie's limbo; empty when it is not in limbo."""
 
     async def start(self) -> tuple[BookieId, BookieAddresses]:
-        """Start serving; return the id and the addresses. Raises BookieError, CannotListenError and
-        MetadataError.
+        """Start serving; return the id and the addresses. Raises BookieError, CannotListenError,
+        SecurityError and MetadataError.
         """
         loop = asyncio.get_running_loop()
         log = ServerLog(loop.time)
@@ -224,9 +233,11 @@ class BookieProcess:
         scrubber: Scrubber,
     ) -> BookieAddresses:
         options = self._options
+        tls = ServedTls("bookie", options, context.log)
         server = BookieServer(context)
         self._parts.push_async_callback(server.close)
-        listening_host, port = await server.start(options.host, options.port)
+        listening_host, port = await server.start(options.host, options.port, tls.listening)
+        self._run(tls.watch())
         host = options.advertised_host or listening_host
         described = {
             "id": str(identity.bookie_id),
@@ -244,27 +255,42 @@ class BookieProcess:
             lambda: scrubber.record,
         )
         admin = AdminServer(
-            AdminContent("bookie", metrics, self._readiness, routes, (BookieError,)), context.log
+            AdminContent(
+                "bookie",
+                metrics,
+                self._readiness,
+                routes,
+                (BookieError,),
+                tls.admin_access(),
+                (tls,),
+            ),
+            context.log,
         )
         self._parts.push_async_callback(admin.close)
         admin_host, admin_port = await admin.start(options.admin_host, options.admin_port)
-        return BookieAddresses(host, port, admin_host, admin_port)
+        if is_wildcard(admin_host):
+            admin_host = host
+        is_admin_tls = options.tls_mode is TlsMode.REQUIRED
+        return BookieAddresses(host, port, admin_host, admin_port, is_admin_tls)
 
     async def _register(
         self, context: ServerContext, identity: Identity, addresses: BookieAddresses
     ) -> None:
+        mode = self._options.tls_mode
         first = describe(
             context.storage,
             BookieRegistration(
                 bookie_id=context.bookie_id,
                 host=addresses.host,
                 port=addresses.port,
-                admin_url=f"http://{addresses.admin_host}:{addresses.admin_port}",
+                tls=mode is TlsMode.REQUIRED,
+                admin_url=addresses.admin_url,
                 location=self._options.location,
                 weight=float(self._options.weight),
                 build=self._build,
                 wire_versions=(WIRE_VERSION_MIN, WIRE_VERSION),
                 disk_versions=(DISK_VERSION, DISK_VERSION),
+                features=(TLS_FEATURE,) if mode is TlsMode.OPTIONAL else (),
             ),
         )
         dead = identity.dead_incarnation

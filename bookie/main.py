@@ -35,6 +35,7 @@ from metadata.ids import BookieId
 from metadata.registry.location import with_host_name
 from metadata.store.interface import MetadataStore
 from metadata.store.zookeeper import open_store
+from security.errors import SecurityError
 from serving.descriptors import share_descriptors
 from serving.process import (
     EXIT_FAILED,
@@ -79,7 +80,7 @@ def run_bookie(options: BookieOptions, companion: Companion | None = None) -> in
         connections_max=connections_max,
         location=with_host_name(options.location, socket.gethostname()),
     )
-    failures = (BookieError, MetadataError)
+    failures = (BookieError, MetadataError, SecurityError)
     process = ServerProcess(
         "bookie", options.log_level, options.die_with_parent, failures, warning=warning
     )
@@ -166,7 +167,7 @@ def _print_ready(options: BookieOptions, bookie_id: BookieId, addresses: BookieA
         {
             "id": bookie_id,
             "address": f"{addresses.host}:{addresses.port}",
-            "admin": f"http://{addresses.admin_host}:{addresses.admin_port}",
+            "admin": addresses.admin_url,
             "pid": os.getpid(),
             "data_dir": str(Path(options.data_dir).absolute()),
         }

@@ -33,6 +33,7 @@ from serving.option_reading import (
     read_options,
     with_options,
 )
+from serving.security_options import SecurityOptions, check_advertised
 
 TABLE: Final = "bookie"
 VARIABLE_PREFIX: Final = "QUIRE_BOOKIE_"
@@ -44,7 +45,7 @@ _SERVER: Final = ServerLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class BookieOptions:
+class BookieOptions(SecurityOptions):
     """Options of one bookie. Build it with `load_options`."""
 
     data_dir: str = option("", "the directory of all data; log/ and index/ in it may be mounts")
@@ -264,6 +265,10 @@ def _check_together(options: BookieOptions) -> None:
     if not options.data_dir:
         raise OptionError("data_dir is not set: give --data-dir, or data_dir in the file")
     check_log_level(options.log_level)
+    options.check_tls()
+    options.check_listening("host", options.host)
+    options.check_admin(options.admin_host)
+    check_advertised("advertised_host", options.advertised_host, options.host)
     if options.disk_low_mark > options.disk_high_mark:
         raise OptionError(
             f"disk_low_mark is {options.disk_low_mark}, above disk_high_mark, "

@@ -38,6 +38,7 @@ from metadata.ids import LedgerId, is_ledger_id
 from metadata.registry.cluster import open_cluster_store
 from metadata.store.interface import MetadataStore
 from metadata.store.uri import parse_metadata_uri
+from security.client_file import context_of
 
 
 class LedgerClient:
@@ -53,11 +54,12 @@ class LedgerClient:
         on_event: EventCallback | None = None,
         policy: PlacementPolicy | None = None,
     ) -> None:
-        """Create a client for the cluster at `zk://host:port[,host:port]/path`.
+        """Create a client for the cluster at `zk://host:port[,host:port]/path[?client=FILE]`.
 
-        With `ssl`, bookies are contacted only over TLS. `policy` chooses bookies; the default is
-        `SpreadPolicy()`. `on_event` is called, on the loop, with each `ClientEvent`. Raises
-        ValueError for a malformed URI.
+        With `ssl`, or a client's file with TLS, bookies are contacted only over TLS. `policy`
+        chooses bookies; the default is `SpreadPolicy()`. `on_event` is called, on the loop, with
+        each `ClientEvent`. Raises ValueError for a malformed URI, SecurityError for a client's file
+        that cannot be used.
         """
         where = parse_metadata_uri(uri)
         config = config or ClientConfig()
@@ -69,7 +71,7 @@ class LedgerClient:
                 config=config,
                 rng=rng,
                 wall_clock_ms=_wall_clock_ms,
-                ssl=ssl,
+                ssl=ssl or context_of(where.client_file),
                 credentials=credentials,
                 policy=policy,
                 on_event=on_event,

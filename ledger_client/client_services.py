@@ -89,7 +89,9 @@ class DirectoryAddresses:
         known = self._directory.bookies.get(bookie_id)
         if fresh or known is None:
             known = await self._read(bookie_id)
-        return None if known is None else BookieAddress(known.host, known.port, known.tls)
+        if known is None:
+            return None
+        return BookieAddress(known.host, known.port, known.tls, known.offers_tls)
 
     async def _read(self, bookie_id: BookieId) -> BookieRegistration | None:
         path = bookie_path(bookie_id)

@@ -23,6 +23,8 @@ from metadata.registry.cluster import open_cluster_store
 from metadata.registry.cookies import CookieStore
 from metadata.registry.directory import BookieDirectory
 from metadata.store.interface import MetadataStore
+from metadata.store.uri import parse_metadata_uri
+from security.client_file import context_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,17 @@ class Cluster:
     cookies: CookieStore
     directory: BookieDirectory
     rng: Random
+
+    def open_pool(self) -> BookiePool:
+        """Open a pool of connections to single bookies; the caller closes it. Raises
+        SecurityError for a client's file that cannot be used.
+        """
+        return BookiePool(
+            DirectoryAddresses(self.directory, self.store),
+            config=ClientConfig(),
+            rng=self.rng,
+            ssl=context_of(parse_metadata_uri(self.address).client_file),
+        )
 
 
 @asynccontextmanager
@@ -68,8 +81,7 @@ async def read_ledger(cluster: Cluster, ledger_id: LedgerId) -> tuple[LedgerMeta
 @asynccontextmanager
 async def open_pool(cluster: Cluster, keys: LedgerKeys) -> AsyncIterator[BookiePool]:
     """Open connections to single bookies that send one ledger's key, until the block's end."""
-    addresses = DirectoryAddresses(cluster.directory, cluster.store)
-    pool = BookiePool(addresses, config=ClientConfig(), rng=cluster.rng)
+    pool = cluster.open_pool()
     pool.attach(keys.ledger_id, keys.master_key)
     try:
         yield pool

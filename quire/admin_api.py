@@ -12,9 +12,15 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
+from metadata.store.uri import parse_metadata_uri
+from security.client_file import NO_IDENTITY, ClientFile, read_client_file
+from security.tls import TlsFiles, client_context
+from serving.security_options import is_loopback
+
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
 TIMEOUT_S: Final = 5.0
 HTTP_OK: Final = 200
+SCHEMES: Final = ("http", "https")
 
 Json = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
 
@@ -23,22 +29,32 @@ class AdminApiError(Exception):
     """The admin server did not respond, or its response was not as expected."""
 
 
-async def get_json(url: str, *, timeout_s: float = TIMEOUT_S) -> Json:
-    """Return the decoded response to a GET. Raises AdminApiError."""
-    return await _call(url, "GET", b"", timeout_s)
+def identity_of(address: str) -> ClientFile:
+    """Return the client's file that a metadata URI names. Raises SecurityError."""
+    path = parse_metadata_uri(address).client_file
+    return read_client_file(path) if path else NO_IDENTITY
 
 
-async def post_json(url: str, value: Json, *, timeout_s: float = TIMEOUT_S) -> Json:
+async def get_json(
+    url: str, identity: ClientFile = NO_IDENTITY, *, timeout_s: float = TIMEOUT_S
+) -> Json:
+    """Return the decoded response to a GET. Raises AdminApiError, SecurityError."""
+    return await _call(url, identity, "GET", b"", timeout_s)
+
+
+async def post_json(
+    url: str, value: Json, identity: ClientFile = NO_IDENTITY, *, timeout_s: float = TIMEOUT_S
+) -> Json:
     """Return the decoded response to a POST. Raises AdminApiError: after a timeout it is unknown
-    whether the change was made.
+    whether the change was made; SecurityError.
     """
-    return await _call(url, "POST", json.dumps(value).encode(), timeout_s)
+    return await _call(url, identity, "POST", json.dumps(value).encode(), timeout_s)
 
 
-async def _call(url: str, method: str, body: bytes, timeout_s: float) -> Json:
+async def _call(url: str, identity: ClientFile, method: str, body: bytes, timeout_s: float) -> Json:
     try:
         async with asyncio.timeout(timeout_s):
-            head, answered = await _exchange(url, method, body)
+            head, answered = await _exchange(url, identity, method, body)
         words = head.split(b"\r\n", 1)[0].split()
         status = int(words[1]) if len(words) > 1 else 0
         if status != HTTP_OK:
@@ -49,16 +65,24 @@ async def _call(url: str, method: str, body: bytes, timeout_s: float) -> Json:
         raise AdminApiError(f"{url} did not respond: {error or type(error).__name__}") from error
 
 
-async def _exchange(url: str, method: str, body: bytes) -> tuple[bytes, bytes]:
+async def _exchange(
+    url: str, identity: ClientFile, method: str, body: bytes
+) -> tuple[bytes, bytes]:
     parts = urlsplit(url)
-    if parts.scheme != "http" or parts.hostname is None or parts.port is None:
+    if parts.scheme not in SCHEMES or parts.hostname is None or parts.port is None:
         raise AdminApiError(f"{url} is not an address of an admin server: http://host:port/...")
-    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    context, token = None, identity.admin_token
+    if parts.scheme == "https":
+        context = identity.context or client_context(TlsFiles())
+    elif token and not is_loopback(parts.hostname):
+        raise AdminApiError(f"{url} has no TLS: the token is not sent there")
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port, ssl=context)
     try:
         target = parts.path + (f"?{parts.query}" if parts.query else "")
         # HTTP/1.0: the end of the connection ends the response, so nothing is chunked.
         length = f"Content-Length: {len(body)}\r\n" if method == "POST" else ""
-        begin = f"{method} {target} HTTP/1.0\r\nHost: {parts.netloc}\r\n{length}\r\n"
+        proof = f"Authorization: Bearer {token}\r\n" if token else ""
+        begin = f"{method} {target} HTTP/1.0\r\nHost: {parts.netloc}\r\n{length}{proof}\r\n"
         writer.write(begin.encode() + body)
         answer = await reader.read(ANSWER_BYTES_MAX)
         while chunk := await reader.read(ANSWER_BYTES_MAX - len(answer)):

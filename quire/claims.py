@@ -30,6 +30,8 @@ from metadata.errors import VersionConflictError
 from metadata.ids import UPDATE_TOKEN_BYTES, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerMetadata, LedgerState
 from metadata.registry.cluster import open_cluster_store
+from metadata.store.uri import parse_metadata_uri
+from security.client_file import context_of
 
 CLAIMS_MAX: Final = 5
 """Maximum number of attempts to claim a ledger whose metadata others change."""
@@ -141,6 +143,7 @@ async def _services(address: str) -> AsyncIterator[ClientServices]:
         config=config,
         rng=rng,
         wall_clock_ms=wall_clock_ms,
+        ssl=context_of(parse_metadata_uri(address).client_file),
     )
     async with metadata_call("connecting", address, config.metadata_timeout_s):
         services = ClientServices(settings, await settings.open_store())

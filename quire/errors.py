@@ -65,6 +65,7 @@ def exit_code(error: BaseException) -> ExitCode:
     from bookie.wire.errors import BatchError
     from ledger_client import errors as ledger
     from metadata import errors as metadata
+    from security.errors import SecurityError
 
     by_type: tuple[tuple[tuple[type[BaseException], ...], ExitCode], ...] = (
         (
@@ -88,6 +89,7 @@ def exit_code(error: BaseException) -> ExitCode:
         ),
         ((metadata.NodeNotFoundError, metadata.ClusterNotFoundError), ExitCode.NOT_FOUND),
         ((LocalClusterError,), ExitCode.UNAVAILABLE),
+        ((SecurityError,), ExitCode.USAGE),
     )
     if isinstance(error, CommandError):
         return error.code

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from random import Random
+from ssl import SSLContext
 from typing import Final, Self
 
 from ledger_client.client_services import ClientServices, ClientSettings
@@ -63,6 +64,7 @@ class RepairProcess:
         secret_rng: Random,
         wall_clock_ms: Callable[[], int],
         config: ClientConfig,
+        ssl: SSLContext | None = None,
         roles: RepairRoles,
     ) -> None:
         """Create the process. `process_id` has the form of a bookie's id; the store is closed at
@@ -75,6 +77,7 @@ class RepairProcess:
         self._secret_rng = secret_rng
         self._wall_clock_ms = wall_clock_ms
         self._config = config
+        self._ssl = ssl
         self._roles = roles
         self._ends = AsyncExitStack()
 
@@ -115,6 +118,7 @@ class RepairProcess:
                 config=self._config,
                 rng=self._rng,
                 wall_clock_ms=self._wall_clock_ms,
+                ssl=self._ssl,
                 credentials=key,
             ),
             self._store,

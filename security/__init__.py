@@ -1,7 +1,9 @@
 """Identities, and how they are proved.
 
 - `principal`: who a client is.
-- `tls`: contexts of servers and clients, and new ones when their files change.
+- `tls`: contexts of clients.
+- `server_tls`: contexts of servers, and new ones when their files change.
+- `client_file`: the file with a client's identity.
 - `certificate_names`: principal of a certificate.
 - `secret_files`: secrets in files of their owner.
 - `errors`: errors of certificates and secrets.

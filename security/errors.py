@@ -15,3 +15,7 @@ class CertificateError(SecurityError):
 
 class SecretError(SecurityError):
     """A file with a secret is missing, empty, or readable by others."""
+
+
+class ClientFileError(SecurityError):
+    """A client's file cannot be read, or has something that it cannot have."""

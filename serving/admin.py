@@ -1,14 +1,19 @@
 """Admin port of a server, over HTTP: health, metrics, and the routes of its caller.
 
-Leaves the other routes to `bookie.server.admin` and `broker_layer.server.admin_http`. There is no
-authentication: by default it listens on the loopback address.
+Leaves the other routes to `bookie.server.admin` and `broker_layer.server.admin_http`, and where it
+may listen to `serving.security_options`.
+
+Invariant: with a token or with clients' certificates, every request but those for health needs one
+of the two.
 
 Format: JSON; a failure is {"error": text}, with an HTTP status of 400 or above.
 """
 
 import asyncio
+import hmac
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from ssl import SSLContext
 from typing import Final
 
 from aiohttp import web
@@ -28,6 +33,34 @@ Readiness = Callable[[], str | None]
 """Returns what is missing before clients can be served; None when the server is ready."""
 
 
+HEALTH_ROUTES: Final = ("/livez", "/readyz")
+"""Routes for everybody: what restarts a server has no secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdminAccess:
+    """What requests to an admin port need."""
+
+    token: str = field(default="", repr=False)
+    context: SSLContext | None = None
+    """Context of TLS; None without."""
+    takes_certificates: bool = False
+    """Whether a client's certificate is enough."""
+
+    def admits(self, request: web.Request) -> bool:
+        """Return whether a request may be served."""
+        if request.path in HEALTH_ROUTES or not (self.token or self.takes_certificates):
+            return True
+        if self.takes_certificates and request.get_extra_info("peercert"):
+            return True
+        given = request.headers.get("Authorization", "")
+        wanted = f"Bearer {self.token}"
+        return bool(self.token) and hmac.compare_digest(given.encode(), wanted.encode())
+
+
+OPEN: Final = AdminAccess()
+
+
 @dataclass(frozen=True, slots=True)
 class AdminContent:
     """Content of one server's admin port."""
@@ -42,6 +75,9 @@ class AdminContent:
 
     failures: tuple[type[Exception], ...] = ()
     """Exceptions that a handler may raise when the server cannot do a request now."""
+
+    access: AdminAccess = OPEN
+    more_metrics: Sequence[Collector] = ()
 
 
 class AdminServer:
@@ -69,7 +105,8 @@ class AdminServer:
         )
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=CLOSE_TIMEOUT_S)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port)
+        context = self._administered.access.context
+        site = web.TCPSite(self._runner, host, port, ssl_context=context)
         try:
             await site.start()
         except OSError as error:
@@ -84,7 +121,8 @@ class AdminServer:
             await self._runner.cleanup()
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        body = metrics_text(self._administered.metrics, self._process)
+        administered = self._administered
+        body = metrics_text(administered.metrics, self._process, *administered.more_metrics)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
 
@@ -108,6 +146,10 @@ def readiness_handler(readiness: Readiness) -> Handler:
 def _errors_as_json(administered: AdminContent, log: ServerLog) -> Middleware:
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not administered.access.admits(request):
+            log.warning("admin request refused", peer=request.remote, path=request.path[:200])
+            text = "send the admin token as Authorization: Bearer TOKEN, or use a certificate"
+            return _error(401, text)
         if request.method != "GET" and "Origin" in request.headers:
             return _error(403, "requests from web pages are not allowed")
         try:

@@ -71,7 +71,7 @@ class TlsListener:
         self._make = make
         self._socket: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._handshakes: dict[asyncio.Task[None], None] = {}
         self._second = 0
         self._begun = 0
         """Handshakes that began in this second."""
@@ -113,8 +113,8 @@ class TlsListener:
                 connection.close()
                 continue
             task = loop.create_task(self._begin(connection))
-            self._handshakes.add(task)
-            task.add_done_callback(self._handshakes.discard)
+            self._handshakes[task] = None
+            task.add_done_callback(lambda done: self._handshakes.pop(done, None))
 
     def _has_room(self, now_s: float) -> bool:
         limits = self._listening.limits

@@ -10,6 +10,7 @@ from bookie.server.connection import ClientConnection
 from bookie.server.server_context import ServerContext
 from serving.listening import ListeningServer
 from serving.overriding import override
+from serving.tls_listening import TlsListening
 
 
 class BookieServer(ListeningServer):
@@ -17,10 +18,10 @@ class BookieServer(ListeningServer):
 
     _context: ServerContext
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
+    async def start(self, host: str, port: int, tls: TlsListening | None = None) -> tuple[str, int]:
         """Listen; return the host and port. Raises CannotListenError."""
         address = await self._open(
-            "the bookie", host, port, lambda: ClientConnection(self._context)
+            "the bookie", host, port, lambda: ClientConnection(self._context), tls
         )
         await self.serve()
         return address

@@ -46,6 +46,9 @@ class BookieAddress:
     host: str
     port: int
     is_tls: bool
+    """Whether the bookie takes only connections with TLS."""
+    offers_tls: bool
+    """Whether it takes connections with TLS."""
 
 
 class AddressLookup(Protocol):
@@ -268,11 +271,13 @@ class BookieLink:
 
     async def _open(self, address: BookieAddress) -> BookieConnection:
         settings = self._settings
-        if address.is_tls != (settings.ssl is not None):
+        is_possible = address.offers_tls if settings.ssl is not None else not address.is_tls
+        if not is_possible:
             has, uses = ("TLS", "no TLS") if address.is_tls else ("no TLS", "TLS")
             raise BookieCallError(
                 self.bookie_id,
-                f"the bookie uses {has} and this client uses {uses}: check the option `ssl`",
+                f"the bookie uses {has} and this client uses {uses}: check the client's file, or "
+                "the option `ssl`",
                 failure=CallFailure.REFUSED,
             )
         connection = BookieConnection(

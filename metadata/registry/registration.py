@@ -57,6 +57,8 @@ DRAINING_FEATURE: Final = "condition:draining"
 """Feature of a bookie that is taken out of service: its entries are moved to other bookies."""
 LIMBO_FEATURE: Final = "condition:limbo"
 """Feature of a bookie that may have lost stored data (rule 2.4)."""
+TLS_FEATURE: Final = "tls"
+"""Feature of a bookie that takes connections with TLS and without it."""
 
 VersionRange = tuple[int, int]
 """Oldest and newest supported version."""
@@ -88,6 +90,11 @@ class BookieRegistration:
     def drains(self) -> bool:
         """Whether an operator takes the bookie out of service."""
         return DRAINING_FEATURE in self.features
+
+    @property
+    def offers_tls(self) -> bool:
+        """Whether the bookie takes connections with TLS, and others too unless `tls` is set."""
+        return self.tls or TLS_FEATURE in self.features
 
     @property
     def is_in_limbo(self) -> bool:

@@ -2,8 +2,8 @@
 
 Leaves connecting to `zookeeper.py`.
 
-Format: `zk://host:port[,host:port...][/chroot]`; the default port is 2181; an IPv6 address is
-written in brackets.
+Format: `zk://host:port[,host:port...][/chroot][?client=file]`; the default port is 2181; an IPv6
+address is written in brackets. The file has the client's certificates (`security.client_file`).
 """
 
 import re
@@ -15,6 +15,7 @@ from metadata.errors import InvalidUriError
 SCHEME: Final = "zk://"
 PORT_DEFAULT: Final = 2181
 HOSTS_MAX: Final = 32
+CLIENT_PARAMETER: Final = "client"
 
 _PORT_MAX: Final = 65_535
 _HOST = re.compile(
@@ -31,11 +32,14 @@ class MetadataUri:
 
     hosts: tuple[tuple[str, int], ...]
     chroot: str
+    client_file: str = ""
+    """Path of the client's file; empty if there is none."""
 
     @property
     def text(self) -> str:
         """The URI, with every port."""
-        return SCHEME + self.host_text + self.chroot
+        client = f"?{CLIENT_PARAMETER}={self.client_file}" if self.client_file else ""
+        return SCHEME + self.host_text + self.chroot + client
 
     @property
     def host_text(self) -> str:
@@ -49,14 +53,18 @@ def parse_metadata_uri(uri: str) -> MetadataUri:
     """Parse a URI. Raises InvalidUriError, which says what is wrong."""
     if not uri.startswith(SCHEME):
         raise InvalidUriError(uri, f"it does not start with {SCHEME}")
-    hosts, _, path = uri.removeprefix(SCHEME).partition("/")
+    address, question_mark, parameters = uri.removeprefix(SCHEME).partition("?")
+    hosts, _, path = address.partition("/")
     chroot = f"/{path}".rstrip("/")
     if _CHROOT.fullmatch(chroot) is None or {".", ".."} & set(chroot.split("/")):
         raise InvalidUriError(uri, f"{chroot!r} is not a path of plain names")
+    name, equals, client_file = parameters.partition("=")
+    if question_mark and not (name == CLIENT_PARAMETER and equals and client_file):
+        raise InvalidUriError(uri, f"after ? only {CLIENT_PARAMETER}=FILE is possible")
     texts = hosts.split(",")
     if len(texts) > HOSTS_MAX:
         raise InvalidUriError(uri, f"it lists more than {HOSTS_MAX} servers")
-    return MetadataUri(tuple(_host_of(uri, text) for text in texts), chroot)
+    return MetadataUri(tuple(_host_of(uri, text) for text in texts), chroot, client_file)
 
 
 def _host_of(uri: str, text: str) -> tuple[str, int]:

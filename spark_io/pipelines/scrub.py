@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from ledger_client import ClientConfig, LedgerNotFoundError
+from ledger_client import LedgerNotFoundError
 from ledger_client.bookies.pool import BookiePool
-from ledger_client.client_services import DirectoryAddresses
 from ledger_client.cluster_access import Cluster, open_cluster, read_ledger
 from ledger_client.digest import LedgerKeys
 from ledger_client.reading.verification import ReplicaReport, verify_replicas
@@ -135,8 +134,7 @@ def _scrub_task(
 async def _scrub(metadata: str, password: bytes, ids: Iterable[int]) -> list[BadRange]:
     findings: list[BadRange] = []
     async with open_cluster(metadata) as cluster:
-        addresses = DirectoryAddresses(cluster.directory, cluster.store)
-        pool = BookiePool(addresses, config=ClientConfig(), rng=cluster.rng)
+        pool = cluster.open_pool()
         try:
             for ledger_id in ids:
                 findings += await _scrub_ledger(cluster, pool, password, LedgerId(ledger_id))

@@ -39,6 +39,9 @@ DOORS = (
     "ledger_client/cluster_access.py",
     "spark_io/launching.py",
     "spark_io/common_options.py",
+    "security/secret_files.py",
+    "security/client_file.py",
+    "security/server_tls.py",
     "*/main.py",
 )
 # Edges of processes for which only shape is checked.

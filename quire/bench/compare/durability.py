@@ -12,9 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from ledger_client import ClientConfig
 from ledger_client.bookies.pool import BookiePool
-from ledger_client.client_services import DirectoryAddresses
 from ledger_client.cluster_access import Cluster, open_cluster
 from ledger_client.digest import LedgerKeys
 from ledger_client.protocol.quorum import covers
@@ -67,8 +65,7 @@ async def examine(metadata_uri: str, acknowledged: Sequence[tuple[int, int]]) ->
     entry). Raises MetadataError.
     """
     async with open_cluster(metadata_uri) as cluster:
-        addresses = DirectoryAddresses(cluster.directory, cluster.store)
-        pool = BookiePool(addresses, config=ClientConfig(), rng=cluster.rng)
+        pool = cluster.open_pool()
         try:
             return [
                 await _examine_one(cluster, pool, LedgerId(ledger_id), last)

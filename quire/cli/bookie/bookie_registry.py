@@ -13,7 +13,7 @@ from metadata.registry.positions import PositionStore
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
-from quire.admin_api import AdminApiError, get_json, post_json
+from quire.admin_api import AdminApiError, get_json, identity_of, post_json
 from quire.assessment import next_step
 from quire.cli.as_json import registration_as_json
 from quire.cli.command_line import metadata_address
@@ -86,7 +86,8 @@ async def info(arguments: argparse.Namespace, output: Output) -> int:
     row = registration_as_json(registration) | lifecycle
     if registration.admin_url:
         try:
-            row["admin"] = await get_json(f"{registration.admin_url}/api/v1/state")
+            identity = identity_of(metadata_address(arguments))
+            row["admin"] = await get_json(f"{registration.admin_url}/api/v1/state", identity)
         except AdminApiError as error:
             row["admin_error"] = str(error)
     output.record(row)
@@ -114,7 +115,8 @@ async def _request_change(
             try_next="quire bookie run --data-dir DIR",
         )
     try:
-        answer = await post_json(f"{registration.admin_url}/api/v1/{route}", body)
+        identity = identity_of(metadata_address(arguments))
+        answer = await post_json(f"{registration.admin_url}/api/v1/{route}", body, identity)
     except AdminApiError as error:
         raise BookieDownError(
             f"bookie {arguments.bookie} was not changed: {error}",

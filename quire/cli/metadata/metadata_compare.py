@@ -15,12 +15,13 @@ from metadata.ledgers.deletion_feed import DeletionFeed
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.paths import DELETION_SHARDS
 from metadata.registry.registration import BookieRegistration
-from quire.admin_api import AdminApiError, Json, get_json
+from quire.admin_api import AdminApiError, Json, get_json, identity_of
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Output, Row
 from quire.cli.progress import Progress
 from quire.errors import ExitCode
 from quire.unknown_holdings import Holding, meaning_of
+from security.client_file import ClientFile
 
 PAGE_LEDGERS: Final = 10_000
 FINDINGS_MAX: Final = 10_000
@@ -68,14 +69,15 @@ async def _differences(
 ) -> AsyncIterator[Row]:
     """Yield what one bookie holds without being named. Raises AdminApiError."""
     bookie_id = registration.bookie_id
-    async for ledger_id in _held(registration):
+    identity = identity_of(cluster.address)
+    async for ledger_id in _held(registration, identity):
         progress.advance(1)
         ledger = await _find(cluster, ledger_id)
         if isinstance(ledger, MetadataFormatError):
             continue  # `quire metadata check` reports it
         if ledger is not None and ledger.names(bookie_id):
             continue
-        holding = await _holding(registration, ledger_id)
+        holding = await _holding(registration, ledger_id, identity)
         if holding is None and ledger is not None:
             continue  # released: its entries were removed
         found = meaning_of(ledger, is_deleted=ledger_id in deleted)
@@ -101,8 +103,8 @@ async def _find(
         return error
 
 
-async def _held(registration: BookieRegistration) -> AsyncIterator[LedgerId]:
-    state = await get_json(f"{registration.admin_url}/api/v1/state")
+async def _held(registration: BookieRegistration, identity: ClientFile) -> AsyncIterator[LedgerId]:
+    state = await get_json(f"{registration.admin_url}/api/v1/state", identity)
     answering = state.get("id") if isinstance(state, dict) else None
     if answering != registration.bookie_id:
         raise AdminApiError(
@@ -112,7 +114,7 @@ async def _held(registration: BookieRegistration) -> AsyncIterator[LedgerId]:
     after = -1
     while True:
         path = f"/api/v1/ledgers?after={after}&limit={PAGE_LEDGERS}"
-        answer = await get_json(f"{registration.admin_url}{path}")
+        answer = await get_json(f"{registration.admin_url}{path}", identity)
         page = answer.get("ledgers") if isinstance(answer, dict) else None
         if not isinstance(answer, dict) or not isinstance(page, list):
             raise AdminApiError("its answer has no ledgers")
@@ -123,11 +125,13 @@ async def _held(registration: BookieRegistration) -> AsyncIterator[LedgerId]:
         after = int(str(answer["next_after"]))
 
 
-async def _holding(registration: BookieRegistration, ledger_id: LedgerId) -> Holding | None:
+async def _holding(
+    registration: BookieRegistration, ledger_id: LedgerId, identity: ClientFile
+) -> Holding | None:
     """Return the entries that a bookie holds of a ledger; None if it holds none."""
     path = f"/api/v1/ledgers/{ledger_id}/entries"
     try:
-        answer: Json = await get_json(f"{registration.admin_url}{path}")
+        answer: Json = await get_json(f"{registration.admin_url}{path}", identity)
     except AdminApiError as error:
         if "status 404" in str(error):
             return None

@@ -21,8 +21,10 @@ from broker_layer.peer import PeerAddress, Peers
 from broker_layer.peer_connection import PeerError
 from metadata.brokers.broker_registry import BrokerDirectory, BrokerRegistration
 from metadata.registry.cluster import open_cluster_store
+from quire.admin_api import identity_of
 from quire.cli.command_line import metadata_address
 from quire.errors import CommandError, ExitCode, UsageError
+from security.client_file import NO_IDENTITY, ClientFile
 
 TIMEOUT_S: Final = 30.0
 
@@ -69,6 +71,8 @@ class BrokerAccess:
     addresses: tuple[PeerAddress, ...]
     registrations: tuple[BrokerRegistration, ...]
     peers: Peers
+    identity: ClientFile = NO_IDENTITY
+    """What this client proves at admin ports."""
 
     async def ask(self, request: ApiMessage, answer: type[MessageT]) -> MessageT:
         """Ask the first broker that responds, in the newest version. Raises NoBrokerError."""
@@ -111,18 +115,20 @@ async def open_brokers(arguments: argparse.Namespace) -> AsyncIterator[BrokerAcc
     Raises NoBrokerError, MetadataError, UsageError.
     """
     rng = Random(os.urandom(16))
+    identity = NO_IDENTITY
     if arguments.bootstrap:
         registrations: tuple[BrokerRegistration, ...] = ()
         addresses: tuple[PeerAddress, ...] = (_parsed(arguments.bootstrap),)
     else:
-        registrations = await _registered(metadata_address(arguments), rng)
+        address = metadata_address(arguments)
+        identity, registrations = identity_of(address), await _registered(address, rng)
         addresses = tuple(_addresses(registrations, arguments.listener))
     if not addresses:
         where = f" with a listener {arguments.listener!r}" if arguments.listener else ""
         raise NoBrokerError(f"no broker is up{where}", try_next="quire broker run --help")
     peers = Peers("quire-topic", rng)
     try:
-        yield BrokerAccess(addresses, registrations, peers)
+        yield BrokerAccess(addresses, registrations, peers, identity)
     finally:
         await peers.aclose()
 

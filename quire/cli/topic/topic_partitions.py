@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from quire.admin_api import AdminApiError, Json, get_json
 from quire.cli.topic.topic_access import BrokerAccess
 from quire.cli.topic.topic_lookup import ShownTopic
+from security.client_file import ClientFile
 
 Rows = dict[int, Mapping[str, Json]]
 
@@ -72,7 +73,7 @@ def _known(number: Json) -> Json:
 
 async def _reports_of_leaders(topic: ShownTopic, brokers: BrokerAccess) -> Rows:
     urls = [each.admin_url for each in brokers.registrations if each.admin_url]
-    answers = await asyncio.gather(*[_partitions_of(url) for url in urls])
+    answers = await asyncio.gather(*[_partitions_of(url, brokers.identity) for url in urls])
     leaders = {each.partition_index: each.leader_epoch for each in topic.partitions}
     found: Rows = {}
     for row in (row for answer in answers for row in answer):
@@ -83,9 +84,9 @@ async def _reports_of_leaders(topic: ShownTopic, brokers: BrokerAccess) -> Rows:
     return found
 
 
-async def _partitions_of(url: str) -> list[Mapping[str, Json]]:
+async def _partitions_of(url: str, identity: ClientFile) -> list[Mapping[str, Json]]:
     try:
-        answer = await get_json(f"{url}/api/v1/partitions")
+        answer = await get_json(f"{url}/api/v1/partitions", identity)
     except AdminApiError:
         return []
     rows = answer.get("partitions") if isinstance(answer, Mapping) else None

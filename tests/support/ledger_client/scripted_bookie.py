@@ -74,7 +74,9 @@ class ScriptedBookie:
     @property
     def address(self) -> BookieAddress:
         assert self._server is not None
-        return BookieAddress("127.0.0.1", self._server.sockets[0].getsockname()[1], is_tls=False)
+        return BookieAddress(
+            "127.0.0.1", self._server.sockets[0].getsockname()[1], is_tls=False, offers_tls=False
+        )
 
     def drop_connections(self) -> None:
         for writer in self._writers:

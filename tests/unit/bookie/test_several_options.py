@@ -15,6 +15,7 @@ TWO = """
 metadata = "zk://zk1:2181/quire"
 location = "/eu/r1/default"
 host = "10.0.0.5"
+allow_plaintext = true
 
 [[bookie]]
 data_dir = "/srv/disk1/bookie"
@@ -63,6 +64,8 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
         data_dir = "{tmp_path}/other"
         admin_port = 3181
         admin_host = "0.0.0.0"
+        admin_token_file = "token"
+        allow_plaintext = true
     """
     assert refusal(text) == [
         f"[[bookie]] 2 data_dir is that of [[bookie]] 1: {tmp_path}/link",
@@ -79,8 +82,8 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
 
 
 def test_equal_ports_of_different_addresses_are_no_clash() -> None:
-    text = '[[bookie]]\ndata_dir = "a"\nhost = "10.0.0.1"\nport = 5\n'
-    text += '[[bookie]]\ndata_dir = "b"\nhost = "10.0.0.2"\nport = 5\n'
+    text = '[[bookie]]\ndata_dir = "a"\nallow_plaintext = true\nhost = "10.0.0.1"\nport = 5\n'
+    text += '[[bookie]]\ndata_dir = "b"\nallow_plaintext = true\nhost = "10.0.0.2"\nport = 5\n'
     assert len(load_several(text, {}, {})) == 2
 
 
@@ -91,9 +94,7 @@ def test_own_options_cannot_be_shared() -> None:
         "[[bookie]] 2 data_dir is that of [[bookie]] 1: /srv/bookie",
         "[[bookie]] 2 port is that of [[bookie]] 1 port: 1",
     ]
-    (line,) = refusal(
-        "[bookie_defaults]\nport = 0\n" + TWO.partition("host = ")[2].partition("\n")[2]
-    )
+    (line,) = refusal("[bookie_defaults]\nport = 0\n" + TWO.partition("allow_plaintext = true")[2])
     assert line.startswith("[bookie_defaults] port would apply")
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from quire.development_certificates import CERTIFICATE_DAYS, DevelopmentAuthority
 from security.errors import CertificateError, SecretError
-from security.tls import ClientCertificates, ServerTls, TlsFiles, client_context, server_context
+from security.server_tls import ClientCertificates, ServerTls, server_context
+from security.tls import TlsFiles, client_context
 
 NONE, REQUIRED = ClientCertificates.NONE, ClientCertificates.REQUIRED
 

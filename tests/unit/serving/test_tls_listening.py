@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from quire.development_certificates import DevelopmentAuthority
-from security.tls import ClientCertificates, ServerTls, TlsFiles, client_context
+from security.server_tls import ClientCertificates, ServerTls
+from security.tls import TlsFiles, client_context
 from serving.overriding import override
 from serving.server_log import ServerLog
 from serving.tls_listening import TlsCounters, TlsLimits, TlsListener, TlsListening
@@ -119,9 +120,9 @@ async def test_a_client_must_have_a_certificate_of_the_authority(
     served = serve(ClientCertificates.REQUIRED)
     await served.open()
     assert await served.echo(served.client("alice")) == b"hello"
-    stranger = DevelopmentAuthority(tmp_path / "other").issue("alice", ())
+    unknown = DevelopmentAuthority(tmp_path / "other").issue("alice", ())
     authorities = str(served.authority.files.certificate)
-    other = client_context(TlsFiles(str(stranger.certificate), str(stranger.key), authorities))
+    other = client_context(TlsFiles(str(unknown.certificate), str(unknown.key), authorities))
     for context in (served.client(), other):
         with pytest.raises((ConnectionError, ssl.SSLError, asyncio.IncompleteReadError)):
             await served.echo(context)

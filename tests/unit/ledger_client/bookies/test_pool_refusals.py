@@ -210,8 +210,10 @@ async def test_a_bookie_with_tls_is_not_contacted_without_tls(
     bookie: ScriptedBookie, setting: Setting
 ) -> None:
     address = bookie.address
-    setting.addresses.known[bookie.id] = BookieAddress(address.host, address.port, is_tls=True)
-    with pytest.raises(BookieCallError, match="check the option `ssl`"):
+    setting.addresses.known[bookie.id] = BookieAddress(
+        address.host, address.port, is_tls=True, offers_tls=True
+    )
+    with pytest.raises(BookieCallError, match="or the option `ssl`"):
         await setting.pool.ping(bookie.id, timeout_s=5)
     assert bookie.connection_count == 0
 

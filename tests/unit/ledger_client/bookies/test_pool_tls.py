@@ -45,7 +45,9 @@ async def bookie(certificate: tuple[Path, Path]) -> AsyncIterator[ScriptedBookie
 
 def pool_over(bookie: ScriptedBookie, context: ssl.SSLContext | None, *, tls: bool) -> BookiePool:
     addresses = ScriptedAddresses(bookie)
-    addresses.known[bookie.id] = BookieAddress("127.0.0.1", bookie.address.port, is_tls=tls)
+    addresses.known[bookie.id] = BookieAddress(
+        "127.0.0.1", bookie.address.port, is_tls=tls, offers_tls=tls
+    )
     return BookiePool(addresses, config=ClientConfig(), rng=Random(1), ssl=context)
 
 
@@ -70,7 +72,7 @@ async def test_an_untrusted_certificate(bookie: ScriptedBookie) -> None:
 
 async def test_a_client_with_tls_contacts_no_bookie_without_tls(bookie: ScriptedBookie) -> None:
     pool = pool_over(bookie, ssl.create_default_context(), tls=False)
-    with pytest.raises(BookieCallError, match="check the option `ssl`"):
+    with pytest.raises(BookieCallError, match="or the option `ssl`"):
         await pool.ping(bookie.id, timeout_s=5)
     assert bookie.connection_count == 0
     await pool.aclose()

@@ -54,7 +54,7 @@ class Unreachable:
         self._port = port
 
     async def address_of(self, bookie_id: BookieId, *, fresh: bool) -> BookieAddress | None:
-        return BookieAddress("127.0.0.1", self._port, is_tls=False)
+        return BookieAddress("127.0.0.1", self._port, is_tls=False, offers_tls=False)
 
 
 class World:

@@ -23,9 +23,21 @@ def test_uris(text: str, hosts: tuple[tuple[str, int], ...], chroot: str) -> Non
     assert parse_metadata_uri(uri.text) == uri
 
 
+@pytest.mark.parametrize("file", ["client.toml", "/etc/quire/client.toml", "a=b?c.toml"])
+def test_a_uri_may_name_the_clients_file(file: str) -> None:
+    uri = parse_metadata_uri(f"zk://h1/quire?client={file}")
+    assert (uri.client_file, uri.chroot) == (file, "/quire")
+    assert uri.text == f"zk://h1:2181/quire?client={file}"
+    assert parse_metadata_uri(f"zk://h1?client={file}").client_file == file
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "zk://h1/quire?",
+        "zk://h1/quire?client",
+        "zk://h1/quire?client=",
+        "zk://h1/quire?cilent=file",
         "",
         "h1:2181",
         "http://h1:2181",

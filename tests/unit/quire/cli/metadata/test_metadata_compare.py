@@ -8,6 +8,7 @@ from quire.cli.metadata import metadata_compare
 from quire.cli.metadata.verbs import parser
 from quire.errors import ExitCode
 from quire.unknown_holdings import DELETED, MOVED, NOT_CLOSED, UNKNOWN
+from security.client_file import NO_IDENTITY, ClientFile
 from tests.support.quire.memory_cluster import MemoryCluster
 from tests.support.sample_ledgers import closed_ledger, open_ledger
 
@@ -22,8 +23,9 @@ class Admin:
         self.answering = "d"
         self.is_up = True
 
-    async def get(self, url: str) -> Json:
+    async def get(self, url: str, identity: ClientFile) -> Json:
         """Answer a request as the admin server does, in pages of two ledgers."""
+        assert identity == NO_IDENTITY
         if not self.is_up:
             raise AdminApiError(f"{url} did not respond")
         path = url.removeprefix("http://admin-d")

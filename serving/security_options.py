@@ -1,0 +1,151 @@
+"""Options of a server's security, the same for each kind, and refusal to be open by accident.
+
+Leaves contexts to `security.server_tls`, and listening to `serving.tls_listening`.
+
+Invariants: a server listens on another address than a loopback one only with TLS, or if its options
+say that it may do so without; an admin port there needs a token or a client's certificate; no
+client is sent to an address that means "all addresses".
+"""
+
+import ipaddress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from security.certificate_names import DEFAULT_RULES, MappingRule, parse_mapping_rules
+from security.server_tls import ClientCertificates, ServerTls
+from security.tls import TlsFiles
+from serving.errors import OptionError
+from serving.option_reading import option
+
+LOCAL_NAME: Final = "localhost"
+
+
+class TlsMode(StrEnum):
+    """Whether clients use TLS."""
+
+    OFF = "off"
+    OPTIONAL = "optional"
+    """The same port takes connections with TLS and without, while a cluster changes."""
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityOptions:
+    """Options of security, which the options of each kind of server include."""
+
+    tls: str = option(
+        TlsMode.OFF.value,
+        "whether clients use TLS: off, optional (with it or without, while a cluster changes), or"
+        " required",
+    )
+    tls_cert_file: str = option("", "the server's certificate and its chain, in PEM")
+    tls_key_file: str = option("", "its key, in PEM; only its owner may read the file")
+    tls_ca_file: str = option("", "the authorities that sign clients' certificates, in PEM")
+    tls_client_certificates: str = option(
+        ClientCertificates.REQUIRED.value,
+        "whether clients must have certificates: none, requested or required",
+    )
+    tls_principal_rules: str = option(
+        DEFAULT_RULES,
+        "who a client with a certificate is: DEFAULT (its subject), RULE:pattern/replacement/[LU]",
+    )
+    allow_plaintext: bool = option(
+        False,  # noqa: FBT003
+        "listen on other than loopback addresses without TLS",
+    )
+    admin_token_file: str = option(
+        "",
+        "a secret that requests to the admin server send as `Authorization: Bearer SECRET`",
+    )
+
+    @property
+    def tls_mode(self) -> TlsMode:
+        """Whether clients use TLS."""
+        return TlsMode(self.tls)
+
+    @property
+    def principal_rules(self) -> tuple[MappingRule, ...]:
+        """Rules for the principals of clients with certificates."""
+        return parse_mapping_rules(self.tls_principal_rules)
+
+    def server_tls(self) -> ServerTls | None:
+        """Load the certificates; None without TLS. Raises SecurityError."""
+        if self.tls_mode is TlsMode.OFF:
+            return None
+        files = TlsFiles(self.tls_cert_file, self.tls_key_file, self.tls_ca_file)
+        return ServerTls(files, ClientCertificates(self.tls_client_certificates))
+
+    def check_tls(self) -> None:
+        """Check the options of TLS together. Raises OptionError."""
+        for name, value, kind in (
+            ("tls", self.tls, TlsMode),
+            ("tls_client_certificates", self.tls_client_certificates, ClientCertificates),
+        ):
+            if value not in list(kind):
+                raise OptionError(f"{name} must be one of {', '.join(kind)}, not {value!r}")
+        try:
+            parse_mapping_rules(self.tls_principal_rules)
+        except ValueError as error:
+            raise OptionError(f"tls_principal_rules: {error}") from error
+        if self.tls_mode is TlsMode.OFF:
+            return
+        wants_clients = self.tls_client_certificates != ClientCertificates.NONE
+        for name, value in (
+            ("tls_cert_file", self.tls_cert_file),
+            ("tls_key_file", self.tls_key_file),
+            ("tls_ca_file", self.tls_ca_file if wants_clients else "none"),
+        ):
+            if not value:
+                raise OptionError(f"tls is {self.tls}, and {name} is not set: name a PEM file")
+
+    def check_admin(self, host: str) -> None:
+        """Refuse an admin server that anyone on another machine can use. Raises OptionError."""
+        self.check_listening("admin_host", host)
+        if is_loopback(host) or self.admin_token_file:
+            return
+        wants_clients = self.tls_client_certificates != ClientCertificates.NONE
+        if self.tls_mode is not TlsMode.REQUIRED or not wants_clients:
+            raise OptionError(
+                f"admin_host is {host}, where other machines can connect: set admin_token_file, or"
+                " tls to required with clients' certificates"
+            )
+
+    def check_listening(self, name: str, host: str) -> None:
+        """Refuse to listen without TLS where others can connect; `name` is the option with the
+        host. Raises OptionError.
+        """
+        is_open = self.tls_mode is not TlsMode.REQUIRED and not is_loopback(host)
+        if is_open and not self.allow_plaintext:
+            raise OptionError(
+                f"{name} is {host}, where other machines can connect, and tls is {self.tls}: set"
+                " tls to required, or allow_plaintext to true if the network is closed"
+            )
+
+
+def check_advertised(name: str, advertised: str, listening: str) -> None:
+    """Refuse to send clients to an address that means "all addresses"; `name` is the option with
+    the advertised one. Raises OptionError.
+    """
+    host = advertised or listening
+    if is_wildcard(host):
+        raise OptionError(
+            f"clients cannot connect to {host}, which means all addresses: set {name} to the name"
+            " or the address of this machine"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can connect to an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == LOCAL_NAME
+
+
+def is_wildcard(host: str) -> bool:
+    """Return whether an address means "all addresses"."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return not host

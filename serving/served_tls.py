@@ -1,0 +1,94 @@
+"""TLS of one server process: its certificate for all its ports, new files, and metrics.
+
+Leaves accepting connections to `serving.tls_listening`, contexts to `security.server_tls`, and the
+options to `serving.security_options`.
+
+Invariants: the files are looked at each CHECK_S; files that cannot be used are logged once, and the
+server goes on with the certificate that it has.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from security.secret_files import read_secret
+from security.server_tls import ClientCertificates, ServerTls
+from serving.admin import AdminAccess
+from serving.metrics import counter, described_metric
+from serving.overriding import override
+from serving.security_options import SecurityOptions, TlsMode
+from serving.server_log import ServerLog
+from serving.tls_listening import TlsCounters, TlsListening
+
+CHECK_S: Final = 10.0
+
+METRICS: Final = {
+    "handshakes": counter("TLS handshakes begun."),
+    "handshakes_failed": counter("TLS handshakes that failed, or did not end in time."),
+    "handshakes_refused": counter("Connections closed because too many handshakes were under way."),
+}
+
+
+class ServedTls(Collector):
+    """TLS of one server process."""
+
+    def __init__(self, kind: str, options: SecurityOptions, log: ServerLog) -> None:
+        """Load the files; `kind` is "bookie" or "broker". Raises SecurityError."""
+        self._prefix = f"quire_{kind}_tls"
+        self._options = options
+        self._log = log
+        self._tls: ServerTls | None = options.server_tls()
+        self._counters = TlsCounters()
+
+    @property
+    def listening(self) -> TlsListening | None:
+        """How an address listens; None without TLS."""
+        if self._tls is None:
+            return None
+        tls = self._tls
+        is_required = self._options.tls_mode is TlsMode.REQUIRED
+        return TlsListening(lambda: tls.context, self._log, self._counters, is_required=is_required)
+
+    def admin_access(self) -> AdminAccess:
+        """Return what requests to the admin port need. Raises SecurityError."""
+        options = self._options
+        token = read_secret(options.admin_token_file) if options.admin_token_file else ""
+        if self._tls is None or options.tls_mode is not TlsMode.REQUIRED:
+            return AdminAccess(token)
+        takes = options.tls_client_certificates != ClientCertificates.NONE
+        wanted = ClientCertificates.REQUESTED if takes else ClientCertificates.NONE
+        return AdminAccess(token, self._tls.following_context(wanted), takes)
+
+    async def watch(self) -> None:
+        """Load new files until cancelled."""
+        while self._tls is not None:
+            await asyncio.sleep(CHECK_S)
+            if not self._tls.reload():
+                continue
+            if self._tls.failure:
+                self._log.warning("certificate not loaded", reason=self._tls.failure)
+            else:
+                self._log.info("certificate loaded", file=self._options.tls_cert_file)
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        """Return every metric; none without TLS."""
+        if self._tls is None:
+            return
+        yield GaugeMetricFamily(
+            f"{self._prefix}_certificate_expires_seconds",
+            "When the server's certificate expires, in seconds of Unix time.",
+            self._tls.expires_s,
+        )
+        yield GaugeMetricFamily(
+            f"{self._prefix}_certificate_unusable",
+            "1 while the files have changed and cannot be used, else 0.",
+            float(bool(self._tls.failure)),
+        )
+        for name, described in METRICS.items():
+            value = getattr(self._counters, name)
+            yield described_metric(f"{self._prefix}_{name}", described, value)
