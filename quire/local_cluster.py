@@ -5,7 +5,7 @@ Leaves one process to `quire.local.child_process`, one bookie to `quire.local.lo
 broker to `quire.local.local_broker`, and ZooKeeper to `metadata.store.embedded`.
 
 Format of the data directory: `zookeeper/`, one `bookie-<n>/` for each bookie, `broker-<n>.port`,
-`logs/`, `lock`.
+`logs/`, `lock`; `tls/` if it is secure.
 
 Invariants: every started process is stopped at the end, also when the start failed; a given data
 directory is kept, and the next cluster on it has the same bookies; one cluster at a time uses a
@@ -31,6 +31,7 @@ from metadata.store.embedded import HOST, EmbeddedZooKeeper
 from quire.errors import LocalClusterError
 from quire.local.local_bookie import LocalBookie
 from quire.local.local_broker import LocalBroker
+from quire.secure_directory import CLIENT_NAME, SecureDirectory
 
 BOOKIES_DEFAULT: Final = 4
 BOOKIES_MAX: Final = 64
@@ -39,6 +40,7 @@ BOOKIE_PREFIX: Final = "bookie-"
 BROKER_PREFIX: Final = "broker-"
 CHROOT: Final = "/quire"
 PORT_NAME: Final = "port"
+TLS_DIRECTORY: Final = "tls"
 
 
 class LocalCluster:
@@ -47,7 +49,9 @@ class LocalCluster:
 
     `bookies` is the minimum number of bookies: all those found in `data_dir` are started. `broker`
     is the number of brokers. `bookie_options` and `broker_options` are further options of
-    `quire bookie run` and `quire broker run`. Without `data_dir` the data is temporary.
+    `quire bookie run` and `quire broker run`. Without `data_dir` the data is temporary. A `secure`
+    cluster makes certificates in its data directory, and its servers take only clients that have
+    one.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class LocalCluster:
         zookeeper_port: int = 0,
         bookie_options: Mapping[str, str] | None = None,
         broker_options: Mapping[str, str] | None = None,
+        secure: bool = False,
     ) -> None:
         if not 0 <= broker <= BROKERS_MAX:
             raise LocalClusterError(f"{broker} brokers: use 0 to {BROKERS_MAX}")
@@ -70,6 +75,7 @@ class LocalCluster:
         self._zookeeper_port = zookeeper_port
         self._bookie_options = dict(bookie_options or {})
         self._broker_options = dict(broker_options or {})
+        self._is_secure = secure
         self._data_dir: Path | None = None
         self._zookeeper: EmbeddedZooKeeper | None = None
         self._lock: IO[bytes] | None = None
@@ -80,7 +86,17 @@ class LocalCluster:
     @property
     def metadata_uri(self) -> str:
         """Address of the cluster's metadata, for clients."""
-        return f"zk://{HOST}:{self._zookeeper_port}{CHROOT}"
+        return self._uri_for(CLIENT_NAME)
+
+    def _uri_for(self, name: str) -> str:
+        """Return the address for a client, or for the clients of a server role."""
+        uri = f"zk://{HOST}:{self._zookeeper_port}{CHROOT}"
+        return f"{uri}?client={self.certificates.client_file(name)}" if self._is_secure else uri
+
+    @property
+    def certificates(self) -> SecureDirectory:
+        """Directory of the certificates of a secure cluster."""
+        return SecureDirectory(self.data_dir / TLS_DIRECTORY)
 
     @property
     def zookeeper(self) -> EmbeddedZooKeeper:
@@ -101,6 +117,8 @@ class LocalCluster:
         """
         assert self._data_dir is None, "a cluster is started once"
         self._take_directory()
+        if self._is_secure:
+            self.certificates.fill()
         zookeeper_dir = self.data_dir / "zookeeper"
         self._zookeeper_port = self._zookeeper_port or _port_for(zookeeper_dir / PORT_NAME)
         self._zookeeper = EmbeddedZooKeeper(zookeeper_dir, port=self._zookeeper_port)
@@ -180,8 +198,9 @@ class LocalCluster:
     def _make_bookie(self, number: int) -> LocalBookie:
         name = f"{BOOKIE_PREFIX}{number}"
         log_path = self.data_dir / "logs" / f"{name}.log"
-        directory, options = self.data_dir / name, self._bookie_options
-        return LocalBookie(name, directory, log_path, self.metadata_uri, options)
+        options = self._options_of("bookie", self._bookie_options)
+        uri = self._uri_for("bookie")
+        return LocalBookie(name, self.data_dir / name, log_path, uri, options)
 
     def _make_broker(self, number: int) -> LocalBroker:
         name = f"{BROKER_PREFIX}{number}"
@@ -189,8 +208,12 @@ class LocalCluster:
         port = _port_for(port_path)
         port_path.write_text(f"{port}\n")
         log_path = self.data_dir / "logs" / f"{name}.log"
-        count, options = len(self.bookies), self._broker_options
-        return LocalBroker(number, log_path, self.metadata_uri, port, count, options)
+        count, options = len(self.bookies), self._options_of("broker", self._broker_options)
+        return LocalBroker(number, log_path, self._uri_for("broker"), port, count, options)
+
+    def _options_of(self, role: str, given: Mapping[str, str]) -> dict[str, str]:
+        secure = self.certificates.server_options(role) if self._is_secure else {}
+        return {**secure, **given}
 
 
 def _port_for(path: Path) -> int:

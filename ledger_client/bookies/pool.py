@@ -211,6 +211,11 @@ class BookiePool:
         link = self._links.get(bookie_id)
         return link.add_answered_at if link is not None else None
 
+    def failure_of(self, bookie_id: BookieId) -> str:
+        """Return why there is no connection to a bookie; empty if that is not known."""
+        link = self._links.get(bookie_id)
+        return "" if link is None else link.failure
+
     @property
     def bookie_ids(self) -> tuple[BookieId, ...]:
         """Bookies that received a request, and are registered or in use."""

@@ -109,6 +109,12 @@ class BookieLink:
         self._last = _Unreachable(CallFailure.CLOSED, None, "the client is closed")
         self._is_closed = False
 
+    @property
+    def failure(self) -> str:
+        """Why there is no connection; empty while there is one, or the first attempt runs."""
+        has_failed = self._connection is None and self._failures_in_row > 0
+        return self._last.reason if has_failed else ""
+
     def add(self, add: PendingAdd) -> None:
         """Send an add, or queue it during a connection attempt; its sink receives the outcome."""
         connection, size = self._connection, len(add.batch)

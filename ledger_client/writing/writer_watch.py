@@ -89,8 +89,8 @@ class WriterWatch:
         oldest = shell.outbox.oldest_appended_at
         if oldest is not None and now - oldest > config.append_deadline_s:
             text = (
-                f"{self._waited_for()} within {config.append_deadline_s} s: "
-                "check the bookies with `quire cluster health`"
+                f"{self._waited_for()} within {config.append_deadline_s} s"
+                f"{self._failures()}: check the bookies with `quire cluster health`"
             )
             shell.dispatch(e.WriterFailed(QuorumTimeoutError(text, ledger_id=self.ledger_id)))
             return []
@@ -137,6 +137,13 @@ class WriterWatch:
             return f"{needed} members must be in sync, but only {seen} were"
         needed = metadata.quorum_of(metadata.last_fragment).ack_quorum
         return f"fewer than {needed} bookies stored entry {protocol.lac + 1}"
+
+    def _failures(self) -> str:
+        """Return why there is no connection to some members, for an error."""
+        pool = self._services.pool
+        found = [(each, pool.failure_of(each)) for each in self.members]
+        texts = [f"{each}: {why}" for each, why in found if why]
+        return f" ({'; '.join(texts)})" if texts else ""
 
     def may_suspect(self, bookie_id: BookieId) -> bool:
         """Return whether the writer waits for this member of its ensemble and can do without it."""

@@ -7,6 +7,7 @@
 - `progress`: progress of long work.
 - `standard_input`: standard input, cut into entries.
 - `server_options`: one flag for each option of a server.
+- `tls`: certificates for development.
 - `up`: `quire up`.
 - `up_options`: options of servers that `quire up` passes on.
 - `demo`: `quire demo`.

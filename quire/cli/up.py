@@ -51,6 +51,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="BYTES",
         help="maximum use of the disk by each bookie; default: all of it",
     )
+    command.add_argument(
+        "--secure",
+        action="store_true",
+        help="make certificates in the data directory, and take only clients that have one",
+    )
     for server in ("bookie", "broker"):
         command.add_argument(
             f"--{server}-option",
@@ -80,6 +85,7 @@ async def _run(arguments: argparse.Namespace, output: Output) -> int:
         broker=arguments.brokers,
         bookie_options=of_bookies,
         broker_options=of_brokers,
+        secure=arguments.secure,
     )
     ended: dict[str, None] = {}
     starting = asyncio.create_task(cluster.start())

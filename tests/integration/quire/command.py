@@ -92,10 +92,12 @@ class RunningCluster:
         return self.process.returncode
 
 
-def start_cluster(data_dir: Path, bookies: int, brokers: int = 0) -> RunningCluster:
+def start_cluster(
+    data_dir: Path, bookies: int, brokers: int = 0, *, secure: bool = False
+) -> RunningCluster:
     """Start `quire up` and wait until it reports that it is ready."""
     words = ["up", "--bookies", str(bookies), "--data", str(data_dir), "-o", "json"]
-    words += ["--brokers", str(brokers)]
+    words += ["--brokers", str(brokers), *(["--secure"] if secure else [])]
     process = subprocess.Popen(
         [*QUIRE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(None)
     )

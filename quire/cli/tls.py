@@ -1,0 +1,58 @@
+"""`quire tls ...`: certificates for development.
+
+Leaves what is made to `quire.secure_directory`.
+"""
+
+import argparse
+from pathlib import Path
+
+from quire.cli.command_line import Noun
+from quire.cli.output import Output
+from quire.errors import ExitCode
+from quire.secure_directory import CLIENT_NAME, SecureDirectory
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of `quire tls`."""
+    noun = Noun("tls", "TLS: certificates for development and tests.")
+    init = noun.verb(
+        "init",
+        _init,
+        "make an authority, and certificates of bookies, brokers and clients; what a directory has "
+        "already stays as it is",
+        needs_cluster=False,
+    )
+    init.add_argument("directory", metavar="DIR")
+    init.add_argument(
+        "--host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="another name or address of the servers; several times for more",
+    )
+    init.add_argument(
+        "--client",
+        metavar="NAME",
+        action="append",
+        help=f"a client, by its common name; several times for more (default: {CLIENT_NAME})",
+    )
+    return noun.parser
+
+
+def _init(arguments: argparse.Namespace, output: Output) -> int:
+    directory = SecureDirectory(Path(arguments.directory).absolute())
+    made = directory.fill(arguments.host, arguments.client or (CLIENT_NAME,))
+    with output.listing("name", "certificate", "key", "client_file") as listing:
+        for name in made:
+            certificate = directory.path / f"{name}.pem"
+            listing.add(
+                {
+                    "name": name,
+                    "certificate": str(certificate),
+                    "key": str(directory.path / f"{name}-key.pem"),
+                    "client_file": directory.client_file(name),
+                }
+            )
+    if not made:
+        output.remark(f"{directory.path} has these certificates already")
+    return ExitCode.DONE

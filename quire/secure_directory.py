@@ -1,0 +1,64 @@
+"""Directory with certificates for every role of a development cluster, and the files that use them.
+
+Leaves making certificates to `quire.development_certificates`, and the servers' options to
+`serving.security_options`.
+
+Format: the authority (`ca.pem`); for each server role and each client `<name>.pem`,
+`<name>-key.pem`, and `<name>.toml`, a client's file (`security.client_file`) that the metadata URI
+names.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from quire.development_certificates import AUTHORITY, LOCAL_HOSTS, DevelopmentAuthority
+from security.errors import CertificateError
+
+SERVER_ROLES: Final = ("bookie", "broker")
+CLIENT_NAME: Final = "client"
+
+_CLIENT_FILE: Final = """\
+[tls]
+certificate = "{name}.pem"
+key = "{name}-key.pem"
+authorities = "ca.pem"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SecureDirectory:
+    """A directory that `fill` has filled."""
+
+    path: Path
+
+    def client_file(self, name: str) -> str:
+        """Return the path of a client's file; server roles have one too, for their own clients."""
+        return str(self.path / f"{name}.toml")
+
+    def server_options(self, role: str) -> dict[str, str]:
+        """Return the options of a server with this role."""
+        return {
+            "tls": "required",
+            "tls_cert_file": str(self.path / f"{role}.pem"),
+            "tls_key_file": str(self.path / f"{role}-key.pem"),
+            "tls_ca_file": str(self.path / f"{AUTHORITY}.pem"),
+        }
+
+    def fill(self, hosts: Sequence[str] = (), clients: Sequence[str] = (CLIENT_NAME,)) -> list[str]:
+        """Make what is missing, for servers on this machine and on `hosts`; return the names of the
+        new certificates. Raises CertificateError.
+        """
+        authority = DevelopmentAuthority(self.path)
+        made: list[str] = []
+        for name in (*SERVER_ROLES, *clients):
+            if "/" in name or name == AUTHORITY or name.startswith("."):
+                raise CertificateError(f"{name!r} cannot be the name of a certificate")
+            if authority.files_of(name).certificate.exists():
+                continue
+            own = (*LOCAL_HOSTS, *hosts) if name in SERVER_ROLES else ()
+            authority.issue(name, own)
+            Path(self.client_file(name)).write_text(_CLIENT_FILE.format(name=name))
+            made.append(name)
+        return made
