@@ -45,13 +45,17 @@ async def running(
     config: ClientConfig | None = None,
     *,
     bookie_options: Mapping[str, str] | None = None,
+    secure: bool = False,
 ) -> AsyncIterator[Running]:
     """Start `bookie_count` bookies with their data in `directory`; stop them at the end of the
     block. `bookie_options` are further options of `quire bookie run`.
     """
     async with (
         LocalCluster(
-            bookies=bookie_count, data_dir=directory, bookie_options=bookie_options
+            bookies=bookie_count,
+            data_dir=directory,
+            bookie_options=bookie_options,
+            secure=secure,
         ) as cluster,
         LedgerClient(cluster.metadata_uri, config=config) as client,
     ):

@@ -44,12 +44,18 @@ class LocalServer:
         words = [word for key, value in flags.items() for word in (f"--{key}", value)]
         command = [sys.executable, "-m", "quire.cli.main", noun, "run", *words]
         self._process = ChildProcess(name, [*command, "--die-with-parent"], log_path)
-        self._variables = {
-            f"{OWN_VARIABLES}{noun}_{key}".replace("-", "_").upper(): value
-            for key, value in options.items()
-        }
+        self._noun = noun
+        self._variables: dict[str, str] = {}
+        self.set_options(options)
         self._ready_timeout_s = ready_timeout_s
         self._ready: _Ready | None = None
+
+    def set_options(self, options: Mapping[str, str]) -> None:
+        """Change options for its next start; the others stay."""
+        self._variables |= {
+            f"{OWN_VARIABLES}{self._noun}_{key}".replace("-", "_").upper(): value
+            for key, value in options.items()
+        }
 
     @property
     def address(self) -> str:
