@@ -22,5 +22,6 @@ Leaves what a server serves to `bookie` and `broker_layer`; imports no other pac
 - `pause`: reasons why nothing is read from a client.
 - `transport_writing`: writes with back-pressure on every Python.
 - `overriding`: `override` for the type checker.
+- `audit_log`: who tried or changed what.
 - `errors`: what keeps a server from starting.
 """

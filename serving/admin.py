@@ -20,6 +20,8 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 from prometheus_client.registry import Collector
 
+from security.certificate_names import MappingRule, principal_of
+from security.principal import ANONYMOUS
 from serving.errors import CannotListenError
 from serving.metrics import CONTENT_TYPE, metrics_text
 from serving.process_metrics import ProcessMetrics
@@ -27,6 +29,10 @@ from serving.server_log import ServerLog
 
 BODY_BYTES_MAX: Final = 4_096
 CLOSE_TIMEOUT_S: Final = 1.0
+PATH_CHARACTERS_MAX: Final = 200
+"""Maximum number of a path's characters in the log."""
+HTTP_ERROR: Final = 400
+"""First status that is an error."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Readiness = Callable[[], str | None]
@@ -46,6 +52,8 @@ class AdminAccess:
     """Context of TLS; None without."""
     takes_certificates: bool = False
     """Whether a client's certificate is enough."""
+    rules: tuple[MappingRule, ...] = ()
+    """Rules for the principals of clients with certificates."""
 
     def admits(self, request: web.Request) -> bool:
         """Return whether a request may be served."""
@@ -53,9 +61,19 @@ class AdminAccess:
             return True
         if self.takes_certificates and request.get_extra_info("peercert"):
             return True
-        given = request.headers.get("Authorization", "")
-        wanted = f"Bearer {self.token}"
-        return bool(self.token) and hmac.compare_digest(given.encode(), wanted.encode())
+        return self._has_token(request)
+
+    def who(self, request: web.Request) -> str:
+        """Return what is known of the client, for the audit log."""
+        certificate = request.get_extra_info("peercert")
+        if certificate:
+            return principal_of(certificate, self.rules).text
+        return "admin token" if self._has_token(request) else ANONYMOUS.text
+
+    def _has_token(self, request: web.Request) -> bool:
+        given = request.headers.get("Authorization", "").encode()
+        wanted = f"Bearer {self.token}".encode()
+        return bool(self.token) and hmac.compare_digest(given, wanted)
 
 
 OPEN: Final = AdminAccess()
@@ -146,26 +164,38 @@ def readiness_handler(readiness: Readiness) -> Handler:
 def _errors_as_json(administered: AdminContent, log: ServerLog) -> Middleware:
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not administered.access.admits(request):
-            log.warning("admin request refused", peer=request.remote, path=request.path[:200])
+        access, act = administered.access, f"{request.method} {request.path[:PATH_CHARACTERS_MAX]}"
+        peer = request.remote or "unknown"
+        if not access.admits(request):
+            log.audit.refused(act, who=access.who(request), peer=peer)
             text = "send the admin token as Authorization: Bearer TOKEN, or use a certificate"
             return _error(401, text)
         if request.method != "GET" and "Origin" in request.headers:
             return _error(403, "requests from web pages are not allowed")
-        try:
-            return await handler(request)
-        except web.HTTPException as error:
-            return _error(error.status, error.reason)
-        except administered.failures as error:
-            return _error(503, str(error))
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # noqa: BLE001 - an error of one request affects no other
-            log.failure("admin request failed", error, path=request.path[:200])
-            text = f"the {administered.kind} failed to execute this request; its log has the error"
-            return _error(500, text)
+        answer = await _answer(request, handler, administered, log)
+        if request.method != "GET":
+            failed = answer.status >= HTTP_ERROR
+            log.audit.done(act, who=access.who(request), peer=peer, failed=failed)
+        return answer
 
     return middleware
+
+
+async def _answer(
+    request: web.Request, handler: Handler, administered: AdminContent, log: ServerLog
+) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        return _error(error.status, error.reason)
+    except administered.failures as error:
+        return _error(503, str(error))
+    except asyncio.CancelledError:
+        raise
+    except Exception as error:  # noqa: BLE001 - an error of one request affects no other
+        log.failure("admin request failed", error, path=request.path[:PATH_CHARACTERS_MAX])
+        text = f"the {administered.kind} failed to execute this request; its log has the error"
+        return _error(500, text)
 
 
 def _error(status: int, text: str) -> web.Response:

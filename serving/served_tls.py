@@ -61,7 +61,9 @@ class ServedTls(Collector):
             return AdminAccess(token)
         takes = options.tls_client_certificates != ClientCertificates.NONE
         wanted = ClientCertificates.REQUESTED if takes else ClientCertificates.NONE
-        return AdminAccess(token, self._tls.following_context(wanted), takes)
+        return AdminAccess(
+            token, self._tls.following_context(wanted), takes, options.principal_rules
+        )
 
     async def watch(self) -> None:
         """Load new files until cancelled."""

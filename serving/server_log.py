@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TextIO
 
+from serving.audit_log import AuditLog
 from serving.overriding import override
 
 LOGGER: Final = "quire.server"
@@ -62,6 +63,8 @@ class ServerLog:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
+        self.audit = AuditLog(now)
+        """Lines about who tried or changed what."""
         self._events: dict[str, _Written] = {}
 
     def info(self, event: str, **values: object) -> None:

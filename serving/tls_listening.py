@@ -143,7 +143,8 @@ class TlsListener:
                 await loop.connect_accepted_socket(self._make, connection)
         except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
             counters.handshakes_failed += 1
-            listening.log.warning("handshake failed", peer=_peer(connection), reason=str(error))
+            peer, reason = _peer(connection), str(error) or type(error).__name__
+            listening.log.audit.refused("handshake", who="unknown", peer=peer, reason=reason)
             connection.close()
         except asyncio.CancelledError:
             connection.close()

@@ -217,8 +217,12 @@ class ClientConnection(ServerConnection):
         self._send_answer([reply_frame(request_id, reply)])
         if principal is None:
             self._context.counters.hellos_refused += 1
-            self._context.log.warning(
-                "hello refused", **self._origin(), client=hello.client_name, reason=reply.reason
+            self._context.log.audit.refused(
+                "hello",
+                who="unknown",
+                peer=str(self._origin()["peer"]),
+                client=hello.client_name,
+                reason=reply.reason,
             )
             self.close()
             return

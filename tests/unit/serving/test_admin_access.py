@@ -1,0 +1,130 @@
+"""Who may use an admin port, and what of it is in the audit log."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from ssl import SSLContext
+
+import aiohttp
+import pytest
+from aiohttp import web
+from prometheus_client import Metric
+from prometheus_client.registry import Collector
+
+from quire.secure_directory import SecureDirectory
+from security.client_file import read_client_file
+from serving.admin import AdminAccess, AdminContent, AdminServer
+from serving.overriding import override
+from serving.security_options import SecurityOptions
+from serving.served_tls import ServedTls
+from serving.server_log import JsonFormatter, ServerLog
+
+
+class NoMetrics(Collector):
+    @override
+    def collect(self) -> Iterator[Metric]:
+        return iter(())
+
+
+async def act(request: web.Request) -> web.Response:
+    if "refuse" in request.query:
+        raise web.HTTPBadRequest(reason="no such thing")
+    return web.json_response({})
+
+
+def clock() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@asynccontextmanager
+async def served(access: AdminAccess) -> AsyncIterator[str]:
+    routes = (web.post("/act", act), web.get("/look", act))
+    content = AdminContent("thing", NoMetrics(), lambda: None, routes, (), access)
+    server = AdminServer(content, ServerLog(clock))
+    _, port = await server.start("127.0.0.1", 0)
+    try:
+        yield f"{'https' if access.context else 'http'}://localhost:{port}"
+    finally:
+        await server.close()
+
+
+async def status_of(
+    method: str, url: str, *, token: str = "", context: SSLContext | None = None
+) -> int:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with aiohttp.ClientSession() as session:
+        ssl = context if context is not None else True
+        async with session.request(method, url, headers=headers, ssl=ssl) as answer:
+            return answer.status
+
+
+def audited(caplog: pytest.LogCaptureFixture) -> list[tuple[object, ...]]:
+    lines = [json.loads(JsonFormatter().format(each)) for each in caplog.records]
+    caplog.clear()
+    found = [each for each in lines if each["event"] == "audit"]
+    return [(each["act"], each["result"], each["who"]) for each in found]
+
+
+@pytest.fixture(autouse=True)
+def all_lines(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "quire.server.audit")
+
+
+async def test_without_a_proof_to_ask_for_everyone_is_served(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with served(AdminAccess()) as url:
+        assert await status_of("GET", f"{url}/look") == 200
+        assert await status_of("POST", f"{url}/act") == 200
+    assert audited(caplog) == [("POST /act", "done", "User:ANONYMOUS")]
+
+
+async def test_a_token_is_needed_but_for_health(caplog: pytest.LogCaptureFixture) -> None:
+    async with served(AdminAccess("secret")) as url:
+        assert await status_of("GET", f"{url}/livez") == 200
+        assert await status_of("GET", f"{url}/readyz") == 200
+        for wrong in ("", "secre", "secret2", "SECRET"):
+            for method, path in (("GET", "look"), ("POST", "act"), ("GET", "metrics")):
+                assert await status_of(method, f"{url}/{path}", token=wrong) == 401
+        refused = audited(caplog)
+        assert ("GET /look", "refused", "User:ANONYMOUS") in refused
+        assert not any("secre" in str(each) for each in refused)
+        assert await status_of("GET", f"{url}/look", token="secret") == 200
+        assert await status_of("POST", f"{url}/act", token="secret") == 200
+        assert await status_of("POST", f"{url}/act?refuse=1", token="secret") == 400
+    assert audited(caplog) == [
+        ("POST /act", "done", "admin token"),
+        ("POST /act", "failed", "admin token"),
+    ]
+    assert "secret" not in repr(AdminAccess("secret"))
+
+
+async def test_a_certificate_is_enough_and_names_its_owner(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = SecureDirectory(tmp_path)
+    directory.fill(clients=("ann",))
+    (tmp_path / "token").touch(0o600)
+    (tmp_path / "token").write_text("secret")
+    options = SecurityOptions(
+        **directory.server_options("bookie"),  # type: ignore[arg-type]
+        tls_principal_rules="RULE:^CN=(.*?),.*$/$1/",
+        admin_token_file=str(tmp_path / "token"),
+    )
+    access = ServedTls("thing", options, ServerLog(clock)).admin_access()
+    own = read_client_file(directory.client_file("ann")).context
+    (tmp_path / "trusting.toml").write_text('[tls]\nauthorities = "ca.pem"\n')
+    trusting = read_client_file(str(tmp_path / "trusting.toml")).context
+    async with served(access) as url:
+        assert await status_of("GET", f"{url}/livez", context=trusting) == 200
+        assert await status_of("POST", f"{url}/act", context=trusting) == 401
+        assert await status_of("POST", f"{url}/act", context=trusting, token="secret") == 200
+        assert await status_of("POST", f"{url}/act", context=own) == 200
+    assert audited(caplog) == [
+        ("POST /act", "refused", "User:ANONYMOUS"),
+        ("POST /act", "done", "admin token"),
+        ("POST /act", "done", "User:ann"),
+    ]
