@@ -5,7 +5,8 @@ Leaves storing the bytes to `metadata.ledgers.ledger_store`.
 Format: one msgpack array; each bookie id is stored once and referred to by its index.
 
     index  field            msgpack type
-    0      format version   int: 1, or 2 exactly if field 15 is there
+    0      format version   int: 3 exactly if field 16 is there, otherwise 2 exactly if field 15
+                            is there, otherwise 1
     1      ledger id        int
     2      state            str
     3      quorum           [mode str, E, WQ, AQ, stripe_entries, min_in_sync,
@@ -23,11 +24,15 @@ Format: one msgpack array; each bookie id is stored once and referred to by its 
     13     custom           {str: str or bin}
     14     given up         fragments as in 5; left out when nothing was given up, unless field 15
                             is there
-    15     lost             [[first, last, accepted, milliseconds since 1970]], not empty; left out
-                            when nothing is lost
+    15     lost             [[first, last, accepted, milliseconds since 1970]]; left out when
+                            nothing is lost, unless field 16 is there
+    16     encryption       [cipher str, key id str, token of the key bin, check of the key bin];
+                            left out when payloads are plain
 
 Releases that know version 1 only refuse a ledger with lost entries: they would read, copy or delete
-it as if the entries could exist. The bytes of all other ledgers are those of version 1.
+it as if the entries could exist. Releases that know version 2 refuse a ledger with encrypted
+payloads: their readers would return ciphertext. The bytes of all other ledgers are those of
+version 1.
 
 Invariants: for any bytes, decoding returns `LedgerMetadata` or raises MetadataFormatError; a newer
 format version is refused.
@@ -62,6 +67,7 @@ from metadata.ledgers.ledger_metadata import (
     QuorumSpec,
 )
 from metadata.ledgers.lost_entries import LostRange, why_invalid
+from metadata.ledgers.payload_encryption import Cipher, PayloadEncryption
 from metadata.msgpack_fields import (
     FieldError,
     Packed,
@@ -76,11 +82,13 @@ from metadata.msgpack_fields import (
 )
 from metadata.store.interface import VALUE_BYTES_MAX
 
-FORMAT_VERSION: Final = 2
-"""Newest version, of ledgers with lost entries."""
+FORMAT_VERSION: Final = 3
+"""Newest version, of ledgers with encrypted payloads."""
 
+_VERSION_WITH_LOST: Final = 2
 _VERSION_WITHOUT_LOST: Final = 1
 _FIELD_COUNT: Final = 14
+_ENCRYPTION_FIELD_COUNT: Final = 4
 _QUORUM_FIELD_COUNT: Final = 7
 _FRAGMENT_FIELD_COUNT: Final = 2
 _LOST_FIELD_COUNT: Final = 3
@@ -96,10 +104,11 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
     fragments = [_packed_fragment(each, indexes) for each in metadata.fragments]
     given_up = [_packed_fragment(each, indexes) for each in metadata.given_up]
     custom: dict[str, Packed] = dict(metadata.custom)
+    lost, encryption = metadata.lost, metadata.encryption
     value = pack(
         what,
         [
-            FORMAT_VERSION if metadata.lost else _VERSION_WITHOUT_LOST,
+            _version_of(metadata),
             metadata.ledger_id,
             str(metadata.state),
             _packed_quorum(metadata.quorum),
@@ -113,8 +122,9 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
             metadata.last_entry_id,
             metadata.length,
             custom,
-            *([given_up] if given_up or metadata.lost else []),
-            *([_packed_lost(metadata.lost)] if metadata.lost else []),
+            *([given_up] if given_up or lost or encryption else []),
+            *([_packed_lost(lost)] if lost or encryption else []),
+            *([_packed_encryption(encryption)] if encryption else []),
         ],
     )
     if len(value) > VALUE_BYTES_MAX:
@@ -126,7 +136,7 @@ def decode_ledger_metadata(value: bytes, what: str = "ledger metadata") -> Ledge
     """Read a stored form; `what` names it in the error. Raises MetadataFormatError for anything
     else.
     """
-    fields = unpack_versioned(what, value, FORMAT_VERSION, _FIELD_COUNT, optional_count=2)
+    fields = unpack_versioned(what, value, FORMAT_VERSION, _FIELD_COUNT, optional_count=3)
     try:
         return _metadata_of(fields)
     except ValueError as error:
@@ -147,9 +157,10 @@ def _metadata_of(fields: list[Packed]) -> LedgerMetadata:
     fragments = _fragments_of(array_of(fields[5]), bookie_ids)
     if not fragments or fragments[0].first_entry_id != 0:
         raise FieldError("the first fragment does not start at entry 0")
+    encryption = _encryption_of(fields)
     lost = _lost_of(fields)
     given_up: tuple[Fragment, ...] = ()
-    if len(fields) > _FIELD_COUNT and (array_of(fields[14]) or not lost):
+    if len(fields) > _FIELD_COUNT and (array_of(fields[14]) or not (lost or encryption)):
         given_up = _fragments_of(array_of(fields[14]), bookie_ids)
         if not closed or not given_up or given_up[0].first_entry_id != (last_entry_id or 0) + 1:
             raise FieldError("fragments that were given up begin after the end of a closed ledger")
@@ -172,6 +183,42 @@ def _metadata_of(fields: list[Packed]) -> LedgerMetadata:
         custom=_custom_of(fields[13]),
         given_up=given_up,
         lost=lost,
+        encryption=encryption,
+    )
+
+
+def _version_of(metadata: LedgerMetadata) -> int:
+    if metadata.encryption is not None:
+        return FORMAT_VERSION
+    return _VERSION_WITH_LOST if metadata.lost else _VERSION_WITHOUT_LOST
+
+
+def _packed_encryption(encryption: PayloadEncryption) -> Packed:
+    return [
+        str(encryption.cipher),
+        encryption.key_id,
+        encryption.key_token,
+        encryption.key_check,
+    ]
+
+
+def _encryption_of(fields: list[Packed]) -> PayloadEncryption | None:
+    has_encryption = len(fields) > _FIELD_COUNT + 2
+    if has_encryption != (fields[0] == FORMAT_VERSION):
+        raise FieldError(
+            f"format version {FORMAT_VERSION} is that of ledgers with encrypted payloads, and has "
+            f"{_FIELD_COUNT + 3} fields; found version {fields[0]!r} with {len(fields)} fields"
+        )
+    if not has_encryption:
+        return None
+    parts = array_of(fields[16])
+    if len(parts) != _ENCRYPTION_FIELD_COUNT:
+        raise FieldError(f"the encryption has 4 fields, found {len(parts)}")
+    return PayloadEncryption(
+        cipher=Cipher(text_of(parts[0])),
+        key_id=text_of(parts[1]),
+        key_token=UpdateToken(bytes_of(parts[2])),
+        key_check=bytes_of(parts[3]),
     )
 
 
@@ -181,12 +228,12 @@ def _packed_lost(lost: tuple[LostRange, ...]) -> Packed:
 
 def _lost_of(fields: list[Packed]) -> tuple[LostRange, ...]:
     has_lost = len(fields) > _FIELD_COUNT + 1
-    if has_lost != (fields[0] == FORMAT_VERSION):
+    if has_lost != (fields[0] != _VERSION_WITHOUT_LOST):
         raise FieldError("format version 2 is that of ledgers with lost entries")
     lost = (
         tuple(_lost_range_of(array_of(each)) for each in array_of(fields[15])) if has_lost else ()
     )
-    if has_lost and not lost:
+    if not lost and fields[0] == _VERSION_WITH_LOST:
         raise FieldError("the list of lost entries is empty")
     return lost
 

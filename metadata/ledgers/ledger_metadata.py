@@ -27,6 +27,7 @@ from metadata.ids import (
     UpdateToken,
 )
 from metadata.ledgers.lost_entries import LostRange, range_of, why_invalid, with_ranges
+from metadata.ledgers.payload_encryption import PayloadEncryption
 
 STRIPE_ENTRIES_DEFAULT: Final = 1024
 FRAGMENTS_MAX: Final = 10_000
@@ -150,6 +151,8 @@ class LedgerMetadata:
     """
     lost: tuple[LostRange, ...] = ()
     """Entries whose loss an operator accepted (rule 9.9): nothing returns them any more."""
+    encryption: PayloadEncryption | None = None
+    """How the payloads are encrypted; None for a ledger with plain payloads. Never changes."""
 
     def __post_init__(self) -> None:
         assert self.fragments, "a ledger has at least one fragment"

@@ -17,6 +17,11 @@ from metadata.ledgers.ledger_metadata import (
     QuorumSpec,
 )
 from metadata.ledgers.lost_entries import with_ranges
+from metadata.ledgers.payload_encryption import (
+    KEY_CHECK_BYTES,
+    KEY_ID_CHARACTERS_MAX,
+    PayloadEncryption,
+)
 
 _FULL = 2**63 - 1
 
@@ -44,6 +49,18 @@ def quorums(draw: st.DrawFn) -> QuorumSpec:
         draw(st.integers(1, ensemble)),
         draw(st.integers(1, 10**9)),
     )
+
+
+encryptions = st.builds(
+    PayloadEncryption,
+    key_id=st.text(
+        st.characters(min_codepoint=33, max_codepoint=126),
+        min_size=1,
+        max_size=KEY_ID_CHARACTERS_MAX,
+    ),
+    key_token=tokens,
+    key_check=st.binary(min_size=KEY_CHECK_BYTES, max_size=KEY_CHECK_BYTES),
+)
 
 
 @st.composite
@@ -87,6 +104,7 @@ def ledger_metadata(draw: st.DrawFn) -> LedgerMetadata:
         fragments=fragments,
         given_up=given_up,
         lost=lost,
+        encryption=draw(st.none() | encryptions),
         digest=draw(st.sampled_from(DigestType)),
         created_ms=draw(st.integers(0, 2**50)),
         creation_token=draw(tokens),

@@ -12,6 +12,7 @@ from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId
 from metadata.ledgers.codec import decode_ledger_metadata, encode_ledger_metadata
 from metadata.ledgers.ledger_metadata import FRAGMENTS_MAX, Fragment, LedgerMetadata
 from metadata.ledgers.lost_entries import LOST_RANGES_MAX
+from metadata.ledgers.payload_encryption import PayloadEncryption
 from metadata.msgpack_fields import unpack_versioned
 from metadata.store.interface import VALUE_BYTES_MAX
 from tests.golden import GOLDEN
@@ -151,7 +152,7 @@ def test_only_a_closed_ledger_has_something_given_up() -> None:
 
 def test_refuses_fields_that_it_does_not_know() -> None:
     fields = [*msgpack.unpackb(encode_ledger_metadata(lost_ledger())), []]
-    with pytest.raises(MetadataFormatError, match="17 fields"):
+    with pytest.raises(MetadataFormatError, match="version 2 with 17 fields"):
         decode_ledger_metadata(msgpack.packb(fields))
 
 
@@ -196,6 +197,76 @@ def test_refuses_lost_entries_that_are_not_valid(version: int, lost: object, why
     fields[0], fields[15] = version, lost
     with pytest.raises(MetadataFormatError, match=why):
         decode_ledger_metadata(msgpack.packb(fields))
+
+
+ENCRYPTION = PayloadEncryption(key_id="2026-11", key_token=token(9), key_check=b"12345678")
+
+
+def encrypted_ledger() -> LedgerMetadata:
+    return replace(open_ledger(), encryption=ENCRYPTION)
+
+
+def test_encryption_is_kept_in_a_newer_version() -> None:
+    encoded = encode_ledger_metadata(encrypted_ledger())
+    assert decode_ledger_metadata(encoded) == encrypted_ledger()
+    fields = msgpack.unpackb(encoded)
+    wanted = ["aes-256-gcm", "2026-11", token(9), b"12345678"]
+    assert (fields[0], fields[14:]) == (3, [[], [], wanted])
+
+
+def test_encryption_is_kept_with_lost_and_given_up_entries() -> None:
+    ledger = replace(given_up_ledger(), encryption=ENCRYPTION).with_lost(((0, 9),), 7, token(6))
+    assert decode_ledger_metadata(encode_ledger_metadata(ledger)) == ledger
+
+
+def test_the_other_bytes_of_an_encrypted_ledger_are_those_of_a_plain_one() -> None:
+    plain, encrypted = (
+        msgpack.unpackb(encode_ledger_metadata(each))
+        for each in (open_ledger(), encrypted_ledger())
+    )
+    assert encrypted[1:14] == plain[1:]
+    assert encode_ledger_metadata(replace(encrypted_ledger(), encryption=None)) == (
+        encode_ledger_metadata(open_ledger())
+    )
+
+
+def test_an_older_release_refuses_a_ledger_with_encrypted_payloads() -> None:
+    what, encoded = "ledger 7", encode_ledger_metadata(encrypted_ledger())
+    with pytest.raises(MetadataFormatError, match=r"version 3 and this release reads .* up to 2"):
+        unpack_versioned(what, encoded, 2, 14, optional_count=2)
+
+
+@pytest.mark.parametrize(
+    ("version", "encryption", "why"),
+    [
+        (1, ["aes-256-gcm", "a", bytes(16), bytes(8)], "version 1 with 17 fields"),
+        (2, ["aes-256-gcm", "a", bytes(16), bytes(8)], "version 2 with 17 fields"),
+        (3, ["rot13", "a", bytes(16), bytes(8)], "rot13"),
+        (3, ["aes-256-gcm", "", bytes(16), bytes(8)], "not a key id"),
+        (3, ["aes-256-gcm", "a b", bytes(16), bytes(8)], "not a key id"),
+        (3, ["aes-256-gcm", "\u00fc", bytes(16), bytes(8)], "not a key id"),
+        (3, ["aes-256-gcm", "a" * 129, bytes(16), bytes(8)], "not a key id"),
+        (3, ["aes-256-gcm", "a", bytes(15), bytes(8)], "has 16 bytes"),
+        (3, ["aes-256-gcm", "a", bytes(16), bytes(9)], "has 8 bytes"),
+        (3, ["aes-256-gcm", "a", bytes(16)], "has 4 fields, found 3"),
+        (3, [], "has 4 fields, found 0"),
+        (3, None, "an array is expected"),
+    ],
+)
+def test_refuses_an_encryption_that_is_not_valid(
+    version: int, encryption: object, why: str
+) -> None:
+    fields = msgpack.unpackb(encode_ledger_metadata(encrypted_ledger()))
+    fields[0], fields[16] = version, encryption
+    with pytest.raises(MetadataFormatError, match=why):
+        decode_ledger_metadata(msgpack.packb(fields))
+
+
+def test_version_3_needs_the_encryption() -> None:
+    for count in (14, 15, 16):
+        fields = msgpack.unpackb(encode_ledger_metadata(encrypted_ledger()))[:count]
+        with pytest.raises(MetadataFormatError, match=f"version 3 with {count} fields"):
+            decode_ledger_metadata(msgpack.packb(fields))
 
 
 def test_the_maximum_number_of_lost_ranges_fits() -> None:
