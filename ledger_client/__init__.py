@@ -18,6 +18,7 @@ The names in `__all__` are the public interface; `ledger_client.sync` offers the
 - `metadata_failures`: failures of the metadata service, translated.
 - `observability`: events and counters.
 - `digest`: keys and digests of a ledger.
+- `encryption/`: encryption of payloads.
 - `own_loop`: refusal of handles in another event loop, thread or process.
 - `next_tick`: calls in the next iteration of the event loop.
 - `tasks`: background tasks, ended together.
@@ -38,17 +39,24 @@ from ledger_client.bookies.placement_policy import PlacementPolicy, Shortage, Sp
 from ledger_client.chains import Chain, ChainInfo
 from ledger_client.client import LedgerClient
 from ledger_client.config import ClientConfig
+from ledger_client.encryption.key_file import read_key_file
+from ledger_client.encryption.keys import AS_STORED, Encryption, StoredPayloads
 from ledger_client.errors import (
     BackpressureError,
     ChainExistsError,
     ChainNotFoundError,
     ClientClosedError,
     ClusterNotFoundError,
+    DecryptionError,
     DigestMismatchError,
+    EncryptedLedgerError,
+    EncryptionKeyError,
+    EncryptionUnavailableError,
     EntryConflictError,
     EntryLostError,
     EntryNotFoundError,
     EntryTooLargeError,
+    KeyFileError,
     LedgerClosedError,
     LedgerError,
     LedgerExistsError,
@@ -61,6 +69,7 @@ from ledger_client.errors import (
     MetadataUnavailableError,
     NotEnoughBookiesError,
     NotEnoughInSyncReplicasError,
+    PlainLedgerError,
     QuorumTimeoutError,
     RecoveryUndecidedError,
     TooManyFragmentsError,
@@ -93,8 +102,10 @@ from metadata.ledgers.chain import ChainLink, LinkedLedger
 from metadata.ledgers.chain_store import Published
 from metadata.ledgers.ledger_metadata import Fragment, LedgerState
 from metadata.ledgers.lost_entries import LostRange
+from metadata.ledgers.payload_encryption import PayloadEncryption
 
 __all__ = [
+    "AS_STORED",
     "BackpressureError",
     "BookieConnected",
     "BookieDeparted",
@@ -112,7 +123,12 @@ __all__ = [
     "ClientEvent",
     "ClientStats",
     "ClusterNotFoundError",
+    "DecryptionError",
     "DigestMismatchError",
+    "EncryptedLedgerError",
+    "Encryption",
+    "EncryptionKeyError",
+    "EncryptionUnavailableError",
     "EnsembleChanged",
     "Entry",
     "EntryBatch",
@@ -121,6 +137,7 @@ __all__ = [
     "EntryNotFoundError",
     "EntryTooLargeError",
     "Fragment",
+    "KeyFileError",
     "LedgerClient",
     "LedgerClosedError",
     "LedgerError",
@@ -146,7 +163,9 @@ __all__ = [
     "MetadataUnavailableError",
     "NotEnoughBookiesError",
     "NotEnoughInSyncReplicasError",
+    "PayloadEncryption",
     "PlacementPolicy",
+    "PlainLedgerError",
     "Published",
     "Quorum",
     "QuorumTimeoutError",
@@ -154,7 +173,9 @@ __all__ = [
     "ReplicaDamaged",
     "Shortage",
     "SpreadPolicy",
+    "StoredPayloads",
     "TooManyFragmentsError",
     "UnauthorizedError",
     "WriterAliveError",
+    "read_key_file",
 ]

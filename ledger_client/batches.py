@@ -5,12 +5,12 @@ Leaves checking the bytes to the receiver: wrapped bytes are verified.
 Source: api design, "Client"; protocol rule 8.3.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from bookie.wire.batch import BatchView
-from metadata.ids import EntryId
+from bookie.wire.batch import BatchHeader
+from metadata.ids import EntryId, LedgerId
 
 
 class Entry(NamedTuple):
@@ -20,12 +20,28 @@ class Entry(NamedTuple):
     data: bytes
 
 
+class PayloadView(Protocol):
+    """Payloads of consecutive entries: a received batch, or one with decrypted payloads."""
+
+    @property
+    def header(self) -> BatchHeader:
+        """Fixed part of the batch."""
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Payload size of each entry, in bytes."""
+
+    @property
+    def payload(self) -> memoryview:
+        """All payloads, back to back."""
+
+
 class EntryBatch:
     """Consecutive entries of one ledger."""
 
     __slots__ = ("_count", "_offsets", "_skip", "_view", "first_entry_id")
 
-    def __init__(self, view: BatchView, first_entry_id: EntryId, last_entry_id: EntryId) -> None:
+    def __init__(self, view: PayloadView, first_entry_id: EntryId, last_entry_id: EntryId) -> None:
         """Show the entries first..last of a batch, which must contain them."""
         header = view.header
         assert header.first_entry_id <= first_entry_id
@@ -40,6 +56,11 @@ class EntryBatch:
     def last_entry_id(self) -> EntryId:
         """The id of the last entry."""
         return EntryId(self.first_entry_id + self._count - 1)
+
+    @property
+    def ledger_id(self) -> LedgerId:
+        """The id of the ledger."""
+        return self._view.header.ledger_id
 
     @property
     def payload_bytes(self) -> int:
@@ -58,6 +79,14 @@ class EntryBatch:
         if high - low + 1 == self._count:
             return self
         return EntryBatch(self._view, low, high)
+
+    def header_of_shown(self, payload_bytes: int) -> BatchHeader:
+        """Return the header of a batch with only the shown entries and other payloads of this
+        size.
+        """
+        first, count = self.first_entry_id, self._count
+        header = self._view.header
+        return header._replace(first_entry_id=first, count=count, payload_bytes=payload_bytes)
 
     def buffers(self) -> tuple[memoryview, list[int]]:
         """Return all payloads back to back, and n + 1 offsets: where each payload starts, and where

@@ -23,6 +23,7 @@ from ledger_client.chains import Chain
 from ledger_client.client_services import ClientSettings
 from ledger_client.client_session import ClientSession
 from ledger_client.config import ClientConfig
+from ledger_client.encryption.keys import Encryption, StoredPayloads
 from ledger_client.info import LedgerInfo
 from ledger_client.ledger_calls import LedgerCalls, NewLedger
 from ledger_client.metadata_failures import metadata_call
@@ -35,6 +36,7 @@ from ledger_client.reading.reader import LedgerReader
 from ledger_client.replication import Quorum
 from ledger_client.writing.writer import LedgerWriter
 from metadata.ids import LedgerId, is_ledger_id
+from metadata.ledgers.payload_encryption import PayloadEncryption
 from metadata.registry.cluster import open_cluster_store
 from metadata.store.interface import MetadataStore
 from metadata.store.uri import parse_metadata_uri
@@ -123,26 +125,39 @@ class LedgerClient:
         digest: str = "crc32c",
         password: bytes = b"",
         metadata: Mapping[str, str | bytes] | None = None,
+        encryption: Encryption | PayloadEncryption | None = None,
         timeout: float | None = None,
     ) -> AwaitableHandle[LedgerWriter]:
         """Create a ledger and open it for writing: await the result, or enter it.
 
+        With `encryption`, payloads are encrypted before they leave the client; a
+        `PayloadEncryption` says how the payloads to append, which are ciphertext, were encrypted.
+
         Leaving its block waits for pending appends and closes the ledger. An id that you choose
         must never have been used or allocated: choose far above the allocated ones, which begin at
         1. Raises ValueError for arguments out of range; NotEnoughBookiesError, LedgerExistsError,
-        MetadataTooLargeError, MetadataUnavailableError.
+        MetadataTooLargeError, MetadataUnavailableError, EncryptionKeyError.
         """
-        wanted = NewLedger.of(quorum, ledger_id, digest, password, metadata)
+        wanted = NewLedger.of(quorum, ledger_id, digest, password, metadata, encryption)
         return AwaitableHandle(partial(self._session.create, wanted, timeout))
 
     def open_ledger(
-        self, ledger_id: int, *, password: bytes = b"", timeout: float | None = None
+        self,
+        ledger_id: int,
+        *,
+        password: bytes = b"",
+        encryption: Encryption | StoredPayloads | None = None,
+        timeout: float | None = None,
     ) -> AwaitableHandle[LedgerReader]:
         """Open a ledger for reading, even while it is being written; never fences. Await the
-        result, or enter it. Raises LedgerNotFoundError, UnauthorizedError,
-        MetadataUnavailableError.
+        result, or enter it. Payloads are decrypted with `encryption`, or returned as they are with
+        `AS_STORED`.
+
+        Raises LedgerNotFoundError, UnauthorizedError, MetadataUnavailableError;
+        EncryptedLedgerError, PlainLedgerError, EncryptionKeyError.
         """
-        return AwaitableHandle(partial(self._session.open, _checked(ledger_id), password, timeout))
+        wanted = _checked(ledger_id)
+        return AwaitableHandle(partial(self._session.open, wanted, password, encryption, timeout))
 
     async def recover_ledger(
         self, ledger_id: int, *, password: bytes = b"", timeout: float | None = None

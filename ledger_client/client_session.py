@@ -16,6 +16,12 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from ledger_client.client_services import ClientServices, ClientSettings
+from ledger_client.encryption.keys import (
+    Encryption,
+    StoredPayloads,
+    cipher_to_read,
+    sealer_to_write,
+)
 from ledger_client.errors import ClientClosedError, LedgerError, LedgerFencedError
 from ledger_client.ledger_calls import LedgerCalls, NewLedger
 from ledger_client.metadata_failures import metadata_call
@@ -84,17 +90,23 @@ class ClientSession:
             watchdog=services.watchdog,
             observe=partial(self._observe, services, ledger_id),
             on_closed=self._remove_writer,
+            sealer=sealer_to_write(metadata, wanted.key),
         )
         self._writers[ledger_id] = writer
         return writer
 
     async def open(
-        self, ledger_id: LedgerId, password: bytes, timeout: float | None
+        self,
+        ledger_id: LedgerId,
+        password: bytes,
+        encryption: Encryption | StoredPayloads | None,
+        timeout: float | None,
     ) -> LedgerReader:
         """Open a ledger and return its reader."""
         services = await self.services()
         calls = LedgerCalls(services)
         metadata, version, keys = await calls.find(ledger_id, password, self.limit(timeout))
+        cipher = cipher_to_read(metadata, encryption)
         if metadata.state is LedgerState.CLOSED:  # for an open ledger, the reader requests the LAC
             await calls.check_password(metadata, keys)
         reader = LedgerReader(
@@ -106,6 +118,7 @@ class ClientSession:
             config=services.config,
             rng=services.rng,
             report=services.observer.emit,
+            cipher=cipher,
         )
         try:
             await reader.start()

@@ -235,6 +235,63 @@ class EntryTooLargeError(LedgerError):
         self.limit = limit
 
 
+class EncryptionUnavailableError(LedgerError):
+    """The package `cryptography` is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "payloads cannot be encrypted or decrypted without the package cryptography: "
+            'pip install "quire[encryption]"'
+        )
+
+
+class EncryptedLedgerError(LedgerError):
+    """The payloads are encrypted, and no key was given; `key_id` is the id of the needed one."""
+
+    def __init__(self, *, key_id: str, ledger_id: LedgerId) -> None:
+        super().__init__(
+            f"its payloads are encrypted with the key {key_id!r}, and no key was given: open it "
+            "with encryption=Encryption(...) or read_key_file(...)",
+            ledger_id=ledger_id,
+        )
+        self.key_id = key_id
+
+
+class PlainLedgerError(LedgerError):
+    """Keys were given for a ledger whose payloads are not encrypted."""
+
+
+class EncryptionKeyError(LedgerError):
+    """A key is unknown, is not 32 bytes, or is not the one with which the ledger was written; see
+    `key_id`.
+    """
+
+    def __init__(self, message: str, *, key_id: str, ledger_id: LedgerId | None = None) -> None:
+        super().__init__(message, ledger_id=ledger_id)
+        self.key_id = key_id
+
+
+class KeyFileError(LedgerError):
+    """A file of keys cannot be read, is open to other users, or has another format; see `path`."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"the key file {path} cannot be used: {why}")
+        self.path = path
+
+
+class DecryptionError(LedgerError):
+    """The stored bytes of an entry are not those that the ledger's writer encrypted."""
+
+    def __init__(self, *, ledger_id: LedgerId, entry_id: EntryId) -> None:
+        super().__init__(
+            f"entry {entry_id} cannot be decrypted: its stored bytes, or the ledger's metadata, "
+            "were changed after they were written. Find out who can write to the bookies; "
+            f"`quire ledger verify {ledger_id}` compares the copies",
+            ledger_id=ledger_id,
+            entry_id=entry_id,
+        )
+
+
 class ClusterNotFoundError(LedgerError):
     """No cluster was created at the client's address: check it, or use `quire cluster init`."""
 

@@ -15,6 +15,7 @@ from metadata.ledgers.ledger_metadata import (
     QuorumSpec,
 )
 from metadata.ledgers.lost_entries import LostRange
+from metadata.ledgers.payload_encryption import PayloadEncryption
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class LedgerInfo:
     last_entry_id: EntryId | None
     """None until the ledger is closed; -1 if it was closed without an entry."""
     length: int | None
-    """Payload bytes; None until the ledger is closed."""
+    """Payload bytes, as they are stored; None until the ledger is closed."""
     in_sync: tuple[BookieId, ...] = ()
     """In in-sync mode, the stored members that hold every entry. Only the writer knows whether they
     are alive (`LedgerWriter.in_sync`).
@@ -46,6 +47,8 @@ class LedgerInfo:
     """
     lost: tuple[LostRange, ...] = ()
     """Entries whose loss an operator accepted: reads of them raise EntryLostError."""
+    encryption: PayloadEncryption | None = None
+    """How the payloads are encrypted, with the id of the key; None for plain payloads."""
 
     @classmethod
     def of(cls, metadata: LedgerMetadata) -> "LedgerInfo":
@@ -64,6 +67,7 @@ class LedgerInfo:
             in_sync=metadata.in_sync_members if metadata.quorum.is_in_sync else (),
             given_up=metadata.given_up,
             lost=metadata.lost,
+            encryption=metadata.encryption,
         )
 
     @property

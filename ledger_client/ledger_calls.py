@@ -19,6 +19,7 @@ from ledger_client.bookies.connection_calls import BookieCallError
 from ledger_client.bookies.placement import Shortage
 from ledger_client.client_services import ClientServices
 from ledger_client.digest import LedgerKeys
+from ledger_client.encryption.keys import Encryption, NamedKey
 from ledger_client.errors import (
     LedgerError,
     LedgerExistsError,
@@ -44,6 +45,7 @@ from metadata.ledgers.ledger_metadata import (
     LedgerState,
     QuorumSpec,
 )
+from metadata.ledgers.payload_encryption import PayloadEncryption
 from metadata.paths import LEDGER_IDS, chosen_id_path, client_path
 from metadata.store.interface import Operation, find
 
@@ -74,6 +76,8 @@ class NewLedger:
     digest: DigestType
     password: bytes
     custom: Mapping[str, str | bytes]
+    key: NamedKey | PayloadEncryption | None = None
+    """Key of the payloads, or, if they are ciphertext already, how they were encrypted."""
 
     @classmethod
     def of(
@@ -83,9 +87,10 @@ class NewLedger:
         digest: str,
         password: bytes,
         metadata: Mapping[str, str | bytes] | None,
+        encryption: Encryption | PayloadEncryption | None = None,
     ) -> "NewLedger":
-        """Check the user's arguments. Raises ValueError, TypeError; LedgerError for
-        in-sync mode.
+        """Check the user's arguments. Raises ValueError, TypeError; LedgerError for in-sync mode;
+        EncryptionKeyError.
         """
         if ledger_id is not None and not is_ledger_id(ledger_id):
             raise ValueError(f"{ledger_id} is not a ledger id: use 0 to 2^63 - 1")
@@ -99,6 +104,7 @@ class NewLedger:
             DigestType(digest),
             bytes(password),
             MappingProxyType(custom),
+            encryption.current_key() if isinstance(encryption, Encryption) else encryption,
         )
 
 
@@ -323,7 +329,12 @@ class LedgerCalls:
             ensemble = services.placement.new_ensemble(wanted.quorum)
         if isinstance(ensemble, Shortage):
             raise not_enough_bookies(ensemble, ledger_id)
-        token = UpdateToken(services.rng.randbytes(UPDATE_TOKEN_BYTES))
+        key = wanted.key
+        if isinstance(key, NamedKey):
+            token = key.draw_token()
+            encryption: PayloadEncryption | None = key.encryption_of(token)
+        else:
+            token, encryption = UpdateToken(services.rng.randbytes(UPDATE_TOKEN_BYTES)), key
         return LedgerMetadata(
             ledger_id=ledger_id,
             state=LedgerState.OPEN,
@@ -335,6 +346,7 @@ class LedgerCalls:
             update_token=token,
             writer=services.registration.client_id,
             custom=wanted.custom,
+            encryption=encryption,
         )
 
     async def _info(self, ledger_id: LedgerId) -> LedgerInfo | None:

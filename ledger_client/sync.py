@@ -19,12 +19,14 @@ from ledger_client.blocking.sync_handles import LedgerReader, LedgerWriter
 from ledger_client.blocking.sync_loop import BackgroundLoop, iterate
 from ledger_client.bookies.placement import PlacementPolicy
 from ledger_client.config import ClientConfig
+from ledger_client.encryption.keys import Encryption, StoredPayloads
 from ledger_client.errors import ClientClosedError
 from ledger_client.info import LedgerInfo
 from ledger_client.observability import ClientStats, EventCallback
 from ledger_client.reading.reader import LedgerReader as AsyncReader
 from ledger_client.replication import Quorum
 from ledger_client.writing.writer import LedgerWriter as AsyncWriter
+from metadata.ledgers.payload_encryption import PayloadEncryption
 
 __all__ = ["Chain", "LedgerClient", "LedgerReader", "LedgerWriter", "Quorum"]
 
@@ -78,6 +80,7 @@ class LedgerClient:
         digest: str = "crc32c",
         password: bytes = b"",
         metadata: Mapping[str, str | bytes] | None = None,
+        encryption: Encryption | PayloadEncryption | None = None,
         timeout: float | None = None,
     ) -> LedgerWriter:
         """Create a ledger and open it for writing."""
@@ -87,6 +90,7 @@ class LedgerClient:
             digest=digest,
             password=password,
             metadata=metadata,
+            encryption=encryption,
             timeout=timeout,
         )
 
@@ -96,10 +100,17 @@ class LedgerClient:
         return LedgerWriter(self._background, self._background.run(opened()))
 
     def open_ledger(
-        self, ledger_id: int, *, password: bytes = b"", timeout: float | None = None
+        self,
+        ledger_id: int,
+        *,
+        password: bytes = b"",
+        encryption: Encryption | StoredPayloads | None = None,
+        timeout: float | None = None,
     ) -> LedgerReader:
         """Open a ledger for reading; never fences."""
-        opening = self._client.open_ledger(ledger_id, password=password, timeout=timeout)
+        opening = self._client.open_ledger(
+            ledger_id, password=password, encryption=encryption, timeout=timeout
+        )
 
         async def opened() -> AsyncReader:
             return await opening

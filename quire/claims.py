@@ -24,6 +24,8 @@ from ledger_client import ClientConfig, LedgerClosedError, LedgerInfo, LedgerWri
 from ledger_client.client_services import ClientServices, ClientSettings
 from ledger_client.cluster_access import wall_clock_ms
 from ledger_client.digest import LedgerKeys
+from ledger_client.encryption.keys import Encryption, sealer_to_write
+from ledger_client.encryption.sealing import PayloadSealer
 from ledger_client.ledger_calls import LedgerCalls, NewLedger
 from ledger_client.metadata_failures import metadata_call
 from metadata.errors import VersionConflictError
@@ -54,29 +56,39 @@ async def create_unclaimed_by(services: ClientServices, wanted: NewLedger) -> Le
 
 @asynccontextmanager
 async def claimed_writer(
-    address: str, ledger_id: LedgerId, password: bytes
+    address: str, ledger_id: LedgerId, password: bytes, encryption: Encryption | None = None
 ) -> AsyncIterator[LedgerWriter]:
     """Become the writer of a created ledger; close the ledger at the end of the block.
 
     Raises LedgerNotFoundError; raises LedgerClosedError, with the reason, for a ledger that has or
-    had a writer.
+    had a writer; raises EncryptedLedgerError, PlainLedgerError and EncryptionKeyError before the
+    ledger is claimed.
     """
     async with (
         _services(address) as services,
-        writer_claimed_by(services, ledger_id, password) as writer,
+        writer_claimed_by(services, ledger_id, password, encryption) as writer,
     ):
         yield writer
 
 
 @asynccontextmanager
 async def writer_claimed_by(
-    services: ClientServices, ledger_id: LedgerId, password: bytes
+    services: ClientServices,
+    ledger_id: LedgerId,
+    password: bytes,
+    encryption: Encryption | None = None,
 ) -> AsyncIterator[LedgerWriter]:
     """Do the same as `claimed_writer`, with the parts of a running client."""
     limit = services.config.call_timeout_s
     found, version, keys = await LedgerCalls(services).find(ledger_id, password, limit)
+    key = None
+    if encryption is not None and found.encryption is not None:
+        key = encryption.key(found.encryption.key_id, ledger_id)
+    elif encryption is not None:
+        key = encryption.current_key()
+    sealer = sealer_to_write(found, key)
     metadata, version = await _claim(services, found, version)
-    async with _writer(services, metadata, version, keys) as writer:
+    async with _writer(services, metadata, version, keys, sealer) as writer:
         yield writer
 
 
@@ -120,7 +132,11 @@ def _require_unclaimed(metadata: LedgerMetadata) -> None:
 
 
 def _writer(
-    services: ClientServices, metadata: LedgerMetadata, version: Version, keys: LedgerKeys
+    services: ClientServices,
+    metadata: LedgerMetadata,
+    version: Version,
+    keys: LedgerKeys,
+    sealer: PayloadSealer | None,
 ) -> LedgerWriter:
     return LedgerWriter(
         metadata=metadata,
@@ -130,6 +146,7 @@ def _writer(
         watchdog=services.watchdog,
         observe=lambda _action: None,
         on_closed=lambda _ledger_id: None,
+        sealer=sealer,
     )
 
 

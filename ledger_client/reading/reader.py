@@ -19,6 +19,8 @@ from ledger_client.batches import Entry, EntryBatch
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
+from ledger_client.encryption.ledger_cipher import LedgerCipher
+from ledger_client.encryption.opened_batch import opened
 from ledger_client.errors import (
     EntryNotFoundError,
     LedgerClosedError,
@@ -44,7 +46,7 @@ VISIBLE_WAIT_S: Final = 0.5
 class LedgerReader:
     """Handle for reading one ledger; created by `LedgerClient.open_ledger`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - parts of the client, which builds it at one place
         self,
         *,
         metadata: LedgerMetadata,
@@ -55,7 +57,9 @@ class LedgerReader:
         config: ClientConfig,
         rng: Random,
         report: EventCallback | None = None,
+        cipher: LedgerCipher | None = None,
     ) -> None:
+        self._cipher = cipher
         self._ledger = FollowedLedger(metadata, version, ledgers, rng)
         self._keys = keys
         self._pool = pool
@@ -130,7 +134,8 @@ class LedgerReader:
 
         `timeout` limits each request. Raises EntryNotFoundError for entries beyond the LAC, or that
         no replica has; EntryLostError when it reaches an entry whose loss was accepted: continue
-        after its `lost_last`; DigestMismatchError, QuorumTimeoutError, LedgerNotFoundError.
+        after its `lost_last`; DigestMismatchError, DecryptionError, QuorumTimeoutError,
+        LedgerNotFoundError.
         """
         self._check_open()
         last_wanted = self.last_confirmed if last is None else last
@@ -199,7 +204,7 @@ class LedgerReader:
                         shown = batch.clipped(position, batch.last_entry_id)
                         if shown is not None and shown.first_entry_id == position:
                             position = EntryId(shown.last_entry_id + 1)
-                            yield shown
+                            yield self._opened(shown)
         finally:
             self._pollers.pop(id(poller), None)
             await poller.aclose()
@@ -261,7 +266,10 @@ class LedgerReader:
         async with aclosing(read_ahead(self._ranges, plan, first, last, timeout_s)) as batches:
             async for batch in batches:
                 self._check_open()
-                yield batch
+                yield self._opened(batch)
+
+    def _opened(self, batch: EntryBatch) -> EntryBatch:
+        return batch if self._cipher is None else opened(batch, self._cipher)
 
     async def _make_visible(self, first: int, last: int) -> None:
         """Wait until the LAC has reached `last`, or raise."""

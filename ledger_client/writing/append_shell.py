@@ -22,6 +22,7 @@ from ledger_client.bookies.placement import Placement, Shortage
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
+from ledger_client.encryption.sealing import PayloadSealer
 from ledger_client.errors import LedgerError, LedgerNotFoundError
 from ledger_client.in_sync.copy_limits import CopyThrottle
 from ledger_client.metadata_failures import translate
@@ -106,6 +107,7 @@ class AppendShell:
         keys: LedgerKeys,
         services: WriterServices,
         observe: Callable[[e.MembersChanged | e.FailWriter], None],
+        sealer: PayloadSealer | None = None,
     ) -> None:
         config = services.config
         options = AppendOptions(
@@ -115,7 +117,7 @@ class AppendShell:
             fixed_membership=config.fixed_membership,
         )
         self.protocol = AppendProtocol(metadata, version, options)
-        self.outbox = Outbox(keys)
+        self.outbox = Outbox(keys, sealer)
         self.window = AppendWindow(config.window_bytes_max, config.window_entries_max)
         self.confirmations = Confirmations(services.next_tick)
         self.first_replica_waiters = FirstReplicaWaiters()

@@ -23,14 +23,16 @@ from metadata.ledgers.ledger_metadata import QuorumSpec
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """Size limits of one batch and one entry."""
+    """Size limits of one batch and one entry, for their stored bytes."""
 
     entries_max: int
     bytes_max: int
     entry_bytes_max: int
+    overhead_bytes: int = 0
+    """Number of bytes that encryption adds to each entry."""
 
     @classmethod
-    def of(cls, config: ClientConfig) -> "BatchLimits":
+    def of(cls, config: ClientConfig, overhead_bytes: int = 0) -> "BatchLimits":
         """Return a client's limits. A batch fits into the window: an empty window admits any batch,
         and a larger one could exceed what a bookie may have unanswered (rule 4.6).
         """
@@ -38,12 +40,22 @@ class BatchLimits:
             min(config.batch_entries_max, config.window_entries_max),
             min(config.batch_bytes_max, config.window_bytes_max),
             config.entry_bytes_max,
+            overhead_bytes,
         )
+
+    @property
+    def payload_bytes_max(self) -> int:
+        """Maximum size of an entry as it is appended."""
+        return self.entry_bytes_max - self.overhead_bytes
+
+    def stored_bytes(self, payload: bytes) -> int:
+        """Return the number of bytes of an appended entry that bookies store."""
+        return len(payload) + self.overhead_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """One batch to build: its entries and their total size."""
+    """One batch to build: its entries and the total of their stored bytes."""
 
     payloads: Sequence[bytes]
     payload_bytes: int
@@ -52,7 +64,7 @@ class PlannedBatch:
 def own_bytes(
     items: Sequence[object], limits: BatchLimits, ledger_id: LedgerId
 ) -> tuple[Sequence[bytes], int]:
-    """Return entries as `bytes`, copied if they were mutable, and their total size.
+    """Return entries as `bytes`, copied if they were mutable, and the total of their stored bytes.
 
     Raises TypeError for an entry that is not bytes-like, EntryTooLargeError.
     """
@@ -62,16 +74,18 @@ def own_bytes(
     else:
         owned = [_own(item) for item in items]
     sizes = list(map(len, owned))
-    if max(sizes, default=0) > limits.entry_bytes_max:
-        raise EntryTooLargeError(size=max(sizes), limit=limits.entry_bytes_max, ledger_id=ledger_id)
-    return owned, sum(sizes)
+    limit = limits.payload_bytes_max
+    if max(sizes, default=0) > limit:
+        raise EntryTooLargeError(size=max(sizes), limit=limit, ledger_id=ledger_id)
+    return owned, sum(sizes) + limits.overhead_bytes * len(sizes)
 
 
 def own_entry(item: object, limits: BatchLimits, ledger_id: LedgerId) -> bytes:
     """Return one entry as `bytes`, copied if it was mutable. Raises the errors of `own_bytes`."""
     owned = item if type(item) is bytes else _own(item)
-    if len(owned) > limits.entry_bytes_max:
-        raise EntryTooLargeError(size=len(owned), limit=limits.entry_bytes_max, ledger_id=ledger_id)
+    if len(owned) > limits.payload_bytes_max:
+        limit = limits.payload_bytes_max
+        raise EntryTooLargeError(size=len(owned), limit=limit, ledger_id=ledger_id)
     return owned
 
 
@@ -85,7 +99,9 @@ def cut_batches(
 ) -> Iterable[PlannedBatch]:
     """Yield the batches of consecutive entries, in order."""
     start, count = 0, len(payloads)
-    ends = list(accumulate(map(len, payloads)))
+    overhead = limits.overhead_bytes
+    sizes = [len(each) + overhead for each in payloads] if overhead else map(len, payloads)
+    ends = list(accumulate(sizes))
     while start < count:
         room = room_in_batch(quorum, EntryId(first_entry_id + start), limits)
         before = ends[start - 1] if start else 0

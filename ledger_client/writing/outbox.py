@@ -3,7 +3,8 @@
 Leaves sending them to `append_shell`.
 
 Invariants: entries get their ids in the order in which the writer accepted them; a batch is built
-once and its bytes never change, so that a resend repeats them (rule 4.2).
+once, payloads are encrypted when it is built, and its bytes never change, so that a resend repeats
+them (rule 4.2).
 
 Source: protocol rules 4.1 and 4.2.
 """
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 from bookie.wire.batch import build_batch
 from ledger_client.digest import LedgerKeys
+from ledger_client.encryption.sealing import PayloadSealer
 from metadata.ids import NO_ENTRY, EntryId
 
 
@@ -30,11 +32,12 @@ class SentBatch:
 class Outbox:
     """Unconfirmed batches of one ledger, by first entry id, in order."""
 
-    def __init__(self, keys: LedgerKeys) -> None:
+    def __init__(self, keys: LedgerKeys, sealer: PayloadSealer | None = None) -> None:
         assert not keys.lacks_mac_key, "a writer has the password"
         self.lap = NO_ENTRY
         self.lac_sent = NO_ENTRY
         self._keys = keys
+        self._sealer = sealer
         self._length = 0
         self._batches: dict[EntryId, SentBatch] = {}
 
@@ -44,8 +47,12 @@ class Outbox:
     def build(
         self, payloads: Sequence[bytes], payload_bytes: int, lac: EntryId, now: float
     ) -> EntryId:
-        """Build the batch of the next entries; return its first entry id."""
+        """Build the batch of the next entries; return its first entry id. `payload_bytes` are the
+        bytes to store: encryption adds to those of `payloads`.
+        """
         first = EntryId(self.lap + 1)
+        if self._sealer is not None:
+            payloads = self._sealer.seal(first, payloads)
         keys = self._keys
         data = build_batch(
             keys.ledger_id, first, lac, self._length, payloads, keys.seed, keys.mac_key

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from ledger_client.digest import LedgerKeys
+from ledger_client.encryption.sealing import PayloadSealer
 from ledger_client.errors import (
     BackpressureError,
     EntryNotFoundError,
@@ -52,12 +53,13 @@ class LedgerWriter:
         watchdog: Watchdog,
         observe: Callable[[e.MembersChanged | e.FailWriter], None],
         on_closed: Callable[[LedgerId], None],
+        sealer: PayloadSealer | None = None,
     ) -> None:
         config = services.config
         self.ledger_id: Final = metadata.ledger_id
         self._services = services
-        self._shell = AppendShell(metadata, version, keys, services, observe)
-        self._limits = BatchLimits.of(config)
+        self._shell = AppendShell(metadata, version, keys, services, observe, sealer)
+        self._limits = BatchLimits.of(config, 0 if sealer is None else sealer.overhead_bytes)
         self._own_loop: Final = LoopGuard("writer", self.ledger_id, asyncio.get_running_loop())
         self._gathered: list[bytes] = []
         is_in_sync = metadata.quorum.is_in_sync and not config.fixed_membership
@@ -115,7 +117,7 @@ class LedgerWriter:
         """
         self._own_loop.require()
         owned = own_entry(data, self._limits, self.ledger_id)
-        size = len(owned)
+        size = self._limits.stored_bytes(owned)
         window = self._shell.window
         if timeout is None and window.is_free(size):
             return await self._shell.confirmations.expect(self.push_entry(owned, size))
@@ -142,7 +144,7 @@ class LedgerWriter:
         """Append one entry as `append_nowait`, and return its id; the follower gets the outcome."""
         self._own_loop.require()
         owned = own_entry(data, self._limits, self.ledger_id)
-        size = len(owned)
+        size = self._limits.stored_bytes(owned)
         if not self._shell.window.is_free(size):
             self._require_open()
             window = self._shell.window
@@ -267,7 +269,7 @@ class LedgerWriter:
             return
         now = asyncio.get_running_loop().time()
         if len(payloads) == 1:  # a single entry always fits
-            shell.push(payloads, len(payloads[0]), now)
+            shell.push(payloads, self._limits.stored_bytes(payloads[0]), now)
         else:
             first = EntryId(shell.outbox.lap + 1)
             for cut in cut_batches(payloads, first, shell.protocol.metadata.quorum, self._limits):

@@ -36,6 +36,7 @@ DOORS = (
     "metadata/store/embedded*.py",
     "ledger_client/sync.py",
     "ledger_client/blocking/*.py",
+    "ledger_client/encryption/key_file.py",
     "ledger_client/cluster_access.py",
     "spark_io/launching.py",
     "spark_io/common_options.py",

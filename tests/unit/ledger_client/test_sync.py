@@ -9,9 +9,12 @@ from typing import Any, TypeVar
 import pytest
 
 from ledger_client import (
+    AS_STORED,
     BackpressureError,
     ClientClosedError,
     ClientConfig,
+    EncryptedLedgerError,
+    Encryption,
     EntryNotFoundError,
     EntryTooLargeError,
     LedgerError,
@@ -53,6 +56,21 @@ def blocking() -> Iterator[Blocking]:
     blocking = Blocking()
     yield blocking
     blocking.close()
+
+
+def test_encrypted_ledgers(blocking: Blocking) -> None:
+    encryption = Encryption({"k": bytes(32)}.__getitem__, "k")
+    client = blocking.client
+    with client.create_ledger(THREE, encryption=encryption) as ledger:
+        ledger.append(b"one")
+        ledger.append_many([b"two", b"three"])
+    with client.open_ledger(ledger.id, encryption=encryption) as reader:
+        assert read_all(reader, 2) == [b"one", b"two", b"three"]
+        assert [each.data for batch in reader.tail() for each in batch][2] == b"three"
+    with pytest.raises(EncryptedLedgerError):
+        client.open_ledger(ledger.id)
+    with client.open_ledger(ledger.id, encryption=AS_STORED) as reader:
+        assert [len(each) for each in read_all(reader, 2)] == [19, 19, 21]
 
 
 def read_all(reader: LedgerReader, last: int) -> list[bytes]:

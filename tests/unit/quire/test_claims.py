@@ -5,7 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from ledger_client import LedgerClosedError, Quorum
+from ledger_client import (
+    EncryptedLedgerError,
+    Encryption,
+    EncryptionKeyError,
+    LedgerClosedError,
+    PlainLedgerError,
+    Quorum,
+)
 from ledger_client.client_services import ClientServices
 from ledger_client.ledger_calls import NewLedger
 from metadata.ids import ClientId, LedgerId, Version
@@ -93,5 +100,31 @@ async def test_a_claim_that_meets_another_one_fails() -> None:
                 pass
         stored, _ = await services.ledgers.get(ledger_id, fresh=True)
         assert stored.writer == "the-other-client"
+    finally:
+        await cluster.aclose()
+
+
+async def test_an_encrypted_ledger_is_claimed_with_its_key() -> None:
+    cluster = TestCluster()
+    key, other = Encryption({"k": bytes(32)}.__getitem__, "k"), Encryption(lambda _: b"1" * 32)
+    try:
+        services = await _services(cluster)
+        wanted = NewLedger.of(Quorum(3, 3, 2), None, "crc32c", b"", {}, key)
+        ledger_id = LedgerId((await create_unclaimed_by(services, wanted)).id)
+        for wrong, kind in ((None, EncryptedLedgerError), (other, EncryptionKeyError)):
+            with pytest.raises(kind):
+                async with writer_claimed_by(services, ledger_id, b"", wrong):
+                    pytest.fail("claimed")
+        async with writer_claimed_by(services, ledger_id, b"", key) as writer:
+            await writer.append(b"first")
+        async with cluster.client().open_ledger(ledger_id, encryption=key) as reader:
+            assert (await reader.read_entry(0)).data == b"first"
+        with pytest.raises(LedgerClosedError):  # no second writer, so no id is encrypted twice
+            async with writer_claimed_by(services, ledger_id, b"", key):
+                pytest.fail("claimed again")
+        plain = await _unclaimed(services)
+        with pytest.raises(PlainLedgerError, match="created without encryption"):
+            async with writer_claimed_by(services, plain, b"", key):
+                pytest.fail("claimed")
     finally:
         await cluster.aclose()

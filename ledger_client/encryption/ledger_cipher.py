@@ -1,0 +1,118 @@
+"""AES-256-GCM for the payloads of one ledger, with a key that is derived for it.
+
+Leaves the application's keys to `keys`, and that no entry is encrypted twice to `sealing`.
+
+Format of a payload: ciphertext of the same size, then the tag of 16 bytes.
+
+    key               HKDF-SHA256(application's key, salt = token of the key,
+                      info = "quire payload key 1", a zero byte, key id), 32 bytes
+    check of the key  the same with "quire key check 1", 8 bytes
+    nonce             4 zero bytes, entry id as u64 big-endian
+    associated data   "quire payload 1", a zero byte, token of the key (16 bytes), key id, entry id
+                      as u64 big-endian
+
+Invariants: a payload is returned only if its tag is valid for this key, token, key id and entry id;
+no key is part of a `repr`, an error or a log line.
+
+Source: docs/encryption.md, "How it works".
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from bookie.wire.batch import Buffer
+from ledger_client.errors import DecryptionError, EncryptionUnavailableError
+from metadata.ids import EntryId, LedgerId, UpdateToken
+from metadata.ledgers.payload_encryption import KEY_CHECK_BYTES
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+KEY_BYTES: Final = 32
+TAG_BYTES: Final = 16
+
+_KEY_LABEL: Final = b"quire payload key 1\0"
+_CHECK_LABEL: Final = b"quire key check 1\0"
+_PAYLOAD_LABEL: Final = b"quire payload 1\0"
+_NONCE_START: Final = bytes(4)
+_ENTRY_ID_BYTES: Final = 8
+
+
+class LedgerCipher:
+    """Encrypts and decrypts payloads with the key of one ledger."""
+
+    __slots__ = ("_aead", "_associated")
+
+    def __init__(self, secret: bytes, key_token: UpdateToken, key_id: str) -> None:
+        """Derive the ledger's key."""
+        key = derived(secret, key_token, _KEY_LABEL + key_id.encode("ascii"), KEY_BYTES)
+        self._aead = _aes_gcm(key)
+        self._associated = _PAYLOAD_LABEL + key_token + key_id.encode("ascii")
+
+    def encrypt(self, first_entry_id: EntryId, payloads: Sequence[bytes]) -> list[bytes]:
+        """Return the ciphertexts of consecutive entries. The caller ensures that no entry id is
+        ever encrypted with two payloads.
+        """
+        encrypt, associated = self._aead.encrypt, self._associated
+        return [
+            encrypt(_NONCE_START + number, payload, associated + number)
+            for number, payload in zip(_numbers(first_entry_id, payloads), payloads, strict=True)
+        ]
+
+    def decrypt(
+        self, ledger_id: LedgerId, first_entry_id: EntryId, ciphertexts: Sequence[Buffer]
+    ) -> list[bytes]:
+        """Return the payloads of consecutive entries. Raises DecryptionError."""
+        decrypt, associated = self._aead.decrypt, self._associated
+        payloads: list[bytes] = []
+        numbers = _numbers(first_entry_id, ciphertexts)
+        for number, ciphertext in zip(numbers, ciphertexts, strict=True):
+            try:
+                payloads.append(decrypt(_NONCE_START + number, ciphertext, associated + number))
+            except _invalid_tag():
+                break
+        if len(payloads) < len(ciphertexts):
+            failed = EntryId(first_entry_id + len(payloads))
+            payloads.clear()  # a traceback with local variables must not show them
+            raise DecryptionError(ledger_id=ledger_id, entry_id=failed)
+        return payloads
+
+
+def require_library() -> None:
+    """Check that payloads can be encrypted here; called before there is a key that a traceback
+    could show. Raises EncryptionUnavailableError.
+    """
+    try:
+        import cryptography.hazmat.primitives.ciphers.aead  # noqa: F401, PLC0415 - an extra
+    except ImportError as error:
+        raise EncryptionUnavailableError from error
+
+
+def key_check(secret: bytes, key_token: UpdateToken, key_id: str) -> bytes:
+    """Return the value by which another key with the same id is recognized."""
+    return derived(secret, key_token, _CHECK_LABEL + key_id.encode("ascii"), KEY_CHECK_BYTES)
+
+
+def derived(secret: bytes, salt: bytes, info: bytes, size: int) -> bytes:
+    """Return `size` bytes of HKDF-SHA256."""
+    from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - an extra
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415
+
+    return HKDF(algorithm=SHA256(), length=size, salt=salt, info=info).derive(secret)
+
+
+def _aes_gcm(key: bytes) -> "AESGCM":
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - an extra
+
+    return AESGCM(key)
+
+
+def _invalid_tag() -> type[Exception]:
+    from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra
+
+    return InvalidTag
+
+
+def _numbers(first_entry_id: EntryId, entries: Sequence[object]) -> Iterable[bytes]:
+    ids = range(first_entry_id, first_entry_id + len(entries))
+    return [each.to_bytes(_ENTRY_ID_BYTES, "big") for each in ids]
