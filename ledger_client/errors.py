@@ -251,7 +251,7 @@ class EncryptedLedgerError(LedgerError):
     def __init__(self, *, key_id: str, ledger_id: LedgerId) -> None:
         super().__init__(
             f"its payloads are encrypted with the key {key_id!r}, and no key was given: open it "
-            "with encryption=Encryption(...) or read_key_file(...)",
+            "with encryption=Encryption(...) or read_key_file(...) (commands: --key-file)",
             ledger_id=ledger_id,
         )
         self.key_id = key_id

@@ -77,7 +77,16 @@ def exit_code(error: BaseException) -> ExitCode:
             ),
             ExitCode.NOT_FOUND,
         ),
-        ((ledger.DigestMismatchError, ledger.EntryLostError, BatchError), ExitCode.DAMAGED),
+        (
+            (
+                ledger.DigestMismatchError,
+                ledger.DecryptionError,
+                ledger.EntryLostError,
+                BatchError,
+            ),
+            ExitCode.DAMAGED,
+        ),
+        ((ledger.KeyFileError, ledger.EncryptionUnavailableError), ExitCode.USAGE),
         ((metadata.MetadataFormatError, metadata.DumpFormatError), ExitCode.DAMAGED),
         (
             (

@@ -15,7 +15,8 @@ H: a msgpack map (`FileHeader`). E: first entry id u64, count u32, count lengths
 to back. T: entries u64, payload bytes u64, SHA-256 of everything before the trailer's block.
 
 Payloads are stored, not batches: a batch is bound to its ledger's id and creation token, and an
-import creates another ledger.
+import creates another ledger. Payloads of an encrypted ledger are ciphertext, and the header has
+the token that their key was derived from.
 
 Invariants: entry ids go up by one from 0 without gaps; a file without its trailer is truncated.
 """
@@ -52,6 +53,15 @@ class InSyncHeader(TypedDict):
     replica_lag_time_max_ms: int
 
 
+class EncryptionHeader(TypedDict):
+    """Fields of a ledger with encrypted payloads: the file holds ciphertext."""
+
+    cipher: str
+    key_id: str
+    key_token: bytes
+    key_check: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class FileHeader:
     """Facts about the exported ledger."""
@@ -65,6 +75,10 @@ class FileHeader:
     custom_metadata: dict[str, str | bytes]
     in_sync: InSyncHeader | None = None
     """Fields of a ledger in in-sync mode; otherwise the file has no such field."""
+    encryption: EncryptionHeader | None = None
+    """Fields of an encrypted ledger; otherwise the file has no such field, and releases that do not
+    know it refuse the file.
+    """
 
 
 class LedgerFileWriter:
@@ -202,6 +216,7 @@ def _parse_header(body: bytes) -> FileHeader:
             raise DamagedFileError(
                 "the header's in_sync lacks min_in_sync or replica_lag_time_max_ms"
             ) from error
+    _check_encryption(header.encryption)
     if not (
         all(isinstance(number, int) for number in numbers)
         and all(isinstance(text, str) for text in texts)
@@ -209,3 +224,17 @@ def _parse_header(body: bytes) -> FileHeader:
     ):
         raise DamagedFileError("the header's fields have the wrong types")
     return header
+
+
+def _check_encryption(found: EncryptionHeader | None) -> None:
+    if found is None:
+        return
+    try:
+        texts, tokens = (found["cipher"], found["key_id"]), (found["key_token"], found["key_check"])
+    except (TypeError, KeyError) as error:
+        raise DamagedFileError("the header's encryption lacks a field") from error
+    if not (
+        all(isinstance(each, str) for each in texts)
+        and all(isinstance(each, bytes) for each in tokens)
+    ):
+        raise DamagedFileError("the fields of the header's encryption have the wrong types")

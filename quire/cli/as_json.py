@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from bookie.storage.writability import reasons_of
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
 from metadata.ledgers.lost_entries import LostRange
+from metadata.ledgers.payload_encryption import PayloadEncryption
 from metadata.registry.registration import BookieRegistration
 from quire.cli.output import Json
 
@@ -37,7 +38,7 @@ def registration_as_json(registration: BookieRegistration) -> dict[str, Json]:
 
 def metadata_as_json(ledger: LedgerMetadata) -> dict[str, Json]:
     """Return a ledger's fields as they are stored."""
-    quorum = ledger.quorum
+    quorum, encryption = ledger.quorum, ledger.encryption
     return {
         "ledger_id": ledger.ledger_id,
         "state": str(ledger.state),
@@ -58,6 +59,16 @@ def metadata_as_json(ledger: LedgerMetadata) -> dict[str, Json]:
         "fragments": fragments_as_json(ledger.fragments),
         "given_up": fragments_as_json(ledger.given_up),
         "lost": lost_as_json(ledger.lost),
+        "encryption": None if encryption is None else encryption_as_json(encryption),
+    }
+
+
+def encryption_as_json(encryption: PayloadEncryption) -> dict[str, Json]:
+    """Return how payloads are encrypted; nothing of it is secret."""
+    return {
+        "cipher": str(encryption.cipher),
+        "key_id": encryption.key_id,
+        "key_token": encryption.key_token.hex(),
     }
 
 

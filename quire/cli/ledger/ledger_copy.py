@@ -12,8 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from ledger_client import LedgerClient, LedgerError, LedgerInfo, Quorum
+from ledger_client import AS_STORED, LedgerClient, LedgerError, LedgerInfo, Quorum
+from metadata.ids import UpdateToken
 from metadata.ledgers.ledger_metadata import QuorumSpec
+from metadata.ledgers.payload_encryption import Cipher, PayloadEncryption
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger.ledger_options import creation_of, password_of
 from quire.cli.output import Output
@@ -21,6 +23,7 @@ from quire.cli.progress import Progress
 from quire.errors import DamagedFileError, ExitCode, UsageError
 from quire.ledger_file import (
     BLOCK_ENTRIES_MAX,
+    EncryptionHeader,
     FileHeader,
     InSyncHeader,
     LedgerFileReader,
@@ -38,7 +41,7 @@ async def export(arguments: argparse.Namespace, output: Output) -> int:
     password = password_of(arguments)
     async with (
         LedgerClient(metadata_address(arguments)) as client,
-        client.open_ledger(arguments.ledger, password=password) as reader,
+        client.open_ledger(arguments.ledger, password=password, encryption=AS_STORED) as reader,
     ):
         info = reader.info
         last = await reader.refresh_last_confirmed()
@@ -65,13 +68,15 @@ async def export(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def import_file(arguments: argparse.Namespace, output: Output) -> int:
-    """Append a file's entries to a new ledger; delete the ledger again if the file is damaged."""
+    """Append a file's entries to a new ledger; delete the ledger again if the file is damaged. The
+    ciphertext of an encrypted ledger is appended as it is.
+    """
     with _file_to_read(arguments.file) as stream:
         source = LedgerFileReader(stream)
         header = source.header
         creation = creation_of(arguments, _quorum_of(header))
         custom = {**header.custom_metadata, **creation.custom_metadata}
-        creation = replace(creation, custom_metadata=custom)
+        creation = replace(creation, custom_metadata=custom, encryption=_encryption_of(header))
         async with LedgerClient(metadata_address(arguments)) as client:
             ledger = await creation.create_with(client)
             progress = Progress(output, "imported", "entries")
@@ -109,6 +114,7 @@ def _header(info: LedgerInfo) -> FileHeader:
         digest=str(info.digest),
         custom_metadata=dict(info.metadata),
         in_sync=_in_sync_of(info.quorum),
+        encryption=_encryption_header(info.encryption),
     )
 
 
@@ -119,6 +125,33 @@ def _in_sync_of(quorum: QuorumSpec) -> InSyncHeader | None:
         "min_in_sync": quorum.min_in_sync,
         "replica_lag_time_max_ms": quorum.replica_lag_time_max_ms,
     }
+
+
+def _encryption_header(encryption: PayloadEncryption | None) -> EncryptionHeader | None:
+    if encryption is None:
+        return None
+    return {
+        "cipher": str(encryption.cipher),
+        "key_id": encryption.key_id,
+        "key_token": encryption.key_token,
+        "key_check": encryption.key_check,
+    }
+
+
+def _encryption_of(header: FileHeader) -> PayloadEncryption | None:
+    """Return how the exported payloads are encrypted. Raises DamagedFileError."""
+    found = header.encryption
+    if found is None:
+        return None
+    try:
+        return PayloadEncryption(
+            cipher=Cipher(found["cipher"]),
+            key_id=found["key_id"],
+            key_token=UpdateToken(found["key_token"]),
+            key_check=found["key_check"],
+        )
+    except ValueError as error:
+        raise DamagedFileError(f"the header's encryption is not valid: {error}") from error
 
 
 def _quorum_of(header: FileHeader) -> Quorum:

@@ -18,7 +18,7 @@ from metadata.ids import LedgerId
 from quire.claims import claimed_writer
 from quire.cli.as_json import data_as_json
 from quire.cli.command_line import metadata_address
-from quire.cli.ledger.ledger_options import creation_of, password_of
+from quire.cli.ledger.ledger_options import creation_of, encryption_of, password_of
 from quire.cli.output import Output, Row
 from quire.cli.progress import Progress
 from quire.cli.standard_input import read_blocks, read_lines
@@ -57,8 +57,8 @@ async def _writer(arguments: argparse.Namespace) -> AsyncIterator[LedgerWriter]:
     """Open a new ledger, or one that was created and has no writer yet."""
     address, creation = metadata_address(arguments), creation_of(arguments)
     if arguments.ledger is not None:
-        ledger_id = LedgerId(arguments.ledger)
-        async with claimed_writer(address, ledger_id, creation.password) as ledger:
+        ledger_id, keys = LedgerId(arguments.ledger), encryption_of(arguments)
+        async with claimed_writer(address, ledger_id, creation.password, keys) as ledger:
             yield ledger
         return
     async with LedgerClient(address) as client, creation.create_with(client) as ledger:
@@ -67,10 +67,10 @@ async def _writer(arguments: argparse.Namespace) -> AsyncIterator[LedgerWriter]:
 
 async def read(arguments: argparse.Namespace, output: Output) -> int:
     """Print the entries of a range, up to the last confirmed one."""
-    password = password_of(arguments)
+    password, keys = password_of(arguments), encryption_of(arguments)
     async with (
         LedgerClient(metadata_address(arguments)) as client,
-        client.open_ledger(arguments.ledger, password=password) as reader,
+        client.open_ledger(arguments.ledger, password=password, encryption=keys) as reader,
     ):
         last = arguments.last
         if last is None:
@@ -84,10 +84,10 @@ async def read(arguments: argparse.Namespace, output: Output) -> int:
 
 async def tail(arguments: argparse.Namespace, output: Output) -> int:
     """Print entries as they are confirmed, until the ledger is closed and read to its end."""
-    password = password_of(arguments)
+    password, keys = password_of(arguments), encryption_of(arguments)
     async with (
         LedgerClient(metadata_address(arguments)) as client,
-        client.open_ledger(arguments.ledger, password=password) as reader,
+        client.open_ledger(arguments.ledger, password=password, encryption=keys) as reader,
     ):
         start = arguments.first
         if start is None:

@@ -5,7 +5,7 @@ Leaves the protocol to the client, and claims of created ledgers to `quire.claim
 
 import argparse
 
-from ledger_client import LedgerClient, LedgerInfo, QuorumTimeoutError
+from ledger_client import AS_STORED, LedgerClient, LedgerInfo, QuorumTimeoutError
 from ledger_client.cluster_access import open_cluster, read_ledger
 from ledger_client.ledger_calls import NewLedger
 from ledger_client.recovery.late_fences import FENCE_FOR_S
@@ -14,7 +14,7 @@ from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerState
 from metadata.paths import client_path
 from metadata.store.interface import find
 from quire.claims import create_unclaimed
-from quire.cli.as_json import fragments_as_json, lost_as_json, text_or_base64
+from quire.cli.as_json import encryption_as_json, fragments_as_json, lost_as_json, text_or_base64
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger.ledger_options import creation_of, password_of
 from quire.cli.output import Json, Output
@@ -30,6 +30,7 @@ async def create(arguments: argparse.Namespace, output: Output) -> int:
         creation.digest,
         creation.password,
         creation.custom_metadata,
+        creation.encryption,
     )
     info = await create_unclaimed(metadata_address(arguments), wanted)
     if output.as_json:
@@ -60,7 +61,8 @@ async def show(arguments: argparse.Namespace, output: Output) -> int:
         info = await client.ledger_info(ledger_id)
         row = info_as_json(info)
         if not info.is_closed and UNCLAIMED_NAME not in info.metadata:
-            opening = client.open_ledger(ledger_id, password=password_of(arguments))
+            password = password_of(arguments)
+            opening = client.open_ledger(ledger_id, password=password, encryption=AS_STORED)
             row["last_confirmed"] = None
             try:
                 async with opening as reader:
@@ -199,6 +201,8 @@ def info_as_json(info: LedgerInfo, *, short: bool = False) -> dict[str, Json]:
         row["given_up"] = fragments_as_json(info.given_up)
     if info.lost:
         row["lost"] = lost_as_json(info.lost)
+    if info.encryption is not None:
+        row["encryption"] = encryption_as_json(info.encryption)
     row["digest"] = str(info.digest)
     row["created_ms"] = info.created_ms
     row["metadata"] = {name: text_or_base64(value) for name, value in info.metadata.items()}

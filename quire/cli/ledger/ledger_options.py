@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from ledger_client import ClientConfig, LedgerClient, LedgerWriter, Quorum
+from ledger_client import (
+    ClientConfig,
+    Encryption,
+    LedgerClient,
+    LedgerWriter,
+    PayloadEncryption,
+    Quorum,
+    read_key_file,
+)
 from ledger_client.awaitable_handle import AwaitableHandle
 from ledger_client.replication import REPLICA_LAG_TIME_MAX_S
 from quire.errors import UsageError
@@ -28,6 +36,7 @@ class NewLedgerOptions:
     digest: Digest
     password: bytes
     custom_metadata: Mapping[str, str | bytes]
+    encryption: Encryption | PayloadEncryption | None = None
 
     def create_with(self, client: LedgerClient) -> AwaitableHandle[LedgerWriter]:
         """Return a call that creates the ledger; await it or enter it."""
@@ -37,6 +46,7 @@ class NewLedgerOptions:
             digest=self.digest,
             password=self.password,
             metadata=self.custom_metadata,
+            encryption=self.encryption,
         )
 
 
@@ -51,6 +61,7 @@ def creation_of(arguments: argparse.Namespace, default: Quorum | None = None) ->
         digest="hmac-sha256" if arguments.digest == "hmac-sha256" else "crc32c",
         password=password_of(arguments),
         custom_metadata=dict(_pair(text) for text in arguments.meta),
+        encryption=encryption_of(arguments),
     )
 
 
@@ -105,6 +116,14 @@ def password_of(arguments: argparse.Namespace) -> bytes:
         raise UsageError(
             f"the password file cannot be read: {error}", try_next="--password-file FILE"
         ) from error
+
+
+def encryption_of(arguments: argparse.Namespace) -> Encryption | None:
+    """Read the file named by --key-file; None for a verb without it, or if it is not given. Raises
+    KeyFileError, EncryptionUnavailableError.
+    """
+    path: str | None = getattr(arguments, "key_file", None)
+    return None if path is None else read_key_file(path)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@ Leaves the reading and comparing to `ledger_client.reading.verification`.
 
 import argparse
 
-from ledger_client import LedgerClient
+from ledger_client import AS_STORED, LedgerClient
 from ledger_client.cluster_access import open_cluster, open_pool, read_ledger
 from ledger_client.digest import LedgerKeys
 from ledger_client.reading.entry_ranges import describe_ranges
@@ -47,7 +47,7 @@ async def _last_entry(address: str, ledger: LedgerMetadata, password: bytes) -> 
         return ledger.last_entry_id
     async with (
         LedgerClient(address) as client,
-        client.open_ledger(ledger.ledger_id, password=password) as reader,
+        client.open_ledger(ledger.ledger_id, password=password, encryption=AS_STORED) as reader,
     ):
         return await reader.refresh_last_confirmed()
 

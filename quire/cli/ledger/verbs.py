@@ -29,6 +29,7 @@ def parser() -> argparse.ArgumentParser:
 def _add_managing_verbs(noun: Noun) -> None:
     create = noun.verb("create", ledger_manage.create, "create a ledger that `append ID` can fill")
     _add_creation_options(create)
+    _add_key_file(create)
     listing = noun.verb("list", ledger_manage.list_all, "list ledgers")
     listing.add_argument("--limit", type=positive, metavar="N", help="stop after N ledgers")
     show = noun.verb("show", ledger_manage.show, "print a ledger's state and fragments")
@@ -76,6 +77,8 @@ def _add_data_verbs(noun: Noun) -> None:
     tail.add_argument(
         "--lines", type=not_negative, default=10, metavar="N", help="from the last N (default 10)"
     )
+    for verb in (append, read, tail):
+        _add_key_file(verb)
     for verb in (read, tail):
         verb.add_argument("--raw", action="store_true", help="payloads back to back, no newlines")
 
@@ -114,6 +117,10 @@ def _add_password(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--password-file", metavar="FILE", help="file with the ledger's password (default: empty)"
     )
+
+
+def _add_key_file(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--key-file", metavar="FILE", help="keys with which payloads are encrypted")
 
 
 def _add_creation_options(verb: argparse.ArgumentParser, quorum_from: str = "3, 3, 2") -> None:

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.errors import DamagedFileError
-from quire.ledger_file import FileHeader, InSyncHeader, LedgerFileReader, LedgerFileWriter
+from quire.ledger_file import (
+    EncryptionHeader,
+    FileHeader,
+    InSyncHeader,
+    LedgerFileReader,
+    LedgerFileWriter,
+)
 
 HEADER = FileHeader(
     ledger_id=7,
@@ -95,4 +101,28 @@ def test_malformed_in_sync_fields_are_damage(in_sync: object) -> None:
     header = replace(HEADER, in_sync=in_sync)  # type: ignore[arg-type]
     assert msgpack.packb(in_sync) in header_of(header)
     with pytest.raises(DamagedFileError, match="in_sync"):
+        LedgerFileReader(io.BytesIO(header_of(header)))
+
+
+ENCRYPTION: EncryptionHeader = {
+    "cipher": "aes-256-gcm",
+    "key_id": "2026-11",
+    "key_token": bytes(16),
+    "key_check": bytes(8),
+}
+
+
+def test_encryption_is_read_back_and_absent_without_it() -> None:
+    header = replace(HEADER, encryption=ENCRYPTION)
+    assert LedgerFileReader(io.BytesIO(header_of(header))).header == header
+    assert b"encryption" not in header_of(HEADER)
+
+
+@pytest.mark.parametrize(
+    "encryption",
+    [7, {}, {**ENCRYPTION, "key_id": 5}, {**ENCRYPTION, "key_token": "a"}, {"cipher": "a"}],
+)
+def test_malformed_fields_of_an_encryption_are_damage(encryption: object) -> None:
+    header = replace(HEADER, encryption=encryption)  # type: ignore[arg-type]
+    with pytest.raises(DamagedFileError, match="the header's encryption"):
         LedgerFileReader(io.BytesIO(header_of(header)))
