@@ -46,16 +46,19 @@ def parser() -> argparse.ArgumentParser:
     restore.add_argument("path", help="the directory that `archive` wrote")
     restore.add_argument("--chain", required=True, metavar="NAME", help="chain to publish them in")
     _add_ledgers(restore, "by default all ledgers of the archive")
+    _add_key_file(restore)
     ingest = noun.verb("ingest", _ingest, "write the lines of files into a chain, one entry each")
     _add_shared(ingest)
     ingest.add_argument("files", nargs="+", metavar="FILE", help="a text file, also .gz")
     ingest.add_argument("--chain", required=True, metavar="NAME")
+    _add_key_file(ingest)
     tail = noun.verb(
         "tail-to-table", _tail, "keep a table up to date with a chain, by a streaming query"
     )
     _add_shared(tail)
     tail.add_argument("path", help="the table's directory")
     tail.add_argument("--chain", required=True, metavar="NAME")
+    _add_key_file(tail)
     tail.add_argument("--checkpoint", required=True, metavar="DIR", help="the query's checkpoint")
     tail.add_argument("--format", default="parquet", help="format of the table (default parquet)")
     tail.add_argument(
@@ -133,7 +136,7 @@ async def _restore(arguments: argparse.Namespace, output: Output) -> int:
             spark, address, arguments.path, arguments.chain, ledger_ids=ids, options=options
         )
 
-    address, options = metadata_address(arguments), _password_options(arguments)
+    address, options = metadata_address(arguments), _secret_options(arguments)
     restored = await _run(arguments, output, "restored", job)
     with output.listing("archived_id", "ledger_id") as listing:
         for old, new in sorted(restored.items()):
@@ -154,7 +157,7 @@ async def _ingest(arguments: argparse.Namespace, output: Output) -> int:
             "bytes": done.payload_bytes,
         }
 
-    address, options = metadata_address(arguments), _password_options(arguments)
+    address, options = metadata_address(arguments), _secret_options(arguments)
     output.record(await _run(arguments, output, "ingested", job))
     return ExitCode.DONE
 
@@ -251,9 +254,14 @@ def _password_options(arguments: argparse.Namespace) -> dict[str, str]:
     return {} if path is None else {"passwordFile": str(path)}
 
 
+def _secret_options(arguments: argparse.Namespace) -> dict[str, str]:
+    path = arguments.key_file
+    return _password_options(arguments) | ({} if path is None else {"keyFile": str(path)})
+
+
 def source_options(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the options of the `ledger` source from those of `tail-to-table`."""
-    options = _password_options(arguments)
+    options = _secret_options(arguments)
     if arguments.accept_old_checkpoint:
         options["acceptOldCheckpoint"] = "true"
     if arguments.allow_data_loss:
@@ -267,6 +275,14 @@ def _add_shared(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--password-file", metavar="FILE", help="file with the ledgers' password (default: empty)"
+    )
+
+
+def _add_key_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--key-file",
+        metavar="FILE",
+        help="keys with which payloads are encrypted: a file with this path on each machine",
     )
 
 

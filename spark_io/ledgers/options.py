@@ -13,7 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ledger_client import Quorum
+from ledger_client import (
+    AS_STORED,
+    Encryption,
+    LedgerError,
+    Quorum,
+    StoredPayloads,
+    read_key_file,
+)
 from metadata.errors import InvalidChainNameError
 from metadata.ids import is_ledger_id
 from metadata.ledgers.chain import APPLICATION_CHARACTERS_MAX, check_chain_name
@@ -33,7 +40,9 @@ ARROW_BATCH_BYTES: Final = 2 * MIB
 LEDGERS_NAMED_MAX: Final = 100_000
 BATCH_MAX: Final = 2**63 - 1
 
+KEY_FILE: Final = "keyFile"
 READING: Final = (
+    KEY_FILE,
     "ledger",
     "ledgers",
     "chain",
@@ -45,6 +54,7 @@ READING: Final = (
     "minPartitions",
     "arrowBatchBytes",
     "includeValue",
+    "asStored",
     "failOnDataLoss",
     "acceptOldCheckpoint",
     "maxEntriesPerTrigger",
@@ -52,6 +62,7 @@ READING: Final = (
     "maxBytesPerTrigger",
 )
 WRITING: Final = (
+    KEY_FILE,
     "chain",
     "ensemble",
     "writeQuorum",
@@ -101,6 +112,12 @@ class ReadOptions:
     """Whether a stream continues from offsets that have no identities."""
     max_entries_per_trigger: int | None
     max_bytes_per_trigger: int | None
+    key_file: str | None = None
+    """File with the keys of encrypted ledgers, at this path on the driver and on each executor:
+    keys are never part of a plan.
+    """
+    as_stored: bool = False
+    """Whether to return the payloads of encrypted ledgers as ciphertext."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "ReadOptions":
@@ -127,6 +144,8 @@ class ReadOptions:
             accept_old_checkpoint=given.truth("acceptOldCheckpoint", default=False),
             max_entries_per_trigger=per_trigger,
             max_bytes_per_trigger=given.positive("maxBytesPerTrigger"),
+            key_file=_key_file(given),
+            as_stored=given.truth("asStored", default=False),
         )
 
 
@@ -141,6 +160,8 @@ class WriteOptions:
     application: str
     batch: int | None
     ledger_bytes_max: int
+    key_file: str | None = None
+    """File with the key of new ledgers, as in `ReadOptions`; None to write plain payloads."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "WriteOptions":
@@ -167,7 +188,39 @@ class WriteOptions:
             application=application,
             batch=batch,
             ledger_bytes_max=given.positive("ledgerBytesMax") or 1024 * MIB,
+            key_file=_key_file(given, needs_current=True),
         )
+
+
+def keys_to_read(options: ReadOptions) -> Encryption | StoredPayloads | None:
+    """Return the keys to open ledgers with. Ledgers without encryption, which a chain may have
+    beside encrypted ones, are read too. Raises KeyFileError, EncryptionUnavailableError.
+    """
+    if options.as_stored:
+        return AS_STORED
+    path = options.key_file
+    return None if path is None else read_key_file(path, reads_plain=True)
+
+
+def keys_to_write(options: WriteOptions) -> Encryption | None:
+    """Return the keys to create ledgers with; None for plain ones. Raises the errors of
+    `keys_to_read`.
+    """
+    return None if options.key_file is None else read_key_file(options.key_file)
+
+
+def _key_file(given: OptionReader, *, needs_current: bool = False) -> str | None:
+    """Return the path of the key file. Raises OptionError if it cannot be used here."""
+    path = given.text(KEY_FILE)
+    if not path:
+        return None
+    try:
+        keys = read_key_file(path)
+        if needs_current:
+            keys.current_key()
+    except LedgerError as error:
+        raise OptionError(KEY_FILE, str(error)) from error
+    return path
 
 
 def _selection(given: OptionReader) -> Selection:

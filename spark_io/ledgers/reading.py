@@ -17,21 +17,35 @@ import pyarrow as pa
 
 from ledger_client import (
     ChainNotFoundError,
+    DecryptionError,
     DigestMismatchError,
+    EncryptedLedgerError,
+    EncryptionKeyError,
+    EncryptionUnavailableError,
     EntryLostError,
     EntryNotFoundError,
+    KeyFileError,
     LedgerError,
     LedgerNotFoundError,
 )
 from ledger_client.sync import LedgerClient, LedgerReader
 from spark_io.errors import DataLostError, ReadFailedError, RecreatedError
-from spark_io.ledgers.options import ReadOptions
+from spark_io.ledgers.options import KEY_FILE, ReadOptions, keys_to_read
 from spark_io.ledgers.rows import RowBatches
 from spark_io.ledgers.selecting import require_same_chain
 from spark_io.ledgers.splits import EntryRange
 from spark_io.worker_client import client_of
 
 PLANNED: Final = "this part of the query was planned"
+
+UNREADABLE: Final = (
+    DecryptionError,
+    EncryptedLedgerError,
+    EncryptionKeyError,
+    EncryptionUnavailableError,
+    KeyFileError,
+)
+"""Failures of decryption. They are no loss of data, so no option leaves entries out."""
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +70,9 @@ def read_ranges(
                 why = f"the ledger was deleted while the query ran ({error})"
                 raise DataLostError(each.ledger_id, each.first, each.last, why) from error
             _log_loss(each.ledger_id, each.first, each.last, str(error))
+        except UNREADABLE as error:
+            text = f"{error.message} (option {KEY_FILE})"
+            raise ReadFailedError(each.ledger_id, each.first, each.last, text) from error
         except LedgerError as error:
             text = f"{error.message} (the same task may succeed later)"
             raise ReadFailedError(each.ledger_id, each.first, each.last, text) from error
@@ -82,7 +99,8 @@ def _compare_chain(client: LedgerClient, options: ReadOptions, token: bytes) -> 
 def _read_range(
     client: LedgerClient, wanted: EntryRange, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    with client.open_ledger(wanted.ledger_id, password=options.client.password) as reader:
+    password, keys = options.client.password, keys_to_read(options)
+    with client.open_ledger(wanted.ledger_id, password=password, encryption=keys) as reader:
         if wanted.creation_token not in (b"", reader.info.creation_token):
             if options.fail_on_data_loss:
                 raise RecreatedError("ledger", str(wanted.ledger_id), PLANNED)

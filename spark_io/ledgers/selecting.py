@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from ledger_client import ChainInfo, LedgerInfo, LedgerNotFoundError
+from ledger_client import AS_STORED, ChainInfo, LedgerInfo, LedgerNotFoundError
 from ledger_client.sync import LedgerClient
 from metadata.ids import NO_ENTRY
 from metadata.ledgers.chain import LinkedLedger
@@ -110,7 +110,7 @@ def known_ledger(client: LedgerClient, info: LedgerInfo, password: bytes) -> Kno
     """Return a ledger with its readable end: its last entry, or its present LAC."""
     if info.last_entry_id is not None:
         return _closed(info.id, info.last_entry_id, info.length, info.creation_token)
-    with client.open_ledger(info.id, password=password) as reader:
+    with client.open_ledger(info.id, password=password, encryption=AS_STORED) as reader:
         end = reader.last_confirmed + 1
         return KnownLedger(
             info.id,

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from ledger_client import ChainInfo, LedgerError, LedgerNotFoundError
+from ledger_client import AS_STORED, ChainInfo, LedgerError, LedgerNotFoundError
 from ledger_client.sync import LedgerClient, LedgerReader
 from spark_io.common_options import EARLIEST, LATEST
 from spark_io.errors import ChainTrimmedError, OffsetError, OptionError, RecreatedError
@@ -70,7 +70,9 @@ class OpenLedgers:
             return known
         reader = self._readers.get(known.ledger_id)
         if reader is None:
-            reader = self._client.open_ledger(known.ledger_id, password=self._password)
+            reader = self._client.open_ledger(
+                known.ledger_id, password=self._password, encryption=AS_STORED
+            )
             reader.follow()
             self._readers[known.ledger_id] = reader
         if reader.follow_failure is not None:

@@ -30,7 +30,7 @@ from pyspark.sql.datasource import (
 from ledger_client import LedgerError
 from metadata.ledgers.chain import LinkedLedger
 from spark_io.errors import OptionError, SchemaError
-from spark_io.ledgers.options import WriteOptions
+from spark_io.ledgers.options import WriteOptions, keys_to_write
 from spark_io.worker_client import client_of
 
 QUERY_ID: Final = "sql.streaming.queryId"
@@ -66,6 +66,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions) -> Writ
             digest=options.digest,
             password=options.client.password,
             metadata=custom,
+            encryption=keys_to_write(options),
         ) as writer:
             writer.append_many(rows)
         info = writer.info

@@ -6,11 +6,13 @@ Format below `path`:
 
     entries/ledger_id=17/*.parquet   entry_id bigint, fragment int, data binary, crc32c bigint
     ledgers/*.parquet                one row for each archived ledger: its entries and bytes, and
-                                     what it was created with
+                                     what it was created with; `encryption` is null for plain
+                                     payloads, and a JSON object for ciphertext
 
 Invariants: a ledger has a row in `ledgers` only after its files were read back and found complete,
 so an interrupted archive continues with the ledgers without a row; `crc32c` is of the payload as
-read from a bookie, after its digest was checked; nothing is deleted.
+read from a bookie, after its digest was checked; nothing is deleted; payloads of encrypted ledgers
+are archived as ciphertext.
 
 Source: Spark design, "Pipelines".
 """
@@ -25,7 +27,8 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from ledger_client import LedgerInfo, LedgerNotFoundError
-from metadata.ids import LedgerId
+from metadata.ids import LedgerId, UpdateToken
+from metadata.ledgers.payload_encryption import Cipher, PayloadEncryption
 from spark_io.errors import SparkIoError
 from spark_io.ledgers.options import ReadOptions
 from spark_io.worker_client import client_of
@@ -39,7 +42,7 @@ LEDGERS_PER_STEP: Final = 64
 """Number of ledgers that are archived, read back and recorded together."""
 ARCHIVED_DDL: Final = (
     "ledger_id bigint, entry_count bigint, length bigint, ensemble int, write_quorum int, "
-    "ack_quorum int, digest string, created_ms bigint, metadata string"
+    "ack_quorum int, digest string, created_ms bigint, metadata string, encryption string"
 )
 
 
@@ -87,7 +90,7 @@ def archive(
         infos = [
             _closed(info, each) for info, each in zip(client.ledger_infos(step), step, strict=True)
         ]
-        read = given | {"ledgers": ",".join(map(str, step))}
+        read = given | {"ledgers": ",".join(map(str, step)), "asStored": "true"}
         entries = spark.read.format("ledger").options(**read).load()
         with_digest = entries.mapInArrow(_add_digest, f"{_ddl(entries)}, crc32c bigint")
         writing = with_digest.write.mode("overwrite").partitionBy("ledger_id")
@@ -213,7 +216,7 @@ def _entry_count(info: LedgerInfo) -> int:
     return 0 if info.last_entry_id is None else info.last_entry_id + 1
 
 
-def _row(info: LedgerInfo) -> tuple[int, int, int, int, int, int, str, int, str]:
+def _row(info: LedgerInfo) -> tuple[int, int, int, int, int, int, str, int, str, str | None]:
     custom = {
         name: value if isinstance(value, str) else {"base64": base64.b64encode(value).decode()}
         for name, value in info.metadata.items()
@@ -229,7 +232,35 @@ def _row(info: LedgerInfo) -> tuple[int, int, int, int, int, int, str, int, str]
         str(info.digest),
         info.created_ms,
         json.dumps(custom),
+        None if info.encryption is None else _encryption_text(info.encryption),
     )
+
+
+def _encryption_text(encryption: PayloadEncryption) -> str:
+    return json.dumps(
+        {
+            "cipher": str(encryption.cipher),
+            "key_id": encryption.key_id,
+            "key_token": encryption.key_token.hex(),
+            "key_check": encryption.key_check.hex(),
+        }
+    )
+
+
+def archived_encryption(text: str) -> PayloadEncryption:
+    """Return how the payloads of an archived ledger are encrypted. Raises ArchiveDamagedError."""
+    try:
+        found = json.loads(text)
+        return PayloadEncryption(
+            cipher=Cipher(found["cipher"]),
+            key_id=found["key_id"],
+            key_token=UpdateToken(bytes.fromhex(found["key_token"])),
+            key_check=bytes.fromhex(found["key_check"]),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ArchiveDamagedError(
+            f"the encryption of an archived ledger cannot be read ({error!r}): archive it again"
+        ) from error
 
 
 def _ddl(frame: "DataFrame") -> str:

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from crc32c import crc32c
 
-from ledger_client import LinkedLedger, Quorum
+from ledger_client import Encryption, LinkedLedger, PayloadEncryption, Quorum
 from spark_io.common_options import ClientOptions
 from spark_io.errors import SparkIoError
-from spark_io.ledgers.options import WriteOptions
+from spark_io.ledgers.options import WriteOptions, keys_to_write
 from spark_io.pipelines.archive import (
     LEDGERS_PER_STEP,
     ArchiveDamagedError,
+    archived_encryption,
     archived_rows,
     rows_of,
     stored_entries,
@@ -55,7 +56,8 @@ def restore(
 
     A ledger keeps its entries with their ids, its custom metadata, and, unless the options differ,
     its quorum and digest (in-sync mode becomes a quorum of all; a keyed ledger needs its password
-    in the options). The old id is `quire.restored_from`. Ledgers that are in the chain already are
+    in the options). The ciphertext of an encrypted ledger is written as it is, and read with the
+    same key. The old id is `quire.restored_from`. Ledgers that are in the chain already are
     skipped, so an interrupted run can be repeated. Raises ArchiveDamagedError, SparkIoError if two
     restores run into one chain.
     """
@@ -107,6 +109,12 @@ class _HowToWrite:
         """Return the digest of a restored ledger; a keyed ledger needs its password again."""
         return self.options.digest if "digest" in self.given else noted.digest
 
+    def encryption_of(self, noted: "NotedLedger") -> Encryption | PayloadEncryption | None:
+        """Return how the archived payloads are encrypted; plain ones get the key of the options."""
+        if noted.encryption is not None:
+            return archived_encryption(noted.encryption)
+        return keys_to_write(self.options)
+
 
 @dataclass(frozen=True, slots=True)
 class NotedLedger:
@@ -117,11 +125,19 @@ class NotedLedger:
     ack_quorum: int
     digest: str
     metadata: str
+    encryption: str | None
 
     @classmethod
     def of(cls, row: "Row") -> "NotedLedger":
         """Return the facts that a task needs from a row."""
-        return cls(row.ensemble, row.write_quorum, row.ack_quorum, row.digest, row.metadata)
+        return cls(
+            row.ensemble,
+            row.write_quorum,
+            row.ack_quorum,
+            row.digest,
+            row.metadata,
+            row.encryption,
+        )
 
 
 def _write_back(
@@ -193,6 +209,7 @@ def _write_ledger(
         digest=how.digest_of(noted),
         password=how.options.client.password,
         metadata={**_custom_of(noted.metadata), **custom, RESTORED_FROM: str(archived_id)},
+        encryption=how.encryption_of(noted),
     ) as writer:
         writer.append_many(payloads)
     info = writer.info

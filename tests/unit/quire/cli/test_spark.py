@@ -14,6 +14,7 @@ TAIL = ["tail-to-table", "table", "--chain", "events", "--checkpoint", "checkpoi
         (["--accept-old-checkpoint"], {"acceptOldCheckpoint": "true"}),
         (["--allow-data-loss"], {"failOnDataLoss": "false"}),
         (["--password-file", "key"], {"passwordFile": "key"}),
+        (["--key-file", "keys.toml"], {"keyFile": "keys.toml"}),
     ],
 )
 def test_options_of_tail_to_table(words: list[str], options: dict[str, str]) -> None:

@@ -1,11 +1,20 @@
 """Options are checked before any connection; each error names the option and the valid values."""
 
+import base64
+import pickle
 from pathlib import Path
 
 import pytest
 
+from ledger_client import AS_STORED, Encryption
 from spark_io.errors import OptionError
-from spark_io.ledgers.options import ReadOptions, Selection, WriteOptions
+from spark_io.ledgers.options import (
+    ReadOptions,
+    Selection,
+    WriteOptions,
+    keys_to_read,
+    keys_to_write,
+)
 
 ADDRESS = {"metadata": "zk://127.0.0.1:2181/quire"}
 
@@ -107,3 +116,30 @@ def test_wrong_options_of_a_write(options: dict[str, str], said: str) -> None:
 def test_malformed_match_options_are_refused(text: str) -> None:
     with pytest.raises(OptionError, match="match"):
         ReadOptions.of({**ADDRESS, "match": text})
+
+
+def test_a_key_file_is_named_and_not_read_into_the_plan(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    key = base64.b64encode(b"0123456789" * 3 + b"ab").decode()
+    file.write_text(f'[keys]\nold = "{key}"\n')
+    file.chmod(0o600)
+    read = reading(keyFile=str(file))
+    assert read.key_file == str(file)
+    assert key not in repr(read)
+    assert b"0123456789" not in pickle.dumps(read)
+    keys = keys_to_read(read)
+    assert isinstance(keys, Encryption)
+    assert keys.reads_plain
+    assert keys_to_read(reading(keyFile=str(file), asStored="true")) is AS_STORED
+    assert keys_to_read(reading()) is None
+    with pytest.raises(OptionError, match="'keyFile': no key is named for new ledgers"):
+        writing(keyFile=str(file))
+    file.write_text(f'current = "old"\n[keys]\nold = "{key}"\n')
+    encryption = keys_to_write(writing(keyFile=str(file)))
+    assert encryption is not None
+    assert encryption.current == "old"
+    assert keys_to_write(writing()) is None
+    file.chmod(0o644)
+    for make in (reading, writing):
+        with pytest.raises(OptionError, match=r"'keyFile': the key file .* chmod 600"):
+            make(keyFile=str(file))
