@@ -16,6 +16,7 @@ README = ROOT / "README.md"
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 IN_SYNC = ROOT / "docs" / "in-sync.md"
 EMBEDDING = ROOT / "docs" / "embedding.md"
+ENCRYPTION = ROOT / "docs" / "encryption.md"
 KAFKA_PYTHON = [
     word
     for name in ("read_text", "open_text")
@@ -76,6 +77,11 @@ def test_a_topic_for_a_kafka_client() -> None:
 def test_in_sync_mode(cluster: RunningCluster) -> None:
     text = run_python("in_sync.py", metadata=cluster.metadata, document=IN_SYNC)
     assert text.strip() == "3"
+
+
+def test_encryption(cluster: RunningCluster) -> None:
+    text = run_python("encrypted.py", metadata=cluster.metadata, document=ENCRYPTION)
+    assert text.strip() == "[b'order-1', b'order-2']"
 
 
 EMBEDDED = {
