@@ -50,17 +50,17 @@ BUGS = (
                 "ledger_client/reading/reader.py",
                 "            async for batch in batches:\n"
                 "                self._check_open()\n"
-                "                yield batch\n"
+                "                yield self._opened(batch)\n"
                 "\n"
-                "    async def _make_visible(",
+                "    def _opened(",
                 "            try:\n"
                 "                async for batch in batches:\n"
                 "                    self._check_open()\n"
-                "                    yield batch\n"
+                "                    yield self._opened(batch)\n"
                 "            except EntryNotFoundError:\n"
                 "                return\n"
                 "\n"
-                "    async def _make_visible(",
+                "    def _opened(",
             ),
         ),
         (units(READ_TESTS), beyond_budget(THEME)),
