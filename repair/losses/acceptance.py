@@ -10,19 +10,27 @@ Quire accepts a loss by itself.
 Source: protocol rules 9.9 and 9.10.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
 from ledger_client.errors import LedgerNotFoundError, MetadataConflictError
-from metadata.errors import InvalidTransitionError, NodeNotFoundError, VersionConflictError
+from metadata.errors import (
+    InvalidTransitionError,
+    MetadataFormatError,
+    NodeNotFoundError,
+    VersionConflictError,
+)
 from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import bookie_path
+from metadata.registry.registration import unpack_registration
 from metadata.repair.lifecycle import UNCHANGED, Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
+from metadata.store.ephemeral import unpack_held
 from metadata.store.interface import MetadataStore, find
 from repair.losses.lost_ranges import LossReport, judge_losses
 from repair.losses.survey import LossSurvey
@@ -68,6 +76,21 @@ class LossParts:
                 gone[bookie_id] = "is lost"
         return gone
 
+    async def up_among(self, bookie_ids: Iterable[BookieId]) -> frozenset[BookieId]:
+        """Return the bookies that are registered and not in limbo. Raises MetadataError."""
+        up: list[BookieId] = []
+        for bookie_id in bookie_ids:
+            path = bookie_path(bookie_id)
+            stored = await find(self.store, path)
+            if stored is None:
+                continue
+            with contextlib.suppress(MetadataFormatError):  # of a later release: it is up
+                held = unpack_held(path, stored.value).content
+                if unpack_registration(held, path).is_in_limbo:
+                    continue
+            up.append(bookie_id)
+        return frozenset(up)
+
 
 class LossAcceptance:
     """The search for the lost entries of one ledger, and their acceptance."""
@@ -75,7 +98,9 @@ class LossAcceptance:
     def __init__(
         self, parts: LossParts, survey: LossSurvey, *, gives_up_unknown: bool = False
     ) -> None:
-        """With `gives_up_unknown`, bookies without a certain answer count as lost."""
+        """With `gives_up_unknown`, bookies without a certain answer count as lost, unless they are
+        up: a call to one that serves may fail once.
+        """
         self._parts = parts
         self._survey = survey
         self._gives_up_unknown = gives_up_unknown
@@ -84,7 +109,9 @@ class LossAcceptance:
         """Find the lost entries of a closed ledger. Raises UnauthorizedError, MetadataError."""
         gone = await self._parts.gone_bookies(_members(ledger))
         answers = await self._survey.ask_all(ledger, gone)
-        return judge_losses(ledger, answers, gives_up_unknown=self._gives_up_unknown)
+        unsure = [each.bookie_id for each in answers if each.unknown]
+        up = await self._parts.up_among(unsure) if self._gives_up_unknown else frozenset(unsure)
+        return judge_losses(ledger, answers, frozenset(unsure) - up)
 
     async def accept(self, ledger_id: LedgerId) -> tuple[LedgerMetadata, LossReport]:
         """Find the lost entries of a closed ledger and store them; return the stored metadata, and

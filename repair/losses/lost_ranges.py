@@ -10,7 +10,7 @@ the bookies that did not answer.
 Source: protocol rules 9.10 and 9.11.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from ledger_client.protocol.quorum import negatives_needed, write_set
@@ -79,15 +79,16 @@ class LossReport:
 def judge_losses(
     ledger: LedgerMetadata,
     answers: Sequence[BookieAnswers],
-    *,
-    gives_up_unknown: bool = False,
+    given_up: Collection[BookieId] = (),
 ) -> LossReport:
-    """Return the lost entries of a closed ledger, without those accepted before (rule 9.10)."""
+    """Return the lost entries of a closed ledger, without those accepted before (rule 9.10). What
+    the bookies that are `given_up` did not answer counts as lost.
+    """
     assert ledger.last_entry_id is not None, "the ledger is closed"
     readable = [entries for each in answers for entries in each.readable]
     unread = without(entries_to_find(ledger), readable)
-    doubted = common(unread, [entries for each in answers for entries in each.unknown])
-    unknown = [] if gives_up_unknown else doubted
+    asked = (each for each in answers if each.bookie_id not in given_up)
+    unknown = common(unread, [entries for each in asked for entries in each.unknown])
     return LossReport(tuple(answers), tuple(without(unread, unknown)), tuple(unknown))
 
 

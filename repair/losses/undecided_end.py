@@ -72,7 +72,9 @@ class UndecidedEnd:
         *,
         gives_up_unknown: bool = False,
     ) -> None:
-        """With `gives_up_unknown`, bookies without a certain answer are given up too."""
+        """With `gives_up_unknown`, bookies without a certain answer are given up too, unless they
+        are up.
+        """
         self._parts = parts
         self._pool = pool
         self._keys = keys
@@ -152,7 +154,7 @@ class UndecidedEnd:
                 continue
             answered.append(bookie_id)
             lac, highest = max(lac, reply.lac), max(highest, reply.highest_entry_id)
-        self._require_answers(ledger, silent)
+        await self._require_answers(ledger, silent)
         return _Fences(lac, max(lac, highest), tuple(answered), silent)
 
     async def _ask_members(self, ledger: LedgerMetadata, fences: _Fences) -> list[BookieAnswers]:
@@ -165,11 +167,16 @@ class UndecidedEnd:
             await self._survey.ask(found, found.expected)
             answers.append(found)
         unsure = {each.bookie_id: each.failure for each in answers if each.unknown}
-        self._require_answers(ledger, unsure)
+        await self._require_answers(ledger, unsure)
         return answers
 
-    def _require_answers(self, ledger: LedgerMetadata, silent: Mapping[BookieId, str]) -> None:
-        if not silent or self._gives_up_unknown:
+    async def _require_answers(
+        self, ledger: LedgerMetadata, silent: Mapping[BookieId, str]
+    ) -> None:
+        if self._gives_up_unknown:
+            up = await self._parts.up_among(silent)
+            silent = {each: f"it is up: {why}" for each, why in silent.items() if each in up}
+        if not silent:
             return
         why = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in silent.items())
         raise RecoveryUndecidedError(

@@ -54,7 +54,8 @@ class LossPlayer:
                 raise ValueError(f"unknown event: {' '.join(words)}")
 
     def _losses(self, *, gives_up: bool) -> list[str]:
-        report = judge_losses(self._ledger, [*self._answers.values()], gives_up_unknown=gives_up)
+        given_up = [*self._answers] if gives_up else []
+        report = judge_losses(self._ledger, [*self._answers.values()], given_up)
         shown = [f"lost {first}..{last}" for first, last in report.lost]
         shown += [f"unknown {first}..{last}" for first, last in report.unknown]
         return shown or ["nothing is lost"]

@@ -221,6 +221,7 @@ def _conclude(
         raise LossUndecidedError(
             f"entries {describe_ranges(report.unknown)} of ledger {ledger_id} cannot be read, and "
             f"are not known to be lost: {names} may have them",
-            try_next="bring these bookies back; if they never return, add --even-if-unreachable",
+            try_next="bring these bookies back; if they never return, add --even-if-unreachable; "
+            "one that is up is never given up: try again, or stop it",
         )
     return ExitCode.DONE

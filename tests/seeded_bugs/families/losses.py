@@ -132,7 +132,7 @@ BUGS = (
         (
             Edit(
                 "repair/losses/undecided_end.py",
-                "        if not silent or self._gives_up_unknown:\n",
+                "        if not silent:\n",
                 "        if silent is not None:\n",
             ),
         ),

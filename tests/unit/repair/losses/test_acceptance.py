@@ -128,6 +128,21 @@ def test_a_bookie_that_is_only_away_is_no_loss(failure: CallFailure) -> None:
     play(story)
 
 
+def test_a_bookie_that_is_up_is_never_given_up() -> None:
+    """One call to it that fails must not lose what it holds."""
+
+    async def story(world: World) -> None:
+        await world.lose("ab")
+        await world.parts.store.create(bookie_path(BookieId("c")), b"registered")
+        world.bookies["c"].failure = CallFailure.TIMEOUT
+        _, report = await world.acceptance(gives_up_unknown=True).accept(LedgerId(7))
+        assert (report.lost, report.unknown) == ((), ((0, 9),))
+        assert list(report.unsure_bookies) == ["c"]
+        assert await world.lost() == []
+
+    play(story)
+
+
 def test_a_bookie_in_limbo_is_no_loss() -> None:
     async def story(world: World) -> None:
         await world.lose("ab")

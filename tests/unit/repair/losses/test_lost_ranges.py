@@ -16,7 +16,7 @@ from repair.losses.lost_ranges import (
     judge_losses,
     lost_count,
 )
-from tests.support.sample_ledgers import QUORUM, closed_ledger, open_ledger
+from tests.support.sample_ledgers import QUORUM, bookies, closed_ledger, open_ledger
 
 TOKEN = UpdateToken(bytes(16))
 
@@ -57,7 +57,8 @@ def test_a_bookie_that_does_not_answer_is_unknown_unless_it_is_given_up() -> Non
     report = judge_losses(LEDGER, answers)
     assert (report.lost, report.unknown) == ((), ((0, 9),))
     assert report.unsure_bookies == {"b": "it did not answer in time"}
-    report = judge_losses(LEDGER, answers, gives_up_unknown=True)
+    assert judge_losses(LEDGER, answers, bookies("ac")).unknown == ((0, 9),)
+    report = judge_losses(LEDGER, answers, bookies("b"))
     assert (report.lost, report.unknown) == (((0, 9),), ())
     assert [report.standing_of(each) for each in report.answers] == [
         "is lost",

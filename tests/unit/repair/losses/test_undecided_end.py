@@ -171,6 +171,20 @@ def test_a_member_that_is_not_lost_must_answer_or_be_given_up(is_limbo: bool) ->
     play(story)
 
 
+def test_a_member_that_is_up_is_never_given_up() -> None:
+    async def story(world: World) -> None:
+        world.write("01234", "a,b,c")
+        await world.lose("a")
+        await world.parts.store.create(bookie_path(BookieId("b")), b"registered")
+        world.bookies["b"].failure = CallFailure.TIMEOUT
+        with pytest.raises(RecoveryUndecidedError, match="it is up") as raised:
+            await world.end(gives_up_unknown=True).close(LedgerId(7))
+        assert list(raised.value.missing) == ["b"]
+        assert (await world.stored()) == LEDGER
+
+    play(story)
+
+
 def test_a_search_changes_nothing() -> None:
     async def story(world: World) -> None:
         world.write("01234", "a,b,c")

@@ -97,7 +97,7 @@ async def test_a_ledger_in_recovery_shows_where_it_would_end(
     cluster = memory_cluster
     await cluster.create("d")
     await lose(cluster, "a", "b", "c")
-    await cluster.add(open_ledger("def", "abc").with_recovery_begun(TOKEN))
+    await cluster.add(open_ledger("efg", "abc").with_recovery_begun(TOKEN))
     error, row = await refused("accept-loss", "7", "--even-if-unreachable")
     assert "would be closed at the end shown above" in str(error)
     assert (row["last_entry_id"], row["is_end_proved"]) == (9, False)
