@@ -36,8 +36,9 @@ from ledger_client.errors import (
 from ledger_client.in_sync.copy_limits import CopyLimits, OnProgress, Throttle
 from ledger_client.in_sync.copying import CopyServices, FragmentCopier
 from ledger_client.protocol.copy import IncomingMark, holds_entries
+from ledger_client.protocol.quorum import write_set
 from metadata.errors import MetadataError, NodeNotFoundError
-from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, LedgerId, UpdateToken, Version
+from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, EntryId, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.repair.scrub_store import Scrubs
@@ -45,7 +46,7 @@ from repair.ledger_access import keys_of
 from repair.needs import Cause, Need, needs_of
 from repair.open_ledger_repair import OpenLedgerRepair
 from repair.open_ledgers import MissingWriters
-from repair.outcome import Blocked, Deleted, Outcome, Postponed, Repaired, describe_shortage
+from repair.outcome import Blocked, Deleted, Outcome, Postponed, Repaired, describe_shortage, joined
 from repair.pacing.copy_shares import CopyShares
 from repair.publishing import LOST
 from repair.range_repair import RangeRepair
@@ -104,7 +105,7 @@ class LedgerRepair:
         if isinstance(unrepaired, Deleted):
             return unrepaired
         outcome = await self._meet_all(ledger_id, standings, places, on_progress)
-        return unrepaired if unrepaired and isinstance(outcome, Repaired) else outcome
+        return joined((unrepaired, outcome)) or outcome
 
     async def _meet_all(
         self, ledger_id: LedgerId, standings: Standings, places: Places, on_progress: OnProgress
@@ -146,8 +147,8 @@ class LedgerRepair:
                     return outcome
                 case Blocked() | Postponed():
                     unmet[need] = outcome
-        ended = await self._end(ledger, version, standings, is_met=not unmet) or Repaired(copies)
-        return ended if isinstance(ended, Deleted) else _failure(unmet) or ended
+        ended = await self._end(ledger, version, standings, is_met=not unmet)
+        return joined((*unmet.values(), ended)) or Repaired(copies)
 
     async def _end(
         self, ledger: LedgerMetadata, version: Version, standings: Standings, *, is_met: bool
@@ -236,6 +237,12 @@ class LedgerRepair:
         ):
             raise
         except LedgerError as error:
+            entry_id = error.entry_id
+            if isinstance(error, QuorumTimeoutError) and entry_id is not None:
+                fragment = ledger.fragment_of(EntryId(entry_id))
+                sources = write_set(ledger.quorum_of(fragment), fragment, EntryId(entry_id))
+                if self._ranges.cannot_return(ledger.ledger_id, EntryId(entry_id), sources):
+                    return Blocked(f"{error}: {NEXT_STEP_UNREADABLE}")
             return Postponed(str(error))
         return None
 
@@ -295,12 +302,6 @@ def _not_better(ledger: LedgerMetadata, need: Need, places: Places) -> dict[Book
 
 def _is_given_up(unmet: Mapping[Need, Unmet]) -> bool:
     return sum(isinstance(each, Postponed) for each in unmet.values()) >= POSTPONED_MAX
-
-
-def _failure(unmet: Mapping[Need, Unmet]) -> Unmet | None:
-    """Return why a ledger is not repaired: first what may succeed later without a change."""
-    found = sorted(unmet.values(), key=lambda each: isinstance(each, Blocked))
-    return found[0] if found else None
 
 
 def _is_affected(ledger: LedgerMetadata, standings: Standings) -> bool:

@@ -4,6 +4,7 @@ Leaves the attempt to `repair.ledger_repair`, and what follows from the outcome 
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ledger_client.bookies.placement_policy import Shortage
@@ -38,6 +39,26 @@ class Postponed:
 
 
 Outcome = Repaired | Deleted | Blocked | Postponed
+
+
+def joined(outcomes: Iterable[Outcome | None]) -> Outcome | None:
+    """Return the outcome of several parts of one attempt; None if no part has one. What can
+    continue without a change comes before what is blocked: a block ends only with a change.
+    """
+    found = [each for each in outcomes if each is not None]
+    return min(found, key=_rank, default=None)
+
+
+def _rank(outcome: Outcome) -> tuple[int, float]:
+    match outcome:
+        case Deleted():
+            return 0, 0.0
+        case Postponed(again_s=again_s):
+            return 1, again_s
+        case Blocked():
+            return 2, 0.0
+        case Repaired():
+            return 3, 0.0
 
 
 def describe_shortage(shortage: Shortage) -> str:

@@ -86,7 +86,12 @@ def _wanted(
     plan: RepairPlan, open_urgency: RepairClass, now_ms: int, limit: int
 ) -> dict[LedgerId, Job]:
     """Return the jobs of the most urgent ledgers, in their order."""
-    jobs = {each.ledger_id: _job(each, _reasons(plan, each), now_ms) for each in plan.first}
+    is_open = frozenset(plan.open_ledgers)
+    jobs = {
+        each.ledger_id: _job(each, _reasons(plan, each), now_ms)
+        for each in plan.first
+        if each.repair_class is not RepairClass.LOST or each.ledger_id not in is_open
+    }
     others = [each for each in plan.open_ledgers if each not in jobs]
     jobs |= {
         each: _job(RankedLedger(open_urgency, 0, each), (OPEN,), now_ms)

@@ -12,7 +12,7 @@ Source: protocol rules 9.12 and 9.16.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -30,15 +30,16 @@ from ledger_client.errors import (
 )
 from ledger_client.in_sync.copy_limits import CopyLimits, OnProgress
 from ledger_client.in_sync.range_copy import RangeCopier
+from ledger_client.protocol.quorum import write_set
 from metadata.errors import MetadataError, NodeNotFoundError
-from metadata.ids import BookieId, LedgerId
+from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.repair.scrub import NEVER_SCRUBBED
 from metadata.repair.scrub_store import Scrubs, ScrubStore
 from repair.bad_entries import BadEntries, bad_entries, missing_entries
 from repair.ledger_access import keys_of
 from repair.missing.comparison import Comparison, compare
-from repair.outcome import Blocked, Deleted, Outcome, Postponed
+from repair.outcome import Blocked, Deleted, Outcome, Postponed, joined
 from repair.pacing.copy_shares import CopyShares
 from repair.standing import Standing, Standings
 
@@ -88,7 +89,7 @@ class RangeRepair:
             return Blocked(error.message)
         if bad and keys is None:
             return Blocked("no bookie that stores it returned its key")
-        failed = _left(compared)
+        outcomes = [_left(compared)]
         loop = asyncio.get_running_loop()
         until_s = loop.time() + FAILING_S_MAX
         for each in bad:
@@ -96,10 +97,26 @@ class RangeRepair:
             outcome = await self._copy(ledger, each, keys, on_progress)
             if isinstance(outcome, Deleted):
                 return outcome
-            failed = outcome or failed
+            outcomes.append(outcome)
             if outcome and loop.time() > until_s:
                 break
-        return failed
+        return joined(outcomes)
+
+    def cannot_return(
+        self, ledger_id: LedgerId, entry_id: EntryId, sources: Iterable[BookieId]
+    ) -> bool:
+        """Return whether each of these bookies is away, or reports that its copy of an entry is
+        damaged: then only a change helps, and a slow answer is not the cause.
+        """
+        registered, records = self._services.directory.bookies, self._scrubs.records
+        return not any(
+            each in registered
+            and not any(
+                bad.first_entry_id <= entry_id <= bad.last_entry_id
+                for bad in records.get(each, NEVER_SCRUBBED).bad_of(ledger_id)
+            )
+            for each in sources
+        )
 
     def _is_usable(self, bookie_id: BookieId, standings: Standings) -> bool:
         registered = self._services.directory.bookies.get(bookie_id)
@@ -143,10 +160,13 @@ class RangeRepair:
         except LedgerNotFoundError:
             return Deleted()
         except (EntryNotFoundError, DigestMismatchError, QuorumTimeoutError) as error:
-            sources = [b for b in ledger.fragment_of(bad.first_entry_id).ensemble if b != target]
-            are_up = bool(sources) and all(b in services.directory.bookies for b in sources)
-            if isinstance(error, QuorumTimeoutError) and are_up:
-                return Postponed(str(error))  # one was slow, and no change would end a block
+            entry_id = EntryId(bad.first_entry_id if error.entry_id is None else error.entry_id)
+            fragment = ledger.fragment_of(entry_id)
+            sources = write_set(ledger.quorum_of(fragment), fragment, entry_id)
+            others = [each for each in sources if each != target]
+            is_slow = not self.cannot_return(ledger.ledger_id, entry_id, others)
+            if isinstance(error, QuorumTimeoutError) and is_slow:
+                return Postponed(str(error))  # no change would end a block
             why = f"{error.message}: {NEXT_STEP_NO_COPY}"
             return Blocked(f"{bad.text} cannot be repaired, no good copy was read ({why})")
         except (NotEnoughBookiesError, EntryConflictError, UnauthorizedError) as error:

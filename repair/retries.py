@@ -61,11 +61,11 @@ class Changes:
     def of_ledgers(
         self, bad: Mapping[BookieId, Iterable[BadRange]], missing: MissingRanges
     ) -> set[LedgerId]:
-        """Return the ledgers of which more entries are damaged, or others are missing, than at the
-        latest call.
+        """Return the ledgers of which other entries are damaged or missing than at the latest
+        call: an entry that can be read again may let a repair succeed.
         """
         found = {(bookie_id, each) for bookie_id, ranges in bad.items() for each in ranges}
-        changed = {each.ledger_id for _, each in found - self._bad}
+        changed = {each.ledger_id for _, each in found ^ self._bad}
         changed |= {each for each in missing if missing[each] != self._missing.get(each)}
         self._bad, self._missing = frozenset(found), missing
         return changed

@@ -14,9 +14,7 @@ from bookie.wire.errors import BatchError
 from bookie.wire.messages import Status
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import (
-    DigestMismatchError,
     EntryConflictError,
-    EntryNotFoundError,
     LedgerError,
     LedgerNotFoundError,
     NotEnoughBookiesError,
@@ -44,23 +42,15 @@ def copy_error(
     correct up to `good.next_entry_id` and not empty.
     """
     if good.next_entry_id == entry_id and not good.is_damaged:
-        return EntryNotFoundError(
-            f"bookie {target} stored entry {entry_id} but does not return it ({good.reason}): it "
-            "is not made a member; copy to another",
-            ledger_id=keys.ledger_id,
-            entry_id=entry_id,
-        )
-    why = (
+        why = f"it stored entry {entry_id} and does not return it ({good.reason})"
+        return _target_error(target, entry_id, why, keys.ledger_id)
+    wrong = (
         good.reason if good.next_entry_id == entry_id else _difference(piece, entry_id, good, keys)
     )
-    if why is None:
+    if wrong is None:
         return None
-    return DigestMismatchError(
-        f"bookie {target} returned entry {entry_id}, or a later one, damaged right after storing "
-        f"it ({why}): it is not made a member; check its disk, and copy to another",
-        ledger_id=keys.ledger_id,
-        entry_id=entry_id,
-    )
+    why = f"it returned entry {entry_id}, or a later one, damaged right after storing it ({wrong})"
+    return _target_error(target, entry_id, why, keys.ledger_id)
 
 
 def refusal_error(
@@ -86,15 +76,22 @@ def refusal_error(
             )
         case _:
             why = reason if status is None else f"answered {status.name}"
-            return NotEnoughBookiesError(
-                f"bookie {target} cannot store the copy of entry {entry_id} ({why}): copy to "
-                "another bookie, or try again later",
-                needed=1,
-                seen=0,
-                excluded={str(target): why},
-                ledger_id=ledger_id,
-                entry_id=entry_id,
-            )
+            return _target_error(target, entry_id, why, ledger_id)
+
+
+def _target_error(
+    target: BookieId, entry_id: EntryId, why: str, ledger_id: LedgerId
+) -> NotEnoughBookiesError:
+    """Return the error for a target that cannot be used: another one may be."""
+    return NotEnoughBookiesError(
+        f"bookie {target} cannot store the copy of entry {entry_id} ({why}): it is not made a "
+        "member; copy to another bookie, or try again later",
+        needed=1,
+        seen=0,
+        excluded={str(target): why},
+        ledger_id=ledger_id,
+        entry_id=entry_id,
+    )
 
 
 def _difference(

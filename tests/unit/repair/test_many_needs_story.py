@@ -2,13 +2,23 @@
 
 import pytest
 
+from bookie.wire.messages import Status
 from ledger_client import Quorum
 from ledger_client.errors import EntryNotFoundError, QuorumTimeoutError
+from ledger_client.in_sync.copy_ends import CopyTarget
+from ledger_client.in_sync.copy_limits import OnProgress
 from ledger_client.in_sync.copying import FragmentCopier, StoredMetadata
+from ledger_client.protocol.copy_events import copy_error
+from ledger_client.protocol.copy_piece import CopyPiece
+from ledger_client.reading.verified_entries import VerifiedEntries
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.repair.jobs import JobState
 from metadata.repair.lifecycle import Lifecycle
+from repair.ledger_repair import LedgerRepair
 from repair.needs import RepairClass
+from repair.outcome import Outcome, Repaired
+from repair.spread import Places
+from repair.standing import Standings
 from tests.support.repair.repair_world import World, play
 from tests.support.repair.replicas import check_whole, end, lacks, start_again
 
@@ -104,3 +114,44 @@ def test_a_fragment_that_cannot_be_copied_does_not_keep_the_others_back(
         assert await world.wait(lambda: lacks(world, world.ledger(ledger_id)) == {})
 
     play(story, bookies=5)
+
+
+def test_another_target_is_tried_when_one_does_not_return_what_it_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    faulty: list[BookieId] = []
+    outcomes: list[Outcome] = []
+    check, repair = CopyTarget._check, LedgerRepair.repair
+
+    async def failing(self: CopyTarget, piece: CopyPiece, first: EntryId) -> EntryId:
+        if not faulty:
+            faulty.append(self._bookie_id)
+        if self._bookie_id in faulty:
+            nothing = VerifiedEntries((), first, Status.UNKNOWN, "answered UNKNOWN", EntryId(-1))
+            error = copy_error(self._bookie_id, piece, first, nothing, self._keys)
+            assert error is not None
+            raise error
+        return await check(self, piece, first)
+
+    async def noted(
+        self: LedgerRepair,
+        ledger_id: LedgerId,
+        standings: Standings,
+        on_progress: OnProgress,
+        places: Places,
+    ) -> Outcome:
+        outcomes.append(await repair(self, ledger_id, standings, on_progress, places))
+        return outcomes[-1]
+
+    async def story(world: World) -> None:
+        monkeypatch.setattr(CopyTarget, "_check", failing)
+        monkeypatch.setattr(LedgerRepair, "repair", noted)
+        (ledger_id,) = await world.write(1, TWO)
+        gone, _ = world.ledger(ledger_id).fragments[0].ensemble
+        end(world, gone)
+        assert await world.wait(lambda: not world.is_named(gone))
+        assert faulty
+        assert outcomes == [Repaired(1)], "in the same attempt"
+        check_whole(world, ledger_id)
+
+    play(story, bookies=4)

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from ledger_client import LedgerClient
+from ledger_client import LedgerClient, Quorum
 from metadata.ledgers.ledger_metadata import LedgerState
 from metadata.repair.lifecycle import Lifecycle
 from repair.open_ledgers import SESSIONS
@@ -13,7 +13,7 @@ from repair.worker import LOOK_EVERY_S
 from tests.simulation.nodes import ClientNode
 from tests.support.repair.copy_actions import Halt, at_each_action
 from tests.support.repair.repair_world import THREE, World, play
-from tests.support.repair.replicas import check_whole
+from tests.support.repair.replicas import check_whole, end, start_again
 
 SOON_S = 5.0
 """Time for what comes before and after the wait, with one worker."""
@@ -80,3 +80,40 @@ def test_a_ledger_is_recovered_while_copies_take_all_the_time(
 
     with at_each_action(halt.at):
         play(story, bookies=5)
+
+
+@pytest.mark.parametrize("is_partly_lost", [True, False])
+def test_a_lost_position_does_not_keep_the_ledger_of_a_dead_writer_open(
+    is_partly_lost: bool,
+) -> None:
+    """The entries of its last fragment have one copy left, and only a recovery helps them."""
+
+    async def story(world: World) -> None:
+        ready: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        more, done = asyncio.Event(), asyncio.Event()
+
+        async def work(_node: ClientNode, client: LedgerClient, _rng: random.Random) -> None:
+            writer = await client.create_ledger(Quorum(ensemble=2, write=2, ack=2))
+            await writer.append_many([b"%d" % each for each in range(20)])
+            ready.set_result(writer.id)
+            await more.wait()
+            await writer.append_many([b"%d" % each for each in range(20)])
+            done.set()
+            await asyncio.Event().wait()
+
+        node = ClientNode(world.cluster, "writer", work)
+        node.start()
+        ledger_id = await ready
+        first = world.ledger(ledger_id).fragments[0].ensemble
+        end(world, *first)
+        more.set()
+        await done.wait()
+        gone = world.ledger(ledger_id).last_fragment.ensemble[0]
+        node.kill(power_off=True)
+        end(world, gone)
+        if not is_partly_lost:
+            start_again(world, *first)
+        assert await world.wait(lambda: world.ledger(ledger_id).state is LedgerState.CLOSED)
+        assert await world.wait(lambda: gone not in world.ledger(ledger_id).last_fragment.ensemble)
+
+    play(story, bookies=8, lost_after_s=30, urgent_after_s=10)
