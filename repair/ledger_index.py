@@ -325,7 +325,8 @@ def _assess(
         if if_absent is RepairClass.LAST_COPY:
             repair_class, used = if_absent, urgent
     is_marked = any(standings.of(each) is not Standing.GOOD for each in shape.incoming)
-    if repair_class is None and is_marked and not shape.open_ensemble:
+    has_writers_marks = bool(shape.open_ensemble) and shape.quorum.is_in_sync
+    if repair_class is None and is_marked and not has_writers_marks:
         repair_class = RepairClass.DRAINING  # a mark that a worker left is removed
     bad = sum(
         any(used.of(each) is not Standing.GOOD for each in holders.ensemble)

@@ -153,14 +153,16 @@ class LedgerRepair:
     async def _end(
         self, ledger: LedgerMetadata, version: Version, standings: Standings, *, is_met: bool
     ) -> Outcome | None:
-        """Do what is left besides copies: end an open ledger, or remove the marks of a closed one
-        whose needs are met. Returns why it cannot be done, None if nothing is left.
+        """Do what is left besides copies: end an open ledger, or remove the marks of one whose
+        needs are met. Those of an open in-sync ledger are its writer's. Returns why it cannot be
+        done, None if nothing is left.
         """
-        if ledger.state is not LedgerState.CLOSED:
-            if not _is_affected(ledger, standings):
-                return None
+        is_open = ledger.state is not LedgerState.CLOSED
+        if is_open and _is_affected(ledger, standings):
             return await self._open_ledgers.end(ledger, version, standings)
-        return await self._remove_marks(ledger, version) if is_met else None
+        has_writers_marks = is_open and ledger.quorum.is_in_sync
+        can_remove = is_met and not has_writers_marks
+        return await self._remove_marks(ledger, version) if can_remove else None
 
     async def _remove_marks(self, ledger: LedgerMetadata, version: Version) -> Outcome | None:
         """Remove the marks that workers left which died; return why that failed."""

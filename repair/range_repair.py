@@ -64,6 +64,8 @@ class RangeRepair:
         self._store = ScrubStore(services.store, services.rng)
         self._limits = limits
         self._shares = shares
+        self._cut_short: dict[LedgerId, None] = {}
+        """Ledgers whose last attempt ended before all damaged entries were tried."""
 
     async def repair(
         self, ledger_id: LedgerId, standings: Standings, on_progress: OnProgress
@@ -90,6 +92,9 @@ class RangeRepair:
         if bad and keys is None:
             return Blocked("no bookie that stores it returned its key")
         outcomes = [_left(compared)]
+        if bad and ledger_id in self._cut_short:  # the first ones may fail again
+            start = services.rng.randrange(len(bad))
+            bad = [*bad[start:], *bad[:start]]
         loop = asyncio.get_running_loop()
         until_s = loop.time() + FAILING_S_MAX
         for each in bad:
@@ -99,7 +104,11 @@ class RangeRepair:
                 return outcome
             outcomes.append(outcome)
             if outcome and loop.time() > until_s:
+                self._cut_short[ledger_id] = None
+                outcomes.append(Postponed("the rest of its damaged entries waits"))
                 break
+        else:
+            self._cut_short.pop(ledger_id, None)
         return joined(outcomes)
 
     def cannot_return(

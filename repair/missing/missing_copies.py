@@ -5,7 +5,7 @@ jobs to the auditor.
 
 Invariants: one ledger at a time, followed by a pause of PAUSE_S; a bookie that did not answer is
 not asked for SILENT_S; at most FOUND_MAX ledgers with missing copies are remembered. What is found
-stays until the ledger is compared again.
+stays until the bookie is compared again: one that does not answer still lacks what it lacked.
 
 Source: protocol rule 9.16; docs/repair.md, "Missing copies".
 """
@@ -129,7 +129,9 @@ class MissingCopies:
             self._order.put_off(ledger_id)
             until_s = asyncio.get_running_loop().time() + SILENT_S
             self._silent_until_s |= dict.fromkeys(comparison.silent, until_s)
-        self._remember(ledger_id, comparison.missing)
+        known = self._found.get(ledger_id, {})
+        kept = {each: known[each] for each in comparison.unknown if each in known}
+        self._remember(ledger_id, kept | comparison.missing)
 
     def _remember(self, ledger_id: LedgerId, missing: dict[BookieId, tuple[Range, ...]]) -> None:
         if not missing:

@@ -208,7 +208,10 @@ def _conclude(
         option = " --even-if-unreachable" if arguments.even_if_unreachable else ""
         plan = []
         if not is_closed:
-            plan.append(f"ledger {ledger_id} would be closed at the end shown above")
+            plan.append(
+                f"ledger {ledger_id} would be closed at the end shown above, and a writer that "
+                "only lost its session is fenced"
+            )
         if report.lost:
             lost = describe_ranges(report.lost)
             plan.append(f"the loss of entries {lost} of ledger {ledger_id} would be accepted")

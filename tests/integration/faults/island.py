@@ -104,7 +104,6 @@ def _bookie(namespace: str, host: str, uri: str, directory: Path) -> ChildProces
         "data-dir": str(directory / "island"),
         "metadata": uri,
         "host": host,
-        "admin-host": host,
         "reserve-bytes-min": "1048576",
         "reserve-share": "0",
         "segment-bytes-max": "16777216",
@@ -115,7 +114,7 @@ def _bookie(namespace: str, host: str, uri: str, directory: Path) -> ChildProces
     }
     flags = [word for key, value in options.items() for word in (f"--{key}", value)]
     start = ["ip", "netns", "exec", namespace, sys.executable, "-m", "quire.cli.main"]
-    command = [*start, "bookie", "run", *flags, "--die-with-parent"]
+    command = [*start, "bookie", "run", *flags, "--allow-plaintext", "--die-with-parent"]
     return ChildProcess("island", command, directory / "island.log")
 
 

@@ -223,15 +223,15 @@ def test_known_ids_are_found_from_one_to_another() -> None:
     assert index.known_between(last, None) == [6, 9]
 
 
-def test_a_mark_is_no_need_while_the_ledger_is_open_or_lacks_copies() -> None:
-    """The mark of an open ledger is its writer's (11.2); a need removes the others."""
+def test_a_mark_is_no_need_while_it_is_a_writers_or_the_ledger_lacks_copies() -> None:
+    """The mark of an open in-sync ledger is its writer's (11.2); a need removes the others."""
 
     def marked(ledger: LedgerMetadata) -> LedgerMetadata:
         fragment = replace(ledger.fragments[0], incoming=bookies("x"))
         return replace(ledger, fragments=(fragment, *ledger.fragments[1:]))
 
     now = standings(gone="x")
-    assert index_of(marked(open_ledger("abc", "abd"))).plan(now, (), 9).first == ()
+    assert index_of(marked(open_ledger("abc", "abd", quorum=IN_SYNC))).plan(now, (), 9).first == ()
     (ranked,) = index_of(marked(closed_ledger("abc"))).plan(now, (), 9).first
     assert (ranked.repair_class, ranked.byte_count) == (RepairClass.DRAINING, 0)
     (ranked,) = index_of(marked(closed_ledger("abc"))).plan(standings(gone="xa"), (), 9).first
@@ -257,6 +257,15 @@ def test_incoming_and_given_up_bookies_are_named() -> None:
         RepairClass.DRAINING
     ]
     assert index.plan(standings(draining="y"), (), 9).first == ()
+
+
+def test_a_mark_on_a_bookie_that_drains_is_removed_unless_it_is_of_a_writer() -> None:
+    for quorum, expected in ((QUORUM, [RepairClass.DRAINING]), (IN_SYNC, [])):
+        ledger = open_ledger("abc", "abc", quorum=quorum)
+        marked = replace(ledger.fragments[0], incoming=bookies("x"))
+        index = index_of(replace(ledger, fragments=(marked, *ledger.fragments[1:])))
+        plan = index.plan(standings(draining="x"), (), 9)
+        assert [each.repair_class for each in plan.first] == expected
 
 
 def test_bookies_stay_named_when_their_ledgers_change() -> None:

@@ -124,6 +124,14 @@ def test_a_ledger_without_a_good_copy_is_published_as_lost() -> None:
     assert "bring one back" in made.blocked_reason
 
 
+def test_an_open_ledger_that_is_lost_in_part_gets_a_job() -> None:
+    """Its end can be found all the same. Other ledgers keep their class."""
+    wanted = plan((LAST, 7, 1), (RepairClass.LOST, 7, 2), open_ledgers=(1, 2))
+    made = {each.ledger_id: each for each in changes(wanted).publish}
+    assert (made[LedgerId(1)].name.urgency, made[LedgerId(1)].state) == (LAST, JobState.QUEUED)
+    assert (made[LedgerId(2)].name.urgency, made[LedgerId(2)].state) == (SHORT, JobState.QUEUED)
+
+
 def test_the_job_of_a_damaged_ledger_names_the_bookies() -> None:
     damaged = {LedgerId(1): (BookieId("b"), BookieId("a"))}
     found = changes(replace(plan((SHORT, 0, 1), (SHORT, 0, 2)), damaged=damaged))

@@ -24,6 +24,7 @@ from metadata.restore.restore_record import (
 )
 from tests.simulation.nodes import BookieNode, ClientNode
 from tests.support.repair.repair_world import LONG_S, LOST_AFTER_S, THREE, World, play
+from tests.support.repair.replicas import end, start_again
 
 
 def test_a_lost_bookie_is_replaced_in_every_closed_ledger() -> None:
@@ -205,6 +206,36 @@ def test_a_mark_that_a_dead_worker_left_does_not_keep_its_bookie() -> None:
         assert world.ledger(ledger_id).fragments == (fragment,)
 
     play(story)
+
+
+def test_a_mark_in_an_open_ledger_does_not_keep_its_bookie() -> None:
+    """The worker that set it has ended, and the fragment needs nothing any more."""
+
+    async def story(world: World) -> None:
+        assert world.client is not None
+        writer = await world.client.create_ledger(Quorum(ensemble=2, write=2, ack=2))
+        await writer.append(b"first")
+        left = world.ledger(writer.id).fragments[0].ensemble[0]
+        end(world, left)
+        await writer.append(b"second")
+        start_again(world, left)
+        assert await world.wait(lambda: world.bookie(left).is_registered)
+        ledgers = LedgerStore(world.store, world.rng, lambda: 5)
+        stored, version = await ledgers.get(writer.id, fresh=True)
+        named = {each for fragment in stored.fragments for each in fragment.ensemble}
+        ids = [each.bookie_id for each in world.cluster.bookies if each.bookie_id is not None]
+        target = next(BookieId(each) for each in ids if each not in named)
+        first = stored.fragments[0]
+        token = UpdateToken(world.rng.randbytes(16))
+        marked = stored.with_fragment(0, replace(first, incoming=(target,)), token)
+        await ledgers.compare_and_set(marked, version)
+        await world.change(target, Lifecycle.DRAINING)
+        await world.wait_for_state(target, Lifecycle.DRAINED)
+        assert world.ledger(writer.id).fragments[0] == first
+        await writer.append(b"third")
+        await writer.aclose()
+
+    play(story, bookies=5)
 
 
 def test_without_a_target_the_job_is_blocked_until_a_bookie_joins() -> None:

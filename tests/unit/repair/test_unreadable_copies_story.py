@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ledger_client.errors import QuorumTimeoutError
+from ledger_client.errors import EntryNotFoundError, QuorumTimeoutError
 from ledger_client.in_sync.copy_ends import CopyTarget
 from ledger_client.in_sync.range_copy import RangeCopier
 from ledger_client.protocol.copy_piece import CopyPiece
@@ -77,3 +77,29 @@ def test_what_has_no_copy_does_not_block_what_was_only_slow(
         assert found not in (await record_of(world, a)).bad
 
     play(story, bookies=3, lost_after_s=100_000, urgent_after_s=100_000, **FAST)
+
+
+def test_entries_that_always_fail_keep_no_others_of_their_ledger_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An attempt ends at the first failure here, and the first entry always fails."""
+    copy = RangeCopier.copy
+
+    async def failing(self: RangeCopier, first: EntryId, last: EntryId, target: BookieId) -> int:
+        if first == 3:
+            raise EntryNotFoundError("no replica returned it", entry_id=first)
+        return await copy(self, first, last, target)
+
+    async def story(world: World) -> None:
+        monkeypatch.setattr(RangeCopier, "copy", failing)
+        monkeypatch.setattr("repair.range_repair.FAILING_S_MAX", -1.0)
+        ledger_id = await write_singly(world, TWO)
+        bad_id = world.ledger(ledger_id).fragments[0].ensemble[0]
+        damage(await forget_recent(world, bad_id), b"3 of 0")
+        damage(world.bookie(bad_id), b"8 of 0")
+        damage(world.bookie(bad_id), b"17 of 0")
+        await request_all(world)
+        await wait_for(world, bad_id, lambda each: len(each.bad) == 3)
+        await wait_for(world, bad_id, lambda each: each.bad == (bad_entry(ledger_id, 3),))
+
+    play(story, **FAST)
