@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
+from ssl import SSLContext
 
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.client_services import DirectoryAddresses
@@ -46,7 +47,7 @@ class Cluster:
             DirectoryAddresses(self.directory, self.store),
             config=ClientConfig(),
             rng=self.rng,
-            ssl=context_of(parse_metadata_uri(self.address).client_file),
+            ssl=context_for(self.address),
         )
 
 
@@ -88,6 +89,13 @@ async def open_pool(cluster: Cluster, keys: LedgerKeys) -> AsyncIterator[BookieP
     finally:
         pool.detach(keys.ledger_id)
         await pool.aclose()
+
+
+def context_for(address: str) -> SSLContext | None:
+    """Return the context of the client's file that a metadata URI names; None if it names none.
+    Raises SecurityError, InvalidUriError.
+    """
+    return context_of(parse_metadata_uri(address).client_file)
 
 
 def wall_clock_ms() -> int:

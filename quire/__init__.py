@@ -25,8 +25,6 @@ Leaves the replication protocol to `ledger_client`, the storage node to `bookie`
 - `demo_takeover`: the demo's takeover of a live writer.
 - `demo_view`: the demo's display.
 - `server_versions`: oldest version of a cluster's servers, and whether an upgrade is complete.
-- `development_certificates`: an authority and certificates for development and tests.
-- `secure_directory`: certificates for every role, and the files that use them.
 - `errors`: failures of commands, and exit statuses.
 - `cli/`: the command line.
 - `local/`: processes of a local cluster.

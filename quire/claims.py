@@ -22,7 +22,7 @@ from typing import Final
 
 from ledger_client import ClientConfig, LedgerClosedError, LedgerInfo, LedgerWriter
 from ledger_client.client_services import ClientServices, ClientSettings
-from ledger_client.cluster_access import wall_clock_ms
+from ledger_client.cluster_access import context_for, wall_clock_ms
 from ledger_client.digest import LedgerKeys
 from ledger_client.encryption.keys import Encryption, sealer_to_write
 from ledger_client.encryption.sealing import PayloadSealer
@@ -32,8 +32,6 @@ from metadata.errors import VersionConflictError
 from metadata.ids import UPDATE_TOKEN_BYTES, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerMetadata, LedgerState
 from metadata.registry.cluster import open_cluster_store
-from metadata.store.uri import parse_metadata_uri
-from security.client_file import context_of
 
 CLAIMS_MAX: Final = 5
 """Maximum number of attempts to claim a ledger whose metadata others change."""
@@ -160,7 +158,7 @@ async def _services(address: str) -> AsyncIterator[ClientServices]:
         config=config,
         rng=rng,
         wall_clock_ms=wall_clock_ms,
-        ssl=context_of(parse_metadata_uri(address).client_file),
+        ssl=context_for(address),
     )
     async with metadata_call("connecting", address, config.metadata_timeout_s):
         services = ClientServices(settings, await settings.open_store())

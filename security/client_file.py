@@ -17,8 +17,8 @@ from pathlib import Path
 from ssl import SSLContext
 from typing import Final
 
-from security.errors import ClientFileError
-from security.secret_files import read_secret
+from security.errors import ClientFileError, SecretError
+from security.secret_files import read_bounded, read_secret
 from security.tls import TlsFiles, client_context
 
 FILE_BYTES_MAX: Final = 64 * 1024
@@ -62,14 +62,10 @@ def context_of(path: str) -> SSLContext | None:
 def read_client_file(path: str) -> ClientFile:
     """Read a client's file. Raises ClientFileError."""
     try:
-        with Path(path).open("rb") as file:
-            content = file.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise ClientFileError(f"the file {path} cannot be read ({error.strerror})") from error
-    if len(content) > FILE_BYTES_MAX:
-        raise ClientFileError(f"the file {path} has more than {FILE_BYTES_MAX} B")
-    try:
+        content = read_bounded(path, FILE_BYTES_MAX, is_private=False)
         return parse_client_file(content.decode(), Path(path).parent)
+    except SecretError as error:
+        raise ClientFileError(str(error)) from error
     except (ValueError, ClientFileError) as error:
         raise ClientFileError(f"the file {path} is not that of a client: {error}") from None
 

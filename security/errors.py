@@ -1,6 +1,6 @@
 """Errors of identities and certificates."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class SecurityError(Exception):
@@ -14,7 +14,18 @@ class CertificateError(SecurityError):
 
 
 class SecretError(SecurityError):
-    """A file with a secret is missing, empty, or readable by others."""
+    """A file is missing, empty or too long, or has a secret and is open to other users; see `path`
+    and `why`.
+    """
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"the file {path} cannot be used: {why}")
+        self.path = path
+        self.why = why
+
+    def __reduce__(self) -> tuple[Any, ...]:  # type: ignore[explicit-override]
+        """Return how to make the error again: `pickle` would pass only the text to `__init__`."""
+        return type(self), (self.path, self.why)
 
 
 class ClientFileError(SecurityError):

@@ -1,9 +1,13 @@
-"""Secrets, read from files that only their owner can read.
+"""Files that hold secrets or name them, read with a limit.
 
-Leaves the meaning of a secret to its caller. A secret never comes from a flag, and never appears in
+Leaves the meaning of a file to its caller. A secret never comes from a flag, and never appears in
 an error.
+
+Invariant: a secret is read only from a file that no user but its owner may read or change; what is
+checked is the open file, which cannot be exchanged in between.
 """
 
+import os
 import stat
 from pathlib import Path
 from typing import Final
@@ -16,29 +20,44 @@ OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 def read_secret(path: str) -> str:
     """Return the text of a file, without the end of the line. Raises SecretError."""
-    file = Path(path)
-    check_private(file)
     try:
-        with file.open("rb") as opened:
-            text = opened.read(SECRET_BYTES_MAX + 1)
-    except OSError as error:
-        raise SecretError(f"the secret {path} cannot be read ({error.strerror})") from error
-    if len(text) > SECRET_BYTES_MAX:
-        raise SecretError(f"the secret {path} has more than {SECRET_BYTES_MAX} B")
-    try:
-        secret = text.decode().rstrip("\r\n")
+        secret = read_bounded(path, SECRET_BYTES_MAX, is_private=True).decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise SecretError(f"the secret {path} is not UTF-8 text") from None
+        raise SecretError(path, "it is not UTF-8 text") from None
     if not secret:
-        raise SecretError(f"the secret {path} is empty")
+        raise SecretError(path, "it is empty")
     return secret
 
 
-def check_private(file: Path) -> None:
-    """Refuse a file that other users may read or change. Raises SecretError."""
+def read_bounded(path: str, bytes_max: int, *, is_private: bool) -> bytes:
+    """Return the content of a file of at most `bytes_max`. Raises SecretError."""
     try:
-        mode = file.stat().st_mode
+        with Path(path).open("rb") as file:
+            if is_private:
+                _check_mode(path, os.fstat(file.fileno()).st_mode)
+            content = file.read(bytes_max + 1)
     except OSError as error:
-        raise SecretError(f"the secret {file} cannot be read ({error.strerror})") from error
+        raise SecretError(path, f"it cannot be read ({error.strerror})") from error
+    if len(content) > bytes_max:
+        raise SecretError(path, f"it has more than {bytes_max} B")
+    return content
+
+
+def check_private(path: str) -> None:
+    """Refuse a file that other users may read or change, and that a library reads. Raises
+    SecretError.
+    """
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError as error:
+        raise SecretError(path, f"it cannot be read ({error.strerror})") from error
+    _check_mode(path, mode)
+
+
+def _check_mode(path: str, mode: int) -> None:
     if mode & OTHERS:
-        raise SecretError(f"other users may read or change the secret {file}: run chmod 600 {file}")
+        raise SecretError(
+            path,
+            f"users other than its owner may use it (mode {stat.S_IMODE(mode):o}): run chmod 600, "
+            "and replace what others may have read",
+        )

@@ -1,7 +1,7 @@
 """TLS of servers: contexts from files, and new ones when the files change.
 
 Leaves listening to `serving.tls_listening`, clients' contexts to `security.tls`, and making
-certificates to `quire.development_certificates`.
+certificates to `quire.local.development_certificates`.
 
 Format of the files: PEM. The file of a certificate has the whole chain, the server's own first.
 

@@ -54,7 +54,7 @@ def load_own(context: ssl.SSLContext, files: TlsFiles) -> None:
     """Load the own certificate and key into a context. Raises CertificateError, SecretError."""
     if not files.certificate or not files.key:
         raise CertificateError("tls_cert_file and tls_key_file belong together: set both")
-    check_private(Path(files.key))
+    check_private(files.key)
     try:
         context.load_cert_chain(files.certificate, files.key, password=_refuse_password)
     except (OSError, ssl.SSLError, ValueError) as error:

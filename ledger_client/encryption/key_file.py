@@ -16,15 +16,15 @@ Source: docs/encryption.md, "Keys".
 
 import base64
 import os
-import stat
 import tomllib
-from pathlib import Path
 from typing import Final
 
 from ledger_client.encryption.keys import Encryption
 from ledger_client.encryption.ledger_cipher import KEY_BYTES, require_library
 from ledger_client.errors import KeyFileError
 from metadata.ledgers.payload_encryption import is_key_id
+from security.errors import SecretError
+from security.secret_files import read_bounded
 
 KEY_FILE_BYTES_MAX: Final = 1024 * 1024
 _FIELDS: Final = frozenset(("current", "keys"))
@@ -49,18 +49,9 @@ def read_key_file(path: str | os.PathLike[str], *, reads_plain: bool = False) ->
 def _read(name: str) -> _Keys | str:
     """Return the keys, or why the file is refused."""
     try:
-        with Path(name).open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode  # of the open file: it cannot be exchanged
-            if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-                return (
-                    f"users other than its owner may use it (mode {stat.S_IMODE(mode):o}): chmod "
-                    "600, and replace its keys if others may have read them"
-                )
-            content = file.read(KEY_FILE_BYTES_MAX + 1)
-    except OSError as error:
-        return f"it cannot be read ({error.strerror})"
-    if len(content) > KEY_FILE_BYTES_MAX:
-        return f"it is over {KEY_FILE_BYTES_MAX} bytes"
+        content = read_bounded(name, KEY_FILE_BYTES_MAX, is_private=True)
+    except SecretError as error:
+        return error.why
     try:
         fields = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):

@@ -1,6 +1,6 @@
 """`quire tls ...`: certificates for development.
 
-Leaves what is made to `quire.secure_directory`.
+Leaves what is made to `quire.local.secure_directory`.
 """
 
 import argparse
@@ -9,7 +9,7 @@ from pathlib import Path
 from quire.cli.command_line import Noun
 from quire.cli.output import Output
 from quire.errors import ExitCode
-from quire.secure_directory import CLIENT_NAME, SecureDirectory
+from quire.local.secure_directory import CLIENT_NAME, SecureDirectory
 
 
 def parser() -> argparse.ArgumentParser:

@@ -1,7 +1,9 @@
-"""Servers of a local cluster as child processes.
+"""Servers of a local cluster as child processes, and their certificates.
 
 - `child_process`: one process: start, pause, kill, stop, and the end of its log.
 - `local_server`: one server of a local cluster.
 - `local_bookie`: one bookie with its own directory.
 - `local_broker`: one broker with its own port.
+- `secure_directory`: certificates for every role, and the files that use them.
+- `development_certificates`: an authority and certificates for development and tests.
 """

@@ -13,16 +13,15 @@ import random
 from functools import partial
 from typing import Final
 
+from ledger_client.cluster_access import context_for
 from ledger_client.config import ClientConfig
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError
 from metadata.registry.cluster import open_cluster_store
-from metadata.store.uri import parse_metadata_uri
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Output
 from quire.errors import ExitCode
 from repair.repair_process import RepairProcess, RepairRoles
-from security.client_file import context_of
 from serving.process import ServerProcess, run_server, wall_clock_ms
 from serving.server_log import LOGGER
 
@@ -81,7 +80,7 @@ async def _repair(
         secret_rng=random.SystemRandom(),
         wall_clock_ms=wall_clock_ms,
         config=config,
-        ssl=context_of(parse_metadata_uri(metadata).client_file),
+        ssl=context_for(metadata),
         roles=roles,
     )
     try:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ledger_client import LedgerClient, LedgerWriter, Quorum
+from quire.local.secure_directory import SecureDirectory
 from quire.local_cluster import LocalCluster
-from quire.secure_directory import SecureDirectory
 
 FOUR = 4
 QUORUM = Quorum(3, 3, 2)

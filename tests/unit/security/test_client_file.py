@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.development_certificates import DevelopmentAuthority
+from quire.local.development_certificates import DevelopmentAuthority
 from security.client_file import (
     NO_IDENTITY,
     ClientFile,

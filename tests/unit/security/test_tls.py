@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.development_certificates import CERTIFICATE_DAYS, DevelopmentAuthority
+from quire.local.development_certificates import CERTIFICATE_DAYS, DevelopmentAuthority
 from security.errors import CertificateError, SecretError
 from security.server_tls import ClientCertificates, ServerTls, server_context
 from security.tls import TlsFiles, client_context

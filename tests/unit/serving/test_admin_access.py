@@ -14,7 +14,7 @@ from aiohttp import web
 from prometheus_client import Metric
 from prometheus_client.registry import Collector
 
-from quire.secure_directory import SecureDirectory
+from quire.local.secure_directory import SecureDirectory
 from security.client_file import read_client_file
 from serving.admin import AdminAccess, AdminContent, AdminServer
 from serving.overriding import override

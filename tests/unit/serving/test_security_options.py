@@ -2,8 +2,10 @@
 
 import pytest
 
+from bookie.options import load_options
 from security.server_tls import ClientCertificates
 from serving.errors import OptionError
+from serving.option_reading import Value
 from serving.security_options import (
     SecurityOptions,
     TlsMode,
@@ -76,6 +78,20 @@ def test_an_admin_port_for_other_machines_needs_a_proof() -> None:
     ):
         with pytest.raises(OptionError, match="admin_host is"):
             refused.check_admin(host)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"host": "10.1.2.3"}, "host is 10.1.2.3"),
+        ({"admin_host": "10.1.2.3"}, "admin_host is 10.1.2.3"),
+        ({"host": "0.0.0.0", "allow_plaintext": True}, "set advertised_host"),
+        ({"tls": "on"}, "tls must be one of"),
+    ],
+)
+def test_a_bookie_does_not_start_with_them(options: dict[str, Value], why: str) -> None:
+    with pytest.raises(OptionError, match=why):
+        load_options(None, {}, {"data_dir": "d", **options})
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.development_certificates import DevelopmentAuthority
+from quire.local.development_certificates import DevelopmentAuthority
 from security.server_tls import ClientCertificates, ServerTls
 from security.tls import TlsFiles, client_context
 from serving.overriding import override

@@ -183,7 +183,7 @@ def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="files have no such modes")
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620, 0o602, 0o610, 0o777])
 def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None:
-    with pytest.raises(KeyFileError, match=rf"\(mode {mode:o}\): chmod 600") as caught:
+    with pytest.raises(KeyFileError, match=rf"\(mode {mode:o}\): run chmod 600") as caught:
         read_key_file(key_file(tmp_path, mode=mode))
     assert caught.value.path == str(tmp_path / "keys.toml")
     assert read_key_file(key_file(tmp_path, mode=0o400)).current == "2026-11"
@@ -211,7 +211,7 @@ BAD_FILES: dict[str, tuple[str | bytes, str]] = {
     "not base64": ('[keys]\na = "MDEyMzQ1*"', "key 1 is not 32 bytes"),
     "not a text": ("[keys]\na = 123456", "key 1 is not 32 bytes"),
     "dotted id": ('[keys]\n2025.a = "MDEyMzQ1"', "key 1 is not 32 bytes"),
-    "long": ("#" * (KEY_FILE_BYTES_MAX + 1), "is over 1048576 bytes"),
+    "long": ("#" * (KEY_FILE_BYTES_MAX + 1), "more than 1048576 B"),
 }
 
 

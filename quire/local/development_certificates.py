@@ -44,10 +44,10 @@ class NamedFiles:
 class DevelopmentAuthority:
     """Certificate authority whose key is in a directory."""
 
-    def __init__(self, directory: Path, now: Callable[[], datetime.datetime] | None = None) -> None:
+    def __init__(self, directory: Path, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
         """Open the authority of a directory, or make one. Raises CertificateError."""
         self._directory = directory
-        self._wall_clock_ms = wall_clock_ms
+        self._clock_ms = clock_ms
         self.files = self.files_of(AUTHORITY)
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not self.files.certificate.exists():
@@ -107,7 +107,7 @@ class DevelopmentAuthority:
     def _builder(
         self, subject: x509.Name, issuer: x509.Name, key: _Key, days: int
     ) -> x509.CertificateBuilder:
-        now = datetime.datetime.fromtimestamp(self._wall_clock_ms() // 1_000, datetime.UTC)
+        now = datetime.datetime.fromtimestamp(self._clock_ms() // 1_000, datetime.UTC)
         return (
             x509.CertificateBuilder()
             .subject_name(subject)

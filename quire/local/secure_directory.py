@@ -1,6 +1,6 @@
 """Directory with certificates for every role of a development cluster, and the files that use them.
 
-Leaves making certificates to `quire.development_certificates`, and the servers' options to
+Leaves making certificates to `quire.local.development_certificates`, and the servers' options to
 `serving.security_options`.
 
 Format: the authority (`ca.pem`); for each server role and each client `<name>.pem`,
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from quire.development_certificates import AUTHORITY, LOCAL_HOSTS, DevelopmentAuthority
+from quire.local.development_certificates import AUTHORITY, LOCAL_HOSTS, DevelopmentAuthority
 from security.errors import CertificateError
 
 SERVER_ROLES: Final = ("bookie", "broker")
