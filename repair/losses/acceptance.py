@@ -150,4 +150,5 @@ class LossAcceptance:
 
 
 def _members(ledger: LedgerMetadata) -> dict[BookieId, None]:
-    return dict.fromkeys(each for fragment in ledger.fragments for each in fragment.ensemble)
+    fragments = ledger.fragments
+    return dict.fromkeys(b for each in fragments for b in (*each.ensemble, *each.incoming))

@@ -6,7 +6,8 @@ Invariants: nothing is fenced and nothing is written. Only certain answers are r
 the list of a bookie's entries is certain if a read of its first entry says so too: a bookie in
 limbo lists what is left, and answers UNKNOWN. An entry is damaged if the bookie lists it, does not
 return it in DAMAGED_READS_MAX reads, and lists it after them too: one whose disk has failed refuses
-both.
+both. A bookie that is marked as incoming is asked last: what it returns is unknown, not readable,
+because it is not a member.
 
 Source: protocol rules 2.4, 8.2 and 9.10.
 """
@@ -31,6 +32,7 @@ DAMAGED_READS_MAX: Final = 3
 """Number of reads of a listed entry after which it counts as damaged."""
 DAMAGED_PAUSE_S: Final = 0.5
 """Pause between these reads."""
+HAS_A_COPY: Final = "has a copy from a repair that did not end, and is not a member"
 NEGATIVES: Final = (Status.NO_SUCH_ENTRY, Status.NO_SUCH_LEDGER)
 
 
@@ -48,8 +50,8 @@ class LossSurvey:
     async def ask_all(
         self, ledger: LedgerMetadata, gone: Mapping[BookieId, str]
     ) -> list[BookieAnswers]:
-        """Ask each bookie of a closed ledger for the entries that no other one returned. Bookies in
-        `gone` are not asked. Raises UnauthorizedError.
+        """Ask each bookie of a closed ledger for the entries that no other one returned, then those
+        that are marked as incoming. Bookies in `gone` are not asked. Raises UnauthorizedError.
         """
         assert ledger.last_entry_id is not None, "the ledger is closed"
         unread, answers = entries_to_find(ledger), list[BookieAnswers]()
@@ -59,6 +61,13 @@ class LossSurvey:
             if not found.gone:
                 await self.ask(found, common(expected, unread))
                 unread = without(unread, found.readable)
+        for bookie_id, expected in _marked_ranges(ledger):
+            found = BookieAnswers(bookie_id, common(expected, unread), gone.get(bookie_id, ""))
+            answers.append(found)
+            if not found.gone:
+                await self.ask(found, found.expected)
+            if found.readable:
+                found.readable, found.failure = [], HAS_A_COPY
         return answers
 
     async def ask(self, found: BookieAnswers, wanted: Sequence[Range]) -> None:
@@ -123,3 +132,14 @@ class LossSurvey:
         if status is Status.UNAUTHORIZED:
             text = f"bookie {bookie_id} refused the password: search with the correct one"
             raise UnauthorizedError(text, ledger_id=self._keys.ledger_id)
+
+
+def _marked_ranges(ledger: LedgerMetadata) -> list[tuple[BookieId, list[Range]]]:
+    """Return the bookies that are marked as incoming, each with the entries of its fragment."""
+    starts = [each.first_entry_id for each in ledger.fragments]
+    ends = [*starts[1:], (ledger.last_entry_id or 0) + 1]
+    return [
+        (bookie_id, [(fragment.first_entry_id, end - 1)])
+        for fragment, end in zip(ledger.fragments, ends, strict=True)
+        for bookie_id in fragment.incoming
+    ]

@@ -22,7 +22,7 @@ from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_server import MemoryMetadataServer
 from repair.losses.acceptance import ATTEMPTS_MAX, LossAcceptance, LossParts
-from repair.losses.survey import DAMAGED_READS_MAX, LossSurvey
+from repair.losses.survey import DAMAGED_READS_MAX, HAS_A_COPY, LossSurvey
 from tests.simulation.loop import run_simulation
 from tests.support.ledger_client.memory_bookies import MemoryBookies
 from tests.support.sample_ledgers import closed_ledger
@@ -152,6 +152,51 @@ def test_a_bookie_in_limbo_is_no_loss() -> None:
         assert report.unsure_bookies == {"c": "cannot say whether it has them (limbo)"}
 
     play(story, c="01234567")
+
+
+def marked_ledger() -> LedgerMetadata:
+    """Return a closed ledger with d as the target of a copy that did not end."""
+    ledger = closed_ledger("abc")
+    return replace(ledger, fragments=(replace(ledger.fragments[0], incoming=(BookieId("d"),)),))
+
+
+def test_what_a_marked_bookie_returns_is_no_loss() -> None:
+    """A copy to it was verified, and the source ended before it became a member."""
+
+    async def story(world: World) -> None:
+        await world.lose("ab")
+        world.bookies["d"].entries |= world.bookies["a"].entries
+        _, report = await world.acceptance().accept(LedgerId(7))
+        assert (report.lost, report.unknown) == ((), ((4, 9),))
+        assert report.unsure_bookies == {"d": HAS_A_COPY}
+        await world.parts.store.create(bookie_path(BookieId("d")), b"registered")
+        _, report = await world.acceptance(gives_up_unknown=True).accept(LedgerId(7))
+        assert report.lost == (), "it is up"
+        assert await world.lost() == []
+
+    play(story, marked_ledger(), c="0123")
+
+
+def test_a_marked_bookie_that_does_not_answer_is_unknown_until_it_is_lost() -> None:
+    async def story(world: World) -> None:
+        await world.lose("ab")
+        world.bookies["d"].failure = CallFailure.TIMEOUT
+        _, report = await world.acceptance().accept(LedgerId(7))
+        assert (report.lost, report.unknown) == ((), ((4, 9),))
+        await world.lose("d")
+        _, report = await world.acceptance().accept(LedgerId(7))
+        assert report.lost == ((4, 9),)
+
+    play(story, marked_ledger(), c="0123")
+
+
+def test_a_marked_bookie_without_a_copy_keeps_no_loss_from_being_accepted() -> None:
+    async def story(world: World) -> None:
+        await world.lose("ab")
+        _, report = await world.acceptance().accept(LedgerId(7))
+        assert report.lost == ((4, 9),)
+
+    play(story, marked_ledger(), c="0123")
 
 
 def test_a_lost_bookie_that_is_registered_is_asked() -> None:
