@@ -31,8 +31,9 @@ from repair.losses.lost_ranges import BookieAnswers, entries_to_find
 DAMAGED_READS_MAX: Final = 3
 """Number of reads of a listed entry after which it counts as damaged."""
 DAMAGED_PAUSE_S: Final = 0.5
-"""Pause between these reads."""
+"""Pause between these reads, one for all entries of a bookie."""
 HAS_A_COPY: Final = "has a copy from a repair that did not end, and is not a member"
+NO_LEDGER: Final = (Status.NO_SUCH_LEDGER, Status.DELETED)
 NEGATIVES: Final = (Status.NO_SUCH_ENTRY, Status.NO_SUCH_LEDGER)
 
 
@@ -79,13 +80,13 @@ class LossSurvey:
         reading = ReplicaReading(self._pool, found.bookie_id, self._keys)
         try:
             held = merged([each async for each in reading.stored_ranges()])
-            listed = common(wanted, held)
-            for first, last in listed:
-                await self._read(found, first, last)
-            if found.damaged:
-                found.damaged = common(
-                    found.damaged, [each async for each in reading.stored_ranges()]
-                )
+            left = await self._read(found, common(wanted, held))
+            for _ in range(DAMAGED_READS_MAX - 1):
+                if left:
+                    await asyncio.sleep(DAMAGED_PAUSE_S)
+                    left = await self._read(found, left)
+            if left:
+                found.damaged = common(left, [each async for each in reading.stored_ranges()])
             for first, last in without(wanted, held):
                 if (await self._read_once(found, first, first)).status in NEGATIVES:
                     found.missing.append((first, last))
@@ -99,26 +100,29 @@ class LossSurvey:
             found.readable = merged(found.readable)
             found.damaged = merged(found.damaged)
 
-    async def _read(self, found: BookieAnswers, first: int, last: int) -> None:
-        """Read entries that the bookie lists."""
-        at, attempts = first, 0
-        while at <= last:
-            answer = await self._read_once(found, at, last)
-            if answer.next_entry_id > at:
-                found.readable.append((at, answer.next_entry_id - 1))
-                self._on_read(answer.next_entry_id - at)
-                at, attempts = answer.next_entry_id, 0
-                continue
-            if answer.status is not Status.UNKNOWN:
-                found.failure = f"lists entry {at}, and {answer.reason}"
+    async def _read(self, found: BookieAnswers, listed: Sequence[Range]) -> list[Range]:
+        """Read entries that the bookie lists; return those that may be damaged. Raises
+        BookieCallError when it does not store the ledger any more.
+        """
+        left: list[Range] = []
+        for first, last in listed:
+            at = first
+            while at <= last:
+                answer = await self._read_once(found, at, last)
+                if answer.next_entry_id > at:
+                    found.readable.append((at, answer.next_entry_id - 1))
+                    self._on_read(answer.next_entry_id - at)
+                    at = answer.next_entry_id
+                    continue
+                if answer.status in NO_LEDGER:
+                    why = f"listed entry {at}, and {answer.reason}"
+                    raise BookieCallError(found.bookie_id, why, status=answer.status)
+                if answer.status is Status.UNKNOWN:
+                    left.append((at, at))
+                else:
+                    found.failure = f"lists entry {at}, and {answer.reason}"
                 at += 1
-                continue
-            attempts += 1
-            if attempts < DAMAGED_READS_MAX:
-                await asyncio.sleep(DAMAGED_PAUSE_S)
-                continue
-            found.damaged.append((at, at))
-            at, attempts = at + 1, 0
+        return merged(left)
 
     async def _read_once(self, found: BookieAnswers, first: int, last: int) -> VerifiedEntries:
         request = ReadEntries(

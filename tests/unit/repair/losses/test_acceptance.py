@@ -22,7 +22,7 @@ from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_server import MemoryMetadataServer
 from repair.losses.acceptance import ATTEMPTS_MAX, LossAcceptance, LossParts
-from repair.losses.survey import DAMAGED_READS_MAX, HAS_A_COPY, LossSurvey
+from repair.losses.survey import DAMAGED_PAUSE_S, DAMAGED_READS_MAX, HAS_A_COPY, LossSurvey
 from tests.simulation.loop import run_simulation
 from tests.support.ledger_client.memory_bookies import MemoryBookies
 from tests.support.sample_ledgers import closed_ledger
@@ -217,6 +217,38 @@ def test_a_damaged_entry_is_lost_only_after_several_reads() -> None:
         assert report.lost == ((4, 4),)
         asked = [each.first_entry_id for each in world.bookies["c"].reads]
         assert asked.count(EntryId(4)) >= DAMAGED_READS_MAX
+
+    play(story)
+
+
+def test_many_damaged_entries_are_read_again_after_the_same_pauses() -> None:
+    async def story(world: World) -> None:
+        await world.lose("ab")
+        world.bookies["c"].damaged = set(range(10))
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        _, report = await world.acceptance().accept(LedgerId(7))
+        assert report.lost == ((0, 9),)
+        asked = [each.first_entry_id for each in world.bookies["c"].reads]
+        assert [asked.count(EntryId(each)) for each in range(10)] == [DAMAGED_READS_MAX] * 10
+        assert loop.time() - began_s < DAMAGED_READS_MAX * DAMAGED_PAUSE_S
+
+    play(story)
+
+
+def test_a_ledger_that_is_gone_during_the_search_is_not_read_entry_by_entry() -> None:
+    async def story(world: World) -> None:
+        await world.lose("ab")
+        bookie, read_entries = world.bookies["c"], world.bookies.read_entries
+
+        async def emptied(bookie_id, request, *, timeout_s):  # type: ignore[no-untyped-def]
+            bookie.entries.clear()
+            return await read_entries(bookie_id, request, timeout_s=timeout_s)
+
+        world.bookies.read_entries = emptied  # type: ignore[method-assign]
+        _, report = await world.acceptance().accept(LedgerId(7))
+        assert (report.lost, report.unknown) == ((), ((0, 9),))
+        assert len(bookie.reads) == 1
 
     play(story)
 
