@@ -7,9 +7,11 @@ Source: protocol rules 9.9-9.11; docs/repair.md, "An entry has no copy left".
 """
 
 import argparse
+import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ledger_client import LedgerClient, RecoveryUndecidedError
 from ledger_client.bookies.pool import BookiePool
@@ -25,7 +27,7 @@ from ledger_client.reading.entry_ranges import Range, describe_ranges, entry_cou
 from metadata.ids import LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.paths import client_path
-from metadata.store.interface import find
+from metadata.store.interface import SESSION_TIMEOUT_S, find
 from quire.cli.as_json import lost_as_json
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger.ledger_options import password_of
@@ -36,6 +38,14 @@ from repair.losses.acceptance import LossAcceptance, LossParts
 from repair.losses.lost_ranges import LossReport
 from repair.losses.survey import LossSurvey
 from repair.losses.undecided_end import EndReport, UndecidedEnd
+from repair.open_ledgers import SESSIONS
+
+WRITER_AWAY_S: Final = SESSIONS * SESSION_TIMEOUT_S
+"""Time for which the node of a writer must be missing before its ledger is closed, in seconds, as
+for a recovery by repair (rule 9.2).
+"""
+WRITER_LOOKS: Final = 10
+"""Number of looks at the node in that time."""
 
 
 class LossUndecidedError(CommandError):
@@ -105,13 +115,13 @@ async def _of_open(
 ) -> tuple[dict[str, Json], LossReport]:
     """Close a ledger whose recovery is undecided; without --yes, find out where it would end."""
     ledger_id, arguments = ledger.ledger_id, search.arguments
-    await _require_no_writer(search, ledger)
     if ledger.quorum.is_in_sync:
         raise UsageError(
             f"ledger {ledger_id} is in in-sync mode and not closed: its unclean recovery gives up "
             "what is lost",
             try_next=f"quire ledger recover {ledger_id} --unclean",
         )
+    await _require_no_writer(search, ledger)
     if not arguments.yes:
         end = await search.of_end.search(ledger, version, fence=False)
         return _row(ledger, end.losses, arguments) | _end_row(end), end.losses
@@ -126,9 +136,17 @@ async def _of_open(
 
 
 async def _require_no_writer(search: _Search, ledger: LedgerMetadata) -> None:
+    """Raise if the writer may be running. With --yes, it must be away for WRITER_AWAY_S: a writer
+    that was cut off from the metadata service for a moment registers again.
+    """
     if ledger.state is not LedgerState.OPEN:
         return
-    if await find(search.cluster.store, client_path(ledger.writer)) is not None:
+    looks = WRITER_LOOKS if search.arguments.yes else 1
+    for number in range(looks):
+        if number:
+            await asyncio.sleep(WRITER_AWAY_S / (WRITER_LOOKS - 1))
+        if await find(search.cluster.store, client_path(ledger.writer), fresh=True) is None:
+            continue
         raise CommandError(
             f"ledger {ledger.ledger_id} is open, and its writer, {ledger.writer}, is running: it "
             "may reach bookies that do not answer here, and what they acknowledge would be lost",
@@ -212,6 +230,8 @@ def _conclude(
                 f"ledger {ledger_id} would be closed at the end shown above, and a writer that "
                 "only lost its session is fenced"
             )
+        if ledger.state is LedgerState.OPEN:
+            plan.append(f"its writer must stay away for {WRITER_AWAY_S:g} s more")
         if report.lost:
             lost = describe_ranges(report.lost)
             plan.append(f"the loss of entries {lost} of ledger {ledger_id} would be accepted")

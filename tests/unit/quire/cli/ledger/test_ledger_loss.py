@@ -1,5 +1,6 @@
 """`quire ledger accept-loss` on a cluster whose bookies do not answer."""
 
+import asyncio
 import io
 import json
 from typing import Any
@@ -11,7 +12,7 @@ from metadata.ledgers.ledger_metadata import LedgerState
 from metadata.paths import client_path
 from metadata.repair.lifecycle import Lifecycle
 from quire.cli import cluster as cluster_verbs
-from quire.cli.ledger.ledger_loss import LossUndecidedError
+from quire.cli.ledger.ledger_loss import WRITER_AWAY_S, LossUndecidedError
 from quire.cli.ledger.verbs import parser
 from quire.cli.output import Output
 from quire.errors import CommandError, ExitCode, NeedsConsentError, UsageError
@@ -115,6 +116,38 @@ async def test_the_ledger_of_a_live_writer_is_left_alone(memory_cluster: MemoryC
     assert "its writer, client-x, is running" in str(error)
     stored, _ = await cluster.ledgers.get(LedgerId(7), fresh=True)
     assert stored.state is LedgerState.OPEN
+
+
+async def test_a_writer_that_registers_again_within_two_sessions_is_left_alone(
+    memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = memory_cluster
+    monkeypatch.setattr("quire.cli.ledger.ledger_loss.WRITER_AWAY_S", 0.5)
+    await cluster.create("d")
+    await lose(cluster, "a", "b", "c")
+    await cluster.add(open_ledger("abc"))
+
+    async def return_soon() -> None:
+        await asyncio.sleep(0.1)
+        await cluster.store.create(client_path(ClientId("client-x")), b"")
+
+    returning = asyncio.create_task(return_soon())
+    error, _ = await refused("accept-loss", "7", "--yes", expected=CommandError)
+    await returning
+    assert "its writer, client-x, is running" in str(error)
+    stored, _ = await cluster.ledgers.get(LedgerId(7), fresh=True)
+    assert stored.state is LedgerState.OPEN
+
+
+async def test_the_plan_for_an_open_ledger_says_how_long_its_writer_must_be_away(
+    memory_cluster: MemoryCluster,
+) -> None:
+    cluster = memory_cluster
+    await cluster.create("d")
+    await lose(cluster, "a", "b", "c")
+    await cluster.add(open_ledger("efg", "abc"))
+    error, _ = await refused("accept-loss", "7", "--even-if-unreachable")
+    assert f"its writer must stay away for {WRITER_AWAY_S:g} s more" in str(error)
 
 
 async def test_an_in_sync_ledger_has_its_own_recovery(memory_cluster: MemoryCluster) -> None:
