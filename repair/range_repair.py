@@ -5,7 +5,8 @@ Leaves copying to `ledger_client.in_sync.range_copy`, finding missing entries to
 
 Invariants: only entries that a bookie reports, or lists the ledger without, are copied to it; the
 repair of damage ends when the bookie does not report it any more; entries that no other copy has
-block the job, and are not touched; a member that does not answer may lack entries.
+block the job, and are not touched; a member that does not answer may lack entries. Each range is
+tried before the job is blocked.
 
 Source: protocol rules 9.12 and 9.16.
 """
@@ -46,7 +47,10 @@ from repair.standing import Standing, Standings
 RANGES_MAX: Final = 10_000
 """Maximum number of missing ranges of one bookie that are copied in one attempt."""
 FAILING_S_MAX: Final = 60.0
-"""Time after which an attempt in which copies fail ends, in seconds: the rest waits for the next.
+"""Time after which an attempt in which copies fail ends, in seconds: the next one does the rest."""
+ROUNDS_MAX: Final = 1_000
+"""Maximum number of ledgers whose rest is remembered, as many as may have jobs; one more replaces
+the first.
 """
 REPORT_S_MAX: Final = 10.0
 """Maximum time in which a bookie that got good copies reports so, in seconds."""
@@ -64,8 +68,9 @@ class RangeRepair:
         self._store = ScrubStore(services.store, services.rng)
         self._limits = limits
         self._shares = shares
-        self._cut_short: dict[LedgerId, None] = {}
-        """Ledgers whose last attempt ended before all damaged entries were tried."""
+        self._rounds: dict[LedgerId, tuple[BadEntries, Outcome | None]] = {}
+        """Last range that an attempt tried which ended before the others, and what failed so far.
+        """
 
     async def repair(
         self, ledger_id: LedgerId, standings: Standings, on_progress: OnProgress
@@ -89,27 +94,33 @@ class RangeRepair:
             return Postponed(str(error))
         except (NotEnoughBookiesError, UnauthorizedError) as error:
             return Blocked(error.message)
-        if bad and keys is None:
+        if not bad:
+            return _left(compared)
+        if keys is None:
             return Blocked("no bookie that stores it returned its key")
-        outcomes = [_left(compared)]
-        if bad and ledger_id in self._cut_short:  # the first ones may fail again
-            start = services.rng.randrange(len(bad))
-            bad = [*bad[start:], *bad[:start]]
-        loop = asyncio.get_running_loop()
-        until_s = loop.time() + FAILING_S_MAX
-        for each in bad:
-            assert keys is not None, "they were read for the first one"
-            outcome = await self._copy(ledger, each, keys, on_progress)
+        return joined((_left(compared), await self._copy_all(ledger, bad, keys, on_progress)))
+
+    async def _copy_all(
+        self, ledger: LedgerMetadata, bad: list[BadEntries], keys: LedgerKeys, report: OnProgress
+    ) -> Outcome | None:
+        """Copy the ranges in the order of the entries, in several attempts if copies fail for long.
+        Only the last attempt can end in a block: each range was tried once then.
+        """
+        last, failed = self._rounds.pop(ledger.ledger_id, (None, None))
+        until_s = asyncio.get_running_loop().time() + FAILING_S_MAX
+        left = [each for each in sorted(bad, key=_place) if not last or _place(each) > _place(last)]
+        for each in left:
+            outcome = await self._copy(ledger, each, keys, report)
             if isinstance(outcome, Deleted):
                 return outcome
-            outcomes.append(outcome)
-            if outcome and loop.time() > until_s:
-                self._cut_short[ledger_id] = None
-                outcomes.append(Postponed("the rest of its damaged entries waits"))
-                break
-        else:
-            self._cut_short.pop(ledger_id, None)
-        return joined(outcomes)
+            failed = joined((failed, outcome))
+            is_late = asyncio.get_running_loop().time() > until_s
+            if outcome and is_late and each is not left[-1]:
+                if len(self._rounds) == ROUNDS_MAX:
+                    del self._rounds[next(iter(self._rounds))]
+                self._rounds[ledger.ledger_id] = each, failed
+                return Postponed(f"the next attempt copies the rest: {outcome.reason}")
+        return failed
 
     def cannot_return(
         self, ledger_id: LedgerId, entry_id: EntryId, sources: Iterable[BookieId]
@@ -149,7 +160,7 @@ class RangeRepair:
 
     async def _copy(
         self, ledger: LedgerMetadata, bad: BadEntries, keys: LedgerKeys, on_progress: OnProgress
-    ) -> Outcome | None:
+    ) -> Blocked | Postponed | Deleted | None:
         services, target = self._services, bad.bookie_id
         if self._shares.is_busy(target):
             return Postponed(f"{target} gets as many copies as it may")
@@ -207,6 +218,10 @@ class RangeRepair:
             each.first_entry_id <= bad.last_entry_id and each.last_entry_id >= bad.first_entry_id
             for each in record.bad_of(ledger.ledger_id)
         )
+
+
+def _place(bad: BadEntries) -> tuple[EntryId, BookieId]:
+    return bad.first_entry_id, bad.bookie_id
 
 
 def _left(compared: Comparison) -> Outcome | None:

@@ -10,6 +10,7 @@ from ledger_client.in_sync.range_copy import RangeCopier
 from ledger_client.protocol.copy_piece import CopyPiece
 from metadata.ids import BookieId, EntryId
 from metadata.repair.jobs import JobState
+from repair.range_repair import FAILING_S_MAX
 from tests.support.repair.repair_world import THREE, World, play
 from tests.support.repair.replicas import end
 from tests.unit.repair.test_scrub_story import (
@@ -101,5 +102,39 @@ def test_entries_that_always_fail_keep_no_others_of_their_ledger_waiting(
         await request_all(world)
         await wait_for(world, bad_id, lambda each: len(each.bad) == 3)
         await wait_for(world, bad_id, lambda each: each.bad == (bad_entry(ledger_id, 3),))
+
+    play(story, **FAST)
+
+
+def test_copies_that_fail_slowly_keep_no_other_range_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And when each range was tried, the job is blocked, and not tried again without a change."""
+    copy, tried = RangeCopier.copy, list[EntryId]()
+
+    async def failing(self: RangeCopier, first: EntryId, last: EntryId, target: BookieId) -> int:
+        tried.append(first)
+        if first < 17:
+            await asyncio.sleep(2 * FAILING_S_MAX)
+            raise EntryNotFoundError("no source returns it", entry_id=first)
+        return await copy(self, first, last, target)
+
+    async def story(world: World) -> None:
+        monkeypatch.setattr(RangeCopier, "copy", failing)
+        ledger_id = await write_singly(world, THREE)
+        bad_id = world.ledger(ledger_id).fragments[0].ensemble[0]
+        bookie = await forget_recent(world, bad_id)
+        for payload in (b"3 of 0", b"8 of 0", b"17 of 0"):
+            damage(bookie, payload)
+        await request_all(world)
+        found = bad_entry(ledger_id, 17)
+        await wait_for(world, bad_id, lambda each: found in each.bad)
+        await asyncio.sleep(3_000)
+        assert (await record_of(world, bad_id)).bad == tuple(
+            bad_entry(ledger_id, each) for each in (3, 8)
+        )
+        (job,) = await jobs_of(world)
+        assert job.state is JobState.BLOCKED
+        count = len(tried)
+        await asyncio.sleep(1_000)
+        assert len(tried) == count
 
     play(story, **FAST)
