@@ -325,8 +325,9 @@ def _assess(
         if if_absent is RepairClass.LAST_COPY:
             repair_class, used = if_absent, urgent
     is_marked = any(standings.of(each) is not Standing.GOOD for each in shape.incoming)
-    has_writers_marks = bool(shape.open_ensemble) and shape.quorum.is_in_sync
-    if repair_class is None and is_marked and not has_writers_marks:
+    is_open_affected = any(standings.of(each) is not Standing.GOOD for each in shape.open_ensemble)
+    is_left = not is_open_affected and not (shape.open_ensemble and shape.quorum.is_in_sync)
+    if repair_class is None and is_marked and is_left:
         repair_class = RepairClass.DRAINING  # a mark that a worker left is removed
     bad = sum(
         any(used.of(each) is not Standing.GOOD for each in holders.ensemble)
@@ -340,7 +341,6 @@ def _assess(
         lost_share = _lost_share(shape, standings)
     if repair_class is None and misplaced:
         repair_class, share = RepairClass.MISPLACED, misplaced
-    is_open_affected = any(standings.of(each) is not Standing.GOOD for each in shape.open_ensemble)
     return _Assessment(repair_class, share, is_open_affected, lost_share)
 
 

@@ -6,9 +6,9 @@ Leaves damaged entries to `repair.range_repair`, ledgers that are not closed to
 
 Invariants: the metadata is read again before each copy. A target that an earlier attempt marked as
 incoming is used again. An entry that no source can return blocks the repair; a timeout is not a
-proof that a copy is missing. A need that cannot be met does not keep the others waiting. A closed
-ledger without needs keeps no mark. A position that holds no entry, or only lost ones, is replaced
-without a copy and without the ledger's key.
+proof that a copy is missing. A need that cannot be met does not keep the others waiting. A ledger
+without needs keeps no mark, except an open in-sync one, whose writer copies. A position that holds
+no entry, or only lost ones, is replaced without a copy and without the ledger's key.
 
 Source: protocol rules 9.1, 9.3, 9.7, 9.9, 9.12 and 11.2.
 """
@@ -153,34 +153,37 @@ class LedgerRepair:
     async def _end(
         self, ledger: LedgerMetadata, version: Version, standings: Standings, *, is_met: bool
     ) -> Outcome | None:
-        """Do what is left besides copies: end an open ledger, or remove the marks of one whose
-        needs are met. Those of an open in-sync ledger are its writer's. Returns why it cannot be
-        done, None if nothing is left.
+        """Do what is left besides copies: remove the marks of a ledger whose needs are met, and end
+        an open ledger. Returns why it cannot be done, None if nothing is left.
         """
         is_open = ledger.state is not LedgerState.CLOSED
+        try:
+            if is_met and not (is_open and ledger.quorum.is_in_sync):  # those are its writer's
+                ledger, version = await self._remove_marks(ledger, version)
+        except MetadataError as error:
+            return Postponed(str(error))
         if is_open and _is_affected(ledger, standings):
             return await self._open_ledgers.end(ledger, version, standings)
-        has_writers_marks = is_open and ledger.quorum.is_in_sync
-        can_remove = is_met and not has_writers_marks
-        return await self._remove_marks(ledger, version) if can_remove else None
+        return None
 
-    async def _remove_marks(self, ledger: LedgerMetadata, version: Version) -> Outcome | None:
-        """Remove the marks that workers left which died; return why that failed."""
+    async def _remove_marks(
+        self, ledger: LedgerMetadata, version: Version
+    ) -> tuple[LedgerMetadata, Version]:
+        """Remove the marks that workers left which died; return what is stored then. Raises
+        MetadataError.
+        """
         marks = [
             IncomingMark(ledger.creation_token, fragment.first_entry_id, target)
             for fragment in ledger.fragments
             for target in fragment.incoming
         ]
-        try:
-            for mark in marks:
-                token = UpdateToken(self._services.rng.randbytes(UPDATE_TOKEN_BYTES))
-                changed = mark.removed(ledger, token)
-                assert changed is not None, "the mark is in this metadata"
-                version = await self._services.ledgers.compare_and_set(changed, version)
-                ledger = changed
-        except MetadataError as error:
-            return Postponed(str(error))
-        return None
+        for mark in marks:
+            token = UpdateToken(self._services.rng.randbytes(UPDATE_TOKEN_BYTES))
+            changed = mark.removed(ledger, token)
+            assert changed is not None, "the mark is in this metadata"
+            version = await self._services.ledgers.compare_and_set(changed, version)
+            ledger = changed
+        return ledger, version
 
     # -- copies ------------------------------------------------------------------------------------
 

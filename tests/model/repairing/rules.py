@@ -102,7 +102,7 @@ def check_rest(world: RepairWorld) -> None:
         return
     ledger = world.ledger
     marks = [b for f in ledger.fragments for b in f.incoming]
-    if marks and ledger.state is LedgerState.CLOSED:
+    if marks:
         raise ViolationError(f"the mark of {marks} is left")
     standings = current_standings(world)
     for fragment, _ in ends_of(ledger):

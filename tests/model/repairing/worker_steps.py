@@ -103,7 +103,7 @@ class WorkerSteps:
                 plan = copy_target(world, needs[0], standings)
                 if plan is None or not is_possible(world, plan):
                     continue
-            elif not has_marks or ledger.state is not LedgerState.CLOSED:
+            elif not has_marks:
                 continue
             worker = Worker(found, needs_registered, "next")
             label = Label("worker {} begins{}", (number, ", urgent" * needs_registered))

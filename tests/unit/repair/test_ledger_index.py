@@ -268,6 +268,14 @@ def test_a_mark_on_a_bookie_that_drains_is_removed_unless_it_is_of_a_writer() ->
         assert [each.repair_class for each in plan.first] == expected
 
 
+def test_the_end_of_an_open_ledger_is_as_urgent_with_a_mark() -> None:
+    ledger = open_ledger("abc", "abd")
+    marked = replace(ledger.fragments[0], incoming=bookies("x"))
+    index = index_of(replace(ledger, fragments=(marked, *ledger.fragments[1:])))
+    plan = index.plan(standings(gone="xd"), (), 9)
+    assert (plan.first, plan.open_ledgers) == ((), (7,))
+
+
 def test_bookies_stay_named_when_their_ledgers_change() -> None:
     index = index_of(closed_ledger("abc", ledger_id=1), open_ledger("cde", ledger_id=2))
     assert index.named == frozenset(bookies("abcde"))
