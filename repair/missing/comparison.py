@@ -22,7 +22,7 @@ from ledger_client.digest import LedgerKeys
 from ledger_client.errors import NotEnoughBookiesError, QuorumTimeoutError, UnauthorizedError
 from ledger_client.reading.entry_ranges import Range
 from ledger_client.reading.replica_reading import ReplicaReading
-from metadata.ids import BookieId, LedgerId
+from metadata.ids import BookieId, LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore
 from repair.ledger_access import ANSWER_S
@@ -39,6 +39,8 @@ class Comparison:
     """Members that may lack entries, each with the reason why that is not known."""
     silent: tuple[BookieId, ...] = ()
     """Those of them that were asked, and did not answer."""
+    version: Version | None = None
+    """Version of the metadata that was compared; None if it is not one."""
     has_changed: bool = False
     """Whether the metadata changed meanwhile: then nothing is known, and nothing is missing."""
 
@@ -54,7 +56,7 @@ async def compare(
     asked are unknown. Raises NodeNotFoundError and other errors of MetadataError.
     """
     ledger, version = await ledgers.get(ledger_id, fresh=True)
-    found = Comparison()
+    found = Comparison(version=version)
     asked: list[BookieId] = []
     for bookie_id in members_of(ledger):
         if may_ask(bookie_id):

@@ -5,7 +5,7 @@ jobs to the auditor.
 
 Invariants: one ledger at a time, followed by a pause of PAUSE_S; a bookie that did not answer is
 not asked for SILENT_S; at most FOUND_MAX ledgers with missing copies are remembered. What is found
-stays until the bookie is compared again: one that does not answer still lacks what it lacked.
+on a bookie stays until that bookie is compared again, or the metadata of the ledger changes.
 
 Source: protocol rule 9.16; docs/repair.md, "Missing copies".
 """
@@ -13,10 +13,10 @@ Source: protocol rule 9.16; docs/repair.md, "Missing copies".
 import asyncio
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Final
 
 from ledger_client.bookies.pool import BookiePool
-from ledger_client.reading.entry_ranges import Range
 from metadata.errors import MetadataError, MetadataFormatError, NodeNotFoundError
 from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_store import LedgerStore
@@ -24,7 +24,7 @@ from metadata.registry.directory import BookieDirectory
 from metadata.repair.settings import RepairSettings
 from repair.ledger_index import LedgerIndex
 from repair.missing.check_order import CheckOrder
-from repair.missing.comparison import compare
+from repair.missing.comparison import Comparison, compare
 from repair.missing.wanted import MissingRanges
 from repair.standing import Standing, Standings
 
@@ -62,7 +62,7 @@ class MissingCopies:
         self._standings = Standings()
         self._up: frozenset[BookieId] = frozenset()
         self._silent_until_s: dict[BookieId, float] = {}
-        self._found: dict[LedgerId, dict[BookieId, tuple[Range, ...]]] = {}
+        self._found: dict[LedgerId, Comparison] = {}
         self._wake = asyncio.Event()
 
     def follow(self, standings: Standings, settings: RepairSettings, now_ms: int) -> None:
@@ -92,11 +92,11 @@ class MissingCopies:
 
     def read(self) -> MissingRanges:
         """Return what is missing on bookies that can be repaired: those that are up and stay."""
-        found = {
-            ledger_id: {each: ranges for each, ranges in missing.items() if self._stays(each)}
-            for ledger_id, missing in self._found.items()
+        wanted = {
+            ledger_id: {each: ranges for each, ranges in found.missing.items() if self._stays(each)}
+            for ledger_id, found in self._found.items()
         }
-        return {ledger_id: missing for ledger_id, missing in found.items() if missing}
+        return {ledger_id: missing for ledger_id, missing in wanted.items() if missing}
 
     async def run(self) -> None:
         """Compare until cancelled."""
@@ -129,16 +129,18 @@ class MissingCopies:
             self._order.put_off(ledger_id)
             until_s = asyncio.get_running_loop().time() + SILENT_S
             self._silent_until_s |= dict.fromkeys(comparison.silent, until_s)
-        known = self._found.get(ledger_id, {})
-        kept = {each: known[each] for each in comparison.unknown if each in known}
-        self._remember(ledger_id, kept | comparison.missing)
+        self._remember(ledger_id, comparison)
 
-    def _remember(self, ledger_id: LedgerId, missing: dict[BookieId, tuple[Range, ...]]) -> None:
+    def _remember(self, ledger_id: LedgerId, comparison: Comparison) -> None:
+        before, missing = self._found.get(ledger_id, Comparison()), comparison.missing
+        if before.version == comparison.version:  # no answer does not show that they are back
+            kept = before.missing.keys() & comparison.unknown.keys()
+            missing = {each: before.missing[each] for each in sorted(kept)} | missing
         if not missing:
             self._found.pop(ledger_id, None)
         elif ledger_id in self._found or len(self._found) < FOUND_MAX:
-            has_changed = self._found.get(ledger_id) != missing
-            self._found[ledger_id] = missing
+            has_changed = before.missing != missing
+            self._found[ledger_id] = replace(comparison, missing=missing)
             if has_changed:
                 self._on_change()
         else:

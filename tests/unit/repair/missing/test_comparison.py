@@ -82,17 +82,17 @@ async def run(
 
 
 async def test_gaps_and_absent_ledgers_are_missing(ledgers: LedgerStore) -> None:
-    await ledgers.create(closed_ledger("abc"))
+    version = await ledgers.create(closed_ledger("abc"))
     pool = Pool({A: WHOLE, B: [(0, 1), (3, 3), (5, 5), (7, 20)], C: []})
     found = await run(ledgers, pool)
-    assert found == Comparison({B: ((2, 2), (4, 4), (6, 6)), C: ((0, 9),)})
+    assert found == Comparison({B: ((2, 2), (4, 4), (6, 6)), C: ((0, 9),)}, version=version)
     found = await run(ledgers, pool, ranges_max=2)
     assert found.missing == {B: ((2, 2), (4, 4)), C: ((0, 9),)}
 
 
 async def test_nothing_is_asked_of_an_open_ledger(ledgers: LedgerStore) -> None:
-    await ledgers.create(open_ledger("abc", "abc"))
-    assert await run(ledgers, Pool({}, hung=(A, B, C))) == Comparison()
+    version = await ledgers.create(open_ledger("abc", "abc"))
+    assert await run(ledgers, Pool({}, hung=(A, B, C))) == Comparison(version=version)
 
 
 async def test_no_answer_and_unknown_are_not_missing(ledgers: LedgerStore) -> None:

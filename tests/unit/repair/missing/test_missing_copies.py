@@ -7,7 +7,7 @@ import pytest
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.config import ClientConfig
 from ledger_client.reading.entry_ranges import Range
-from metadata.ids import BookieId, LedgerId
+from metadata.ids import BookieId, LedgerId, Version
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.registry.directory import BookieDirectory
 from metadata.registry.registration import BookieRegistration
@@ -37,10 +37,12 @@ class Compared(MissingCopies):
         super().__init__(ledgers, pool, directory, lambda: None)
         self._monkeypatch = monkeypatch
 
-    async def see(self, *, missing: dict[BookieId, tuple[Range, ...]], silent: str = "") -> None:
+    async def see(
+        self, *, missing: dict[BookieId, tuple[Range, ...]], silent: str = "", version: int = 1
+    ) -> None:
         async def compare(*_: object) -> Comparison:
             unknown = dict.fromkeys(bookies(silent), "it did not answer")
-            return Comparison(missing, unknown, bookies(silent))
+            return Comparison(missing, unknown, bookies(silent), Version(version))
 
         self._monkeypatch.setattr(missing_copies, "compare", compare)
         await self._compare(LEDGER)
@@ -63,4 +65,11 @@ async def test_a_bookie_that_does_not_answer_still_lacks_what_it_lacked(
     await compared.see(missing={}, silent="b")
     assert compared.read() == {LEDGER: {B: ((1, 1),)}}, "a has listed them"
     await compared.see(missing={})
+    assert compared.read() == {}
+
+
+async def test_what_was_found_at_another_version_is_not_kept(compared: Compared) -> None:
+    """The entries may be lost by consent now, or of a fragment that has other members."""
+    await compared.see(missing={A: FIVE})
+    await compared.see(missing={}, silent="a", version=2)
     assert compared.read() == {}
