@@ -18,6 +18,8 @@ from typing import Final
 
 import pytest
 
+from tests.support.unpacking import unpack
+
 ROOT: Final = Path(__file__).parents[3]
 PREVIOUS: Final = "5ce9c88c1c2a70e79300b41ae07929441e07644d"
 """Commit before repair: the first release that is planned follows it."""
@@ -33,7 +35,7 @@ def previous_tree(directory: Path) -> Path:
     if done.returncode:
         pytest.skip(f"the repository has no commit {PREVIOUS[:8]}: {done.stderr.decode().strip()}")
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        archive.extractall(directory, filter="data")
+        unpack(archive, directory)
     where = "import quire; print(quire.__file__)"
     imported = subprocess.run(
         [sys.executable, "-c", where],
