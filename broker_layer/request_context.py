@@ -5,6 +5,8 @@ Leaves the message to `kafka.messages`, and sending the answer to `connection`.
 
 from dataclasses import dataclass
 
+from security.principal import ANONYMOUS, Principal
+
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
@@ -18,3 +20,5 @@ class RequestContext:
     """Name of the listener that the client connected to: Metadata returns addresses of this one."""
     connection_id: int
     """Unique within this process. Fetch sessions and group members are not bound to it."""
+    principal: Principal = ANONYMOUS
+    """Who the client is."""

@@ -25,3 +25,11 @@ class Principal:
 
 
 ANONYMOUS: Final = Principal("ANONYMOUS")
+
+
+def parse_principal(text: str) -> Principal:
+    """Parse `User:<name>`. Raises ValueError."""
+    kind, colon, name = text.partition(":")
+    if not (kind and colon and name):
+        raise ValueError(f"{text!r} is not a principal: write User:NAME")
+    return Principal(name, kind)
