@@ -11,6 +11,7 @@ from typing import Protocol
 
 from broker_layer.kafka.frames import RequestHeader, response_frame
 from broker_layer.request_context import RequestContext
+from security.principal import Principal
 
 Buffer = bytes | bytearray | memoryview
 
@@ -21,6 +22,7 @@ class Requester(Protocol):
     connection_id: int
     client_host: str
     listener: str
+    principal: Principal
 
     def answered(self, exchange: "Exchange") -> None:
         """Send the answers that are next in order."""
@@ -89,6 +91,7 @@ class Exchange:
             requester.client_host,
             requester.listener,
             requester.connection_id,
+            requester.principal,
         )
 
     def answer(self, body: Sequence[Buffer]) -> None:

@@ -23,6 +23,7 @@ from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.connections.frame_assembler import BODY_BYTES_AT_FIRST, KafkaFrameAssembler
 from broker_layer.server.connections.server_context import ServerContext
 from broker_layer.server.exchange import Buffer, Exchange
+from security.principal import ANONYMOUS, Principal
 from serving.connection import ServerConnection
 from serving.overriding import override
 from serving.pause import Pause
@@ -45,6 +46,7 @@ class BrokerConnection(ServerConnection):
         self.listener = listener
         self.connection_id = context.next_connection_id()
         self.client_host = ""
+        self.principal: Principal = ANONYMOUS
         limits = context.limits
         self._assembler = KafkaFrameAssembler(
             context.receive_buffer, limits.frame_bytes_max, context.bodies
