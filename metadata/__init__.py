@@ -14,6 +14,7 @@ Imports no other package of Quire; every other package builds on it.
 - `registry/`: bookies.
 - `brokers/`: brokers and the controller's election.
 - `topics/`: topics and partitions.
+- `security/`: access control lists.
 - `restore/`: dump of the metadata, and its restore.
 - `repair/`: states of bookies, and what repair is to do and does.
 """

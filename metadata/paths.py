@@ -44,6 +44,7 @@ Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 
     /repair/auditor                       ephemeral, value: `auditor_election.py`
     /repair/status                        the auditor's summary, value: `status.py`
     /repair/scrubs/<bookie id>            a bookie's scrub and damaged entries, value: `scrub.py`
+    /security/acls/17                     a shard of the access control lists, value: `acls.py`
     /restore                              the restore that wrote this metadata, value:
                                           `restore_record.py`
 
@@ -91,6 +92,7 @@ REPAIR_WORKERS: Final = "/repair/workers"
 AUDITOR: Final = "/repair/auditor"
 REPAIR_STATUS: Final = "/repair/status"
 SCRUBS: Final = "/repair/scrubs"
+ACLS: Final = "/security/acls"
 RESTORE: Final = "/restore"
 
 LEVEL_DIGITS: Final = (4, 3, 3, 3, 3, 3)
@@ -268,6 +270,11 @@ def lifecycle_path(bookie_id: BookieId) -> str:
 def scrub_path(bookie_id: BookieId) -> str:
     """Return the path of a bookie's scrub record."""
     return f"{SCRUBS}/{bookie_id}"
+
+
+def acl_shard_path(shard: int) -> str:
+    """Return the path of a shard of the access control lists."""
+    return f"{ACLS}/{shard}"
 
 
 def repair_job_path(name: str) -> str:

@@ -1,30 +1,24 @@
 """Operations that a client may perform on a topic, a group or the cluster.
 
-There is no authorization: each client may perform every operation that applies to the kind of
-resource. Clients get the operations only in answers to requests that ask for them.
+Without an authorizer, each client may perform every operation that applies to the kind of resource.
+Leaves the rights of a client to `broker_layer.security.rights`. Clients get the operations only in
+answers to requests that ask for them.
 
 Source: KIP-430; the operations of each kind are those of Kafka without an authorizer.
 """
 
 from collections.abc import Iterable
-from enum import IntEnum
 from typing import Final
 
+from metadata.security.acls import Operation
 
-class Operation(IntEnum):
-    """Operation on a resource, with Kafka's number."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-
+__all__ = [
+    "CLUSTER_OPERATIONS",
+    "GROUP_OPERATIONS",
+    "TOPIC_OPERATIONS",
+    "Operation",
+    "bits_of",
+]
 
 TOPIC_OPERATIONS: Final = (
     Operation.READ,

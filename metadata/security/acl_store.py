@@ -1,0 +1,143 @@
+"""Bindings of access control lists in the store: added, removed, listed and followed.
+
+Leaves the bindings and their bytes to `acls.py`.
+
+Invariants: a change of one shard keeps the bindings that it does not name; a view keeps the last
+known bindings while it cannot read the store; while a shard cannot be decoded, `is_readable` is
+false, because a missing rule may be one that denies.
+
+Source: protocol rules 1.2-1.4 and 1.6.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from random import Random
+
+from metadata.callbacks import Callbacks
+from metadata.errors import MetadataFormatError
+from metadata.paths import ACLS, acl_shard_path
+from metadata.security.acls import (
+    ACL_SHARDS,
+    AclBinding,
+    AclFilter,
+    check_binding,
+    pack_bindings,
+    unpack_bindings,
+)
+from metadata.store.child_values import ChildValues
+from metadata.store.interface import Cancel, MetadataStore, find
+from metadata.store.value_changes import change_value
+
+
+class AclStore:
+    """Bindings of a cluster, over a `MetadataStore` that it does not own."""
+
+    def __init__(self, store: MetadataStore, rng: Random) -> None:
+        self._store = store
+        self._rng = rng
+
+    async def select(self, wanted: AclFilter) -> list[AclBinding]:
+        """Return the selected bindings, with fresh reads, in their order. Raises MetadataError."""
+        found: list[AclBinding] = []
+        for shard in range(ACL_SHARDS):
+            path = acl_shard_path(shard)
+            stored = await find(self._store, path)
+            if stored is not None:
+                found += filter(wanted.selects, unpack_bindings(path, stored.value))
+        return sorted(found)
+
+    async def add(self, bindings: Sequence[AclBinding]) -> None:
+        """Store bindings. Those that are stored already stay.
+
+        Each shard is changed at once; a failure may leave some shards changed. Raises
+        InvalidAclError before any change, TooManyAclsError, StoreUnavailableError.
+        """
+        for binding in bindings:
+            check_binding(binding)
+        by_shard: dict[int, list[AclBinding]] = {}
+        for binding in bindings:
+            by_shard.setdefault(binding.shard, []).append(binding)
+        for shard, added in sorted(by_shard.items()):
+            path = acl_shard_path(shard)
+            await change_value(self._store, path, partial(_with, path, added), self._rng)
+
+    async def remove(self, wanted: AclFilter) -> list[AclBinding]:
+        """Remove the selected bindings, and return them in their order.
+
+        Each shard is changed at once; a failure may leave some shards changed. Raises
+        MetadataError.
+        """
+        removed: dict[AclBinding, None] = {}
+        shards = dict.fromkeys(each.shard for each in await self.select(wanted))
+        for shard in shards:
+            path = acl_shard_path(shard)
+
+            def change(stored: bytes | None, path: str = path) -> bytes:
+                present = () if stored is None else unpack_bindings(path, stored)
+                removed.update(dict.fromkeys(filter(wanted.selects, present)))
+                return pack_bindings(path, [each for each in present if not wanted.selects(each)])
+
+            await change_value(self._store, path, change, self._rng)
+        return sorted(removed)
+
+
+class AclView:
+    """Bindings of a cluster, kept up to date until `aclose`."""
+
+    def __init__(self, store: MetadataStore, rng: Random) -> None:
+        self._shards: dict[str, tuple[AclBinding, ...]] = {}
+        self._unreadable: dict[str, None] = {}
+        self._callbacks = Callbacks[()]()
+        self._values = ChildValues(store, ACLS, rng, on_value=self._put, on_gone=self._drop)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether every stored shard was decoded."""
+        return not self._unreadable
+
+    @property
+    def bindings(self) -> Iterable[AclBinding]:
+        """The bindings as last read."""
+        return (binding for shard in self._shards.values() for binding in shard)
+
+    def on_change(self, callback: Callable[[], None]) -> Cancel:
+        """Call back after each change, once `bindings` shows it."""
+        return self._callbacks.add(callback)
+
+    async def start(self) -> None:
+        """Read the bindings, and keep them up to date from then on.
+
+        Raises StoreUnavailableError when the store does not answer.
+        """
+        await self._values.start()
+
+    async def refresh(self) -> None:
+        """Read the current bindings. Raises MetadataError."""
+        await self._values.refresh()
+
+    async def aclose(self) -> None:
+        """Stop following; `bindings` keeps the last known ones."""
+        await self._values.aclose()
+
+    def _put(self, name: str, value: bytes) -> None:
+        try:
+            bindings = unpack_bindings(f"{ACLS}/{name}", value)
+        except MetadataFormatError:
+            self._unreadable[name] = None
+            self._callbacks.notify()
+            raise
+        was_unreadable = name in self._unreadable
+        self._unreadable.pop(name, None)
+        if was_unreadable or self._shards.get(name) != bindings:
+            self._shards[name] = bindings
+            self._callbacks.notify()
+
+    def _drop(self, name: str) -> None:
+        self._shards.pop(name, None)
+        self._unreadable.pop(name, None)
+        self._callbacks.notify()
+
+
+def _with(path: str, added: Sequence[AclBinding], stored: bytes | None) -> bytes:
+    present = () if stored is None else unpack_bindings(path, stored)
+    return pack_bindings(path, [*present, *added])
