@@ -20,7 +20,8 @@ partition. Brokers serve it; other programs can use it in their own process.
 - `groups/`: consumer groups.
 - `transactions/`: transactions.
 - `control/`: leaders, controller and takeovers.
-- `administration/`: topics, settings and elections.
+- `administration/`: topics, settings, elections and access control lists.
+- `security/`: what clients may do.
 """
 
 from broker_layer.errors import TopicError

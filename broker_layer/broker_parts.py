@@ -10,6 +10,7 @@ from random import Random
 from typing import Final
 
 from broker_layer.administration import topic_admin_handlers
+from broker_layer.administration.acl_admin import AclAdmin
 from broker_layer.administration.moving_ledgers import MovingLedgers
 from broker_layer.administration.spreading import TopicSpreading
 from broker_layer.control.bookie_states import BookieStates
@@ -33,7 +34,12 @@ from broker_layer.handlers import Handler
 from broker_layer.log.log_services import LogServices, TailMemory
 from broker_layer.log.settings.topic_configs import TopicDefaults
 from broker_layer.log.topic_log import TopicLog
-from broker_layer.options import BrokerOptions, listener_for_brokers, topic_default_configs
+from broker_layer.options import (
+    BrokerOptions,
+    authorizer_config,
+    listener_for_brokers,
+    topic_default_configs,
+)
 from broker_layer.peer import Peers
 from broker_layer.transactions import handlers as transaction_handlers
 from broker_layer.transactions.config import TransactionConfig
@@ -52,6 +58,7 @@ from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import COOKIES, PRODUCER_IDS, REPAIR_JOBS
 from metadata.registry.directory import BookieDirectory
 from metadata.repair.lifecycle_store import Lifecycles
+from metadata.security.acl_store import AclStore, AclView
 from metadata.store.child_names import ChildNames
 from metadata.store.interface import MetadataStore
 from metadata.store.number_blocks import NumberBlocks
@@ -103,6 +110,10 @@ class ClusterParts:
         self.bookie_states = BookieStates(self._bookies, self._lifecycles, self._formatted)
         sources = ViewSources(store, self.topics, self.directory, self.election, self.reports)
         self.view = ClusterView(sources, rng, session_timeout_s=options.session_timeout_s)
+        self.authorizer_config = authorizer_config(options)
+        self.acls = None if self.authorizer_config is None else AclView(store, rng)
+        """Access control lists; None without an authorizer."""
+        self.acl_admin = AclAdmin(AclStore(store, rng), self.acls) if self.acls else None
         self.config = control_config(options)
         self.changes = TopicChanges(
             TopicChangeParts(
@@ -117,6 +128,8 @@ class ClusterParts:
 
     async def start(self) -> None:
         """Start following the cluster. Raises MetadataError."""
+        if self.acls is not None:
+            await self.acls.start()
         await self._bookies.start()
         self.bookies.start()
         await self._lifecycles.start()
@@ -140,6 +153,8 @@ class ClusterParts:
         await self._lifecycles.aclose()
         await self.bookies.aclose()
         await self._bookies.aclose()
+        if self.acls is not None:
+            await self.acls.aclose()
 
 
 class CoordinatorParts:
@@ -273,6 +288,7 @@ class LeadingParts:
                 cluster.config,
                 cluster_id,
                 self._spreading,
+                cluster.acl_admin,
             )
         )
 

@@ -28,6 +28,7 @@ from broker_layer.kafka.messages import warm_up
 from broker_layer.kafka.versions import ADVERTISED
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import listener_for_brokers
+from broker_layer.security.authorizer import Authorizer
 from broker_layer.server.admin_http import BrokerAdmin
 from broker_layer.server.broker_services import BrokerServices, ServiceParts
 from broker_layer.server.config import BrokerLimits
@@ -135,9 +136,16 @@ class BrokerProcess:
             self._coordinators.verifier,
             {**self._coordinators.handlers, **self._leading.handlers(cluster_id)},
             self._peer_listener,
+            self._make_authorizer(),
         )
         limits = with_options(BrokerLimits(), self._options)
         return BrokerServices(parts, limits, self._log, environment.rng, environment.now)
+
+    def _make_authorizer(self) -> Authorizer | None:
+        acls, config = self._cluster.acls, self._cluster.authorizer_config
+        if acls is None or config is None:
+            return None
+        return Authorizer(acls, config, self._log.audit)
 
     async def _start_admin(
         self, services: BrokerServices, advertised: tuple[ListenerAddress, ...]

@@ -18,11 +18,14 @@ from broker_layer.control.control_config import ControlConfig
 from broker_layer.errors import TopicError
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.log.settings.topic_configs import TopicDefaults, check_configs
+from broker_layer.security.authorizer import AuthorizerConfig
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.listeners import PORT_MAX, parse_listeners
 from broker_layer.transactions.config import TransactionConfig
+from metadata.security.acls import ANY_USER
 from metadata.store.interface import SESSION_TIMEOUT_S
 from metadata.topics.topic import BROKER_ID_MAX
+from security.principal import parse_principal
 from serving.errors import OptionError
 from serving.option_reading import (
     METADATA_DEFAULT,
@@ -139,6 +142,14 @@ class BrokerOptions:
         low=1,
         high=_DAY_MS,
     )
+    authorizer: bool = option(False, "check what clients may do by ACLs")  # noqa: FBT003
+    super_users: str = option(
+        "", "principals that may do everything: User:NAME; several are separated by semicolons"
+    )
+    allow_everyone_if_no_acl_found: bool = option(
+        False,  # noqa: FBT003
+        "allow everything on resources that no ACL names",
+    )
     connections_max: int = option(
         _LIMITS.connections_max, "maximum number of open connections", low=1, high=1_000_000
     )
@@ -208,6 +219,32 @@ def topic_default_configs(options: BrokerOptions) -> dict[str, str]:
     return configs
 
 
+def authorizer_config(options: BrokerOptions) -> AuthorizerConfig | None:
+    """Return the configuration of the authorizer; None for a broker without one.
+
+    Raises OptionError.
+    """
+    if not options.authorizer:
+        for name in ("super_users", "allow_everyone_if_no_acl_found"):
+            if getattr(options, name):
+                text = f"{name} has no effect without an authorizer: set authorizer = true too"
+                raise OptionError(text)
+        return None
+    users = [each.strip() for each in options.super_users.split(";") if each.strip()]
+    try:
+        names = [parse_principal(each).text for each in users]
+    except ValueError as error:
+        raise OptionError(f"super_users: {error}") from None
+    if ANY_USER in names:
+        raise OptionError("super_users: User:* is not a user: name each user")
+    is_separate = len(parse_listeners(options.listeners)) > 1
+    return AuthorizerConfig(
+        super_users=frozenset(names),
+        allow_everyone_if_no_acl_found=options.allow_everyone_if_no_acl_found,
+        broker_listener=(options.inter_broker_listener or None) if is_separate else None,
+    )
+
+
 def listener_for_brokers(options: BrokerOptions) -> str:
     """Return the name of the listener that other brokers use."""
     return options.inter_broker_listener or parse_listeners(options.listeners)[0].name
@@ -231,6 +268,7 @@ def _check_together(options: BrokerOptions) -> None:
         raise OptionError(f"inter_broker_listener {inter_broker} is not in listeners: add it there")
     check_log_level(options.log_level)
     topic_default_configs(options)
+    authorizer_config(options)
     if options.group_session_timeout_min_ms > options.group_session_timeout_max_ms:
         raise OptionError(
             f"group_session_timeout_min_ms is {options.group_session_timeout_min_ms}, more than "

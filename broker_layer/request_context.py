@@ -5,6 +5,7 @@ Leaves the message to `kafka.messages`, and sending the answer to `connection`.
 
 from dataclasses import dataclass
 
+from broker_layer.security.rights import Rights
 from security.principal import ANONYMOUS, Principal
 
 
@@ -22,3 +23,5 @@ class RequestContext:
     """Unique within this process. Fetch sessions and group members are not bound to it."""
     principal: Principal = ANONYMOUS
     """Who the client is."""
+    rights: Rights | None = None
+    """What the client may do; None without an authorizer."""

@@ -7,6 +7,7 @@
 - `topic_partition_answers`: DescribeTopicPartitions.
 - `config_admin`: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources.
 - `shown_configs`: settings as Kafka's tools expect them.
+- `acl_admin`: DescribeAcls, CreateAcls and DeleteAcls.
 - `absent_features`: empty answers for quotas and users.
 - `leader_elections`: ElectLeaders, preferred and unclean.
 - `reassignments`: AlterPartitionReassignments, ListPartitionReassignments.

@@ -20,7 +20,6 @@ from broker_layer.coordinator_partitions import (
 )
 from broker_layer.errors import TopicError
 from broker_layer.java_hash import partition_of_key
-from broker_layer.kafka.authorized_operations import CLUSTER_OPERATIONS
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -33,7 +32,9 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.request_context import RequestContext
+from broker_layer.security.rights import operations_on
 from metadata.errors import MetadataError
+from metadata.security.acls import ResourceType
 
 BATCH_VERSION: Final = 4
 """First version of FindCoordinator that can request several keys."""
@@ -97,7 +98,8 @@ class ClusterAnswers:
             brokers=brokers,
         )
         if request.include_cluster_authorized_operations:
-            response.authorized_operations = set(CLUSTER_OPERATIONS)
+            operations = operations_on(context.rights, ResourceType.CLUSTER)
+            response.authorized_operations = set(operations)
         return response
 
     # -- coordinators ----------------------------------------------------------------------------

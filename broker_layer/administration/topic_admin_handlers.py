@@ -9,6 +9,7 @@ from broker_layer.administration.absent_features import (
     describe_client_quotas,
     describe_user_scram_credentials,
 )
+from broker_layer.administration.acl_admin import DISABLED, AclAdmin
 from broker_layer.administration.cluster_answers import ClusterAnswers
 from broker_layer.administration.config_admin import ConfigAdmin
 from broker_layer.administration.leader_elections import LeaderElections
@@ -46,6 +47,8 @@ class AdminParts:
     config: ControlConfig
     cluster_id: str
     spreading: TopicSpreading | None = None
+    acls: AclAdmin | None = None
+    """Handlers of access control lists; None without an authorizer."""
 
 
 def handlers(parts: AdminParts) -> dict[int, Handler]:
@@ -63,6 +66,7 @@ def handlers(parts: AdminParts) -> dict[int, Handler]:
     elections = LeaderElections(view, parts.topics)
     reassignments = Reassignments(view, parts.topics, replicas, parts.moving, config.topic_defaults)
     return {
+        **(DISABLED if parts.acls is None else parts.acls.handlers()),
         ApiKey.METADATA: metadata.answer,
         ApiKey.FIND_COORDINATOR: cluster.find_coordinator,
         ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,

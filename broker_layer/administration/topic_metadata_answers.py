@@ -5,7 +5,8 @@ requested topics to `topic_changes.py`.
 
 Invariants: the leader epoch of a partition never decreases between two answers of one broker. An
 answer about all topics is encoded once for each form of the request, listener and change of the
-view; its replicas are at most CACHE_S seconds old.
+view; its replicas are at most CACHE_S seconds old. With an authorizer, an answer names only topics
+that the client may describe, or that it named itself.
 
 Source: KIP-4, KIP-392 (offline replicas), KIP-430 (authorized operations), KIP-516 (topic ids).
 """
@@ -21,7 +22,6 @@ from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.shown_replicas import ReplicaView
 from broker_layer.control.topic_changes import CREATION_TIMEOUT_S, TopicChanges
 from broker_layer.errors import TopicError
-from broker_layer.kafka.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -30,6 +30,14 @@ from broker_layer.kafka.messages import (
     encode_response,
 )
 from broker_layer.request_context import RequestContext
+from broker_layer.security.rights import (
+    Rights,
+    creates_topic,
+    operations_on,
+    seen_topics,
+    sees_topic,
+)
+from metadata.security.acls import Operation, ResourceType
 from metadata.topics.topic import NO_LEADER, TopicRecord
 
 CACHE_S: Final = 1.0
@@ -73,9 +81,20 @@ class MetadataAnswers:
             return self._all(request, context)
         once = {(each.name, each.topic_id): each for each in asked}
         topics = [await self._asked(each, request, context) for each in once.values()]
-        return self._with_operations(self._response(topics, context), request)
+        response = self._response(topics, context)
+        return self._with_operations(response, request, context.rights)
 
-    def _all(self, request: MetadataRequest, context: RequestContext) -> bytes:
+    def _all(self, request: MetadataRequest, context: RequestContext) -> ApiMessage | bytes:
+        if context.rights is not None:
+            names = seen_topics(context.rights, self._view.topics)
+            if len(names) < len(self._view.topics) or _asks_operations(request):
+                seen = [self._described(self._view.topics[name], context) for name in names]
+                response = self._response(seen, context)
+                return self._with_operations(response, request, context.rights)
+        return self._shared(request, context)
+
+    def _shared(self, request: MetadataRequest, context: RequestContext) -> bytes:
+        """Return the encoded answer about all topics, which is the same for all clients."""
         key = (
             context.api_version,
             context.listener,
@@ -93,7 +112,7 @@ class MetadataAnswers:
             response = self._response(
                 [self._described(record, context) for record in records], context
             )
-            response = self._with_operations(response, request)
+            response = self._with_operations(response, request, None)
             body = bytes(encode_response(response, context.api_version))
             cached = _Cached(self._view.epoch, now_s, body)
             if len(self._cached) >= CACHED_MAX:
@@ -109,15 +128,19 @@ class MetadataAnswers:
             found = (
                 None if asked.topic_id is None else self._view.topic_name_of(asked.topic_id.bytes)
             )
-            if found is None:
+            if found is None or not sees_topic(context.rights, found):
                 shown = None if context.api_version >= NULLABLE_NAMES_VERSION else ""
                 return _refused(shown, ErrorCode.UNKNOWN_TOPIC_ID, asked.topic_id)
             name = found
+        elif not _may_describe(context.rights, name):
+            return _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         record = self._view.topics.get(name) or await self._changes.find(name)
         if record is None:
             may_create = context.api_version < 4 or request.allow_auto_topic_creation  # noqa: PLR2004
             if not (may_create and self._config.creates_topics):
                 return _refused(name, self.why_unknown(name))
+            if not creates_topic(context.rights, name):
+                return _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             try:
                 record = await self._changes.ensure(name, CREATION_TIMEOUT_S)
             except TopicError as error:
@@ -151,14 +174,18 @@ class MetadataAnswers:
         )
 
     @staticmethod
-    def _with_operations(response: MetadataResponse, request: MetadataRequest) -> MetadataResponse:
+    def _with_operations(
+        response: MetadataResponse, request: MetadataRequest, rights: Rights | None
+    ) -> MetadataResponse:
         """Add the authorized operations that the request asks for."""
         if request.include_cluster_authorized_operations:
-            response.authorized_operations = set(CLUSTER_OPERATIONS)
+            response.authorized_operations = set(operations_on(rights, ResourceType.CLUSTER))
         if request.include_topic_authorized_operations:
             for topic in response.topics:
                 if topic.error_code == ErrorCode.NONE:
-                    topic.authorized_operations = set(TOPIC_OPERATIONS)
+                    assert topic.name is not None, "topics without an error have a name"
+                    operations = operations_on(rights, ResourceType.TOPIC, topic.name)
+                    topic.authorized_operations = set(operations)
         return response
 
     def _described(self, record: TopicRecord, context: RequestContext) -> _Topic:
@@ -193,6 +220,16 @@ class MetadataAnswers:
             isr_nodes=list(shown.in_sync),
             offline_replicas=shown.offline,
         )
+
+
+def _asks_operations(request: MetadataRequest) -> bool:
+    return bool(
+        request.include_topic_authorized_operations or request.include_cluster_authorized_operations
+    )
+
+
+def _may_describe(rights: Rights | None, name: str) -> bool:
+    return rights is None or rights.check(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
 def _refused(name: str | None, code: ErrorCode, topic_id: UUID | None = None) -> _Topic:

@@ -4,7 +4,8 @@ Leaves one partition to `topic_metadata_answers.py`.
 
 Invariants: topics are in the order of their names; an answer has at most PARTITIONS_MAX partitions,
 and its cursor is the place of the next partition. A topic that appears or disappears between two
-parts is shown or left out; no other topic is shown twice or missed.
+parts is shown or left out; no other topic is shown twice or missed. With an authorizer, an answer
+names only topics that the client may describe, or that it named itself.
 
 Source: KIP-966.
 """
@@ -16,7 +17,7 @@ from uuid import UUID
 from broker_layer.administration.topic_metadata_answers import MetadataAnswers
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.topic_changes import TopicChanges
-from broker_layer.kafka.authorized_operations import TOPIC_OPERATIONS, bits_of
+from broker_layer.kafka.authorized_operations import bits_of
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -24,6 +25,8 @@ from broker_layer.kafka.messages import (
     DescribeTopicPartitionsResponse,
 )
 from broker_layer.request_context import RequestContext
+from broker_layer.security.rights import operations_on, seen_topics
+from metadata.security.acls import Operation, ResourceType
 from metadata.topics.topic import TopicRecord
 
 PARTITIONS_MAX: Final = 2_000
@@ -49,7 +52,8 @@ class TopicPartitionAnswers:
         first_name, first_partition = "", 0
         if cursor is not None:
             first_name, first_partition = cursor.topic_name, max(cursor.partition_index, 0)
-        names = [each.name for each in request.topics] or list(self._view.topics)
+        rights = context.rights
+        names = [each.name for each in request.topics] or seen_topics(rights, self._view.topics)
         room = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
         topics: list[_Topic] = []
         following: _Cursor | None = None
@@ -57,9 +61,12 @@ class TopicPartitionAnswers:
             if room == 0:
                 following = _Cursor(topic_name=name, partition_index=0)
                 break
+            if rights and not rights.check(Operation.DESCRIBE, ResourceType.TOPIC, name):
+                topics.append(_without(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                continue
             record = self._view.topics.get(name) or await self._changes.find(name)
             if record is None:
-                topics.append(self._unknown(name))
+                topics.append(_without(name, self._metadata.why_unknown(name)))
                 continue
             first = first_partition if name == first_name else 0
             end = min(len(record.partitions), first + room)
@@ -77,7 +84,9 @@ class TopicPartitionAnswers:
             topic_id=UUID(bytes=bytes(record.topic_id)),
             is_internal=record.is_internal,
             partitions=[self._partition(record, each, context) for each in partitions],
-            topic_authorized_operations=bits_of(TOPIC_OPERATIONS),
+            topic_authorized_operations=bits_of(
+                operations_on(context.rights, ResourceType.TOPIC, record.name)
+            ),
         )
 
     def _partition(self, record: TopicRecord, number: int, context: RequestContext) -> _Partition:
@@ -94,11 +103,9 @@ class TopicPartitionAnswers:
             offline_replicas=shown.offline_replicas,
         )
 
-    def _unknown(self, name: str) -> _Topic:
-        return _Topic(
-            error_code=self._metadata.why_unknown(name),
-            name=name,
-            topic_id=UUID(int=0),
-            is_internal=False,
-            partitions=[],
-        )
+
+def _without(name: str, code: ErrorCode) -> _Topic:
+    """Return the row of a topic that is not described."""
+    return _Topic(
+        error_code=code, name=name, topic_id=UUID(int=0), is_internal=False, partitions=[]
+    )

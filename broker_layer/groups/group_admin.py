@@ -13,7 +13,6 @@ from broker_layer.groups.classic.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.group_host import GroupHost
 from broker_layer.groups.values import GroupState
-from broker_layer.kafka.authorized_operations import GROUP_OPERATIONS
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -25,6 +24,8 @@ from broker_layer.kafka.messages import (
     ListGroupsResponse,
 )
 from broker_layer.request_context import RequestContext
+from broker_layer.security.rights import operations_on
+from metadata.security.acls import ResourceType
 
 _NOT_FOUND_VERSION: Final = 6
 CLASSIC_TYPE: Final = "classic"
@@ -50,7 +51,8 @@ class GroupAdminHandlers:
             except TopicError as error:
                 described = _undescribed(group_id, error.code, error.text)
             if request.include_authorized_operations:
-                described.authorized_operations = set(GROUP_OPERATIONS)
+                operations = operations_on(context.rights, ResourceType.GROUP, group_id)
+                described.authorized_operations = set(operations)
             groups.append(described)
         return DescribeGroupsResponse(groups=groups)
 

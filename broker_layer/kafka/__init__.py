@@ -3,6 +3,7 @@
 - `versions`: APIs and their versions that brokers serve.
 - `frames`: headers of requests and responses.
 - `messages`: messages by kafka-python, made safe.
+- `acl_messages`: messages of access control lists.
 - `consumer_group_messages`: messages of KIP-848, which kafka-python lacks.
 - `schema_guard`: check of counts and sizes before a library decodes a message.
 - `produce_codec`: Produce by hand.

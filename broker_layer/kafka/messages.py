@@ -1,7 +1,8 @@
 """Codec of Kafka's messages: a safe interface to kafka-python.
 
 Leaves Produce and Fetch, the hot path, to `kafka.produce_codec` and `kafka.fetch_codec`, and
-headers to `kafka.frames`. Only this module and `kafka.consumer_group_messages` import kafka-python.
+headers to `kafka.frames`. Only this module and those of messages of ACLs and of consumer groups
+import kafka-python.
 
 Use: create a message with the fields of its schema, in lower case with underscores. A field that a
 version lacks reads as its default, and is not written. Never append to a list that is a default:
@@ -106,6 +107,7 @@ from kafka.protocol.producer import (
     WriteTxnMarkersResponse,
 )
 
+from broker_layer.kafka.acl_messages import ACL_MESSAGES
 from broker_layer.kafka.consumer_group_messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -238,6 +240,7 @@ _MESSAGES: Final[dict[ApiKey, tuple[type[ApiMessage], type[ApiMessage]]]] = {
     ApiKey.END_TXN: (EndTxnRequest, EndTxnResponse),
     ApiKey.WRITE_TXN_MARKERS: (WriteTxnMarkersRequest, WriteTxnMarkersResponse),
     ApiKey.TXN_OFFSET_COMMIT: (TxnOffsetCommitRequest, TxnOffsetCommitResponse),
+    **ACL_MESSAGES,
     ApiKey.DESCRIBE_CONFIGS: (DescribeConfigsRequest, DescribeConfigsResponse),
     ApiKey.ALTER_CONFIGS: (AlterConfigsRequest, AlterConfigsResponse),
     ApiKey.DESCRIBE_LOG_DIRS: (DescribeLogDirsRequest, DescribeLogDirsResponse),

@@ -46,6 +46,9 @@ class ApiKey(IntEnum):
     END_TXN = 26
     WRITE_TXN_MARKERS = 27
     TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
@@ -114,6 +117,9 @@ SERVED: Final[dict[ApiKey, VersionRange]] = {
     ApiKey.END_TXN: VersionRange(0, 3, 3),
     ApiKey.WRITE_TXN_MARKERS: VersionRange(1, 1, 1),
     ApiKey.TXN_OFFSET_COMMIT: VersionRange(0, 3, 3),
+    ApiKey.DESCRIBE_ACLS: VersionRange(1, 3, 2),
+    ApiKey.CREATE_ACLS: VersionRange(1, 3, 2),
+    ApiKey.DELETE_ACLS: VersionRange(1, 3, 2),
     ApiKey.DESCRIBE_CONFIGS: VersionRange(1, 4, 4),
     ApiKey.ALTER_CONFIGS: VersionRange(0, 2, 2),
     ApiKey.DESCRIBE_LOG_DIRS: VersionRange(1, 4, 2),

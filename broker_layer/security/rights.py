@@ -27,6 +27,9 @@ REFUSALS: Final = {
 }
 """Kafka's error for an operation on a resource of each type that is not allowed."""
 
+NOT_AUTHORIZED: Final = "not authorized: an administrator can grant the right (quire acl add)"
+"""Text of a refusal."""
+
 _SHOWN: Final = {
     ResourceType.TOPIC: TOPIC_OPERATIONS,
     ResourceType.GROUP: GROUP_OPERATIONS,

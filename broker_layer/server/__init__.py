@@ -2,6 +2,7 @@
 
 - `dispatch`: finds what serves a request, and turns the answer into bytes.
 - `exchange`: one request between arrival and answer.
+- `exchange_rights`: rights of clients that produce and fetch.
 - `request_tasks`: coroutines that answer requests.
 - `broker_services`: services of requests, over any logs.
 - `service_tools`: what those services work with.

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 from broker_layer.handlers import Handler
 from broker_layer.kafka.versions import ApiKey
+from broker_layer.security.authorizer import Authorizer
+from broker_layer.security.guards.guarded_handlers import guarded
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.server_context import ServerContext
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.deadlines import Deadlines
 from broker_layer.server.dispatch import Dispatcher
+from broker_layer.server.exchange_rights import ExchangeRights
 from broker_layer.server.fetch.fetch import FetchService
 from broker_layer.server.fetch.fetch_reading import FetchReader
 from broker_layer.server.fetch.fetch_sessions import FetchSessions
@@ -47,6 +50,9 @@ class ServiceParts:
     peer_listener: str
     """Name of the listener that other brokers use."""
 
+    authorizer: Authorizer | None = None
+    """Decides what clients may do; None allows everything."""
+
 
 class BrokerServices:
     """The services between frames and logs. Create it in the event loop; call `close` once."""
@@ -64,7 +70,10 @@ class BrokerServices:
         self._deadlines = Deadlines()
         self._room = ProduceRoom()
         hints = LeaderHints(parts.broker_id, parts.names)
-        tools = ServiceTools(limits, self.counters, self._tasks, self._deadlines, hints, now)
+        rights = ExchangeRights(parts.authorizer)
+        tools = ServiceTools(
+            limits, self.counters, self._tasks, self._deadlines, hints, now, rights
+        )
         verification = ProduceVerification(parts.logs, parts.verifier)
         produce = ProduceService(parts.logs, verification, self._room, tools)
         sessions = FetchSessions(
@@ -79,6 +88,8 @@ class BrokerServices:
         }
         offsets = OffsetService(parts.logs, unreadable)
         handlers: dict[int, Handler] = {**parts.handlers, **offsets.handlers()}
+        if parts.authorizer is not None:
+            handlers = guarded(handlers, parts.authorizer, parts.names)
         dispatcher = Dispatcher(
             raw_handlers, handlers, self._tasks, self.counters, parts.peer_listener
         )

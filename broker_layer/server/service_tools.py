@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.deadlines import Deadlines
+from broker_layer.server.exchange_rights import ExchangeRights
 from broker_layer.server.leader_hints import LeaderHints
 from broker_layer.server.request_tasks import RequestTasks
 
@@ -23,3 +24,4 @@ class ServiceTools:
     deadlines: Deadlines
     hints: LeaderHints
     now: Callable[[], float]
+    rights: ExchangeRights

@@ -9,6 +9,7 @@ false, because a missing rule may be one that denies.
 Source: protocol rules 1.2-1.4 and 1.6.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
@@ -38,13 +39,8 @@ class AclStore:
 
     async def select(self, wanted: AclFilter) -> list[AclBinding]:
         """Return the selected bindings, with fresh reads, in their order. Raises MetadataError."""
-        found: list[AclBinding] = []
-        for shard in range(ACL_SHARDS):
-            path = acl_shard_path(shard)
-            stored = await find(self._store, path)
-            if stored is not None:
-                found += filter(wanted.selects, unpack_bindings(path, stored.value))
-        return sorted(found)
+        shards = await asyncio.gather(*[self._read(shard) for shard in range(ACL_SHARDS)])
+        return sorted(each for shard in shards for each in shard if wanted.selects(each))
 
     async def add(self, bindings: Sequence[AclBinding]) -> None:
         """Store bindings. Those that are stored already stay.
@@ -61,24 +57,25 @@ class AclStore:
             path = acl_shard_path(shard)
             await change_value(self._store, path, partial(_with, path, added), self._rng)
 
-    async def remove(self, wanted: AclFilter) -> list[AclBinding]:
-        """Remove the selected bindings, and return them in their order.
+    async def remove(self, filters: Sequence[AclFilter]) -> list[AclBinding]:
+        """Remove the bindings that any filter selects, and return them in their order.
 
         Each shard is changed at once; a failure may leave some shards changed. Raises
         MetadataError.
         """
+        present = await self.select(AclFilter())
+        shards = dict.fromkeys(each.shard for each in present if _is_selected(each, filters))
         removed: dict[AclBinding, None] = {}
-        shards = dict.fromkeys(each.shard for each in await self.select(wanted))
         for shard in shards:
             path = acl_shard_path(shard)
-
-            def change(stored: bytes | None, path: str = path) -> bytes:
-                present = () if stored is None else unpack_bindings(path, stored)
-                removed.update(dict.fromkeys(filter(wanted.selects, present)))
-                return pack_bindings(path, [each for each in present if not wanted.selects(each)])
-
+            change = partial(_without, path, filters, removed)
             await change_value(self._store, path, change, self._rng)
         return sorted(removed)
+
+    async def _read(self, shard: int) -> tuple[AclBinding, ...]:
+        path = acl_shard_path(shard)
+        stored = await find(self._store, path)
+        return () if stored is None else unpack_bindings(path, stored.value)
 
 
 class AclView:
@@ -141,3 +138,23 @@ class AclView:
 def _with(path: str, added: Sequence[AclBinding], stored: bytes | None) -> bytes:
     present = () if stored is None else unpack_bindings(path, stored)
     return pack_bindings(path, [*present, *added])
+
+
+def _without(
+    path: str,
+    filters: Sequence[AclFilter],
+    removed: dict[AclBinding, None],
+    stored: bytes | None,
+) -> bytes:
+    """Return a shard without the selected bindings, and add those to `removed`."""
+    kept = []
+    for binding in () if stored is None else unpack_bindings(path, stored):
+        if _is_selected(binding, filters):
+            removed[binding] = None
+        else:
+            kept.append(binding)
+    return pack_bindings(path, kept)
+
+
+def _is_selected(binding: AclBinding, filters: Sequence[AclFilter]) -> bool:
+    return any(each.selects(binding) for each in filters)

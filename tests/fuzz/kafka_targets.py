@@ -8,7 +8,7 @@ import random
 import struct
 from typing import Final
 
-from broker_layer.kafka import messages
+from broker_layer.kafka import acl_messages, messages
 from broker_layer.kafka.errors import KafkaFrameError, RecordBatchError
 from broker_layer.kafka.fetch_codec import decode_fetch
 from broker_layer.kafka.frames import read_request_header
@@ -120,7 +120,8 @@ def _requests() -> list[bytes]:
         if api_key in (ApiKey.PRODUCE, ApiKey.FETCH):
             continue
         for version in range(served.min, served.max + 1):
-            message = sample(getattr(messages, f"{name}Request"), version, rng)
+            owner = acl_messages if hasattr(acl_messages, f"{name}Request") else messages
+            message = sample(getattr(owner, f"{name}Request"), version, rng)
             found.append(_frame(api_key, version, bytes(messages.encode_request(message, version))))
     batch = bytes(build_batch([Record(0, 0, b"k", b"v")]))
     plain = struct.pack(">hhiih1siii", -1, 1, 500, 1, 1, b"t", 1, 5, len(batch))

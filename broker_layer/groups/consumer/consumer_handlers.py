@@ -21,7 +21,7 @@ from broker_layer.groups.consumer.consumer_values import (
     sorted_partitions,
 )
 from broker_layer.groups.coordinator import GroupCoordinator
-from broker_layer.kafka.authorized_operations import GROUP_OPERATIONS, bits_of
+from broker_layer.kafka.authorized_operations import bits_of
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -31,6 +31,8 @@ from broker_layer.kafka.messages import (
     ConsumerGroupHeartbeatResponse,
 )
 from broker_layer.request_context import RequestContext
+from broker_layer.security.rights import operations_on
+from metadata.security.acls import ResourceType
 
 _OWN_MEMBER_ID_VERSION: Final = 1
 _CONSUMER_MEMBER_TYPE: Final = 1
@@ -78,7 +80,6 @@ class ConsumerGroupHandlers:
     async def describe(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Serve ConsumerGroupDescribe."""
         assert isinstance(request, ConsumerGroupDescribeRequest)
-        del context
         groups = []
         for group_id in request.group_ids:
             try:
@@ -101,7 +102,8 @@ class ConsumerGroupHandlers:
                     members=[],
                 )
             if request.include_authorized_operations:
-                described.authorized_operations = bits_of(GROUP_OPERATIONS)
+                operations = operations_on(context.rights, ResourceType.GROUP, group_id)
+                described.authorized_operations = bits_of(operations)
             groups.append(described)
         return ConsumerGroupDescribeResponse(groups=groups)
 

@@ -49,6 +49,7 @@ class FetchService:
         self._tasks = tools.tasks
         self._deadlines = tools.deadlines
         self._now = tools.now
+        self._rights = tools.rights
         self._quota = ByteRateQuota(tools.limits.fetch_bytes_per_s)
         self._waiting: dict[int, asyncio.Event] = {}
         self._wait_id = 0
@@ -85,7 +86,8 @@ class FetchService:
             reads_at_once=self._limits.fetch_reads_at_once,
             read_committed=request.isolation_level == READ_COMMITTED,
         )
-        reads = [self._reader.begin(each) for each in plan.positions]
+        rights = self._rights.of(exchange)
+        reads = [self._reader.begin(each, rights) for each in plan.positions]
         total = await self._reader.read(reads, bounds)
         wait_s = min(max(request.max_wait_ms, 0) / 1000, self._limits.fetch_wait_s_max)
         if (

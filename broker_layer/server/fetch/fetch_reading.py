@@ -4,7 +4,7 @@ Leaves waiting for more to `fetch`, and the visibility of records to the partiti
 
 Invariants: at least one complete batch is returned if one is visible; except for the first batch
 and the last batch of each group of reads, an answer stays within the requested bytes; a partition
-is not read if the client's leader epoch for it is wrong.
+is not read if the client's leader epoch for it is wrong, or while the client may not read it.
 
 Source: KIP-74 (bytes), KIP-98 (isolation), KIP-320 (leader epochs), KIP-516 (topic ids).
 """
@@ -16,11 +16,13 @@ from typing import Final
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import read_header
+from broker_layer.security.rights import Rights
 from broker_layer.server.exchange import Buffer
 from broker_layer.server.fetch.fetch_sessions import FetchPosition
 from broker_layer.server.leader_epochs import check_leader_epoch
 from broker_layer.server.ports import ClusterNames, PartitionLog, PartitionLogs
 from broker_layer.server.unreadable_records import UnreadableRecords
+from metadata.security.acls import Operation, ResourceType
 
 NO_OFFSET: Final = -1
 
@@ -42,6 +44,8 @@ class PartitionRead:
     """The end of the visible records at the last read."""
 
     log: PartitionLog | None = None
+    rights: Rights | None = None
+    """What the client may do; None without an authorizer."""
 
     def refuse(self, error: ErrorCode) -> None:
         """Set an error, and drop the data."""
@@ -77,19 +81,22 @@ class FetchReader:
         self._topics = topics
         self._unreadable = unreadable
 
-    def begin(self, position: FetchPosition) -> PartitionRead:
+    def begin(self, position: FetchPosition, rights: Rights | None = None) -> PartitionRead:
         """Find a partition's log, and check that the client may read it; nothing is read yet."""
         topic = position.topic
         name = topic if isinstance(topic, str) else self._topics.topic_name_of(topic)
         if name is None:
             return PartitionRead(position, "", error=ErrorCode.UNKNOWN_TOPIC_ID)
-        read = PartitionRead(position, name)
+        read = PartitionRead(position, name, rights=rights)
         self.refresh(read)
         return read
 
     def refresh(self, read: PartitionRead) -> None:
         """Update a partition's offsets, or the error why it cannot be read."""
-        position = read.position
+        position, rights = read.position, read.rights
+        if rights and not rights.check(Operation.READ, ResourceType.TOPIC, read.topic_name):
+            read.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            return
         try:
             log = self._logs.log_of(read.topic_name, position.partition)
             check_leader_epoch(log, position.leader_epoch)

@@ -1,7 +1,7 @@
 """The Produce API: checks batches, appends them to their logs, and answers when all are committed.
 
-Leaves collecting the results to `pending_produce`, offsets, sequences and sizes to the logs,
-encoding to `kafka.produce_codec`, and transactions to their coordinators.
+Leaves rights to `produce_rights`, collecting the results to `pending_produce`, offsets, sequences
+and sizes to the logs, encoding to `kafka.produce_codec`, and transactions to their coordinators.
 
 Invariants: the batches of one connection reach the logs in the order in which they came, also if
 one must wait for the confirmation of its transaction; nothing is appended for a transaction that
@@ -29,11 +29,13 @@ from broker_layer.kafka.produce_codec import (
     encode_produce_response,
 )
 from broker_layer.kafka.versions import PRODUCE_VERSION_MIN
+from broker_layer.security.rights import NOT_AUTHORIZED
 from broker_layer.server.deadlines import timeout_of
 from broker_layer.server.exchange import Exchange
 from broker_layer.server.ports import PartitionLogs
 from broker_layer.server.produce.pending_produce import PartitionOutcome, PendingProduce
 from broker_layer.server.produce.produce_checks import read_batch
+from broker_layer.server.produce.produce_rights import AdmittedProduce, admit
 from broker_layer.server.produce.produce_room import ProduceRoom
 from broker_layer.server.produce.produce_verification import ProduceVerification, Verified
 from broker_layer.server.quotas import ByteRateQuota
@@ -80,6 +82,7 @@ class ProduceService:
         self._tasks = tools.tasks
         self._deadlines = tools.deadlines
         self._now = tools.now
+        self._rights = tools.rights
         self._queues: dict[int, deque[Exchange]] = {}
         """For each connection with a waiting Produce: the Produces that wait for it."""
         self._wait_id = 0
@@ -91,29 +94,33 @@ class ProduceService:
             if queue is not None:
                 queue.append(exchange)
                 return
-        request = decode_produce(exchange.api_version, exchange.body)
-        if self._must_wait(request):
+        asked = self._admitted(exchange)
+        if self._must_wait(asked.request):
             self._queues[exchange.requester.connection_id] = deque()
-            self._tasks.run(exchange, self._serve_in_turn(exchange, request))
+            self._tasks.run(exchange, self._serve_in_turn(exchange, asked))
         else:
-            self._append(exchange, request, NO_VERIFICATION)
+            self._append(exchange, asked, NO_VERIFICATION)
 
-    async def _serve_in_turn(self, exchange: Exchange, request: ProduceRequest) -> None:
+    def _admitted(self, exchange: Exchange) -> AdmittedProduce:
+        request = decode_produce(exchange.api_version, exchange.body)
+        return admit(request, self._rights.of(exchange))
+
+    async def _serve_in_turn(self, exchange: Exchange, asked: AdmittedProduce) -> None:
         """Serve a Produce that must wait, then those that came after it during the wait."""
         requester = exchange.requester
         queue = self._queues[requester.connection_id]
         requester.hold_reading(held=True)
         try:
-            await self._verify_and_append(exchange, request)
+            await self._verify_and_append(exchange, asked)
             while queue:
                 following = queue.popleft()
                 if following.is_gone:
                     continue
-                request = decode_produce(following.api_version, following.body)
-                if self._must_wait(request):
-                    await self._verify_and_append(following, request)
+                asked = self._admitted(following)
+                if self._must_wait(asked.request):
+                    await self._verify_and_append(following, asked)
                 else:
-                    self._append(following, request, NO_VERIFICATION)
+                    self._append(following, asked, NO_VERIFICATION)
         finally:
             del self._queues[requester.connection_id]
             requester.hold_reading(held=False)
@@ -154,7 +161,8 @@ class ProduceService:
             if (event := self._logs.opening(topic.name, index)) is not None
         ]
 
-    async def _verify_and_append(self, exchange: Exchange, request: ProduceRequest) -> None:
+    async def _verify_and_append(self, exchange: Exchange, asked: AdmittedProduce) -> None:
+        request = asked.request
         for _ in range(LEADER_CHECKS_MAX):
             if not self._is_early(request) or self._openings(request):
                 break
@@ -165,11 +173,12 @@ class ProduceService:
                     await event.wait()
         verified = await self._verification.verify(request, exchange.api_version)
         try:
-            self._append(exchange, request, verified)
+            self._append(exchange, asked, verified)
         finally:
             verified.release()
 
-    def _append(self, exchange: Exchange, request: ProduceRequest, verified: Verified) -> None:
+    def _append(self, exchange: Exchange, asked: AdmittedProduce, verified: Verified) -> None:
+        request = asked.request
         pending = PendingProduce(exchange, request, self._finish, self._tasks.note_unexpected)
         refused = _refused_whole(exchange, request)
         outcomes = pending.outcomes
@@ -181,6 +190,11 @@ class ProduceService:
                     outcome.refuse(*refused)
                 else:
                     self._append_one(pending, verified, outcome, records)
+        for topic, code in asked.refused:
+            for index, _ in topic.partitions:
+                outcome = PartitionOutcome(topic.name, index)
+                outcome.refuse(code, NOT_AUTHORIZED)
+                outcomes.append(outcome)
         if request.acks == 0:
             self._end_without_answer(exchange, pending)
         elif not pending.finish_if_known():

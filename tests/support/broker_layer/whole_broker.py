@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from random import Random
 
 from broker_layer.broker_parts import BrokerEnvironment, client_config
@@ -24,9 +25,25 @@ OPTIONS = BrokerOptions(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class WholeBroker:
+    """A running broker, its metadata store and a connection to it."""
+
+    process: BrokerProcess
+    store: MemoryMetadataStore
+    client: Client
+
+
 @asynccontextmanager
 async def whole_broker(options: BrokerOptions = OPTIONS) -> AsyncIterator[Client]:
     """Run one broker and one bookie; yield a connection to the broker."""
+    async with whole_broker_parts(options) as broker:
+        yield broker.client
+
+
+@asynccontextmanager
+async def whole_broker_parts(options: BrokerOptions = OPTIONS) -> AsyncIterator[WholeBroker]:
+    """Run one broker and one bookie."""
     loop = asyncio.get_running_loop()
     bookies = TestCluster()
     await bookies.add_bookie()
@@ -42,7 +59,7 @@ async def whole_broker(options: BrokerOptions = OPTIONS) -> AsyncIterator[Client
         serving = await process.start()
         host, port = serving.address.split(":")
         reader, writer = await asyncio.open_connection(host, int(port), limit=2**26)
-        yield Client(reader, writer)
+        yield WholeBroker(process, store, Client(reader, writer))
     finally:
         if writer is not None:
             writer.close()

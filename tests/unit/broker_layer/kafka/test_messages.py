@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker_layer.kafka import messages
+from broker_layer.kafka import acl_messages, messages
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
 from broker_layer.kafka.messages import (
@@ -47,7 +47,8 @@ EVERY = [
 
 def kinds_of(api_key: ApiKey) -> tuple[type[ApiMessage], type[ApiMessage]]:
     name = "".join(part.capitalize() for part in api_key.name.split("_"))
-    return getattr(messages, f"{name}Request"), getattr(messages, f"{name}Response")
+    owner = acl_messages if hasattr(acl_messages, f"{name}Request") else messages
+    return getattr(owner, f"{name}Request"), getattr(owner, f"{name}Response")
 
 
 def schema_versions(text: Json) -> tuple[int, int]:

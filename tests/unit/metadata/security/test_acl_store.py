@@ -45,8 +45,8 @@ async def test_bindings_are_added_selected_and_removed(
     await acls.add([READS, WRITES, OTHER])
     await acls.add([READS])
     assert await acls.select(EVERYTHING) == sorted([READS, WRITES, OTHER])
-    assert await acls.remove(AclFilter(name="orders", operation=Operation.READ)) == [READS]
-    assert await acls.remove(AclFilter(name="orders", operation=Operation.READ)) == []
+    assert await acls.remove([AclFilter(name="orders", operation=Operation.READ)]) == [READS]
+    assert await acls.remove([AclFilter(name="orders", operation=Operation.READ)]) == []
     assert await acls.select(EVERYTHING) == sorted([WRITES, OTHER])
 
 
@@ -65,7 +65,7 @@ async def test_changes_at_once_are_all_kept(
     here, there = AclStore(store, rng), AclStore(other_store, rng)
     await here.add([READS])
     await asyncio.gather(
-        here.add([WRITES]), there.add([BOB]), here.remove(AclFilter(operation=Operation.READ))
+        here.add([WRITES]), there.add([BOB]), here.remove([AclFilter(operation=Operation.READ)])
     )
     found = await here.select(EVERYTHING)
     assert WRITES in found
@@ -81,7 +81,7 @@ async def test_unknown_outcomes_are_decided(
     await acls.add([READS])
     assert await acls.select(EVERYTHING) == [READS]
     faults.acts = [act]
-    assert await acls.remove(EVERYTHING) == [READS]
+    assert await acls.remove([EVERYTHING]) == [READS]
     assert await acls.select(EVERYTHING) == []
 
 
@@ -96,7 +96,7 @@ async def test_a_view_follows_changes(
     assert list(view.bindings) == [READS]
     await acls.add([OTHER])
     await until(lambda: sorted(view.bindings) == sorted([READS, OTHER]))
-    await acls.remove(EVERYTHING)
+    await acls.remove([EVERYTHING])
     await until(lambda: not list(view.bindings))
     assert changes[0] == [READS]
     assert changes[-1] == []
