@@ -28,4 +28,5 @@
 - `metadata/`: `quire metadata`.
 - `ledger/`: `quire ledger`.
 - `topic/`: `quire topic`.
+- `acl/`: `quire acl`.
 """

@@ -38,6 +38,7 @@ NOUNS: Final = {
         "quire.cli.topic.verbs",
         "create, list, show, produce, consume, grow, config, elect, trim, delete",
     ),
+    "acl": ("quire.cli.acl.verbs", "add, list, remove: what clients of brokers may do"),
     "broker": ("quire.cli.broker", "run: serve topics to clients of Kafka's protocol"),
     "cluster": ("quire.cli.cluster", "init, health, if-lost, version"),
     "metadata": ("quire.cli.metadata.verbs", "dump, restore, compare, accept-restore, check"),
