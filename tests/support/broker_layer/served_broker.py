@@ -14,11 +14,13 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from broker_layer.kafka.messages import ApiMessage, decode_response, encode_request
 from broker_layer.kafka.record_batch import NO_PRODUCER, Producer, Record, build_batch
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
+from broker_layer.security.authorizer import Authorizer, AuthorizerConfig
 from broker_layer.server.broker_services import BrokerServices, ServiceParts
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.listeners import ListenerAddress
 from broker_layer.server.connections.server import BrokerServer
 from serving.server_log import ServerLog
+from tests.support.broker_layer.memory_acls import MemoryAcls
 from tests.support.broker_layer.memory_topics import MemoryTopics
 
 ANSWER_S = 20.0
@@ -222,13 +224,17 @@ class ServedBroker:
 
 @asynccontextmanager
 async def serving(
-    topics: MemoryTopics, limits: BrokerLimits | None = None
+    topics: MemoryTopics,
+    limits: BrokerLimits | None = None,
+    acls: MemoryAcls | None = None,
 ) -> AsyncIterator[ServedBroker]:
-    """Serve topics on loopback."""
+    """Serve topics on loopback, with an authorizer if `acls` is given."""
     loop = asyncio.get_running_loop()
     limits = limits or BrokerLimits(drain_timeout_s=1.0)
-    parts = ServiceParts(1, topics, topics, topics, {}, "INNER")
-    services = BrokerServices(parts, limits, ServerLog(loop.time), Random(5), loop.time)
+    log = ServerLog(loop.time)
+    authorizer = None if acls is None else Authorizer(acls, AuthorizerConfig(), log.audit)
+    parts = ServiceParts(1, topics, topics, topics, {}, "INNER", authorizer)
+    services = BrokerServices(parts, limits, log, Random(5), loop.time)
     server = BrokerServer(services.context)
     wanted = (ListenerAddress("INNER", "127.0.0.1", 0), ListenerAddress("OUTER", "127.0.0.1", 0))
     broker = ServedBroker(topics, services, server, await server.start(wanted))

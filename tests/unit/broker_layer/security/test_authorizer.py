@@ -1,13 +1,11 @@
 """Authorizer: super users, the default, unreadable lists, the cache and the audit log."""
 
 import logging
-from collections.abc import Callable, Iterable
 
 import pytest
 
 from broker_layer.security.authorizer import DECISIONS_MAX, Authorizer, AuthorizerConfig
 from broker_layer.security.rights import Rights
-from metadata.callbacks import Callbacks
 from metadata.security.acls import (
     CLUSTER_NAME,
     AclBinding,
@@ -16,35 +14,13 @@ from metadata.security.acls import (
     Permission,
     ResourceType,
 )
-from metadata.store.interface import Cancel
 from security.principal import ANONYMOUS, Principal
 from serving.audit_log import LOGGER, AuditLog
+from tests.support.broker_layer.memory_acls import MemoryAcls
 
 ALICE, BOB = Principal("alice"), Principal("bob")
 TOPIC, CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
 READ, DESCRIBE, WRITE = Operation.READ, Operation.DESCRIBE, Operation.WRITE
-
-
-class Lists:
-    """Lists in memory, which count how often they are read."""
-
-    def __init__(self) -> None:
-        self.rows: list[AclBinding] = []
-        self.is_readable = True
-        self.reads = 0
-        self._callbacks = Callbacks[()]()
-
-    @property
-    def bindings(self) -> Iterable[AclBinding]:
-        self.reads += 1
-        return iter(self.rows)
-
-    def on_change(self, callback: Callable[[], None]) -> Cancel:
-        return self._callbacks.add(callback)
-
-    def change(self, *rows: AclBinding) -> None:
-        self.rows = list(rows)
-        self._callbacks.notify()
 
 
 def allow(name: str, operation: Operation = READ, kind: ResourceType = TOPIC) -> AclBinding:
@@ -53,12 +29,12 @@ def allow(name: str, operation: Operation = READ, kind: ResourceType = TOPIC) ->
 
 
 @pytest.fixture
-def lists() -> Lists:
-    return Lists()
+def lists() -> MemoryAcls:
+    return MemoryAcls()
 
 
 def rights(
-    lists: Lists,
+    lists: MemoryAcls,
     principal: Principal = ALICE,
     *,
     config: AuthorizerConfig | None = None,
@@ -68,7 +44,7 @@ def rights(
     return authorizer.rights_of(principal, "127.0.0.1", listener, "Fetch")
 
 
-def test_decisions_end_when_the_lists_change(lists: Lists) -> None:
+def test_decisions_end_when_the_lists_change(lists: MemoryAcls) -> None:
     mine = rights(lists)
     assert not mine.may(READ, TOPIC, "a")
     lists.change(allow("a"))
@@ -79,7 +55,7 @@ def test_decisions_end_when_the_lists_change(lists: Lists) -> None:
     assert not mine.may_any(READ, TOPIC)
 
 
-def test_lists_are_arranged_once_for_each_change(lists: Lists) -> None:
+def test_lists_are_arranged_once_for_each_change(lists: MemoryAcls) -> None:
     lists.rows = [allow("a")]
     mine = rights(lists)
     for number in range(DECISIONS_MAX + 10):
@@ -88,14 +64,14 @@ def test_lists_are_arranged_once_for_each_change(lists: Lists) -> None:
     assert lists.reads == 1
 
 
-def test_a_name_is_not_taken_for_any_name(lists: Lists) -> None:
+def test_a_name_is_not_taken_for_any_name(lists: MemoryAcls) -> None:
     lists.rows = [allow("a")]
     mine = rights(lists)
     assert mine.may_any(READ, TOPIC)
     assert not mine.may(READ, TOPIC, "")
 
 
-def test_super_users_need_no_rule_and_no_readable_lists(lists: Lists) -> None:
+def test_super_users_need_no_rule_and_no_readable_lists(lists: MemoryAcls) -> None:
     config = AuthorizerConfig(super_users=frozenset({ALICE.text}))
     lists.is_readable = False
     assert rights(lists, config=config).may(READ, TOPIC, "a")
@@ -103,7 +79,7 @@ def test_super_users_need_no_rule_and_no_readable_lists(lists: Lists) -> None:
     assert not rights(lists, BOB, config=config).may(READ, TOPIC, "a")
 
 
-def test_unreadable_lists_allow_nothing(lists: Lists) -> None:
+def test_unreadable_lists_allow_nothing(lists: MemoryAcls) -> None:
     lists.change(allow("a"))
     lists.is_readable = False
     config = AuthorizerConfig(allow_everyone_if_no_acl_found=True)
@@ -113,7 +89,7 @@ def test_unreadable_lists_allow_nothing(lists: Lists) -> None:
     assert not mine.may_any(READ, TOPIC)
 
 
-def test_the_default_is_for_resources_without_a_rule(lists: Lists) -> None:
+def test_the_default_is_for_resources_without_a_rule(lists: MemoryAcls) -> None:
     lists.change(allow("a"))
     config = AuthorizerConfig(allow_everyone_if_no_acl_found=True)
     theirs = rights(lists, BOB, config=config)
@@ -122,7 +98,7 @@ def test_the_default_is_for_resources_without_a_rule(lists: Lists) -> None:
     assert theirs.may_any(WRITE, TOPIC)
 
 
-def test_the_listener_of_brokers_has_the_rights_of_brokers_only(lists: Lists) -> None:
+def test_the_listener_of_brokers_has_the_rights_of_brokers_only(lists: MemoryAcls) -> None:
     config = AuthorizerConfig(broker_listener="BROKERS")
     peer = rights(lists, ANONYMOUS, config=config, listener="BROKERS")
     assert peer.may(Operation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
@@ -133,7 +109,7 @@ def test_the_listener_of_brokers_has_the_rights_of_brokers_only(lists: Lists) ->
     assert not client.may(Operation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
 
 
-def test_refusals_are_in_the_audit_log(lists: Lists, caplog: pytest.LogCaptureFixture) -> None:
+def test_refusals_are_in_the_audit_log(lists: MemoryAcls, caplog: pytest.LogCaptureFixture) -> None:
     mine = rights(lists, BOB)
     with caplog.at_level(logging.INFO, LOGGER):
         assert not mine.may(READ, TOPIC, "a")

@@ -1,0 +1,58 @@
+"""Options of brokers that depend on each other: those of the authorizer."""
+
+import pytest
+
+from broker_layer.options import authorizer_config, load_options
+from broker_layer.security.authorizer import AuthorizerConfig
+from serving.errors import OptionError
+from serving.option_reading import Value
+
+TWO = "BROKERS://127.0.0.1:1,CLIENTS://127.0.0.1:2"
+
+
+def config(**flags: Value) -> AuthorizerConfig | None:
+    return authorizer_config(load_options(None, {}, flags))
+
+
+def test_there_is_no_authorizer_by_default() -> None:
+    assert config() is None
+
+
+def test_super_users() -> None:
+    found = config(authorizer=True, super_users="User:a; User:CN=b,O=c;")
+    assert found == AuthorizerConfig(super_users=frozenset({"User:a", "User:CN=b,O=c"}))
+
+
+@pytest.mark.parametrize(
+    ("flags", "listener"),
+    [
+        ({}, None),
+        ({"listeners": TWO}, None),
+        ({"listeners": TWO, "inter_broker_listener": "BROKERS"}, "BROKERS"),
+        ({"listeners": TWO, "inter_broker_listener": "CLIENTS"}, "CLIENTS"),
+        (
+            {"listeners": "BROKERS://127.0.0.1:1", "inter_broker_listener": "BROKERS"},
+            None,
+        ),
+    ],
+)
+def test_only_a_listener_of_their_own_is_for_brokers(
+    flags: dict[str, Value], listener: str | None
+) -> None:
+    found = config(authorizer=True, **flags)
+    assert found is not None
+    assert found.broker_listener == listener
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        ({"super_users": "User:a"}, "super_users has no effect.*set authorizer = true"),
+        ({"allow_everyone_if_no_acl_found": True}, "has no effect.*set authorizer = true"),
+        ({"authorizer": True, "super_users": "a"}, "super_users: 'a' is not a principal"),
+        ({"authorizer": True, "super_users": "User:*"}, "name each user"),
+    ],
+)
+def test_wrong_combinations_are_refused(flags: dict[str, Value], text: str) -> None:
+    with pytest.raises(OptionError, match=text):
+        config(**flags)
