@@ -7,6 +7,7 @@ from metadata.store.memory import MemoryMetadataStore
 from tests.support.metadata.dumps import paths_in_dump
 
 KEPT = {
+    "ACLS",
     "LEDGERS",
     "LEDGER_IDS",
     "CHOSEN_IDS",
