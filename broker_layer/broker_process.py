@@ -145,7 +145,9 @@ class BrokerProcess:
         acls, config = self._cluster.acls, self._cluster.authorizer_config
         if acls is None or config is None:
             return None
-        return Authorizer(acls, config, self._log.audit)
+        authorizer = Authorizer(acls, config, self._log.audit)
+        self._parts.callback(authorizer.close)
+        return authorizer
 
     async def _start_admin(
         self, services: BrokerServices, advertised: tuple[ListenerAddress, ...]
