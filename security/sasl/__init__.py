@@ -1,0 +1,4 @@
+"""Authentication of Kafka's clients by SASL. Pure.
+
+- `credentials`: what is stored of a password.
+"""
