@@ -15,6 +15,7 @@ partition. Brokers serve it; other programs can use it in their own process.
 - `java_hash`: Java's hash of a text, which places keys on partitions.
 - `errors`: failures of topics, with Kafka's codes.
 - `kafka/`: bytes of Kafka's protocol.
+- `security/`: who clients are.
 - `server/`: connections, Produce, Fetch and offsets.
 - `log/`: one partition's log over ledgers.
 - `groups/`: consumer groups.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from ssl import SSLContext
 from typing import Final
 
 from broker_layer.administration import topic_admin_handlers
@@ -83,6 +84,8 @@ class BrokerEnvironment:
     wall_clock_ms: Callable[[], int]
     now: Callable[[], float]
     build: str
+    peer_context: SSLContext | None = None
+    """Context of connections to other brokers; None without TLS."""
 
 
 class ClusterParts:
@@ -161,8 +164,9 @@ class CoordinatorParts:
         local = LocalMarkerWriter(log_of, self.groups, guards, environment.wall_clock_ms)
         leaders = ViewLeaders(view, peer_listener)
         process = f"broker-{options.broker_id}-{rng.randbytes(PROCESS_NAME_BYTES).hex()}"
-        self.marker_peers = Peers(f"{process}-markers", rng)
-        self.question_peers = Peers(f"{process}-questions", rng)
+        ssl = environment.peer_context
+        self.marker_peers = Peers(f"{process}-markers", rng, ssl)
+        self.question_peers = Peers(f"{process}-questions", rng, ssl)
         remote = PeerMarkers(self.marker_peers, config.marker_timeout_s)
         self.sender = MarkerSender(options.broker_id, leaders, local, remote, config, rng)
         self.transactions = TransactionCoordinator(
@@ -252,7 +256,7 @@ class LeadingParts:
             self.manager, self._reporter, cluster.replica_numbers, self.health, config
         )
         self._cluster = cluster
-        self._view_peers = Peers(f"broker-{options.broker_id}-views", rng)
+        self._view_peers = Peers(f"broker-{options.broker_id}-views", rng, environment.peer_context)
         self._spreading = TopicSpreading(
             options.broker_id, cluster.view, self._view_peers, listener_for_brokers(options)
         )

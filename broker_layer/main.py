@@ -12,15 +12,18 @@ import os
 import random
 from dataclasses import replace
 from functools import partial
+from ssl import SSLContext
 from typing import Final
 
 from broker_layer.broker_parts import BrokerEnvironment, client_config
 from broker_layer.broker_process import BrokerAddresses, BrokerProcess
-from broker_layer.options import BrokerOptions
+from broker_layer.options import BrokerOptions, listener_for_brokers
 from ledger_client import LedgerClient
+from ledger_client.cluster_access import context_for
 from ledger_client.errors import LedgerError
 from metadata.errors import MetadataError
 from metadata.registry.cluster import open_cluster_store
+from security.errors import ClientFileError, SecurityError
 from serving.descriptors import share_descriptors
 from serving.process import (
     ServerProcess,
@@ -47,7 +50,7 @@ def run_broker(options: BrokerOptions) -> int:
 
     A failure is written to standard error.
     """
-    failures = (LedgerError, MetadataError)
+    failures = (LedgerError, MetadataError, SecurityError)
     connections_max, warning = share_descriptors(options.connections_max, OWN_DESCRIPTORS)
     options = replace(options, connections_max=connections_max)
     process = ServerProcess(
@@ -69,7 +72,9 @@ async def _serve(options: BrokerOptions, stopping: asyncio.Event) -> None:
     client = LedgerClient(options.metadata, config=client_config(options))
     now = asyncio.get_running_loop().time
     process = BrokerProcess(
-        BrokerEnvironment(options, store, client, rng, wall_clock_ms, now, build())
+        BrokerEnvironment(
+            options, store, client, rng, wall_clock_ms, now, build(), _peer_context(options)
+        )
     )
     try:
         serving = await first_of(process.start(), stopping)
@@ -80,6 +85,19 @@ async def _serve(options: BrokerOptions, stopping: asyncio.Event) -> None:
         await process.stop()
         await client.aclose()
         await store.aclose()
+
+
+def _peer_context(options: BrokerOptions) -> SSLContext | None:
+    """Return the context of connections to other brokers. Raises SecurityError."""
+    if not options.protocols[listener_for_brokers(options)].uses_tls:
+        return None
+    context = context_for(options.metadata)
+    if context is None:
+        raise ClientFileError(
+            "other brokers take only connections with TLS, and this one has no client's file: add"
+            " ?client=FILE to metadata"
+        )
+    return context
 
 
 def _print_ready(serving: BrokerAddresses) -> None:

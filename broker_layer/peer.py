@@ -13,6 +13,7 @@ follows after a pause, and calls during the pause fail at once.
 import asyncio
 from dataclasses import dataclass, field
 from random import Random
+from ssl import SSLContext
 from typing import Final, TypeVar
 
 from broker_layer.kafka.errors import KafkaFrameError
@@ -47,10 +48,14 @@ class _Link:
 class Peers:
     """Connections to all other brokers, for one purpose."""
 
-    def __init__(self, process: str, rng: Random) -> None:
-        """`process` is unique: no other process or purpose uses it, nor did an earlier process."""
+    def __init__(self, process: str, rng: Random, ssl: SSLContext | None = None) -> None:
+        """`process` is unique: no other process or purpose uses it, nor did an earlier process.
+
+        `ssl` is the context of connections; None without TLS.
+        """
         self._process = process
         self._rng = rng
+        self._ssl = ssl
         self._links: dict[int, _Link] = {}
         self._connection_count = 0
         self._is_closed = False
@@ -134,7 +139,9 @@ class Peers:
 
     async def _connect(self, address: PeerAddress) -> PeerConnection:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(address.host, address.port)
+            reader, writer = await asyncio.open_connection(
+                address.host, address.port, ssl=self._ssl
+            )
         self._connection_count += 1
         connection = PeerConnection(reader, writer, f"{self._process}#{self._connection_count}")
         if self._is_closed:

@@ -69,11 +69,6 @@ class LocalCluster:
             raise LocalClusterError(f"{broker} brokers: use 0 to {BROKERS_MAX}")
         if bookies is not None and not 0 <= bookies <= BOOKIES_MAX:
             raise LocalClusterError(f"{bookies} bookies: use 0 to {BOOKIES_MAX}")
-        if secure and broker:
-            raise LocalClusterError(
-                "brokers have no TLS yet, so that a secure cluster has none: leave out brokers, or "
-                "start it without security"
-            )
         self.keeps_data = data_dir is not None
         self._given_dir = None if data_dir is None else Path(data_dir).absolute()
         self._wanted = bookies
@@ -203,8 +198,11 @@ class LocalCluster:
     def _make_bookie(self, number: int) -> LocalBookie:
         name = f"{BOOKIE_PREFIX}{number}"
         log_path = self.data_dir / "logs" / f"{name}.log"
-        secure = self.certificates.server_options("bookie") if self._is_secure else {}
-        options, uri = {**secure, **self._bookie_options}, self._uri_for("bookie")
+        options = self._bookie_options
+        if self._is_secure:
+            secure = self.certificates.certificate_options("bookie")
+            options = {"tls": "required", **secure, **options}
+        uri = self._uri_for("bookie")
         return LocalBookie(name, self.data_dir / name, log_path, uri, options)
 
     def _make_broker(self, number: int) -> LocalBroker:
@@ -213,8 +211,12 @@ class LocalCluster:
         port = _port_for(port_path)
         port_path.write_text(f"{port}\n")
         log_path = self.data_dir / "logs" / f"{name}.log"
-        count, options = len(self.bookies), self._broker_options
-        return LocalBroker(number, log_path, self.metadata_uri, port, count, options)
+        count, options, listener = len(self.bookies), self._broker_options, "PLAINTEXT"
+        if self._is_secure:
+            options = {**self.certificates.certificate_options("broker"), **options}
+            listener = "SSL"
+        uri = self._uri_for("broker")
+        return LocalBroker(number, log_path, uri, port, count, options, listener)
 
 
 def _port_for(path: Path) -> int:

@@ -54,8 +54,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--secure",
         action="store_true",
-        help="make certificates in the data directory, and take only clients that have one; "
-        "without brokers, which have no TLS yet",
+        help="make certificates in the data directory, and take only clients that have one",
     )
     for server in ("bookie", "broker"):
         command.add_argument(

@@ -13,7 +13,6 @@ from quire.local.local_server import LocalServer
 
 READY_TIMEOUT_S: Final = 60.0
 HOST: Final = "127.0.0.1"
-LISTENER: Final = "PLAINTEXT"
 SESSION_TIMEOUT_S: Final = 6.0
 """Time after which a killed broker's partitions are led by other brokers, or by itself if
 restarted."""
@@ -33,9 +32,10 @@ class LocalBroker(LocalServer):
         port: int,
         bookie_count: int,
         other_options: Mapping[str, str],
+        listener: str = "PLAINTEXT",
     ) -> None:
         """`other_options` are options of `quire broker run`, which override those of a local
-        cluster.
+        cluster; `listener` is the security protocol of the listener, and its name.
         """
         self.id = broker_id
         name = f"broker-{broker_id}"
@@ -43,7 +43,7 @@ class LocalBroker(LocalServer):
         flags = {
             "broker-id": str(broker_id),
             "metadata": metadata_uri,
-            "listeners": f"{LISTENER}://{HOST}:{port}",
+            "listeners": f"{listener}://{HOST}:{port}",
         }
         options = {
             "rack": name,

@@ -37,10 +37,9 @@ class SecureDirectory:
         """Return the path of a client's file; server roles have one too, for their own clients."""
         return str(self.path / f"{name}.toml")
 
-    def server_options(self, role: str) -> dict[str, str]:
-        """Return the options of a server with this role."""
+    def certificate_options(self, role: str) -> dict[str, str]:
+        """Return the options that name the certificates of a server with this role."""
         return {
-            "tls": "required",
             "tls_cert_file": str(self.path / f"{role}.pem"),
             "tls_key_file": str(self.path / f"{role}-key.pem"),
             "tls_ca_file": str(self.path / f"{AUTHORITY}.pem"),

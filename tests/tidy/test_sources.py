@@ -32,6 +32,7 @@ OUTSIDE: Final = {
     "issue or script of BookKeeper": r"BookKeeper(?: #\d+|'s )|PR #\d+",
     "ZooKeeper and its client": r"ZooKeeper(?: \d|'s )|kazoo ",
     "vulnerability": r"CVE-\d+",
+    "standard of the Internet": r"RFC \d{3,4}(?:, section [\d.]+)?",
     "header or manual page of a system": r"linux/|\w+\(\d\)",
     "other projects": r"hdrhistogram\.org|openmessaging/|the LZ4 frame format",
     "definition of Java": r"the definition of Java's",

@@ -20,6 +20,7 @@ from typing import Final
 from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
 from broker_layer.kafka.frames import RequestHeader, read_request_header
 from broker_layer.kafka.versions import ApiKey
+from broker_layer.security.listener_access import ListenerAccess
 from broker_layer.server.connections.frame_assembler import BODY_BYTES_AT_FIRST, KafkaFrameAssembler
 from broker_layer.server.connections.server_context import ServerContext
 from broker_layer.server.exchange import Buffer, Exchange
@@ -41,9 +42,10 @@ class BrokerConnection(ServerConnection):
 
     _context: ServerContext
 
-    def __init__(self, context: ServerContext, listener: str) -> None:
+    def __init__(self, context: ServerContext, access: ListenerAccess) -> None:
         super().__init__(context)
-        self.listener = listener
+        self._access = access
+        self.listener = access.name
         self.connection_id = context.next_connection_id()
         self.client_host = ""
         self.principal: Principal = ANONYMOUS
@@ -66,6 +68,7 @@ class BrokerConnection(ServerConnection):
         """See `asyncio.BufferedProtocol`."""
         name = transport.get_extra_info("peername")
         self.client_host = str(name[0]) if name else "unknown"
+        self.principal = self._access.principal_of(transport)
         super().connection_made(transport)
 
     @override

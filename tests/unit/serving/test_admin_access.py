@@ -110,7 +110,8 @@ async def test_a_certificate_is_enough_and_names_its_owner(
     (tmp_path / "token").touch(0o600)
     (tmp_path / "token").write_text("secret")
     options = SecurityOptions(
-        **directory.server_options("bookie"),  # type: ignore[arg-type]
+        tls="required",
+        **directory.certificate_options("bookie"),  # type: ignore[arg-type]
         tls_principal_rules="RULE:^CN=(.*?),.*$/$1/",
         admin_token_file=str(tmp_path / "token"),
     )
