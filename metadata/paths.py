@@ -46,6 +46,8 @@ Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 
     /repair/scrubs/<bookie id>            a bookie's scrub and damaged entries, value: `scrub.py`
     /restore                              the restore that wrote this metadata, value:
                                           `restore_record.py`
+    /node-rights                          which logins are servers and clients, value:
+                                          `rights_record.py`
 
 Invariants: the first level of ledgers has at most 10,000 names and each other level at most 1,000;
 names sort in the order of the ids; at most JOBS_MAX jobs are published.
@@ -92,6 +94,7 @@ AUDITOR: Final = "/repair/auditor"
 REPAIR_STATUS: Final = "/repair/status"
 SCRUBS: Final = "/repair/scrubs"
 RESTORE: Final = "/restore"
+NODE_RIGHTS: Final = "/node-rights"
 
 LEVEL_DIGITS: Final = (4, 3, 3, 3, 3, 3)
 DELETION_SHARDS: Final = 64
