@@ -8,9 +8,12 @@
 - `memory_faults`: where tests and the simulation inject faults.
 - `zookeeper`: store over ZooKeeper.
 - `zookeeper_session`: calls to one kazoo client, and its events.
+- `zookeeper_connections`: TCP and TLS connections to the servers.
+- `zookeeper_rights`: rights of the nodes that a store creates.
 - `zookeeper_heartbeat`: contact with the server, and leaving a silent one.
 - `zookeeper_calls`: operations and errors, translated to kazoo and back.
 - `zookeeper_watches`: watches, armed again after each event.
+- `zookeeper_arming`: server watches, set and removed.
 - `session_clock`: state of a session by this process's own clock.
 - `batching`: many compare-and-sets in one multi.
 - `ephemeral`: one ephemeral node, kept from session to session.

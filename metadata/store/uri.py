@@ -3,7 +3,8 @@
 Leaves connecting to `zookeeper.py`.
 
 Format: `zk://host:port[,host:port...][/chroot][?client=file]`; the default port is 2181; an IPv6
-address is written in brackets. The file has the client's certificates (`security.client_file`).
+address is written in brackets. The file has the client's certificates and logins
+(`security.client_file`).
 """
 
 import re
