@@ -65,6 +65,7 @@ def exit_code(error: BaseException) -> ExitCode:
     from bookie.wire.errors import BatchError
     from ledger_client import errors as ledger
     from metadata import errors as metadata
+    from metadata.security.access_errors import InvalidIdentityError
     from security.errors import SecurityError
 
     by_type: tuple[tuple[tuple[type[BaseException], ...], ExitCode], ...] = (
@@ -93,6 +94,7 @@ def exit_code(error: BaseException) -> ExitCode:
                 metadata.InvalidUriError,
                 metadata.InvalidChainNameError,
                 metadata.InvalidRepairSettingError,
+                InvalidIdentityError,
             ),
             ExitCode.USAGE,
         ),

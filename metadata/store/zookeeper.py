@@ -80,7 +80,7 @@ async def open_store(
     operation_timeout_s: float = OPERATION_TIMEOUT_S,
     session_timeout_s: float = SESSION_TIMEOUT_S,
     make_root: bool = True,
-) -> MetadataStore:
+) -> "ZooKeeperMetadataStore":
     """Connect to `zk://h1:2181,h2:2181/chroot`. With `make_root`, create a missing chroot.
 
     Raises InvalidUriError, SecurityError for a client's file that cannot be used,
