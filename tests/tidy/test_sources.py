@@ -29,6 +29,7 @@ OUTSIDE: Final = {
     "Kafka's protocol, configs and behaviour": r"(?:[\w ,]+ )?Kafka(?:'s)? ",
     "scripts and tools of Kafka": r"bin/[\w.-]+|the lines that the tools of Kafka|which topics",
     "settings of Kafka": r"settings that are not named here|what Kafka",
+    "standard of the internet": r"RFC \d+",
     "issue or script of BookKeeper": r"BookKeeper(?: #\d+|'s )|PR #\d+",
     "ZooKeeper and its client": r"ZooKeeper(?: \d|'s )|kazoo ",
     "vulnerability": r"CVE-\d+",
