@@ -11,7 +11,7 @@ Source: RFC 4422, section 3; KIP-43, KIP-368.
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from security.errors import SaslError
 from security.principal import Principal
@@ -20,9 +20,7 @@ REFUSED: Final = "authentication failed: check the user and the password or toke
 """The one text for wrong passwords, wrong proofs and unknown users."""
 ENDED: Final = "this exchange of SASL has ended: begin another one"
 
-RunSlow = Callable[[Callable[[], bytes]], Awaitable[bytes]]
-"""Runs a function that takes milliseconds of processor time, outside of the event loop. The caller
-bounds how many run at once."""
+Answer = TypeVar("Answer")
 
 
 class Mechanism(StrEnum):
@@ -32,6 +30,15 @@ class Mechanism(StrEnum):
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     SCRAM_SHA_512 = "SCRAM-SHA-512"
     OAUTHBEARER = "OAUTHBEARER"
+
+
+class RunSlow(Protocol):
+    """Runs a function that takes milliseconds of processor time outside of the event loop. The
+    caller bounds how many run at once.
+    """
+
+    def __call__(self, slow: Callable[[], Answer], /) -> Awaitable[Answer]:
+        """Run a function that touches nothing but its own values, and return its answer."""
 
 
 class SaslExchange(Protocol):

@@ -14,7 +14,7 @@ from security.sasl.credentials import (
     salted_password,
 )
 from security.sasl.decoys import Decoys
-from security.sasl.mechanism import SaslClientExchange, SaslExchange
+from security.sasl.mechanism import Answer, SaslClientExchange, SaslExchange
 
 SALT: Final = b"0123456789abcdef"
 ITERATIONS: Final = 4_096
@@ -39,7 +39,7 @@ def find(user: str, mechanism: ScramMechanism) -> ScramCredential | None:
     return CREDENTIALS[mechanism] if user in USERS else None
 
 
-async def run_here(slow: Callable[[], bytes]) -> bytes:
+async def run_here(slow: Callable[[], Answer]) -> Answer:
     """Run a slow function at once."""
     return slow()
 
