@@ -14,7 +14,7 @@ Imports no other package of Quire but `security`; every other package builds on 
 - `registry/`: bookies.
 - `brokers/`: brokers and the controller's election.
 - `topics/`: topics and partitions.
-- `security/`: rights of logins on the stored nodes.
+- `security/`: users and lists of rights of brokers, and rights on the stored nodes.
 - `restore/`: dump of the metadata, and its restore.
 - `repair/`: states of bookies, and what repair is to do and does.
 """

@@ -4,8 +4,9 @@ Leaves the lines of the file to `dump_file.py`.
 
 Left out: ephemeral nodes, because their processes make them again; and what is derived: reports of
 replicas in sync, records of scrubs, jobs and the summary of repair. The key of repair is left out
-too: repair makes another one, and a dump holds no secret. So are the rights of logins: the nodes of
-a restore are open until `quire metadata secure`.
+too: repair makes another one, and a dump holds no secret. So are the users, whose credentials help
+to guess passwords, and the rights of logins: the nodes of a restore are open until `quire metadata
+secure`.
 
 Invariants: a node comes before the nodes below it; the lists that name ledgers (chains, partitions)
 are read before the ledgers, so a ledger that such a list names is in the dump unless it was deleted
@@ -37,6 +38,7 @@ from metadata.paths import (
     REPAIR_WORKERS,
     RESTORE,
     SCRUBS,
+    USERS,
 )
 from metadata.store.interface import MetadataStore, Stored
 
@@ -56,6 +58,7 @@ LEFT_OUT: Final = (
     RESTORE,
     SCRUBS,
     NODE_RIGHTS,
+    USERS,
 )
 """Nodes that are not in a dump, with everything below them."""
 READS_AT_ONCE: Final = 64

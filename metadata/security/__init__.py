@@ -1,5 +1,9 @@
-"""Rights of processes on the nodes of the metadata, and their migration.
+"""Users of brokers, and rights of processes on the nodes of the metadata.
 
+- `errors`: what can go wrong with users.
+- `users`: a user, its credentials and its bytes.
+- `user_store`: users, changed and listed.
+- `user_table`: users, followed in the memory of a broker.
 - `node_rights`: what servers and clients may do to each node.
 - `rights_record`: who the servers and clients are, as stored.
 - `securing`: rights of existing nodes, set one by one.
