@@ -53,6 +53,7 @@ from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import COOKIES, PRODUCER_IDS, REPAIR_JOBS
 from metadata.registry.directory import BookieDirectory
 from metadata.repair.lifecycle_store import Lifecycles
+from metadata.security.user_table import UserTable
 from metadata.store.child_names import ChildNames
 from metadata.store.interface import MetadataStore
 from metadata.store.number_blocks import NumberBlocks
@@ -98,6 +99,7 @@ class ClusterParts:
         self.election = ControllerElection(store, options.broker_id, rng)
         self.reports = InSyncView(store, rng)
         self.replica_numbers = ReplicaNumbers(store, rng)
+        self.users = UserTable(store, rng)
         self._bookies = BookieDirectory(store, rng)
         self.bookies = LiveBookies(self._bookies, self.replica_numbers)
         self._lifecycles = Lifecycles(store, rng)
@@ -126,6 +128,7 @@ class ClusterParts:
         self._formatted.start()
         self.repair_jobs.start()
         self.bookie_states.start()
+        await self.users.start()
         await self.directory.start()
         await self.reports.start()
         await self.election.start()
@@ -137,6 +140,7 @@ class ClusterParts:
         await self.election.aclose()
         await self.reports.aclose()
         await self.directory.aclose()
+        await self.users.aclose()
         self.bookie_states.aclose()
         await self.repair_jobs.aclose()
         await self._formatted.aclose()

@@ -30,6 +30,7 @@ from broker_layer.kafka.versions import ADVERTISED
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import listener_for_brokers
 from broker_layer.security.listener_access import ListenerAccess
+from broker_layer.security.user_handlers import UserHandlers
 from broker_layer.server.admin_http import BrokerAdmin
 from broker_layer.server.broker_services import BrokerServices, ServiceParts
 from broker_layer.server.config import BrokerLimits
@@ -41,6 +42,7 @@ from metadata.brokers.broker_versions import BrokerVersions, keep_broker_version
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import NameHeldError
 from metadata.registry.cluster import require_cluster
+from metadata.security.user_store import UserStore
 from metadata.store.interface import SessionState
 from metadata.topics.topic import NO_LEADER
 from serving.admin import AdminContent, AdminServer
@@ -140,7 +142,11 @@ class BrokerProcess:
             self._leading.manager,
             view,
             self._coordinators.verifier,
-            {**self._coordinators.handlers, **self._leading.handlers(cluster_id)},
+            {
+                **self._coordinators.handlers,
+                **self._leading.handlers(cluster_id),
+                **self._user_handlers().handlers(),
+            },
             self._peer_listener,
         )
         limits = with_options(BrokerLimits(), self._options)
@@ -160,6 +166,10 @@ class BrokerProcess:
     def _watch_files(self, tls: ServedTls) -> None:
         watching = asyncio.get_running_loop().create_task(tls.watch())
         self._parts.push_async_callback(partial(cancel_and_wait, watching))
+
+    def _user_handlers(self) -> UserHandlers:
+        users = UserStore(self._environment.store, self._environment.rng)
+        return UserHandlers(users, self._cluster.users, self._log.audit)
 
     async def _start_admin(
         self, services: BrokerServices, advertised: tuple[ListenerAddress, ...], tls: ServedTls

@@ -22,3 +22,6 @@ class RequestContext:
     """Unique within this process. Fetch sessions and group members are not bound to it."""
     principal: Principal = ANONYMOUS
     """Who the client is."""
+    is_private: bool = True
+    """Whether no other machine can read the connection: it has TLS, or is from a loopback address.
+    """

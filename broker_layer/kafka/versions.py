@@ -58,6 +58,7 @@ class ApiKey(IntEnum):
     OFFSET_DELETE = 47
     DESCRIBE_CLIENT_QUOTAS = 48
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
@@ -126,6 +127,7 @@ SERVED: Final[dict[ApiKey, VersionRange]] = {
     ApiKey.OFFSET_DELETE: VersionRange(0, 0, NEVER),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: VersionRange(0, 1, 1),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: VersionRange(0, 0, 0),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: VersionRange(0, 0, 0),
     ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 1, 0),
     ApiKey.DESCRIBE_PRODUCERS: VersionRange(0, 0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: VersionRange(0, 0, 0),
