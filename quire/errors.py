@@ -66,6 +66,7 @@ def exit_code(error: BaseException) -> ExitCode:
     from ledger_client import errors as ledger
     from metadata import errors as metadata
     from metadata.security.access_errors import InvalidIdentityError
+    from metadata.security import errors as users
     from security.errors import SecurityError
 
     by_type: tuple[tuple[tuple[type[BaseException], ...], ExitCode], ...] = (
@@ -95,10 +96,18 @@ def exit_code(error: BaseException) -> ExitCode:
                 metadata.InvalidChainNameError,
                 metadata.InvalidRepairSettingError,
                 InvalidIdentityError,
+                users.InvalidUserNameError,
             ),
             ExitCode.USAGE,
         ),
-        ((metadata.NodeNotFoundError, metadata.ClusterNotFoundError), ExitCode.NOT_FOUND),
+        (
+            (
+                metadata.NodeNotFoundError,
+                metadata.ClusterNotFoundError,
+                users.UserNotFoundError,
+            ),
+            ExitCode.NOT_FOUND,
+        ),
         ((LocalClusterError,), ExitCode.UNAVAILABLE),
         ((SecurityError,), ExitCode.USAGE),
     )

@@ -28,4 +28,5 @@
 - `metadata/`: `quire metadata`.
 - `ledger/`: `quire ledger`.
 - `topic/`: `quire topic`.
+- `user/`: `quire user`.
 """

@@ -8,7 +8,6 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from typing_extensions import override
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
@@ -33,6 +32,7 @@ from metadata.store.memory_faults import NoFaults
 from security.principal import Principal
 from security.sasl.credentials import ScramMechanism, credential_of, salted_password
 from serving.audit_log import AuditLog
+from serving.overriding import override
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
