@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from ssl import SSLContext
 from typing import Final
 
 from broker_layer.administration import topic_admin_handlers
@@ -35,7 +34,7 @@ from broker_layer.log.log_services import LogServices, TailMemory
 from broker_layer.log.settings.topic_configs import TopicDefaults
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import BrokerOptions, listener_for_brokers, topic_default_configs
-from broker_layer.peer import Peers
+from broker_layer.peer import OPEN, PeerAccess, Peers
 from broker_layer.transactions import handlers as transaction_handlers
 from broker_layer.transactions.config import TransactionConfig
 from broker_layer.transactions.coordinator import TransactionCoordinator
@@ -85,8 +84,10 @@ class BrokerEnvironment:
     wall_clock_ms: Callable[[], int]
     now: Callable[[], float]
     build: str
-    peer_context: SSLContext | None = None
-    """Context of connections to other brokers; None without TLS."""
+    secret_rng: Random | None = None
+    """Randomness of nonces and keys, a `random.SystemRandom`; None, in tests: `rng`."""
+    peer_access: PeerAccess = OPEN
+    """How connections to other brokers begin."""
 
 
 class ClusterParts:
@@ -168,9 +169,9 @@ class CoordinatorParts:
         local = LocalMarkerWriter(log_of, self.groups, guards, environment.wall_clock_ms)
         leaders = ViewLeaders(view, peer_listener)
         process = f"broker-{options.broker_id}-{rng.randbytes(PROCESS_NAME_BYTES).hex()}"
-        ssl = environment.peer_context
-        self.marker_peers = Peers(f"{process}-markers", rng, ssl)
-        self.question_peers = Peers(f"{process}-questions", rng, ssl)
+        access = environment.peer_access
+        self.marker_peers = Peers(f"{process}-markers", rng, access)
+        self.question_peers = Peers(f"{process}-questions", rng, access)
         remote = PeerMarkers(self.marker_peers, config.marker_timeout_s)
         self.sender = MarkerSender(options.broker_id, leaders, local, remote, config, rng)
         self.transactions = TransactionCoordinator(
@@ -260,7 +261,7 @@ class LeadingParts:
             self.manager, self._reporter, cluster.replica_numbers, self.health, config
         )
         self._cluster = cluster
-        self._view_peers = Peers(f"broker-{options.broker_id}-views", rng, environment.peer_context)
+        self._view_peers = Peers(f"broker-{options.broker_id}-views", rng, environment.peer_access)
         self._spreading = TopicSpreading(
             options.broker_id, cluster.view, self._view_peers, listener_for_brokers(options)
         )

@@ -30,6 +30,8 @@ from broker_layer.kafka.versions import ADVERTISED
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import listener_for_brokers
 from broker_layer.security.listener_access import ListenerAccess
+from broker_layer.security.logins import LoginParts
+from broker_layer.security.served_logins import ServedLogins, access_of_listeners
 from broker_layer.security.user_handlers import UserHandlers
 from broker_layer.server.admin_http import BrokerAdmin
 from broker_layer.server.broker_services import BrokerServices, ServiceParts
@@ -104,7 +106,7 @@ class BrokerProcess:
         server = BrokerServer(services.context)
         self._parts.push_async_callback(server.close)
         self._parts.callback(services.answer_waiting)
-        taken = await server.bind(self._listeners, self._access(tls))
+        taken = await server.bind(self._listeners, await self._access(tls, services))
         self._watch_files(tls)
         advertised = advertise(taken, parse_listeners(self._options.advertised_listeners))
         admin_url = await self._start_admin(services, advertised, tls)
@@ -152,16 +154,24 @@ class BrokerProcess:
         limits = with_options(BrokerLimits(), self._options)
         return BrokerServices(parts, limits, self._log, environment.rng, environment.now)
 
-    def _access(self, tls: ServedTls) -> Mapping[str, ListenerAccess]:
+    async def _access(
+        self, tls: ServedTls, services: BrokerServices
+    ) -> Mapping[str, ListenerAccess]:
         """Return how each listener takes connections."""
-        rules = self._options.principal_rules
-        access = dict[str, ListenerAccess]()
-        for name, protocol in self._options.protocols.items():
-            listening = None
-            if protocol.uses_tls:
-                listening = tls.listening_with_certificates()
-            access[name] = ListenerAccess(name, listening, rules)
-        return access
+        environment, options = self._environment, self._options
+        parts = LoginParts(
+            services.tasks,
+            self._log.audit,
+            environment.now,
+            environment.wall_clock_ms,
+            options.connections_max_reauth_ms,
+        )
+        rng = environment.secret_rng or environment.rng
+        logins = ServedLogins(options, self._cluster.users, parts, rng)
+        self._parts.push_async_callback(logins.aclose)
+        if any(each.uses_logins for each in options.protocols.values()):
+            await logins.start(environment.store)
+        return access_of_listeners(options.protocols, options, tls, logins)
 
     def _watch_files(self, tls: ServedTls) -> None:
         watching = asyncio.get_running_loop().create_task(tls.watch())

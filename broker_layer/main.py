@@ -12,14 +12,14 @@ import os
 import random
 from dataclasses import replace
 from functools import partial
-from ssl import SSLContext
 from typing import Final
 
 from broker_layer.broker_parts import BrokerEnvironment, client_config
 from broker_layer.broker_process import BrokerAddresses, BrokerProcess
 from broker_layer.options import BrokerOptions, listener_for_brokers
+from broker_layer.peer import PeerAccess
 from ledger_client import LedgerClient
-from ledger_client.cluster_access import context_for
+from ledger_client.cluster_access import identity_of
 from ledger_client.errors import LedgerError
 from metadata.errors import MetadataError
 from metadata.registry.cluster import open_cluster_store
@@ -73,7 +73,15 @@ async def _serve(options: BrokerOptions, stopping: asyncio.Event) -> None:
     now = asyncio.get_running_loop().time
     process = BrokerProcess(
         BrokerEnvironment(
-            options, store, client, rng, wall_clock_ms, now, build(), _peer_context(options)
+            options,
+            store,
+            client,
+            rng,
+            wall_clock_ms,
+            now,
+            build(),
+            random.SystemRandom(),
+            _peer_access(options),
         )
     )
     try:
@@ -87,17 +95,25 @@ async def _serve(options: BrokerOptions, stopping: asyncio.Event) -> None:
         await store.aclose()
 
 
-def _peer_context(options: BrokerOptions) -> SSLContext | None:
-    """Return the context of connections to other brokers. Raises SecurityError."""
-    if not options.protocols[listener_for_brokers(options)].uses_tls:
-        return None
-    context = context_for(options.metadata)
-    if context is None:
-        raise ClientFileError(
-            "other brokers take only connections with TLS, and this one has no client's file: add"
-            " ?client=FILE to metadata"
-        )
-    return context
+def _peer_access(options: BrokerOptions) -> PeerAccess:
+    """Return how connections to other brokers begin. Raises SecurityError."""
+    listener = listener_for_brokers(options)
+    protocol = options.protocols[listener]
+    identity = identity_of(options.metadata)
+    access = PeerAccess(
+        identity.context if protocol.uses_tls else None,
+        identity.sasl if protocol.uses_logins else None,
+    )
+    for is_needed, has_it, table in (
+        (protocol.uses_tls, access.ssl is not None, "[tls]"),
+        (protocol.uses_logins, access.sasl is not None, "[sasl]"),
+    ):
+        if is_needed and not has_it:
+            raise ClientFileError(
+                f"brokers connect to each other at the listener {listener}, which needs {table} in"
+                " the client's file: name such a file by ?client=FILE in metadata"
+            )
+    return access
 
 
 def _print_ready(serving: BrokerAddresses) -> None:

@@ -18,6 +18,7 @@ from broker_layer.control.control_config import ControlConfig
 from broker_layer.errors import TopicError
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.log.settings.topic_configs import TopicDefaults, check_configs
+from broker_layer.security.login_options import LoginOptions
 from broker_layer.security.protocols import SecurityProtocol, protocols_of
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.listeners import PORT_MAX, parse_listeners
@@ -35,7 +36,7 @@ from serving.option_reading import (
     read_options,
 )
 from serving.overriding import override
-from serving.security_options import CertificateOptions, TlsMode, check_advertised, is_loopback
+from serving.security_options import TlsMode, check_advertised, is_loopback
 
 TABLE: Final = "broker"
 VARIABLE_PREFIX: Final = "QUIRE_BROKER_"
@@ -49,7 +50,7 @@ _TOPICS: Final = TopicDefaults()
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerOptions(CertificateOptions):
+class BrokerOptions(LoginOptions):
     """All options of one broker. Build it with `load_options`."""
 
     broker_id: int = option(0, "this broker's number in the cluster", low=0, high=BROKER_ID_MAX)
@@ -282,6 +283,9 @@ def _check_security(options: BrokerOptions) -> None:
     options.check_tls()
     options.check_admin(options.admin_host)
     advertised = {each.name: each.host for each in parse_listeners(options.advertised_listeners)}
+    for protocol in protocols.values():
+        if protocol.uses_logins:
+            options.check_logins(protocol)
     for each in parse_listeners(options.listeners):
         check_advertised("advertised_listeners", advertised.get(each.name, ""), each.host)
         is_open = not protocols[each.name].uses_tls and not is_loopback(each.host)

@@ -80,8 +80,8 @@ def _codes() -> tuple[tuple[tuple[type[BaseException], ...], ExitCode], ...]:
     from bookie.wire.errors import BatchError
     from ledger_client import errors as ledger
     from metadata import errors as metadata
-    from metadata.security.access_errors import InvalidIdentityError
     from metadata.security import errors as users
+    from metadata.security.access_errors import InvalidIdentityError
     from security.errors import SecurityError
 
     return (

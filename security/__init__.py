@@ -5,6 +5,7 @@
 - `server_tls`: contexts of servers, and new ones when their files change.
 - `client_file`: the file with a client's identity.
 - `kafka_settings`: the same for Kafka's Python client.
+- `sasl_access`: login of a client at brokers.
 - `zookeeper_access`: TLS and login of connections to ZooKeeper.
 - `certificate_names`: principal of a certificate.
 - `sasl/`: authentication of Kafka's clients.

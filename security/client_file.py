@@ -6,9 +6,10 @@ Leaves the address of the cluster to the metadata URI, which names this file:
 
 Format: TOML. `[tls]` has `certificate`, `key` and `authorities`, each a PEM file. An empty `[tls]`
 uses the authorities of the system. `[admin]` has `token_file`, the secret for the servers' admin
-ports. `[zookeeper]` has `tls` (true: ZooKeeper is reached by TLS with the files of `[tls]`, or with
-its own `certificate`, `key` and `authorities`), and a digest login: `user` and `password_file`. A
-path is relative to the directory of this file.
+ports. `[sasl]` has `mechanism` (SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN), `user` and `password_file`,
+for logins at brokers. `[zookeeper]` has `tls` (true: ZooKeeper is reached by TLS with the files of
+`[tls]`, or with its own `certificate`, `key` and `authorities`), and a digest login: `user` and
+`password_file`. A path is relative to the directory of this file.
 """
 
 import difflib
@@ -20,6 +21,7 @@ from ssl import SSLContext
 from typing import Final
 
 from security.errors import ClientFileError, SecretError
+from security.sasl_access import SaslAccess, sasl_access
 from security.secret_files import read_bounded, read_secret
 from security.tls import TlsFiles, client_context
 from security.zookeeper_access import NO_ACCESS, ZooKeeperAccess, check_user
@@ -28,10 +30,11 @@ FILE_BYTES_MAX: Final = 64 * 1024
 TABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "tls": ("certificate", "key", "authorities"),
     "admin": ("token_file",),
+    "sasl": ("mechanism", "user", "password_file"),
     "zookeeper": ("tls", "certificate", "key", "authorities", "user", "password_file"),
 }
 """Tables of the file, each with its names."""
-NO_PATHS: Final[Mapping[str, type]] = {"tls": bool, "user": str}
+NO_PATHS: Final[Mapping[str, type]] = {"tls": bool, "user": str, "mechanism": str}
 """Names whose value is not a path, with the type of the value."""
 
 
@@ -43,6 +46,8 @@ class ClientFile:
     """Files for TLS; None if the client uses none."""
     admin_token_file: str = ""
     """File with the secret for admin ports; empty if there is none."""
+    sasl: SaslAccess | None = None
+    """Login at brokers; None if there is none."""
     zookeeper: ZooKeeperAccess = NO_ACCESS
     """TLS and login of connections to ZooKeeper."""
 
@@ -94,7 +99,10 @@ def parse_client_file(text: str, directory: Path) -> ClientFile:
     tls, admin = tables.get("tls"), tables.get("admin", {})
     files = None if tls is None else _files(tls)
     zookeeper = _zookeeper(tables["zookeeper"], files) if "zookeeper" in tables else NO_ACCESS
-    return ClientFile(files, _text(admin, "token_file"), zookeeper)
+    sasl = None
+    if "sasl" in tables:
+        sasl = sasl_access(*(_text(tables["sasl"], each) for each in TABLES["sasl"]))
+    return ClientFile(files, _text(admin, "token_file"), sasl, zookeeper)
 
 
 def _files(table: Mapping[str, str | bool]) -> TlsFiles:

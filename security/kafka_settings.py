@@ -10,7 +10,14 @@ from security.client_file import ClientFile
 
 def kafka_settings(identity: ClientFile) -> dict[str, Any]:
     """Return arguments of `KafkaProducer` and `KafkaConsumer`. Raises SecurityError."""
-    context = identity.context
-    if context is None:
-        return {}
-    return {"security_protocol": "SSL", "ssl_context": context}
+    context, sasl = identity.context, identity.sasl
+    settings: dict[str, Any] = {} if context is None else {"ssl_context": context}
+    if sasl is None:
+        return settings if context is None else {**settings, "security_protocol": "SSL"}
+    return {
+        **settings,
+        "security_protocol": "SASL_PLAINTEXT" if context is None else "SASL_SSL",
+        "sasl_mechanism": sasl.mechanism.value,
+        "sasl_plain_username": sasl.user,
+        "sasl_plain_password": sasl.password,
+    }

@@ -13,6 +13,7 @@ from security.principal import ANONYMOUS, Principal
 from serving.security_options import is_loopback
 
 if TYPE_CHECKING:
+    from broker_layer.security.logins import Logins
     from serving.tls_listening import TlsListening
 
 
@@ -25,10 +26,14 @@ class ListenerAccess:
     """None if connections begin without a handshake."""
     rules: Sequence[MappingRule] = ()
     """Rules for the principals of clients with certificates."""
+    logins: "Logins | None" = None
+    """Logins of clients; None if they are served without."""
 
     def principal_of(self, transport: asyncio.BaseTransport) -> Principal:
-        """Return who the client of a new connection is, by its certificate."""
-        if self.tls is None:
+        """Return who the client of a new connection is, by its certificate. One that logs in is
+        anonymous until then.
+        """
+        if self.tls is None or self.logins is not None:
             return ANONYMOUS
         return principal_of(transport.get_extra_info("peercert"), self.rules)
 

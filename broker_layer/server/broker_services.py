@@ -60,11 +60,11 @@ class BrokerServices:
         now: Callable[[], float],
     ) -> None:
         self.counters = BrokerCounters()
-        self._tasks = RequestTasks(self.counters, log)
+        self.tasks = RequestTasks(self.counters, log)
         self._deadlines = Deadlines()
         self._room = ProduceRoom()
         hints = LeaderHints(parts.broker_id, parts.names)
-        tools = ServiceTools(limits, self.counters, self._tasks, self._deadlines, hints, now)
+        tools = ServiceTools(limits, self.counters, self.tasks, self._deadlines, hints, now)
         verification = ProduceVerification(parts.logs, parts.verifier)
         produce = ProduceService(parts.logs, verification, self._room, tools)
         sessions = FetchSessions(
@@ -80,7 +80,7 @@ class BrokerServices:
         offsets = OffsetService(parts.logs, unreadable)
         handlers: dict[int, Handler] = {**parts.handlers, **offsets.handlers()}
         dispatcher = Dispatcher(
-            raw_handlers, handlers, self._tasks, self.counters, parts.peer_listener
+            raw_handlers, handlers, self.tasks, self.counters, parts.peer_listener
         )
         self.context = ServerContext(limits, self.counters, log, now, dispatcher.serve)
 
@@ -92,4 +92,4 @@ class BrokerServices:
         """Cancel all remaining requests and waits."""
         self._deadlines.close()
         await self._room.close()
-        await self._tasks.close()
+        await self.tasks.close()

@@ -17,6 +17,7 @@ import hashlib
 import hmac
 from dataclasses import dataclass, field
 from enum import StrEnum
+from random import Random
 from typing import Final
 
 ITERATIONS_MIN: Final = 4_096
@@ -112,6 +113,17 @@ def credential_of(
         raise ValueError(f"a salted password of {mechanism} has {mechanism.key_bytes} B")
     stored = hashlib.new(mechanism.hash_name, client_key(mechanism, salted)).digest()
     return ScramCredential(mechanism, salt, stored, server_key(mechanism, salted), iterations)
+
+
+def new_credential(
+    mechanism: ScramMechanism, password: str, rng: Random, iterations: int = ITERATIONS_MIN
+) -> ScramCredential:
+    """Return the credential for a password, with a new salt. It takes milliseconds of processor
+    time. `rng` is a `SystemRandom`, except in tests. Raises ValueError for other iterations.
+    """
+    salt = rng.randbytes(SALT_BYTES)
+    salted = salted_password(mechanism, password, salt, iterations)
+    return credential_of(mechanism, salted, salt, iterations)
 
 
 def client_key(mechanism: ScramMechanism, salted: bytes) -> bytes:

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import ApiMessage
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
-from broker_layer.peer import PeerAddress, Peers
+from broker_layer.peer import PeerAccess, PeerAddress, Peers
 from broker_layer.peer_connection import PeerError
 from ledger_client.cluster_access import identity_of
 from metadata.brokers.broker_registry import BrokerDirectory, BrokerRegistration
@@ -125,7 +125,7 @@ async def open_brokers(arguments: argparse.Namespace) -> AsyncIterator[BrokerAcc
     if not addresses:
         where = f" with a listener {arguments.listener!r}" if arguments.listener else ""
         raise NoBrokerError(f"no broker is up{where}", try_next="quire broker run --help")
-    peers = Peers("quire-topic", rng, identity.context)
+    peers = Peers("quire-topic", rng, PeerAccess(identity.context, identity.sasl))
     try:
         yield BrokerAccess(addresses, registrations, peers, identity)
     finally:

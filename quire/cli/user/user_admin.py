@@ -17,11 +17,9 @@ from quire.cli.output import Output, Row
 from quire.cli.user.password_source import read_password
 from quire.errors import ExitCode
 from security.sasl.credentials import (
-    SALT_BYTES,
     ScramCredential,
     ScramMechanism,
-    credential_of,
-    salted_password,
+    new_credential,
 )
 
 
@@ -91,12 +89,7 @@ def _chosen(arguments: argparse.Namespace) -> tuple[ScramMechanism, ...]:
 def _credentials(
     mechanisms: Iterable[ScramMechanism], password: str, iterations: int, rng: Random
 ) -> list[ScramCredential]:
-    made = []
-    for mechanism in mechanisms:
-        salt = rng.randbytes(SALT_BYTES)
-        salted = salted_password(mechanism, password, salt, iterations)
-        made.append(credential_of(mechanism, salted, salt, iterations))
-    return made
+    return [new_credential(each, password, rng, iterations) for each in mechanisms]
 
 
 def _as_row(user: UserRecord) -> Row:
