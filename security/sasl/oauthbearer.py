@@ -41,7 +41,8 @@ SHOWN_CHARACTERS: Final = 64
 NAME: Final = Mechanism.OAUTHBEARER
 _START: Final = re.compile(r"[ny],(?:a=([^,\x01]*))?,\Z")
 _PAIR: Final = re.compile(r"([A-Za-z]+)=([\x20-\x7e\t\r\n]*)")
-_BEARER: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*)\Z", re.IGNORECASE)
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_BEARER: Final = re.compile(rf"bearer +({_TOKEN.pattern})", re.IGNORECASE)
 _AUTH: Final = "auth"
 
 
@@ -121,6 +122,8 @@ class OAuthBearerClient:
     """One exchange; see `SaslClientExchange`. Raises SaslError if the token cannot be sent."""
 
     def __init__(self, token: str) -> None:
+        if not _TOKEN.fullmatch(token):
+            raise SaslError("the token has characters that no token has: check where it comes from")
         self._message = f"n,,{SEPARATOR}auth=Bearer {token}{SEPARATOR}{SEPARATOR}".encode()
         parse_bearer(self._message)
         self._step = _Step.FIRST
@@ -167,7 +170,7 @@ def parse_bearer(message: bytes) -> tuple[str, str]:
         if pair is None or pair[1].lower() in values:
             raise malformed(NAME, "a field is not of the form key=value, or is there twice")
         values[pair[1].lower()] = pair[2]
-    bearer = _BEARER.match(values.get(_AUTH, ""))
+    bearer = _BEARER.fullmatch(values.get(_AUTH, ""))
     if bearer is None:
         raise malformed(NAME, "it has no field auth=Bearer with a token")
     return bearer[1], (start[1] or "").replace("=2C", ",").replace("=3D", "=")
