@@ -6,11 +6,12 @@
 - `credentials`: what is stored of a password.
 - `decoys`: what stands for the credentials of unknown users.
 - `scram`, `scram_client`, `scram_messages`: SCRAM-SHA-256 and SCRAM-SHA-512.
+- `nonces`: nonces of SCRAM.
 - `plain`: PLAIN.
 - `oauthbearer`: OAUTHBEARER.
 - `tokens`: verification of tokens.
 - `jwks`, `jwks_cache`, `jwks_documents`: public keys for tokens.
 
 Leaves frames and connections to the broker, and storing credentials to `metadata.security`. All but
-`tokens`, `jwks`, `jwks_cache` and `jwks_documents` is pure.
+`authenticator`, `nonces`, `tokens` and the three of keys is pure.
 """

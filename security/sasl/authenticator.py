@@ -1,4 +1,4 @@
-"""Mechanisms that a server offers, and the begin of an exchange. Pure.
+"""Mechanisms that a server offers, and the begin of an exchange.
 
 Leaves each mechanism to the module of its name, and the connections to the broker.
 
@@ -15,10 +15,10 @@ from security.errors import SaslMechanismError
 from security.sasl.credentials import ScramMechanism
 from security.sasl.decoys import Decoys
 from security.sasl.mechanism import Mechanism, RunSlow, SaslExchange
+from security.sasl.nonces import new_nonce
 from security.sasl.oauthbearer import OAuthBearerServer, VerifyToken
 from security.sasl.plain import PlainServer
 from security.sasl.scram import FindCredential, ScramServer
-from security.sasl.scram_messages import new_nonce
 
 
 @dataclass(frozen=True, slots=True)

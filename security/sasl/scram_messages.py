@@ -23,7 +23,6 @@ import base64
 import binascii
 import re
 from dataclasses import dataclass, field
-from random import Random
 from typing import Final
 
 from security.errors import SaslError
@@ -37,8 +36,6 @@ from security.sasl.mechanism import check_size, decode_text, malformed
 from security.sasl.user_names import check_names
 
 MESSAGE_BYTES_MAX: Final = 4_096
-NONCE_BYTES: Final = 18
-"""Random bytes of a nonce that Quire makes."""
 SCRAM: Final = "SCRAM"
 
 _NONCE: Final = re.compile(r"[\x21-\x2b\x2d-\x7e]+")
@@ -75,11 +72,6 @@ class ClientFinal:
     nonce: str
     without_proof: str
     proof: bytes = field(repr=False)
-
-
-def new_nonce(rng: Random) -> str:
-    """Return one side's part of the nonce. The rng is a `SystemRandom`, except in tests."""
-    return base64.b64encode(rng.randbytes(NONCE_BYTES)).decode()
 
 
 def parse_client_first(message: bytes) -> ClientFirst:

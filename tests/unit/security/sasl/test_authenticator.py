@@ -11,10 +11,10 @@ from security.sasl.authenticator import SaslAuthenticator, SaslParts
 from security.sasl.credentials import ScramMechanism
 from security.sasl.jwks_cache import JwksCache
 from security.sasl.mechanism import Mechanism, SaslClientExchange
+from security.sasl.nonces import new_nonce
 from security.sasl.oauthbearer import OAuthBearerClient
 from security.sasl.plain import PlainClient
 from security.sasl.scram_client import ScramClient
-from security.sasl.scram_messages import new_nonce
 from security.sasl.tokens import TokenRules, TokenVerifier
 from tests.support.security import token_parts
 from tests.support.security.sasl_parts import DECOYS, PASSWORD, authenticate, find, run_here
