@@ -5,12 +5,16 @@
 - `user_names`: names of users in messages.
 - `credentials`: what is stored of a password.
 - `decoys`: what stands for the credentials of unknown users.
-- `scram`, `scram_client`, `scram_messages`: SCRAM-SHA-256 and SCRAM-SHA-512.
+- `scram`: server's side of SCRAM-SHA-256 and SCRAM-SHA-512.
+- `scram_client`: client's side of them.
+- `scram_messages`: messages of them.
 - `nonces`: nonces of SCRAM.
 - `plain`: PLAIN.
 - `oauthbearer`: OAUTHBEARER.
 - `tokens`: verification of tokens.
-- `jwks`, `jwks_cache`, `jwks_documents`: public keys for tokens.
+- `jwks`: public keys for tokens.
+- `jwks_cache`: when the keys are read again.
+- `jwks_documents`: reads of keys, from a file or a server.
 
 Leaves frames and connections to the broker, and storing credentials to `metadata.security`. All but
 `authenticator`, `nonces`, `tokens` and the three of keys is pure.
