@@ -37,7 +37,7 @@ from security.sasl.mechanism import (
 from security.sasl.scram import FindCredential
 from security.sasl.user_names import check_names
 
-MESSAGE_BYTES_MAX: Final = 2_048
+MESSAGE_BYTES_MAX: Final = 4_096
 _FIELDS: Final = 3
 
 
@@ -109,6 +109,7 @@ class PlainClient:
     """
 
     def __init__(self, user: str, password: str) -> None:
+        check_names(user, "")
         self._message = f"\0{user}\0{password}".encode()
         parse_plain(self._message)
         self._step = _Step.FIRST

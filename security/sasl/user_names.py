@@ -2,31 +2,31 @@
 
 Leaves which users exist to `metadata.security`.
 
-Invariants: whether a name can be used depends on its characters alone. A name that is accepted has
-no control characters, so it fits a line of a log. An authorization identity gives no rights: it is
-empty or the user.
+Invariants: whether a name can be used depends on its characters alone, and a user of
+`metadata.security` has no other name. A name that is accepted fits a line of a log. An
+authorization identity gives no rights: it is empty or the user.
 
 Source: RFC 4422, section 3.4.1.
 """
 
+import unicodedata
 from typing import Final
 
 from security.errors import SaslError
 
-NAME_BYTES_MAX: Final = 512
-_DELETE: Final = 0x7F
-_CONTROL_END: Final = 0xA0
-_SPACE: Final = 0x20
+NAME_CHARACTERS_MAX: Final = 255
+_REFUSED_CATEGORIES: Final = ("Cc", "Cs", "Zl", "Zp")
+"""Unicode's categories of control characters, halves of characters, and ends of lines."""
 
 
 def name_problem(name: str) -> str:
     """Return why a name cannot be used; empty if it can."""
     if not name:
         return "the name of the user is empty"
-    if len(name.encode()) > NAME_BYTES_MAX:
-        return f"the name of the user has more than {NAME_BYTES_MAX} B"
-    if any(ord(each) < _SPACE or _DELETE <= ord(each) < _CONTROL_END for each in name):
-        return "the name of the user has control characters"
+    if len(name) > NAME_CHARACTERS_MAX:
+        return f"the name of the user has more than {NAME_CHARACTERS_MAX} characters"
+    if any(unicodedata.category(each) in _REFUSED_CATEGORIES for each in name):
+        return "the name of the user has control characters or ends of lines"
     return ""
 
 

@@ -11,6 +11,7 @@ from security.sasl import plain
 from security.sasl.credentials import ScramCredential, ScramMechanism, salted_password
 from security.sasl.mechanism import ENDED, REFUSED, Answer
 from security.sasl.plain import MESSAGE_BYTES_MAX, PlainClient, PlainServer
+from security.sasl.user_names import NAME_CHARACTERS_MAX
 from tests.support.security.sasl_parts import (
     CREDENTIALS,
     DECOYS,
@@ -44,6 +45,15 @@ async def test_an_authorization_identity_may_be_the_user() -> None:
     assert exchange.is_complete
 
 
+@pytest.mark.parametrize("character", ["u", "\u8a9e", "\U0001f511", "=", ","])
+async def test_the_longest_names_are_accepted(character: str) -> None:
+    name = character * NAME_CHARACTERS_MAX
+    stored = CREDENTIALS
+    exchange = PlainServer(lambda _, mechanism: stored[mechanism], DECOYS, run_here)
+    assert await exchange.respond(f"{name}\0{name}\0pencil".encode()) == b""
+    assert exchange.principal == Principal(name)
+
+
 @pytest.mark.parametrize("mechanism", list(ScramMechanism))
 async def test_a_credential_of_one_mechanism_is_enough(mechanism: ScramMechanism) -> None:
     def find_one(_user: str, asked: ScramMechanism) -> ScramCredential | None:
@@ -74,8 +84,9 @@ async def test_either_password_of_a_user_with_two_is_accepted() -> None:
         (b"\0\0pencil", "name of the user is empty"),
         (b"other\0user\0pencil", "authorization identity"),
         (b"\0us\ner\0pencil", "control characters"),
+        ("\0us\u2028er\0pencil".encode(), "control characters"),
         (b"\0\xff\0pencil", "UTF-8"),
-        (b"\0user\0" + bytes(MESSAGE_BYTES_MAX), "at most 2048 B"),
+        (b"\0user\0" + bytes(MESSAGE_BYTES_MAX), "at most 4096 B"),
         (b"\0user\0wrong", "check the user and the password"),
         (b"\0user\0pencil ", "check the user and the password"),
         (b"\0USER\0pencil", "check the user and the password"),
@@ -145,7 +156,9 @@ async def test_a_decoy_is_never_accepted() -> None:
         assert (await failure(server(), b"\0mallory\0pencil")).text == REFUSED
 
 
-@pytest.mark.parametrize(("user", "password"), [("", "x"), ("a\0b", "x"), ("a", ""), ("a", "\0")])
+@pytest.mark.parametrize(
+    ("user", "password"), [("", "x"), ("a\0b", "x"), ("\ud800", "x"), ("a", ""), ("a", "\0")]
+)
 def test_a_client_refuses_what_cannot_be_sent(user: str, password: str) -> None:
     with pytest.raises(SaslError):
         PlainClient(user, password)

@@ -148,7 +148,7 @@ async def test_extensions_of_the_last_message_are_signed_and_ignored() -> None:
         (b"n,,n=user,r=abc,x=", "extension"),
         (b"n,,n=\xff,r=abc", "UTF-8"),
         (b"n,,n=user,r=" + b"a" * MESSAGE_BYTES_MAX, "at most 4096 B"),
-        (b"n,,n=" + b"u" * 513 + b",r=abc", "more than 512 B"),
+        (b"n,,n=" + b"u" * 256 + b",r=abc", "more than 255 characters"),
     ],
 )
 async def test_first_messages_that_are_refused(message: bytes, what: str) -> None:
