@@ -13,12 +13,12 @@ from security.sasl.credentials import (
     credential_of,
     salted_password,
 )
-from security.sasl.decoys import Decoys
+from security.sasl.decoys import Decoys, SaltForm
 from security.sasl.mechanism import Answer, SaslClientExchange, SaslExchange
 
 SALT: Final = b"0123456789abcdef"
 ITERATIONS: Final = 4_096
-DECOYS: Final = Decoys(b"a secret of the cluster")
+DECOYS: Final = Decoys(b"a secret of the cluster", salt_forms=[SaltForm.QUIRE])
 PASSWORD: Final = "pencil"
 USERS: Final = ("user", "al,ice=", "müller")
 """Each has PASSWORD, for both mechanisms."""
