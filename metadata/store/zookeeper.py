@@ -156,11 +156,13 @@ class ZooKeeperMetadataStore:
         """Create a node (see `MetadataStore`)."""
         operation = Create(path, value, ephemeral)
         check_multi([operation])
+        refused: AccessRefusedError | None = None
         for _ in range(PARENT_ATTEMPTS_MAX if make_parents else 0):
             try:
                 return await self._create(operation)
-            except NodeNotFoundError:
-                await self._make_parents(path)
+            except NodeNotFoundError as error:
+                _raise_if_missing(refused, error)
+                refused = await self._make_parents(path)
         return await self._create(operation)
 
     async def get(self, path: str, *, fresh: bool = False, agreed: bool = False) -> Stored:
@@ -255,14 +257,22 @@ class ZooKeeperMetadataStore:
         await self._write(operation, call)
         return Version(0)
 
-    async def _make_parents(self, path: str) -> None:
-        """Create the missing nodes above a path, from the top."""
+    async def _make_parents(self, path: str) -> AccessRefusedError | None:
+        """Create the missing nodes above a path, from the top. Return the last refusal: a node that
+        this login may not create may exist.
+        """
+        refused: AccessRefusedError | None = None
         names = path.split("/")[1:-1]
         for count in range(1, len(names) + 1):
             try:
                 await self._create(Create("/" + "/".join(names[:count]), b""))
-            except (NodeExistsError, NodeNotFoundError, AccessRefusedError):
-                continue  # a refused one may exist
+            except NodeExistsError:
+                continue
+            except NodeNotFoundError as error:
+                _raise_if_missing(refused, error)
+            except AccessRefusedError as error:
+                refused = error
+        return refused
 
     def _require_open(self) -> None:
         if self._session_clock.state is SessionState.CLOSED:
@@ -369,6 +379,12 @@ class ZooKeeperMetadataStore:
 
     def _contacted(self, sent_s: float) -> None:
         self._session_clock.contacted(sent_s, asyncio.get_running_loop().time())
+
+
+def _raise_if_missing(refused: AccessRefusedError | None, error: NodeNotFoundError) -> None:
+    """Raise the refusal if the missing node is the one whose creation was refused."""
+    if refused is not None and refused.path == error.path:
+        raise refused
 
 
 if TYPE_CHECKING:
