@@ -28,6 +28,7 @@ from metadata.store.interface import Check, CompareAndSet, Create, Delete, Opera
 
 CallError: Final = kazoo_errors.KazooException
 NoNode: Final = kazoo_errors.NoNodeError
+NoAuth: Final = kazoo_errors.NoAuthError
 
 CONNECTION_ERRORS: Final = (
     kazoo_errors.ConnectionLoss,
