@@ -6,6 +6,7 @@
 - `user_table`: users, followed in the memory of a broker.
 - `node_rights`: what servers and clients may do to each node.
 - `rights_record`: who the servers and clients are, as stored.
+- `followed_rights`: rights of the nodes that one store creates.
 - `securing`: rights of existing nodes, set one by one.
 - `access_errors`: errors of rights.
 """

@@ -1,7 +1,7 @@
 """Record of the logins that are a cluster's servers and clients, and the rights of a node by it.
 
 Leaves the rights of each role to `node_rights.py`, and following the record to
-`metadata.store.zookeeper_rights`.
+`followed_rights.py`.
 
 Format: the value of `/node-rights` is a msgpack array [1, array of the servers' identities, array
 of the clients']; both are texts of `security.zookeeper_access`. Without servers, nodes are open to

@@ -1,6 +1,6 @@
 """Rights of all existing nodes: set by the table, or opened again.
 
-Leaves the rights of new nodes to `metadata.store.zookeeper_rights`, which every store that logs in
+Leaves the rights of new nodes to `followed_rights.py`, which every store that logs in
 follows, and the rights themselves to `node_rights.py`.
 
 Invariants: the record changes before the first node, so that a node is created with the new rights

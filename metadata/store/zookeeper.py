@@ -2,7 +2,7 @@
 
 Leaves kazoo and its threads to `zookeeper_session.py`, contact with the server to
 `zookeeper_heartbeat.py`, keeping watches armed to `zookeeper_watches.py`, and the rights of new
-nodes to `zookeeper_rights.py`.
+nodes to `metadata.security.followed_rights`.
 
 Invariants: a write that reached kazoo and has no answer has an unknown outcome; a write that only
 waited for a connection was certainly not sent; this process's own clock decides when the session
@@ -31,6 +31,7 @@ from metadata.errors import (
 )
 from metadata.ids import Version
 from metadata.security.access_errors import AccessRefusedError
+from metadata.security.followed_rights import FollowedRights
 from metadata.security.rights_record import AccessList
 from metadata.store.interface import (
     OPERATION_TIMEOUT_S,
@@ -51,7 +52,6 @@ from metadata.store.interface import (
 )
 from metadata.store.session_clock import SessionClock
 from metadata.store.uri import MetadataUri, parse_metadata_uri
-from metadata.store.zookeeper_arming import WatchArming
 from metadata.store.zookeeper_calls import (
     CONNECTION_ERRORS,
     CallError,
@@ -63,9 +63,8 @@ from metadata.store.zookeeper_calls import (
     version_of,
 )
 from metadata.store.zookeeper_heartbeat import keep_alive
-from metadata.store.zookeeper_rights import FollowedRights
 from metadata.store.zookeeper_session import LinkEvent, LinkUp, ZooKeeperSession
-from metadata.store.zookeeper_watches import WatchKind, WatchTable
+from metadata.store.zookeeper_watches import WatchArming, WatchKind, WatchTable
 
 ROOT_EXISTS: Final = Check("/", Version(-1))
 """Succeeds at any version, and changes nothing."""
