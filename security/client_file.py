@@ -9,7 +9,8 @@ uses the authorities of the system. `[admin]` has `token_file`, the secret for t
 ports. `[sasl]` has `mechanism` (SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN), `user` and `password_file`,
 for logins at brokers. `[zookeeper]` has `tls` (true: ZooKeeper is reached by TLS with the files of
 `[tls]`, or with its own `certificate`, `key` and `authorities`), and a digest login: `user` and
-`password_file`. A path is relative to the directory of this file.
+`password_file`; `allow_plaintext` is true if the password may be sent without TLS. A path is
+relative to the directory of this file.
 """
 
 import difflib
@@ -31,10 +32,23 @@ TABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "tls": ("certificate", "key", "authorities"),
     "admin": ("token_file",),
     "sasl": ("mechanism", "user", "password_file"),
-    "zookeeper": ("tls", "certificate", "key", "authorities", "user", "password_file"),
+    "zookeeper": (
+        "tls",
+        "certificate",
+        "key",
+        "authorities",
+        "user",
+        "password_file",
+        "allow_plaintext",
+    ),
 }
 """Tables of the file, each with its names."""
-NO_PATHS: Final[Mapping[str, type]] = {"tls": bool, "user": str, "mechanism": str}
+NO_PATHS: Final[Mapping[str, type]] = {
+    "tls": bool,
+    "user": str,
+    "mechanism": str,
+    "allow_plaintext": bool,
+}
 """Names whose value is not a path, with the type of the value."""
 
 
@@ -121,7 +135,8 @@ def _zookeeper(table: Mapping[str, str | bool], shared: TlsFiles | None) -> ZooK
     if bool(user) != bool(password_file):
         raise ClientFileError("[zookeeper] needs both user and password_file, or neither")
     tls = (files or shared or TlsFiles()) if table.get("tls") else None
-    return ZooKeeperAccess(tls, check_user(user) if user else "", password_file)
+    allows = bool(table.get("allow_plaintext"))
+    return ZooKeeperAccess(tls, check_user(user) if user else "", password_file, allows)
 
 
 def _text(table: Mapping[str, str | bool], name: str) -> str:

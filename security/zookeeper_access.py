@@ -7,15 +7,18 @@ Format of an identity: as in ZooKeeper's access lists, with the scheme first. A 
 `digest:user:hash`, and the hash is base64 of SHA-1 of `user:password`. A certificate's is `x509:`
 and its subject in the form of RFC 2253.
 
-Invariants: the password comes only from a file of its owner; no error contains it. Members of the
-cluster see the hash of each other's password, so a password is long.
+Invariants: the password comes only from a file of its owner; no error contains it. A login sends it
+as it is, so it is sent only over TLS, to a loopback address, or where the file allows more. Members
+of the cluster see the hash of each other's password, so a password is long.
 
 Source: ZooKeeper 3.9, programmer's guide, "ZooKeeper access control using ACLs".
 """
 
 import base64
 import hashlib
+import ipaddress
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ssl import SSLContext
 from typing import Final
@@ -42,6 +45,8 @@ class ZooKeeperAccess:
     user: str = ""
     """Name of the digest login; empty if there is none."""
     password_file: str = ""
+    allow_plaintext: bool = False
+    """Whether the password may be sent without TLS to other machines, in a closed network."""
 
     @property
     def has_login(self) -> bool:
@@ -60,6 +65,18 @@ class ZooKeeperAccess:
             return ""
         return f"{self.user}:{read_password(self.password_file)}"
 
+    def check_may_send(self, hosts: Sequence[str]) -> None:
+        """Raise ClientFileError if the password would cross a network that can be read."""
+        if not self.user or self.tls is not None or self.allow_plaintext:
+            return
+        for host in hosts:
+            if not _is_loopback(host):
+                raise ClientFileError(
+                    f"the password of ZooKeeper's user {self.user} would be sent to {host} without "
+                    "TLS: write tls = true below [zookeeper], or allow_plaintext = true for a "
+                    "closed network"
+                )
+
     @property
     def identity(self) -> str:
         """The digest login's identity; empty without one. Raises SecurityError."""
@@ -75,6 +92,13 @@ def digest_identity(credential: str) -> str:
     digest = hashlib.sha1(credential.encode(), usedforsecurity=False).digest()
     user = credential.partition(":")[0]
     return f"{DIGEST}:{user}:{base64.b64encode(digest).decode()}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def check_user(user: str) -> str:

@@ -137,6 +137,7 @@ class ZooKeeperSession:
         self._try_timeout_s = try_timeout_s(session_timeout_s, len(uri.hosts))
         self._contacted_s = self._loop.time()
         access = zookeeper_access_of(uri.client_file)
+        access.check_may_send([host for host, _ in uri.hosts])
         self.has_login = access.has_login
         self._handler = ConnectionHandler(self._try_timeout_s, access)
         credential = access.credential

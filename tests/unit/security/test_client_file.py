@@ -129,3 +129,16 @@ def test_a_password_is_long_and_plain_and_is_not_shown(tmp_path: Path, password:
     secret.chmod(0o644)
     with pytest.raises(SecretError, match="chmod 600"):
         read_password(str(secret))
+
+
+def test_a_password_is_sent_over_tls_or_to_this_machine() -> None:
+    plain = ZooKeeperAccess(None, "servers", "secret")
+    plain.check_may_send(["127.0.0.1", "::1", "localhost"])
+    for host in ("10.0.0.7", "zk1.example", "localhost.example"):
+        with pytest.raises(ClientFileError, match=f"{host} without TLS: write tls = true"):
+            plain.check_may_send(["localhost", host])
+        ZooKeeperAccess(TlsFiles(), "servers", "secret").check_may_send([host])
+        ZooKeeperAccess(None, "servers", "secret", allow_plaintext=True).check_may_send([host])
+        NO_ACCESS.check_may_send([host])
+    text = "[zookeeper]\nuser = 'a'\npassword_file = 'a'\nallow_plaintext = true"
+    assert parse_client_file(text, HERE).zookeeper.allow_plaintext
