@@ -13,9 +13,9 @@ from typing import Final
 from security.errors import ClientFileError
 from security.sasl.credentials import ScramMechanism
 from security.sasl.mechanism import Mechanism, RunSlow, SaslClientExchange
+from security.sasl.nonces import new_nonce
 from security.sasl.plain import PlainClient
 from security.sasl.scram_client import ScramClient
-from security.sasl.nonces import new_nonce
 from security.secret_files import read_secret
 
 MECHANISMS: Final = (Mechanism.SCRAM_SHA_512, Mechanism.SCRAM_SHA_256, Mechanism.PLAIN)
