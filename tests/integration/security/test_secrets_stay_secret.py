@@ -4,19 +4,15 @@ import asyncio
 import base64
 import json
 import os
-import secrets
 import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import aiohttp
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from quire.local.local_bookie import LocalBookie
 from quire.local.local_broker import LocalBroker
@@ -24,11 +20,12 @@ from quire.local.secure_directory import SecureDirectory
 from quire.local_cluster import LocalCluster
 from security.client_file import read_client_file
 from tests.integration.quire.command import run_quire
+from tests.support.security.files_with_secrets import SecretFiles, make_files, search_for
 from tests.support.security.secret_search import SecretSearch, forms_of
 from tests.until import until
 
-PROCESSES_MIN: Final = 3
-"""ZooKeeper, a bookie and a broker; the bookie's repair is one more."""
+PROCESSES_MIN: Final = 4
+"""ZooKeeper, a bookie, its repair, and a broker."""
 GET_ROUTES: Final = (
     "livez",
     "readyz",
@@ -51,61 +48,9 @@ OWN_ID: Final = "7777777777"
 LEDGER: Final = ("--ensemble", "1", "--write", "1", "--ack", "1")
 
 
-def text_secret() -> str:
-    """Return random text that looks like no other."""
-    return f"Geheim_{secrets.token_hex(16)}"
-
-
-@dataclass(frozen=True, slots=True)
-class SecretFiles:
-    """Files with secrets, as servers and clients read them."""
-
-    directory: Path
-
-    def write(self, name: str, text: str, mode: int = 0o600) -> str:
-        """Write a file; return its path."""
-        path = self.directory / name
-        path.write_text(text)
-        path.chmod(mode)
-        return str(path)
-
-    def read(self, name: str) -> str:
-        return (self.directory / name).read_text()
-
-
 @pytest.fixture
 def files(tmp_path: Path) -> SecretFiles:
-    directory = tmp_path / "secrets"
-    directory.mkdir()
-    made = SecretFiles(directory)
-    for name in ("admin-token", "other-token", "password", "other-password"):
-        made.write(name, f"{text_secret()}\n")
-    for name in ("keys", "other-keys"):
-        key = base64.b64encode(secrets.token_bytes(32)).decode()
-        made.write(f"{name}.toml", f'current = "one"\n[keys]\none = "{key}"\n')
-    SecureDirectory(directory).fill()
-    other = directory / "other"
-    other.mkdir()
-    SecureDirectory(other).fill()
-    return made
-
-
-def search_for(files: SecretFiles) -> SecretSearch:
-    """Return a search for all secrets of the files."""
-    found = dict[str, bytes]()
-    for name in ("admin-token", "other-token", "password", "other-password"):
-        found[name] = files.read(name).strip().encode()
-    for name in ("keys", "other-keys"):
-        encoded = files.read(f"{name}.toml").split('"')[-2]
-        found[f"{name} as text"] = encoded.encode()
-        found[name] = base64.b64decode(encoded)
-    for path in sorted(files.directory.rglob("*-key.pem")):
-        name = str(path.relative_to(files.directory))
-        key = load_pem_private_key(path.read_bytes(), None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
-        found[name] = key.private_numbers().private_value.to_bytes(32)
-        found[f"a line of {name}"] = path.read_bytes().splitlines()[2]
-    return SecretSearch(found)
+    return make_files(tmp_path / "secrets")
 
 
 @asynccontextmanager
@@ -227,36 +172,46 @@ async def use_wrong_addresses(search: SecretSearch, files: SecretFiles) -> None:
         await call(search, wrong, "bookie", "list", "-o", "json", fails=True)
 
 
-async def start_wrongly(search: SecretSearch, files: SecretFiles) -> None:
-    """Start servers, and check configurations, whose files are wrong or other secrets."""
-    good = SecureDirectory(files.directory).server_options("bookie") | {
+def good_options(files: SecretFiles, uri: str) -> dict[str, str]:
+    """Return the options of a bookie whose files are right."""
+    return SecureDirectory(files.directory).server_options("bookie") | {
         "admin_token_file": str(files.directory / "admin-token"),
-        "metadata": NO_CLUSTER,
+        "metadata": uri,
         "data_dir": str(files.directory / "no-data"),
         "log_level": "debug",
     }
-    token = files.read("admin-token").strip()
+
+
+async def start_wrongly(search: SecretSearch, uri: str, files: SecretFiles) -> None:
+    """Start bookies whose files are wrong, or are other secrets."""
+    good, token = good_options(files, uri), files.read("admin-token").strip()
+    key = str(files.directory / "bookie-key.pem")
+    bad_token = files.directory / "bad-token"
+    bad_token.write_bytes(token.encode() + b"\xff")
+    bad_token.chmod(0o600)
+    wrong = [
+        {"tls_key_file": str(files.directory / "client-key.pem")},
+        {"tls_key_file": good["admin_token_file"]},
+        {"tls_cert_file": key},
+        {"tls_ca_file": key},
+        {"admin_token_file": files.write("open-token", token, mode=0o644)},
+        {"admin_token_file": str(bad_token)},
+        {"admin_token_file": str(files.directory)},
+    ]
+    for number, options in enumerate(wrong):
+        path = files.write(f"wrong-{number}.toml", table("bookie", good | options))
+        words = ["bookie", "run", "--config", path, "--format-if-empty", f"wrong-{number}"]
+        await call(search, None, *words, fails=True)
+        assert b"cannot be used" in search.outputs[-1][1], search.outputs[-1]
+
+
+async def use_wrong_configurations(search: SecretSearch, files: SecretFiles) -> None:
+    """Show a right configuration, and use wrong ones with secrets in them."""
+    good, token = good_options(files, NO_CLUSTER), files.read("admin-token").strip()
     path = files.write("bookie.toml", table("bookie", good))
     for verb in (("config", "show", "--config", path), ("config", "check", path)):
         for form in ("json", "table"):
             await call(search, None, *verb, "-o", form, fails=False)
-    key = str(files.directory / "bookie-key.pem")
-    open_token = files.write("open-token", token, mode=0o644)
-    bad_token = str(files.directory / "bad-token")
-    Path(bad_token).write_bytes(token.encode() + b"\xff")
-    Path(bad_token).chmod(0o600)
-    wrong = [
-        good | {"tls_key_file": str(files.directory / "client-key.pem")},
-        good | {"tls_key_file": good["admin_token_file"]},
-        good | {"tls_cert_file": key},
-        good | {"tls_ca_file": key},
-        good | {"admin_token_file": open_token},
-        good | {"admin_token_file": bad_token},
-        good | {"admin_token_file": str(files.directory)},
-    ]
-    for number, options in enumerate(wrong):
-        path = files.write(f"wrong-{number}.toml", table("bookie", options))
-        await call(search, None, "bookie", "run", "--config", path, fails=True)
     # Secrets in the place of names of files, and of the whole configuration.
     texts = [
         table("bookie", good | {"admin_token": token}),
@@ -270,10 +225,7 @@ async def start_wrongly(search: SecretSearch, files: SecretFiles) -> None:
     ]
     for number, text in enumerate(texts):
         path = files.write(f"mixed-{number}.toml", text)
-        for verb in (
-            ("config", "check", path),
-            ("bookie", "run", "--config", path),
-        ):
+        for verb in (("config", "check", path), ("bookie", "run", "--config", path)):
             await call(search, None, *verb, "-o", "json", fails=True)
 
 
@@ -382,6 +334,8 @@ async def test_no_secret_is_shown_or_stored(tmp_path: Path, files: SecretFiles) 
             await call(search, uri, *words, "-o", "json", fails=False)
         await use_ledger(search, uri, files)
         await use_wrong_clients(search, uri, files)
+        own = SecureDirectory(files.directory).client_file("bookie")
+        await start_wrongly(search, f"{uri.partition('?')[0]}?client={own}", files)
         await ask_admin_ports(search, cluster, files)
         await exchange_certificates(cluster, files)
         await call(search, uri, "cluster", "health", "-o", "json", fails=False)
@@ -398,7 +352,7 @@ async def test_no_secret_is_shown_or_stored(tmp_path: Path, files: SecretFiles) 
 async def test_no_secret_is_in_the_error_of_a_wrong_configuration(files: SecretFiles) -> None:
     search = search_for(files)
     await use_wrong_addresses(search, files)
-    await start_wrongly(search, files)
+    await use_wrong_configurations(search, files)
     assert search.findings() == []
 
 
