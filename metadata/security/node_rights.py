@@ -50,6 +50,7 @@ from metadata.paths import (
     SCRUBS,
     TOPIC_NAMES,
     TOPICS,
+    USERS,
 )
 
 
@@ -114,6 +115,7 @@ CLIENT_RIGHTS: Final[Mapping[str, Right]] = MappingProxyType(
         NODE_RIGHTS: Right.READ,
         # Secrets.
         REPAIR_KEY: Right.NONE,
+        USERS: Right.NONE,
     }
 )
 

@@ -56,6 +56,7 @@ FUNCTIONS = {
     "scrub_path": (paths.scrub_path(B), paths.SCRUBS),
     "repair_job_path": (paths.repair_job_path("j"), paths.REPAIR_JOBS),
     "repair_claim_path": (paths.repair_claim_path(LEDGER), paths.REPAIR_CLAIMS),
+    "user_path": (paths.user_path("u"), paths.USERS),
     "repair_worker_path": (paths.repair_worker_path("w"), paths.REPAIR_WORKERS),
 }
 CHANGED_BY_CLIENTS = {
