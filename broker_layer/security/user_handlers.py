@@ -41,8 +41,8 @@ from metadata.security.users import UserRecord, check_user_name
 from security.sasl.credentials import ScramCredential, ScramMechanism, credential_of
 from serving.audit_log import AuditLog
 
-DESCRIBED_MAX: Final = 10_000
-"""Maximum number of users in one description."""
+DESCRIBED_MAX: Final = 5_000
+"""Maximum number of users in one description: encoding it takes about 0.1 s."""
 ALTERED_MAX: Final = 1_000
 """Maximum number of users that one request alters."""
 CHANGES_AT_ONCE_MAX: Final = 32
