@@ -28,18 +28,22 @@ COMPARE ?=
 SWEEP ?= 4000,16000
 PEERS ?=
 TOPICS ?=
+UPGRADE ?=
+UNCHECKED ?= 3
 
 BIN := .venv/bin
 STAMP := .venv/installed
 SPARK_STAMP := .venv/spark-installed
 DOCS_STAMP := .venv/docs-installed
+TOOLS := .venv-tools
+TOOLS_STAMP := $(TOOLS)/installed
 PACKAGES := $(wildcard metadata security serving bookie ledger_client repair broker_layer spark_io quire benchmarks)
 CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 python
 
 # Tests start thousands of processes: each would compile the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test test-all test-fast test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-repair campaign-topics campaign-zookeeper sim sim-topics seeded-bugs mutation model faults fuzz flood docs docs-site clean
+.PHONY: help venv test test-all test-fast test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-repair campaign-topics campaign-zookeeper sim sim-topics seeded-bugs mutation model faults fuzz flood docs docs-site lock sbom audit clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
@@ -67,6 +71,9 @@ help:
 	@echo 'make flood            bad clients against one bookie: latencies of a good client, before and during'
 	@echo 'make docs             write docs/reference/ again from the code'
 	@echo 'make docs-site        the documents as a site in build/site; fails on a broken link'
+	@echo 'make lock [UPGRADE=1] write deploy/requirements.lock from pyproject.toml; UPGRADE takes the newest releases'
+	@echo 'make sbom             the packages of deploy/requirements.lock as CycloneDX JSON, in build/sbom.json'
+	@echo 'make audit            look for known vulnerabilities of these packages; UNCHECKED=0 succeeds if no service responds'
 	@echo 'make venv             what the others do first: Python, its packages and Java, in .venv'
 	@echo 'make clean            remove .venv and every cache'
 
@@ -214,6 +221,31 @@ $(DOCS_STAMP): $(STAMP)
 docs-site: $(DOCS_STAMP)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+# Tools for the packages that a release needs have their own environment: no test depends on them.
+$(TOOLS_STAMP): Makefile
+	@echo 'Installing uv, pip-audit and cyclonedx-bom into $(TOOLS)'
+	@$(firstword $(wildcard $(BIN)/python) python3) -m venv $(TOOLS)
+	@$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check --timeout 15 --retries 1 'uv>=0.11,<1' 'pip-audit>=2.10,<3' 'cyclonedx-bom>=7.3,<8'
+	@touch $@
+
+# One file for every supported release of Python and every platform: a line's marker says where it applies. Versions that fit
+# stay as they are without UPGRADE.
+lock: $(TOOLS_STAMP)
+	@mkdir -p deploy
+	@$(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra server --extra broker \
+	  --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) --output-file deploy/requirements.lock pyproject.toml >/dev/null
+
+sbom: $(TOOLS_STAMP)
+	@mkdir -p build
+	@PYTHONWARNINGS=ignore $(TOOLS)/bin/cyclonedx-py requirements deploy/requirements.lock --pyproject pyproject.toml \
+	  --output-reproducible --output-format JSON --output-file build/sbom.json
+	@echo 'build/sbom.json'
+
+# Status 1 of the module means a known vulnerability, UNCHECKED that a package could not be checked. Missing tools are reported by it.
+audit: $(STAMP)
+	@$(MAKE) --no-print-directory $(TOOLS_STAMP) || true
+	@$(BIN)/python -m tests.supply_chain.audit --tool $(TOOLS)/bin/pip-audit --status-if-unchecked $(UNCHECKED)
+
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache build dist
+	rm -rf .venv .venv-tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -15,13 +15,13 @@ partition. Brokers serve it; other programs can use it in their own process.
 - `java_hash`: Java's hash of a text, which places keys on partitions.
 - `errors`: failures of topics, with Kafka's codes.
 - `kafka/`: bytes of Kafka's protocol.
+- `security/`: who clients are, and what they may do.
 - `server/`: connections, Produce, Fetch and offsets.
 - `log/`: one partition's log over ledgers.
 - `groups/`: consumer groups.
 - `transactions/`: transactions.
 - `control/`: leaders, controller and takeovers.
 - `administration/`: topics, settings, elections and access control lists.
-- `security/`: what clients may do.
 """
 
 from broker_layer.errors import TopicError

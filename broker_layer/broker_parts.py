@@ -40,7 +40,7 @@ from broker_layer.options import (
     listener_for_brokers,
     topic_default_configs,
 )
-from broker_layer.peer import Peers
+from broker_layer.peer import OPEN, PeerAccess, Peers
 from broker_layer.transactions import handlers as transaction_handlers
 from broker_layer.transactions.config import TransactionConfig
 from broker_layer.transactions.coordinator import TransactionCoordinator
@@ -59,6 +59,7 @@ from metadata.paths import COOKIES, PRODUCER_IDS, REPAIR_JOBS
 from metadata.registry.directory import BookieDirectory
 from metadata.repair.lifecycle_store import Lifecycles
 from metadata.security.acl_store import AclStore, AclView
+from metadata.security.user_table import UserTable
 from metadata.store.child_names import ChildNames
 from metadata.store.interface import MetadataStore
 from metadata.store.number_blocks import NumberBlocks
@@ -90,6 +91,10 @@ class BrokerEnvironment:
     wall_clock_ms: Callable[[], int]
     now: Callable[[], float]
     build: str
+    secret_rng: Random | None = None
+    """Randomness of nonces and keys, a `random.SystemRandom`; None, in tests: `rng`."""
+    peer_access: PeerAccess = OPEN
+    """How connections to other brokers begin."""
 
 
 class ClusterParts:
@@ -102,6 +107,7 @@ class ClusterParts:
         self.election = ControllerElection(store, options.broker_id, rng)
         self.reports = InSyncView(store, rng)
         self.replica_numbers = ReplicaNumbers(store, rng)
+        self.users = UserTable(store, rng)
         self._bookies = BookieDirectory(store, rng)
         self.bookies = LiveBookies(self._bookies, self.replica_numbers)
         self._lifecycles = Lifecycles(store, rng)
@@ -136,6 +142,7 @@ class ClusterParts:
         self._formatted.start()
         self.repair_jobs.start()
         self.bookie_states.start()
+        await self.users.start()
         await self.directory.start()
         await self.reports.start()
         await self.election.start()
@@ -147,6 +154,7 @@ class ClusterParts:
         await self.election.aclose()
         await self.reports.aclose()
         await self.directory.aclose()
+        await self.users.aclose()
         self.bookie_states.aclose()
         await self.repair_jobs.aclose()
         await self._formatted.aclose()
@@ -176,8 +184,9 @@ class CoordinatorParts:
         local = LocalMarkerWriter(log_of, self.groups, guards, environment.wall_clock_ms)
         leaders = ViewLeaders(view, peer_listener)
         process = f"broker-{options.broker_id}-{rng.randbytes(PROCESS_NAME_BYTES).hex()}"
-        self.marker_peers = Peers(f"{process}-markers", rng)
-        self.question_peers = Peers(f"{process}-questions", rng)
+        access = environment.peer_access
+        self.marker_peers = Peers(f"{process}-markers", rng, access)
+        self.question_peers = Peers(f"{process}-questions", rng, access)
         remote = PeerMarkers(self.marker_peers, config.marker_timeout_s)
         self.sender = MarkerSender(options.broker_id, leaders, local, remote, config, rng)
         self.transactions = TransactionCoordinator(
@@ -267,7 +276,7 @@ class LeadingParts:
             self.manager, self._reporter, cluster.replica_numbers, self.health, config
         )
         self._cluster = cluster
-        self._view_peers = Peers(f"broker-{options.broker_id}-views", rng)
+        self._view_peers = Peers(f"broker-{options.broker_id}-views", rng, environment.peer_access)
         self._spreading = TopicSpreading(
             options.broker_id, cluster.view, self._view_peers, listener_for_brokers(options)
         )

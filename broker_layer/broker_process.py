@@ -15,6 +15,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from broker_layer.broker_parts import (
@@ -29,6 +30,10 @@ from broker_layer.kafka.versions import ADVERTISED
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import listener_for_brokers
 from broker_layer.security.authorizer import Authorizer
+from broker_layer.security.listener_access import ListenerAccess
+from broker_layer.security.logins import LoginParts
+from broker_layer.security.served_logins import ServedLogins, access_of_listeners
+from broker_layer.security.user_handlers import UserHandlers
 from broker_layer.server.admin_http import BrokerAdmin
 from broker_layer.server.broker_services import BrokerServices, ServiceParts
 from broker_layer.server.config import BrokerLimits
@@ -37,12 +42,16 @@ from broker_layer.server.connections.server import BrokerServer
 from broker_layer.server.metrics import BrokerMetrics
 from metadata.brokers.broker_registry import BrokerRegistrar, BrokerRegistration, Listener
 from metadata.brokers.broker_versions import BrokerVersions, keep_broker_versions
+from metadata.cancelling import cancel_and_wait
 from metadata.errors import NameHeldError
 from metadata.registry.cluster import require_cluster
+from metadata.security.user_store import UserStore
 from metadata.store.interface import SessionState
 from metadata.topics.topic import NO_LEADER
 from serving.admin import AdminContent, AdminServer
 from serving.option_reading import with_options
+from serving.security_options import TlsMode, is_wildcard
+from serving.served_tls import ServedTls
 from serving.server_log import ServerLog
 
 LEAVE_WAIT_S: Final = 8.0
@@ -94,12 +103,14 @@ class BrokerProcess:
         """
         services = self._make_services(await self._cluster_id())
         self._parts.push_async_callback(services.close)
+        tls = ServedTls("broker", self._options, self._log)
         server = BrokerServer(services.context)
         self._parts.push_async_callback(server.close)
         self._parts.callback(services.answer_waiting)
-        taken = await server.bind(self._listeners)
+        taken = await server.bind(self._listeners, await self._access(tls, services))
+        self._watch_files(tls)
         advertised = advertise(taken, parse_listeners(self._options.advertised_listeners))
-        admin_url = await self._start_admin(services, advertised)
+        admin_url = await self._start_admin(services, advertised, tls)
         await self._register(advertised, admin_url)
         await asyncio.gather(self._follow(), _warm_up())
         await server.serve()
@@ -134,7 +145,11 @@ class BrokerProcess:
             self._leading.manager,
             view,
             self._coordinators.verifier,
-            {**self._coordinators.handlers, **self._leading.handlers(cluster_id)},
+            {
+                **self._coordinators.handlers,
+                **self._leading.handlers(cluster_id),
+                **self._user_handlers().handlers(),
+            },
             self._peer_listener,
             self._make_authorizer(),
         )
@@ -149,8 +164,35 @@ class BrokerProcess:
         self._parts.callback(authorizer.close)
         return authorizer
 
+    async def _access(
+        self, tls: ServedTls, services: BrokerServices
+    ) -> Mapping[str, ListenerAccess]:
+        """Return how each listener takes connections."""
+        environment, options = self._environment, self._options
+        parts = LoginParts(
+            services.tasks,
+            self._log.audit,
+            environment.now,
+            environment.wall_clock_ms,
+            options.connections_max_reauth_ms,
+        )
+        rng = environment.secret_rng or environment.rng
+        logins = ServedLogins(options, self._cluster.users, parts, rng)
+        self._parts.push_async_callback(logins.aclose)
+        if any(each.uses_logins for each in options.protocols.values()):
+            await logins.start(environment.store)
+        return access_of_listeners(options.protocols, options, tls, logins)
+
+    def _watch_files(self, tls: ServedTls) -> None:
+        watching = asyncio.get_running_loop().create_task(tls.watch())
+        self._parts.push_async_callback(partial(cancel_and_wait, watching))
+
+    def _user_handlers(self) -> UserHandlers:
+        users = UserStore(self._environment.store, self._environment.rng)
+        return UserHandlers(users, self._cluster.users, self._log.audit)
+
     async def _start_admin(
-        self, services: BrokerServices, advertised: tuple[ListenerAddress, ...]
+        self, services: BrokerServices, advertised: tuple[ListenerAddress, ...], tls: ServedTls
     ) -> str:
         options = self._options
         partitions = LedPartitions(
@@ -173,10 +215,14 @@ class BrokerProcess:
             }
 
         routes = BrokerAdmin(partitions, self._readiness, identity).routes()
-        admin = AdminServer(AdminContent("broker", metrics, self._readiness, routes), self._log)
+        content = AdminContent(
+            "broker", metrics, self._readiness, routes, (), tls.admin_access(), (tls,)
+        )
+        admin = AdminServer(content, self._log)
         self._parts.push_async_callback(admin.close)
         host, port = await admin.start(options.admin_host, options.admin_port)
-        return f"http://{host}:{port}"
+        scheme = "https" if options.tls_mode is TlsMode.REQUIRED else "http"
+        return f"{scheme}://{first.host if is_wildcard(host) else host}:{port}"
 
     async def _register(self, advertised: tuple[ListenerAddress, ...], admin_url: str) -> None:
         options = self._options

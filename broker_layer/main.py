@@ -16,11 +16,14 @@ from typing import Final
 
 from broker_layer.broker_parts import BrokerEnvironment, client_config
 from broker_layer.broker_process import BrokerAddresses, BrokerProcess
-from broker_layer.options import BrokerOptions
+from broker_layer.options import BrokerOptions, listener_for_brokers
+from broker_layer.peer import PeerAccess
 from ledger_client import LedgerClient
+from ledger_client.cluster_access import identity_of
 from ledger_client.errors import LedgerError
 from metadata.errors import MetadataError
 from metadata.registry.cluster import open_cluster_store
+from security.errors import ClientFileError, SecurityError
 from serving.descriptors import share_descriptors
 from serving.process import (
     ServerProcess,
@@ -47,7 +50,7 @@ def run_broker(options: BrokerOptions) -> int:
 
     A failure is written to standard error.
     """
-    failures = (LedgerError, MetadataError)
+    failures = (LedgerError, MetadataError, SecurityError)
     connections_max, warning = share_descriptors(options.connections_max, OWN_DESCRIPTORS)
     options = replace(options, connections_max=connections_max)
     process = ServerProcess(
@@ -69,7 +72,17 @@ async def _serve(options: BrokerOptions, stopping: asyncio.Event) -> None:
     client = LedgerClient(options.metadata, config=client_config(options))
     now = asyncio.get_running_loop().time
     process = BrokerProcess(
-        BrokerEnvironment(options, store, client, rng, wall_clock_ms, now, build())
+        BrokerEnvironment(
+            options,
+            store,
+            client,
+            rng,
+            wall_clock_ms,
+            now,
+            build(),
+            random.SystemRandom(),
+            _peer_access(options),
+        )
     )
     try:
         serving = await first_of(process.start(), stopping)
@@ -80,6 +93,27 @@ async def _serve(options: BrokerOptions, stopping: asyncio.Event) -> None:
         await process.stop()
         await client.aclose()
         await store.aclose()
+
+
+def _peer_access(options: BrokerOptions) -> PeerAccess:
+    """Return how connections to other brokers begin. Raises SecurityError."""
+    listener = listener_for_brokers(options)
+    protocol = options.protocols[listener]
+    identity = identity_of(options.metadata)
+    access = PeerAccess(
+        identity.context if protocol.uses_tls else None,
+        identity.sasl if protocol.uses_logins else None,
+    )
+    for is_needed, has_it, table in (
+        (protocol.uses_tls, access.ssl is not None, "[tls]"),
+        (protocol.uses_logins, access.sasl is not None, "[sasl]"),
+    ):
+        if is_needed and not has_it:
+            raise ClientFileError(
+                f"brokers connect to each other at the listener {listener}, which needs {table} in"
+                " the client's file: name such a file by ?client=FILE in metadata"
+            )
+    return access
 
 
 def _print_ready(serving: BrokerAddresses) -> None:

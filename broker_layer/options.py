@@ -19,6 +19,8 @@ from broker_layer.errors import TopicError
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.log.settings.topic_configs import TopicDefaults, check_configs
 from broker_layer.security.authorizer import AuthorizerConfig
+from broker_layer.security.login_options import LoginOptions
+from broker_layer.security.protocols import SecurityProtocol, protocols_of
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.listeners import PORT_MAX, parse_listeners
 from broker_layer.transactions.config import TransactionConfig
@@ -36,6 +38,8 @@ from serving.option_reading import (
     option,
     read_options,
 )
+from serving.overriding import override
+from serving.security_options import TlsMode, check_advertised, is_loopback
 
 TABLE: Final = "broker"
 VARIABLE_PREFIX: Final = "QUIRE_BROKER_"
@@ -49,7 +53,7 @@ _TOPICS: Final = TopicDefaults()
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerOptions:
+class BrokerOptions(LoginOptions):
     """All options of one broker. Build it with `load_options`."""
 
     broker_id: int = option(0, "this broker's number in the cluster", low=0, high=BROKER_ID_MAX)
@@ -60,6 +64,11 @@ class BrokerOptions:
     )
     advertised_listeners: str = option(
         "", "addresses that clients receive, under the names of listeners; port 0: the open port"
+    )
+    listener_security_protocol_map: str = option(
+        "",
+        "NAME:PROTOCOL of each listener whose name is not its protocol: PLAINTEXT, SSL,"
+        " SASL_PLAINTEXT or SASL_SSL",
     )
     inter_broker_listener: str = option(
         "", "the name of the listener that other brokers use; empty: the first one"
@@ -186,6 +195,27 @@ class BrokerOptions:
     die_with_parent: bool = option(False, "stop when standard input ends")  # noqa: FBT003
     log_level: str = option("info", "debug, info, warning or error")
 
+    @property
+    def protocols(self) -> Mapping[str, SecurityProtocol]:
+        """Protocol of each listener, in their order. Raises ValueError."""
+        names = [each.name for each in parse_listeners(self.listeners)]
+        return protocols_of(names, self.listener_security_protocol_map)
+
+    @property
+    @override
+    def tls_mode(self) -> TlsMode:
+        """See `CertificateOptions`."""
+        modes = {each.uses_tls for each in self.protocols.values()}
+        if len(modes) > 1:
+            return TlsMode.OPTIONAL
+        return TlsMode.REQUIRED if modes == {True} else TlsMode.OFF
+
+    @property
+    @override
+    def tls_hint(self) -> str:
+        """See `CertificateOptions`."""
+        return "give every listener the protocol SSL or SASL_SSL"
+
 
 OPTIONS: Final = describe_options(BrokerOptions())
 
@@ -266,6 +296,7 @@ def _check_together(options: BrokerOptions) -> None:
     inter_broker = options.inter_broker_listener
     if inter_broker and inter_broker not in listeners:
         raise OptionError(f"inter_broker_listener {inter_broker} is not in listeners: add it there")
+    _check_security(options)
     check_log_level(options.log_level)
     topic_default_configs(options)
     authorizer_config(options)
@@ -280,3 +311,25 @@ def _check_together(options: BrokerOptions) -> None:
             f"frame_bytes_max is {options.frame_bytes_max}, more than request_bytes_max, "
             f"{options.request_bytes_max}: lower the first or raise the second"
         )
+
+
+def _check_security(options: BrokerOptions) -> None:
+    try:
+        protocols = options.protocols
+    except ValueError as error:
+        raise OptionError(f"listener_security_protocol_map: {error}") from None
+    options.check_tls()
+    options.check_admin(options.admin_host)
+    advertised = {each.name: each.host for each in parse_listeners(options.advertised_listeners)}
+    for protocol in protocols.values():
+        if protocol.uses_logins:
+            options.check_logins(protocol)
+    for each in parse_listeners(options.listeners):
+        check_advertised("advertised_listeners", advertised.get(each.name, ""), each.host)
+        is_open = not protocols[each.name].uses_tls and not is_loopback(each.host)
+        if is_open and not options.allow_plaintext:
+            raise OptionError(
+                f"the listener {each.name} is at {each.host}, where other machines can connect,"
+                f" without TLS: give it the protocol {SecurityProtocol.SASL_SSL} or"
+                f" {SecurityProtocol.SSL}, or set allow_plaintext to true if the network is closed"
+            )

@@ -5,23 +5,31 @@ Leaves the connection itself to `peer_connection`, and the contents of messages 
 The client id of a connection is `<process>#<number>`. The number grows with each new connection, so
 a receiver can recognize requests from a connection that was replaced (`transactions.peer_order`).
 
-Invariants: one connection per broker at a time; a call without an answer in time closes its
+Invariants: one connection per broker at a time takes calls; one whose login is about to end is
+replaced, and closed after its answers; a call without an answer in time closes its
 connection, because the answers behind it would wait for it; after a failed attempt the next one
 follows after a pause, and calls during the pause fail at once.
 """
 
 import asyncio
+import math
 from dataclasses import dataclass, field
 from random import Random
+from ssl import SSLContext
 from typing import Final, TypeVar
 
 from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.kafka.messages import ApiMessage, decode_response, encode_request
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.peer_connection import PeerConnection, PeerError
+from broker_layer.security.peer_login import log_in
 from metadata.backoff import Backoff
+from security.errors import SecurityError
+from security.sasl_access import SaslAccess
 
 CONNECT_TIMEOUT_S: Final = 3.0
+LOGIN_USED: Final = 0.8
+"""Part of the time of a login after which the connection is replaced."""
 
 MessageT = TypeVar("MessageT", bound="ApiMessage")
 
@@ -35,6 +43,19 @@ class PeerAddress:
     port: int
 
 
+@dataclass(frozen=True, slots=True)
+class PeerAccess:
+    """How connections begin."""
+
+    ssl: SSLContext | None = None
+    """Context of TLS; None without."""
+    sasl: SaslAccess | None = None
+    """Login after the handshake; None without."""
+
+
+OPEN: Final = PeerAccess()
+
+
 @dataclass(slots=True)
 class _Link:
     address: PeerAddress
@@ -42,15 +63,18 @@ class _Link:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     connection: PeerConnection | None = None
     retry_at: float = 0.0
+    replace_at: float = math.inf
+    """When another connection is made, because the login of this one is about to end."""
 
 
 class Peers:
     """Connections to all other brokers, for one purpose."""
 
-    def __init__(self, process: str, rng: Random) -> None:
+    def __init__(self, process: str, rng: Random, access: PeerAccess = OPEN) -> None:
         """`process` is unique: no other process or purpose uses it, nor did an earlier process."""
         self._process = process
         self._rng = rng
+        self._access = access
         self._links: dict[int, _Link] = {}
         self._connection_count = 0
         self._is_closed = False
@@ -117,26 +141,39 @@ class Peers:
 
     async def _connection_of(self, link: _Link) -> PeerConnection:
         async with link.lock:
-            if link.connection is not None and link.connection.is_open:
-                return link.connection
             loop = asyncio.get_running_loop()
+            if link.connection is not None and link.connection.is_open:
+                if loop.time() < link.replace_at:
+                    return link.connection
+                link.connection.close_after_answers("another login is due")
             if loop.time() < link.retry_at:
                 why = f"connecting to broker {link.address.broker_id} failed just now"
                 raise PeerError(f"{why}; it is tried again after a pause")
             try:
-                link.connection = await self._connect(link.address)
-            except (OSError, TimeoutError) as error:
+                link.connection, held_s = await self._connect(link.address)
+            except (OSError, EOFError, TimeoutError, SecurityError, KafkaFrameError) as error:
                 link.retry_at = loop.time() + link.backoff.next_s()
                 why = f"broker {link.address.broker_id} cannot be reached: {error}"
                 raise PeerError(why) from error
             link.backoff = Backoff(self._rng)
+            link.replace_at = loop.time() + held_s * LOGIN_USED
             return link.connection
 
-    async def _connect(self, address: PeerAddress) -> PeerConnection:
+    async def _connect(self, address: PeerAddress) -> tuple[PeerConnection, float]:
+        """Return a new connection, and for how many seconds its login holds."""
+        held_s = math.inf
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(address.host, address.port)
+            reader, writer = await asyncio.open_connection(
+                address.host, address.port, ssl=self._access.ssl
+            )
+            if self._access.sasl is not None:
+                try:
+                    held_s = await log_in(reader, writer, self._access.sasl) / 1_000 or math.inf
+                except BaseException:
+                    writer.transport.abort()
+                    raise
         self._connection_count += 1
         connection = PeerConnection(reader, writer, f"{self._process}#{self._connection_count}")
         if self._is_closed:
             connection.close("this broker is stopping")
-        return connection
+        return connection, held_s

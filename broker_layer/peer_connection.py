@@ -52,6 +52,8 @@ class PeerConnection:
         self._calls: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
         self._last_correlation_id = 0
         self._failure: PeerError | None = None
+        self._closes_for = ""
+        """Why the connection is closed after its answers; empty if it is not."""
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
     @property
@@ -90,6 +92,12 @@ class PeerConnection:
                 answer.set_exception(PeerError(why))
                 answer.exception()  # mark it as retrieved: the caller may no longer wait
 
+    def close_after_answers(self, why: str) -> None:
+        """Close the connection once every call has its answer; no call may follow."""
+        self._closes_for = why
+        if not self._calls:
+            self.close(why)
+
     async def wait_closed(self) -> None:
         """Wait until the connection is closed and its task has ended."""
         with contextlib.suppress(OSError):
@@ -115,6 +123,8 @@ class PeerConnection:
         _, answer = self._calls.popleft()
         if not answer.done():
             answer.set_result(frame[start:])
+        if self._closes_for and not self._calls:
+            self.close(self._closes_for)
 
 
 @parsing

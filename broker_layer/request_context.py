@@ -23,5 +23,8 @@ class RequestContext:
     """Unique within this process. Fetch sessions and group members are not bound to it."""
     principal: Principal = ANONYMOUS
     """Who the client is."""
+    is_private: bool = True
+    """Whether no other machine can read the connection: it has TLS, or is from a loopback address.
+    """
     rights: Rights | None = None
     """What the client may do; None without an authorizer."""

@@ -25,7 +25,7 @@ from metadata.registry.cookies import CookieStore
 from metadata.registry.directory import BookieDirectory
 from metadata.store.interface import MetadataStore
 from metadata.store.uri import parse_metadata_uri
-from security.client_file import context_of
+from security.client_file import NO_IDENTITY, ClientFile, read_client_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,13 @@ def context_for(address: str) -> SSLContext | None:
     """Return the context of the client's file that a metadata URI names; None if it names none.
     Raises SecurityError, InvalidUriError.
     """
-    return context_of(parse_metadata_uri(address).client_file)
+    return identity_of(address).context
+
+
+def identity_of(address: str) -> ClientFile:
+    """Return the client's file that a metadata URI names. Raises SecurityError, InvalidUriError."""
+    path = parse_metadata_uri(address).client_file
+    return read_client_file(path) if path else NO_IDENTITY
 
 
 def wall_clock_ms() -> int:

@@ -1,6 +1,6 @@
 """Cluster metadata: ledgers, topics, registrations, and the store that keeps them.
 
-Imports no other package of Quire; every other package builds on it.
+Imports no other package of Quire but `security`; every other package builds on it.
 
 - `ids`: identifiers that every package shares.
 - `paths`: every path in the store.
@@ -14,7 +14,7 @@ Imports no other package of Quire; every other package builds on it.
 - `registry/`: bookies.
 - `brokers/`: brokers and the controller's election.
 - `topics/`: topics and partitions.
-- `security/`: access control lists.
+- `security/`: users and lists of rights of brokers, and rights on the stored nodes.
 - `restore/`: dump of the metadata, and its restore.
 - `repair/`: states of bookies, and what repair is to do and does.
 """

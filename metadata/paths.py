@@ -45,11 +45,15 @@ Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 
     /repair/status                        the auditor's summary, value: `status.py`
     /repair/scrubs/<bookie id>            a bookie's scrub and damaged entries, value: `scrub.py`
     /security/acls/17                     a shard of the access control lists, value: `acls.py`
+    /security/users/<escaped name>        a user of brokers, value and name: `users.py`
     /restore                              the restore that wrote this metadata, value:
                                           `restore_record.py`
+    /node-rights                          which logins are servers and clients, value:
+                                          `rights_record.py`
 
 Invariants: the first level of ledgers has at most 10,000 names and each other level at most 1,000;
-names sort in the order of the ids; at most JOBS_MAX jobs are published.
+names sort in the order of the ids; at most JOBS_MAX jobs are published; there are
+at most USERS_MAX users.
 
 Source: metadata design, "Ledgers", "Ids" and "Deletion"; topics design, "The mapping"; protocol
 rule 9.1.
@@ -93,7 +97,9 @@ AUDITOR: Final = "/repair/auditor"
 REPAIR_STATUS: Final = "/repair/status"
 SCRUBS: Final = "/repair/scrubs"
 ACLS: Final = "/security/acls"
+USERS: Final = "/security/users"
 RESTORE: Final = "/restore"
+NODE_RIGHTS: Final = "/node-rights"
 
 LEVEL_DIGITS: Final = (4, 3, 3, 3, 3, 3)
 DELETION_SHARDS: Final = 64
@@ -291,3 +297,8 @@ def repair_claim_path(ledger_id: LedgerId) -> str:
 def repair_worker_path(worker_id: str) -> str:
     """Return the path at which a live worker of repair is registered."""
     return f"{REPAIR_WORKERS}/{worker_id}"
+
+
+def user_path(node_name: str) -> str:
+    """Return the path of a user, by the name of its node."""
+    return f"{USERS}/{node_name}"

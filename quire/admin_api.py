@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from metadata.store.uri import parse_metadata_uri
-from security.client_file import NO_IDENTITY, ClientFile, read_client_file
+from security.client_file import NO_IDENTITY, ClientFile
 from security.tls import TlsFiles, client_context
 from serving.security_options import is_loopback
 
@@ -27,12 +26,6 @@ Json = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
 
 class AdminApiError(Exception):
     """The admin server did not respond, or its response was not as expected."""
-
-
-def identity_of(address: str) -> ClientFile:
-    """Return the client's file that a metadata URI names. Raises SecurityError."""
-    path = parse_metadata_uri(address).client_file
-    return read_client_file(path) if path else NO_IDENTITY
 
 
 async def get_json(

@@ -62,12 +62,29 @@ class LocalClusterError(Exception):
 
 def exit_code(error: BaseException) -> ExitCode:
     """Return the status with which a command that failed with `error` ends."""
+    from ledger_client.errors import LedgerError
+    from metadata.errors import MetadataError
+
+    if isinstance(error, CommandError):
+        return error.code
+    for types, code in _codes():
+        if isinstance(error, types):
+            return code
+    if isinstance(error, LedgerError | MetadataError):
+        return ExitCode.UNAVAILABLE if error.retriable else ExitCode.REFUSED
+    return ExitCode.DEFECT
+
+
+def _codes() -> tuple[tuple[tuple[type[BaseException], ...], ExitCode], ...]:
+    """Return the statuses of errors, by their types."""
     from bookie.wire.errors import BatchError
     from ledger_client import errors as ledger
     from metadata import errors as metadata
+    from metadata.security import errors as users
+    from metadata.security.access_errors import InvalidIdentityError
     from security.errors import SecurityError
 
-    by_type: tuple[tuple[tuple[type[BaseException], ...], ExitCode], ...] = (
+    return (
         (
             (
                 ledger.LedgerNotFoundError,
@@ -93,18 +110,19 @@ def exit_code(error: BaseException) -> ExitCode:
                 metadata.InvalidUriError,
                 metadata.InvalidChainNameError,
                 metadata.InvalidRepairSettingError,
+                InvalidIdentityError,
+                users.InvalidUserNameError,
             ),
             ExitCode.USAGE,
         ),
-        ((metadata.NodeNotFoundError, metadata.ClusterNotFoundError), ExitCode.NOT_FOUND),
+        (
+            (
+                metadata.NodeNotFoundError,
+                metadata.ClusterNotFoundError,
+                users.UserNotFoundError,
+            ),
+            ExitCode.NOT_FOUND,
+        ),
         ((LocalClusterError,), ExitCode.UNAVAILABLE),
         ((SecurityError,), ExitCode.USAGE),
     )
-    if isinstance(error, CommandError):
-        return error.code
-    for types, code in by_type:
-        if isinstance(error, types):
-            return code
-    if isinstance(error, ledger.LedgerError | metadata.MetadataError):
-        return ExitCode.UNAVAILABLE if error.retriable else ExitCode.REFUSED
-    return ExitCode.DEFECT

@@ -21,17 +21,20 @@ import socket
 import tempfile
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from random import Random
+from random import Random, SystemRandom
 from typing import IO, Final, Self
 
 import ledger_client.own_packages  # noqa: F401 - fails if one of Quire's packages is hidden
 from metadata.cancelling import cancel_and_wait
-from metadata.registry.cluster import create_cluster
+from metadata.registry.cluster import create_cluster, open_cluster_store
+from metadata.security.user_store import UserStore
 from metadata.store.embedded import HOST, EmbeddedZooKeeper
 from quire.errors import LocalClusterError
 from quire.local.local_bookie import LocalBookie
 from quire.local.local_broker import LocalBroker
 from quire.local.secure_directory import CLIENT_NAME, SecureDirectory
+from security.sasl.credentials import ScramMechanism, new_credential
+from security.secret_files import read_secret
 
 BOOKIES_DEFAULT: Final = 4
 BOOKIES_MAX: Final = 64
@@ -41,6 +44,12 @@ BROKER_PREFIX: Final = "broker-"
 CHROOT: Final = "/quire"
 PORT_NAME: Final = "port"
 TLS_DIRECTORY: Final = "tls"
+LISTENERS: Final = (("PLAINTEXT", PORT_NAME),)
+"""Protocol of each listener of a broker, and the end of the name of the file with its port."""
+SECURE_LISTENERS: Final = (("SSL", PORT_NAME), ("SASL_SSL", f"login-{PORT_NAME}"))
+"""Clients with a certificate and other brokers use the first one, clients with a password the
+second.
+"""
 
 
 class LocalCluster:
@@ -69,11 +78,6 @@ class LocalCluster:
             raise LocalClusterError(f"{broker} brokers: use 0 to {BROKERS_MAX}")
         if bookies is not None and not 0 <= bookies <= BOOKIES_MAX:
             raise LocalClusterError(f"{bookies} bookies: use 0 to {BOOKIES_MAX}")
-        if secure and broker:
-            raise LocalClusterError(
-                "brokers have no TLS yet, so that a secure cluster has none: leave out brokers, or "
-                "start it without security"
-            )
         self.keeps_data = data_dir is not None
         self._given_dir = None if data_dir is None else Path(data_dir).absolute()
         self._wanted = bookies
@@ -102,6 +106,11 @@ class LocalCluster:
     def certificates(self) -> SecureDirectory:
         """Directory of the certificates of a secure cluster."""
         return SecureDirectory(self.data_dir / TLS_DIRECTORY)
+
+    @property
+    def properties_file(self) -> str:
+        """Settings of Kafka's tools for a secure cluster."""
+        return self.certificates.properties_file(CLIENT_NAME)
 
     @property
     def zookeeper(self) -> EmbeddedZooKeeper:
@@ -136,12 +145,25 @@ class LocalCluster:
             )
             if not self.bookies:  # the first bookie creates the cluster
                 await create_cluster(self.metadata_uri, Random(os.urandom(16)))
+            if self._is_secure and self._wanted_brokers:
+                await self._add_user()
             numbers = range(1, self._wanted_brokers + 1)
             self.brokers = [self._make_broker(number) for number in numbers]
             await _all_or_first_failure(*(broker.start() for broker in self.brokers))
         except BaseException:
             await self.aclose()
             raise
+
+    async def _add_user(self) -> None:
+        """Give the client's user of a secure cluster its password."""
+        password = read_secret(self.certificates.password_file(CLIENT_NAME))
+        rng = SystemRandom()
+        store = await open_cluster_store(self.metadata_uri, rng=rng)
+        try:
+            credentials = [new_credential(each, password, rng) for each in ScramMechanism]
+            await UserStore(store, rng).alter(CLIENT_NAME, (), credentials)
+        finally:
+            await store.aclose()
 
     async def add_bookie(self) -> LocalBookie:
         """Start one more bookie, in a separate directory."""
@@ -203,18 +225,26 @@ class LocalCluster:
     def _make_bookie(self, number: int) -> LocalBookie:
         name = f"{BOOKIE_PREFIX}{number}"
         log_path = self.data_dir / "logs" / f"{name}.log"
-        secure = self.certificates.server_options("bookie") if self._is_secure else {}
-        options, uri = {**secure, **self._bookie_options}, self._uri_for("bookie")
+        options = self._bookie_options
+        if self._is_secure:
+            secure = self.certificates.certificate_options("bookie")
+            options = {"tls": "required", **secure, **options}
+        uri = self._uri_for("bookie")
         return LocalBookie(name, self.data_dir / name, log_path, uri, options)
 
     def _make_broker(self, number: int) -> LocalBroker:
         name = f"{BROKER_PREFIX}{number}"
-        port_path = self.data_dir / f"{name}.port"
-        port = _port_for(port_path)
-        port_path.write_text(f"{port}\n")
+        ports = dict[str, int]()
+        for listener, suffix in SECURE_LISTENERS if self._is_secure else LISTENERS:
+            port_path = self.data_dir / f"{name}.{suffix}"
+            ports[listener] = port = _port_for(port_path)
+            port_path.write_text(f"{port}\n")
         log_path = self.data_dir / "logs" / f"{name}.log"
-        count, options = len(self.bookies), self._broker_options
-        return LocalBroker(number, log_path, self.metadata_uri, port, count, options)
+        options = self._broker_options
+        if self._is_secure:
+            options = {**self.certificates.certificate_options("broker"), **options}
+        uri = self._uri_for("broker")
+        return LocalBroker(number, log_path, uri, ports, len(self.bookies), options)
 
 
 def _port_for(path: Path) -> int:

@@ -4,7 +4,11 @@
 - `tls`: contexts of clients.
 - `server_tls`: contexts of servers, and new ones when their files change.
 - `client_file`: the file with a client's identity.
+- `kafka_settings`: the same for Kafka's Python client.
+- `sasl_access`: login of a client at brokers.
+- `zookeeper_access`: TLS and login of connections to ZooKeeper.
 - `certificate_names`: principal of a certificate.
+- `sasl/`: authentication of Kafka's clients.
 - `secret_files`: secrets in files of their owner, and reads with a limit.
 - `errors`: errors of certificates and secrets.
 

@@ -6,7 +6,11 @@ Leaves the address of the cluster to the metadata URI, which names this file:
 
 Format: TOML. `[tls]` has `certificate`, `key` and `authorities`, each a PEM file. An empty `[tls]`
 uses the authorities of the system. `[admin]` has `token_file`, the secret for the servers' admin
-ports. A path is relative to the directory of this file.
+ports. `[sasl]` has `mechanism` (SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN), `user` and `password_file`,
+for logins at brokers. `[zookeeper]` has `tls` (true: ZooKeeper is reached by TLS with the files of
+`[tls]`, or with its own `certificate`, `key` and `authorities`), and a digest login: `user` and
+`password_file`; `allow_plaintext` is true if the password may be sent without TLS. A path is
+relative to the directory of this file.
 """
 
 import difflib
@@ -18,15 +22,34 @@ from ssl import SSLContext
 from typing import Final
 
 from security.errors import ClientFileError, SecretError
+from security.sasl_access import SaslAccess, sasl_access
 from security.secret_files import read_bounded, read_secret
 from security.tls import TlsFiles, client_context
+from security.zookeeper_access import NO_ACCESS, ZooKeeperAccess, check_user
 
 FILE_BYTES_MAX: Final = 64 * 1024
 TABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "tls": ("certificate", "key", "authorities"),
     "admin": ("token_file",),
+    "sasl": ("mechanism", "user", "password_file"),
+    "zookeeper": (
+        "tls",
+        "certificate",
+        "key",
+        "authorities",
+        "user",
+        "password_file",
+        "allow_plaintext",
+    ),
 }
 """Tables of the file, each with its names."""
+NO_PATHS: Final[Mapping[str, type]] = {
+    "tls": bool,
+    "user": str,
+    "mechanism": str,
+    "allow_plaintext": bool,
+}
+"""Names whose value is not a path, with the type of the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +60,10 @@ class ClientFile:
     """Files for TLS; None if the client uses none."""
     admin_token_file: str = ""
     """File with the secret for admin ports; empty if there is none."""
+    sasl: SaslAccess | None = None
+    """Login at brokers; None if there is none."""
+    zookeeper: ZooKeeperAccess = NO_ACCESS
+    """TLS and login of connections to ZooKeeper."""
 
     @property
     def admin_token(self) -> str:
@@ -59,6 +86,13 @@ def context_of(path: str) -> SSLContext | None:
     return read_client_file(path).context if path else None
 
 
+def zookeeper_access_of(path: str) -> ZooKeeperAccess:
+    """Return what a client's file says of ZooKeeper; no TLS and no login for an empty path. Raises
+    ClientFileError.
+    """
+    return read_client_file(path).zookeeper if path else NO_ACCESS
+
+
 def read_client_file(path: str) -> ClientFile:
     """Read a client's file. Raises ClientFileError."""
     try:
@@ -75,23 +109,55 @@ def parse_client_file(text: str, directory: Path) -> ClientFile:
     document = tomllib.loads(text)
     for name in document:
         _known(name, list(TABLES), "table")
-    paths = {name: _paths(name, document[name], directory) for name in TABLES if name in document}
-    tls, admin = paths.get("tls"), paths.get("admin", {})
-    files = None if tls is None else TlsFiles(**tls)
-    return ClientFile(files, admin.get("token_file", ""))
+    tables = {name: _values(name, document[name], directory) for name in TABLES if name in document}
+    tls, admin = tables.get("tls"), tables.get("admin", {})
+    files = None if tls is None else _files(tls)
+    zookeeper = _zookeeper(tables["zookeeper"], files) if "zookeeper" in tables else NO_ACCESS
+    sasl = None
+    if "sasl" in tables:
+        sasl = sasl_access(*(_text(tables["sasl"], each) for each in TABLES["sasl"]))
+    return ClientFile(files, _text(admin, "token_file"), sasl, zookeeper)
 
 
-def _paths(title: str, table: object, directory: Path) -> dict[str, str]:
-    """Return the paths of one table."""
+def _files(table: Mapping[str, str | bool]) -> TlsFiles:
+    names = ("certificate", "key", "authorities")
+    return TlsFiles(*(_text(table, each) for each in names))
+
+
+def _zookeeper(table: Mapping[str, str | bool], shared: TlsFiles | None) -> ZooKeeperAccess:
+    """Return the access of `[zookeeper]`, with the files of `[tls]` if it has none of its own."""
+    files, user = _files(table), _text(table, "user")
+    password_file = _text(table, "password_file")
+    if files and not table.get("tls"):
+        raise ClientFileError("[zookeeper] has files for TLS: write tls = true there too")
+    if bool(files.certificate) != bool(files.key):
+        raise ClientFileError("[zookeeper] needs both certificate and key, or neither")
+    if bool(user) != bool(password_file):
+        raise ClientFileError("[zookeeper] needs both user and password_file, or neither")
+    tls = (files or shared or TlsFiles()) if table.get("tls") else None
+    allows = bool(table.get("allow_plaintext"))
+    return ZooKeeperAccess(tls, check_user(user) if user else "", password_file, allows)
+
+
+def _text(table: Mapping[str, str | bool], name: str) -> str:
+    return str(table.get(name, ""))
+
+
+def _values(title: str, table: object, directory: Path) -> dict[str, str | bool]:
+    """Return the values of one table, with complete paths."""
     if not isinstance(table, dict):
         raise ClientFileError(f"{title} is not a table: write [{title}]")
-    paths: dict[str, str] = {}
+    values: dict[str, str | bool] = {}
     for name, value in table.items():
         _known(name, TABLES[title], f"name in [{title}]")
-        if not isinstance(value, str) or not value:
-            raise ClientFileError(f"{name} must be the path of a file")
-        paths[name] = str(directory / value)
-    return paths
+        kind = NO_PATHS.get(name)
+        if kind is bool and not isinstance(value, bool):
+            raise ClientFileError(f"{name} in [{title}] must be true or false")
+        if kind is not bool and not (isinstance(value, str) and value):
+            what = "a text" if kind is str else "the path of a file"
+            raise ClientFileError(f"{name} must be {what}")
+        values[name] = value if kind is not None else str(directory / value)
+    return values
 
 
 def _known(name: str, names: Sequence[str], what: str) -> None:

@@ -1,5 +1,6 @@
-"""Errors of identities and certificates."""
+"""Errors of identities, certificates and authentication."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 
@@ -26,6 +27,45 @@ class SecretError(SecurityError):
     def __reduce__(self) -> tuple[Any, ...]:  # type: ignore[explicit-override]
         """Return how to make the error again: `pickle` would pass only the text to `__init__`."""
         return type(self), (self.path, self.why)
+
+
+class SaslError(SecurityError):
+    """An authentication failed, or a message of it has a wrong form.
+
+    The text is for the other side, and never shows whether a user exists. `why` is for the audit
+    log of this side. Neither has a secret in it.
+    """
+
+    def __init__(self, text: str, why: str = "") -> None:
+        super().__init__(text)
+        self.text = text
+        self.why = why or text
+
+    def __reduce__(self) -> tuple[Any, ...]:  # type: ignore[explicit-override]
+        """Return how to make the error again: `pickle` would pass only the text to `__init__`."""
+        return type(self), (self.text, self.why)
+
+
+class SaslMechanismError(SecurityError):
+    """A client asks for a mechanism that the server does not offer; see `enabled`."""
+
+    def __init__(self, enabled: Sequence[str]) -> None:
+        super().__init__(
+            f"the server does not offer this SASL mechanism: use {' or '.join(enabled)}"
+        )
+        self.enabled = tuple(enabled)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # type: ignore[explicit-override]
+        """Return how to make the error again: `pickle` would pass only the text to `__init__`."""
+        return type(self), (self.enabled,)
+
+
+class TokenError(SecurityError):
+    """A token is refused; the text is for the audit log, and has nothing secret of the token."""
+
+
+class JwksError(SecurityError):
+    """A JWKS document cannot be read, or has no key that can be used."""
 
 
 class ClientFileError(SecurityError):

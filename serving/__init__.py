@@ -7,11 +7,13 @@ Leaves what a server serves to `bookie` and `broker_layer`; imports no other pac
 - `option_reading`: options from a file, variables and flags.
 - `server_log`: JSON log lines, a limited number of them.
 - `admin`: admin port: health, metrics and the routes of a server.
+- `http_log`: lines about requests that are not HTTP, without their content.
 - `metrics`: Prometheus's text format.
 - `process_metrics`: metrics of every server process.
 - `latency`: counts of latencies in buckets.
 - `recent_latency`: percentiles of the latencies of the last seconds. Pure.
 - `loop_lag`: how late the event loop calls its timers.
+- `slow_work`: threads for work that takes milliseconds of processor time.
 - `descriptors`: limit of open files, and refusal of connections at it.
 - `listening`: opens addresses, checks clients' deadlines, and waits until connections finish.
 - `security_options`: options of security, and refusal to be open by accident.

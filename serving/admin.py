@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 from security.certificate_names import MappingRule, principal_of
 from security.principal import ANONYMOUS
 from serving.errors import CannotListenError
+from serving.http_log import http_logger
 from serving.metrics import CONTENT_TYPE, metrics_text
 from serving.process_metrics import ProcessMetrics
 from serving.server_log import ServerLog
@@ -71,7 +72,8 @@ class AdminAccess:
         return "admin token" if self._has_token(request) else ANONYMOUS.text
 
     def _has_token(self, request: web.Request) -> bool:
-        given = request.headers.get("Authorization", "").encode()
+        # Bytes that are not UTF-8 are in the header as lone surrogates.
+        given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
         wanted = f"Bearer {self.token}".encode()
         return bool(self.token) and hmac.compare_digest(given, wanted)
 
@@ -121,7 +123,12 @@ class AdminServer:
                 *self._administered.routes,
             ]
         )
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=CLOSE_TIMEOUT_S)
+        self._runner = web.AppRunner(
+            application,
+            access_log=None,
+            logger=http_logger(self._log),
+            shutdown_timeout=CLOSE_TIMEOUT_S,
+        )
         await self._runner.setup()
         context = self._administered.access.context
         site = web.TCPSite(self._runner, host, port, ssl_context=context)

@@ -165,7 +165,7 @@ def _typed(info: OptionInfo, value: object, where: str) -> Value:
     if info.kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if type(value) is not info.kind or not isinstance(value, str | int | float | bool):
-        raise OptionError(f"{where} must be {_kind_name(info)}, not {value!r}")
+        raise OptionError(f"{where} must be {_kind_name(info)}, not {_shown(info, value)}")
     if isinstance(value, str):
         return value
     low, high = info.low, info.high
@@ -185,6 +185,15 @@ def _parsed(info: OptionInfo, text: str, where: str) -> Value:
     except ValueError:
         raise OptionError(f"{where} must be {_kind_name(info)}, not {text!r}") from None
     return _typed(info, value, where)
+
+
+def _shown(info: OptionInfo, value: object) -> str:
+    """Return a value of a wrong type for an error; only its type where it may be a secret, written
+    in the place of its file.
+    """
+    if info.kind is not str and isinstance(value, str | int | float):
+        return repr(value)
+    return f"a value of type {type(value).__name__}"
 
 
 def _kind_name(info: OptionInfo) -> str:

@@ -8,6 +8,7 @@ client is sent to an address that means "all addresses".
 """
 
 import ipaddress
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -17,6 +18,7 @@ from security.server_tls import ClientCertificates, ServerTls
 from security.tls import TlsFiles
 from serving.errors import OptionError
 from serving.option_reading import option
+from serving.overriding import override
 
 LOCAL_NAME: Final = "localhost"
 
@@ -31,14 +33,9 @@ class TlsMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SecurityOptions:
+class CertificateOptions(ABC):
     """Options of security, which the options of each kind of server include."""
 
-    tls: str = option(
-        TlsMode.OFF.value,
-        "whether clients use TLS: off, optional (with it or without, while a cluster changes), or"
-        " required",
-    )
     tls_cert_file: str = option("", "the server's certificate and its chain, in PEM")
     tls_key_file: str = option("", "its key, in PEM; only its owner may read the file")
     tls_ca_file: str = option("", "the authorities that sign clients' certificates, in PEM")
@@ -60,9 +57,14 @@ class SecurityOptions:
     )
 
     @property
+    @abstractmethod
     def tls_mode(self) -> TlsMode:
         """Whether clients use TLS."""
-        return TlsMode(self.tls)
+
+    @property
+    @abstractmethod
+    def tls_hint(self) -> str:
+        """What to set so that all clients use TLS."""
 
     @property
     def principal_rules(self) -> tuple[MappingRule, ...]:
@@ -78,12 +80,7 @@ class SecurityOptions:
 
     def check_tls(self) -> None:
         """Check the options of TLS together. Raises OptionError."""
-        for name, value, kind in (
-            ("tls", self.tls, TlsMode),
-            ("tls_client_certificates", self.tls_client_certificates, ClientCertificates),
-        ):
-            if value not in list(kind):
-                raise OptionError(f"{name} must be one of {', '.join(kind)}, not {value!r}")
+        check_choice("tls_client_certificates", self.tls_client_certificates, ClientCertificates)
         try:
             parse_mapping_rules(self.tls_principal_rules)
         except ValueError as error:
@@ -97,7 +94,10 @@ class SecurityOptions:
             ("tls_ca_file", self.tls_ca_file if wants_clients else "none"),
         ):
             if not value:
-                raise OptionError(f"tls is {self.tls}, and {name} is not set: name a PEM file")
+                other = ", or set tls_client_certificates to none" if name == "tls_ca_file" else ""
+                raise OptionError(
+                    f"TLS is {self.tls_mode}, and {name} is not set: name a PEM file{other}"
+                )
 
     def check_admin(self, host: str) -> None:
         """Refuse an admin server that anyone on another machine can use. Raises OptionError."""
@@ -108,7 +108,7 @@ class SecurityOptions:
         if self.tls_mode is not TlsMode.REQUIRED or not wants_clients:
             raise OptionError(
                 f"admin_host is {host}, where other machines can connect: set admin_token_file, or"
-                " tls to required with clients' certificates"
+                f" {self.tls_hint} with clients' certificates"
             )
 
     def check_listening(self, name: str, host: str) -> None:
@@ -118,9 +118,44 @@ class SecurityOptions:
         is_open = self.tls_mode is not TlsMode.REQUIRED and not is_loopback(host)
         if is_open and not self.allow_plaintext:
             raise OptionError(
-                f"{name} is {host}, where other machines can connect, and tls is {self.tls}: set"
-                " tls to required, or allow_plaintext to true if the network is closed"
+                f"{name} is {host}, where other machines can connect, and TLS is {self.tls_mode}:"
+                f" {self.tls_hint}, or set allow_plaintext to true if the network is closed"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityOptions(CertificateOptions):
+    """Options of a server whose ports all use TLS or none does."""
+
+    tls: str = option(
+        TlsMode.OFF.value,
+        "whether clients use TLS: off, optional (with it or without, while a cluster changes), or"
+        " required",
+    )
+
+    @property
+    @override
+    def tls_mode(self) -> TlsMode:
+        """See `CertificateOptions`."""
+        return TlsMode(self.tls)
+
+    @property
+    @override
+    def tls_hint(self) -> str:
+        """See `CertificateOptions`."""
+        return "set tls to required"
+
+    @override
+    def check_tls(self) -> None:
+        """See `CertificateOptions`."""
+        check_choice("tls", self.tls, TlsMode)
+        CertificateOptions.check_tls(self)
+
+
+def check_choice(name: str, value: str, kind: type[StrEnum]) -> None:
+    """Check that an option has one of its values. Raises OptionError."""
+    if value not in list(kind):
+        raise OptionError(f"{name} must be one of {', '.join(kind)}, not {value!r}")
 
 
 def check_advertised(name: str, advertised: str, listening: str) -> None:

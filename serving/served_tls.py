@@ -20,7 +20,7 @@ from security.server_tls import ClientCertificates, ServerTls
 from serving.admin import AdminAccess
 from serving.metrics import counter, described_metric
 from serving.overriding import override
-from serving.security_options import SecurityOptions, TlsMode
+from serving.security_options import CertificateOptions, TlsMode
 from serving.server_log import ServerLog
 from serving.tls_listening import TlsCounters, TlsListening
 
@@ -36,7 +36,7 @@ METRICS: Final = {
 class ServedTls(Collector):
     """TLS of one server process."""
 
-    def __init__(self, kind: str, options: SecurityOptions, log: ServerLog) -> None:
+    def __init__(self, kind: str, options: CertificateOptions, log: ServerLog) -> None:
         """Load the files; `kind` is "bookie" or "broker". Raises SecurityError."""
         self._prefix = f"quire_{kind}_tls"
         self._options = options
@@ -46,11 +46,30 @@ class ServedTls(Collector):
 
     @property
     def listening(self) -> TlsListening | None:
-        """How an address listens; None without TLS."""
+        """How the only address listens; None without TLS. If TLS is optional, it takes both kinds
+        of connections.
+        """
         if self._tls is None:
             return None
-        tls = self._tls
-        is_required = self._options.tls_mode is TlsMode.REQUIRED
+        return self._listening(self._tls, is_required=self._options.tls_mode is TlsMode.REQUIRED)
+
+    def listening_with_certificates(self) -> TlsListening:
+        """Return how an address listens whose clients all use TLS."""
+        return self._listening(self._loaded, is_required=True)
+
+    def listening_for_logins(self) -> TlsListening:
+        """Return how an address listens whose clients use TLS and need no certificate, because they
+        log in.
+        """
+        context = self._loaded.following_context(ClientCertificates.NONE)
+        return TlsListening(lambda: context, self._log, self._counters)
+
+    @property
+    def _loaded(self) -> ServerTls:
+        assert self._tls is not None, "the options name files if an address uses TLS"
+        return self._tls
+
+    def _listening(self, tls: ServerTls, *, is_required: bool) -> TlsListening:
         return TlsListening(lambda: tls.context, self._log, self._counters, is_required=is_required)
 
     def admin_access(self) -> AdminAccess:

@@ -29,6 +29,7 @@ from broker_layer.kafka.messages import ApiMessage
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.request_context import RequestContext
 from metadata.errors import MetadataError
+from metadata.security.acl_errors import InvalidAclError, TooManyAclsError
 from metadata.security.acl_store import AclStore, AclView
 from metadata.security.acls import (
     AclBinding,
@@ -39,7 +40,6 @@ from metadata.security.acls import (
     ResourceType,
     check_binding,
 )
-from metadata.security.errors import InvalidAclError, TooManyAclsError
 
 ITEMS_MAX: Final = 1_000
 """Maximum number of bindings, or of filters, in one request."""

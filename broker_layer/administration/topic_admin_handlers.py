@@ -5,10 +5,7 @@ Leaves the answers to the modules that it imports, and calling them to `dispatch
 
 from dataclasses import dataclass
 
-from broker_layer.administration.absent_features import (
-    describe_client_quotas,
-    describe_user_scram_credentials,
-)
+from broker_layer.administration.absent_features import describe_client_quotas
 from broker_layer.administration.acl_admin import DISABLED, AclAdmin
 from broker_layer.administration.cluster_answers import ClusterAnswers
 from broker_layer.administration.config_admin import ConfigAdmin
@@ -81,7 +78,6 @@ def handlers(parts: AdminParts) -> dict[int, Handler]:
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: reassignments.alter,
         ApiKey.LIST_PARTITION_REASSIGNMENTS: reassignments.list,
         ApiKey.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
         ApiKey.LIST_CONFIG_RESOURCES: configs.list_resources,
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: TopicPartitionAnswers(view, changes, metadata).answer,
     }

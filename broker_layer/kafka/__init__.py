@@ -4,6 +4,7 @@
 - `frames`: headers of requests and responses.
 - `messages`: messages by kafka-python, made safe.
 - `acl_messages`: messages of access control lists.
+- `login_messages`: messages of logins.
 - `consumer_group_messages`: messages of KIP-848, which kafka-python lacks.
 - `schema_guard`: check of counts and sizes before a library decodes a message.
 - `produce_codec`: Produce by hand.

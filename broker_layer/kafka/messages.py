@@ -1,8 +1,7 @@
 """Codec of Kafka's messages: a safe interface to kafka-python.
 
 Leaves Produce and Fetch, the hot path, to `kafka.produce_codec` and `kafka.fetch_codec`, and
-headers to `kafka.frames`. Only this module and those of messages of ACLs and of consumer groups
-import kafka-python.
+headers to `kafka.frames`. Only this module and those of messages beside it import kafka-python.
 
 Use: create a message with the fields of its schema, in lower case with underscores. A field that a
 version lacks reads as its default, and is not written. Never append to a list that is a default:
@@ -22,6 +21,8 @@ from kafka.protocol.admin import (
     AlterConfigsResponse,
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreateTopicsRequest,
@@ -116,6 +117,7 @@ from broker_layer.kafka.consumer_group_messages import (
 )
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
+from broker_layer.kafka.login_messages import LOGIN_MESSAGES
 from broker_layer.kafka.schema_guard import guard_of
 from broker_layer.kafka.versions import ADVERTISED, SERVED, ApiKey
 
@@ -128,6 +130,8 @@ __all__ = [
     "AlterConfigsResponse",
     "AlterPartitionReassignmentsRequest",
     "AlterPartitionReassignmentsResponse",
+    "AlterUserScramCredentialsRequest",
+    "AlterUserScramCredentialsResponse",
     "ApiMessage",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
@@ -265,6 +269,10 @@ _MESSAGES: Final[dict[ApiKey, tuple[type[ApiMessage], type[ApiMessage]]]] = {
         DescribeUserScramCredentialsRequest,
         DescribeUserScramCredentialsResponse,
     ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (
+        AlterUserScramCredentialsRequest,
+        AlterUserScramCredentialsResponse,
+    ),
     ApiKey.DESCRIBE_CLUSTER: (DescribeClusterRequest, DescribeClusterResponse),
     ApiKey.DESCRIBE_PRODUCERS: (DescribeProducersRequest, DescribeProducersResponse),
     ApiKey.DESCRIBE_TRANSACTIONS: (DescribeTransactionsRequest, DescribeTransactionsResponse),
@@ -279,6 +287,7 @@ _MESSAGES: Final[dict[ApiKey, tuple[type[ApiMessage], type[ApiMessage]]]] = {
         DescribeTopicPartitionsRequest,
         DescribeTopicPartitionsResponse,
     ),
+    **LOGIN_MESSAGES,
 }
 _DAMAGE: Final = (ValueError, IndexError, struct.error)
 """Errors that the library can raise after the guard's check, for text that is not UTF-8."""

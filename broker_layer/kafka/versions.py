@@ -4,8 +4,8 @@ Leaves messages to `kafka.messages`, and the codecs of Produce and Fetch to thei
 
 Invariants: the codecs of this package read and answer every version listed here. Produce is
 advertised from version 0 because older librdkafka compresses only then (KAFKA-18659); requests in
-versions below `PRODUCE_VERSION_MIN` are answered with an error. Not served: SASL, telemetry and
-share groups.
+versions below `PRODUCE_VERSION_MIN` are answered with an error. Version 0 of SaslHandshake, after
+which tokens come without headers, is not served. Not served: telemetry and share groups.
 
 Source: KIP-35, KIP-482, KIP-511, KIP-896.
 """
@@ -35,6 +35,7 @@ class ApiKey(IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -52,6 +53,7 @@ class ApiKey(IntEnum):
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
@@ -61,6 +63,7 @@ class ApiKey(IntEnum):
     OFFSET_DELETE = 47
     DESCRIBE_CLIENT_QUOTAS = 48
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
@@ -106,6 +109,7 @@ SERVED: Final[dict[ApiKey, VersionRange]] = {
     ApiKey.SYNC_GROUP: VersionRange(0, 5, 4),
     ApiKey.DESCRIBE_GROUPS: VersionRange(0, 5, 5),
     ApiKey.LIST_GROUPS: VersionRange(0, 5, 3),
+    ApiKey.SASL_HANDSHAKE: VersionRange(1, 1, NEVER),
     ApiKey.API_VERSIONS: VersionRange(0, 4, 3),
     ApiKey.CREATE_TOPICS: VersionRange(2, 7, 5),
     ApiKey.DELETE_TOPICS: VersionRange(1, 6, 4),
@@ -123,6 +127,7 @@ SERVED: Final[dict[ApiKey, VersionRange]] = {
     ApiKey.DESCRIBE_CONFIGS: VersionRange(1, 4, 4),
     ApiKey.ALTER_CONFIGS: VersionRange(0, 2, 2),
     ApiKey.DESCRIBE_LOG_DIRS: VersionRange(1, 4, 2),
+    ApiKey.SASL_AUTHENTICATE: VersionRange(0, 2, 2),
     ApiKey.CREATE_PARTITIONS: VersionRange(0, 3, 2),
     ApiKey.DELETE_GROUPS: VersionRange(0, 2, 2),
     ApiKey.ELECT_LEADERS: VersionRange(0, 2, 2),
@@ -132,6 +137,7 @@ SERVED: Final[dict[ApiKey, VersionRange]] = {
     ApiKey.OFFSET_DELETE: VersionRange(0, 0, NEVER),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: VersionRange(0, 1, 1),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: VersionRange(0, 0, 0),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: VersionRange(0, 0, 0),
     ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 1, 0),
     ApiKey.DESCRIBE_PRODUCERS: VersionRange(0, 0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: VersionRange(0, 0, 0),

@@ -66,14 +66,12 @@ class BrokerServices:
         now: Callable[[], float],
     ) -> None:
         self.counters = BrokerCounters()
-        self._tasks = RequestTasks(self.counters, log)
+        self.tasks = RequestTasks(self.counters, log)
         self._deadlines = Deadlines()
         self._room = ProduceRoom()
         hints = LeaderHints(parts.broker_id, parts.names)
         rights = ExchangeRights(parts.authorizer)
-        tools = ServiceTools(
-            limits, self.counters, self._tasks, self._deadlines, hints, now, rights
-        )
+        tools = ServiceTools(limits, self.counters, self.tasks, self._deadlines, hints, now, rights)
         verification = ProduceVerification(parts.logs, parts.verifier)
         produce = ProduceService(parts.logs, verification, self._room, tools)
         sessions = FetchSessions(
@@ -91,7 +89,7 @@ class BrokerServices:
         if parts.authorizer is not None:
             handlers = guarded(handlers, parts.authorizer, parts.names)
         dispatcher = Dispatcher(
-            raw_handlers, handlers, self._tasks, self.counters, parts.peer_listener
+            raw_handlers, handlers, self.tasks, self.counters, parts.peer_listener
         )
         self.context = ServerContext(limits, self.counters, log, now, dispatcher.serve)
 
@@ -103,4 +101,4 @@ class BrokerServices:
         """Cancel all remaining requests and waits."""
         self._deadlines.close()
         await self._room.close()
-        await self._tasks.close()
+        await self.tasks.close()

@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from broker_layer.handlers import Handler
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.login_messages import SaslAuthenticateResponse, SaslHandshakeResponse
 from broker_layer.kafka.messages import (
+    ApiMessage,
     ApiVersionsRequest,
     api_versions_response,
     decode_request,
@@ -26,6 +29,18 @@ from broker_layer.server.request_tasks import RequestTasks
 
 FOR_BROKERS: Final = (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.WRITE_TXN_MARKERS)
 """APIs for brokers only; of the first, only some versions: see `_is_for_brokers`."""
+LOGIN_REFUSALS: Final[Mapping[int, ApiMessage]] = {
+    ApiKey.SASL_HANDSHAKE: SaslHandshakeResponse(
+        error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[]
+    ),
+    ApiKey.SASL_AUTHENTICATE: SaslAuthenticateResponse(
+        error_code=ErrorCode.ILLEGAL_SASL_STATE,
+        error_message="this listener has no logins: use another one, or another security.protocol",
+        auth_bytes=b"",
+        session_lifetime_ms=0,
+    ),
+}
+"""Answers to logins on listeners without them; the others answer before a request comes here."""
 SOFTWARE_NAMED_FROM: Final = 3
 """First version of ApiVersions with the name of the client's software (KIP-511)."""
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?")
@@ -68,6 +83,9 @@ class Dispatcher:
             exchange.requester.drop("not served", why)
         elif exchange.api_key == ApiKey.API_VERSIONS:
             _answer_versions(exchange)
+        elif exchange.api_key in LOGIN_REFUSALS:
+            refusal = LOGIN_REFUSALS[exchange.api_key]
+            exchange.answer([encode_response(refusal, exchange.api_version)])
         else:
             handler = self._handlers.get(exchange.api_key)
             if handler is None:

@@ -23,6 +23,7 @@ class Requester(Protocol):
     client_host: str
     listener: str
     principal: Principal
+    is_private: bool
 
     def answered(self, exchange: "Exchange") -> None:
         """Send the answers that are next in order."""
@@ -92,6 +93,7 @@ class Exchange:
             requester.listener,
             requester.connection_id,
             requester.principal,
+            requester.is_private,
         )
 
     def answer(self, body: Sequence[Buffer]) -> None:

@@ -4,7 +4,9 @@ Leaves the lines of the file to `dump_file.py`.
 
 Left out: ephemeral nodes, because their processes make them again; and what is derived: reports of
 replicas in sync, records of scrubs, jobs and the summary of repair. The key of repair is left out
-too: repair makes another one, and a dump holds no secret.
+too: repair makes another one, and a dump holds no secret. So are the users, whose credentials help
+to guess passwords, and the rights of logins: the nodes of a restore are open until `quire metadata
+secure`.
 
 Invariants: a node comes before the nodes below it; the lists that name ledgers (chains, partitions)
 are read before the ledgers, so a ledger that such a list names is in the dump unless it was deleted
@@ -28,6 +30,7 @@ from metadata.paths import (
     CONTROLLER,
     IN_SYNC,
     LEDGERS,
+    NODE_RIGHTS,
     REPAIR_CLAIMS,
     REPAIR_JOBS,
     REPAIR_KEY,
@@ -35,6 +38,7 @@ from metadata.paths import (
     REPAIR_WORKERS,
     RESTORE,
     SCRUBS,
+    USERS,
 )
 from metadata.store.interface import MetadataStore, Stored
 
@@ -53,6 +57,8 @@ LEFT_OUT: Final = (
     REPAIR_STATUS,
     RESTORE,
     SCRUBS,
+    NODE_RIGHTS,
+    USERS,
 )
 """Nodes that are not in a dump, with everything below them."""
 READS_AT_ONCE: Final = 64

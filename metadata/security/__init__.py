@@ -1,6 +1,15 @@
-"""Security of a cluster that its metadata holds.
+"""Users of brokers, and rights of processes on the nodes of the metadata.
 
+- `errors`: what can go wrong with users.
+- `users`: a user, its credentials and its bytes.
+- `user_store`: users, changed and listed.
+- `user_table`: users, followed in the memory of a broker.
+- `node_rights`: what servers and clients may do to each node.
+- `rights_record`: who the servers and clients are, as stored.
+- `followed_rights`: rights of the nodes that one store creates.
+- `securing`: rights of existing nodes, set one by one.
+- `access_errors`: errors of rights.
 - `acls`: bindings of access control lists, their filters, and their bytes.
 - `acl_store`: bindings in the store: added, removed, listed and followed.
-- `errors`: refusals of bindings.
+- `acl_errors`: refusals of bindings.
 """

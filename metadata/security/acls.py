@@ -30,7 +30,7 @@ from metadata.msgpack_fields import (
     text_of,
     unpack_versioned,
 )
-from metadata.security.errors import InvalidAclError, TooManyAclsError
+from metadata.security.acl_errors import InvalidAclError, TooManyAclsError
 from security.principal import USER, parse_principal
 
 ACL_SHARDS: Final = 64

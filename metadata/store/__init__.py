@@ -8,6 +8,7 @@
 - `memory_faults`: where tests and the simulation inject faults.
 - `zookeeper`: store over ZooKeeper.
 - `zookeeper_session`: calls to one kazoo client, and its events.
+- `zookeeper_connections`: TCP and TLS connections to the servers.
 - `zookeeper_heartbeat`: contact with the server, and leaving a silent one.
 - `zookeeper_calls`: operations and errors, translated to kazoo and back.
 - `zookeeper_watches`: watches, armed again after each event.

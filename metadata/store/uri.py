@@ -3,7 +3,8 @@
 Leaves connecting to `zookeeper.py`.
 
 Format: `zk://host:port[,host:port...][/chroot][?client=file]`; the default port is 2181; an IPv6
-address is written in brackets. The file has the client's certificates (`security.client_file`).
+address is written in brackets. The file has the client's certificates and logins
+(`security.client_file`).
 """
 
 import re
@@ -22,6 +23,8 @@ _HOST = re.compile(
     r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?"
 )
 _CHROOT = re.compile(r"(?:/[A-Za-z0-9._-]+)*")
+_SECRET = re.compile(r"[^/,'\"]*@|(?<=\?)(?!client=).*", re.DOTALL)
+"""Place where a user and a password, or a parameter, would be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +55,31 @@ class MetadataUri:
 def parse_metadata_uri(uri: str) -> MetadataUri:
     """Parse a URI. Raises InvalidUriError, which says what is wrong."""
     if not uri.startswith(SCHEME):
-        raise InvalidUriError(uri, f"it does not start with {SCHEME}")
+        raise _refused(uri, f"it does not start with {SCHEME}")
     address, question_mark, parameters = uri.removeprefix(SCHEME).partition("?")
     hosts, _, path = address.partition("/")
     chroot = f"/{path}".rstrip("/")
     if _CHROOT.fullmatch(chroot) is None or {".", ".."} & set(chroot.split("/")):
-        raise InvalidUriError(uri, f"{chroot!r} is not a path of plain names")
+        raise _refused(uri, f"{chroot!r} is not a path of plain names")
     name, equals, client_file = parameters.partition("=")
     if question_mark and not (name == CLIENT_PARAMETER and equals and client_file):
-        raise InvalidUriError(uri, f"after ? only {CLIENT_PARAMETER}=FILE is possible")
+        raise _refused(uri, f"after ? only {CLIENT_PARAMETER}=FILE is possible")
     texts = hosts.split(",")
     if len(texts) > HOSTS_MAX:
-        raise InvalidUriError(uri, f"it lists more than {HOSTS_MAX} servers")
+        raise _refused(uri, f"it lists more than {HOSTS_MAX} servers")
     return MetadataUri(tuple(_host_of(uri, text) for text in texts), chroot, client_file)
+
+
+def _refused(uri: str, why: str) -> InvalidUriError:
+    """Return the error for a URI, without a password that it may have: other URIs may have one."""
+    return InvalidUriError(_SECRET.sub("...", uri), _SECRET.sub("...", why))
 
 
 def _host_of(uri: str, text: str) -> tuple[str, int]:
     match = _HOST.fullmatch(text)
     if match is None:
-        raise InvalidUriError(uri, f"{text!r} is not host:port" if text else "it lists no server")
+        raise _refused(uri, f"{text!r} is not host:port" if text else "it lists no server")
     port = int(match["port"] or PORT_DEFAULT)
     if not 0 < port <= _PORT_MAX:
-        raise InvalidUriError(uri, f"{port} is not a port")
+        raise _refused(uri, f"{port} is not a port")
     return match["v6"] or match["name"], port

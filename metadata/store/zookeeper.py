@@ -1,7 +1,8 @@
 """Metadata store over ZooKeeper.
 
 Leaves kazoo and its threads to `zookeeper_session.py`, contact with the server to
-`zookeeper_heartbeat.py`, and keeping watches armed to `zookeeper_watches.py`.
+`zookeeper_heartbeat.py`, keeping watches armed to `zookeeper_watches.py`, and the rights of new
+nodes to `metadata.security.followed_rights`.
 
 Invariants: a write that reached kazoo and has no answer has an unknown outcome; a write that only
 waited for a connection was certainly not sent; this process's own clock decides when the session
@@ -14,6 +15,7 @@ Source: protocol rule 1.3; metadata design.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +30,9 @@ from metadata.errors import (
     StoreUnavailableError,
 )
 from metadata.ids import Version
+from metadata.security.access_errors import AccessRefusedError
+from metadata.security.followed_rights import FollowedRights
+from metadata.security.rights_record import AccessList
 from metadata.store.interface import (
     OPERATION_TIMEOUT_S,
     PARENT_ATTEMPTS_MAX,
@@ -50,17 +55,17 @@ from metadata.store.uri import MetadataUri, parse_metadata_uri
 from metadata.store.zookeeper_calls import (
     CONNECTION_ERRORS,
     CallError,
-    NoNode,
+    access_list,
     is_bystander,
+    kazoo_list,
     transaction_call,
     translated,
     version_of,
 )
 from metadata.store.zookeeper_heartbeat import keep_alive
 from metadata.store.zookeeper_session import LinkEvent, LinkUp, ZooKeeperSession
-from metadata.store.zookeeper_watches import WatchEntry, WatchKind, WatchTable
+from metadata.store.zookeeper_watches import WatchArming, WatchKind, WatchTable
 
-NO_NODE_STATE: Final = -1
 ROOT_EXISTS: Final = Check("/", Version(-1))
 """Succeeds at any version, and changes nothing."""
 
@@ -74,11 +79,12 @@ async def open_store(
     operation_timeout_s: float = OPERATION_TIMEOUT_S,
     session_timeout_s: float = SESSION_TIMEOUT_S,
     make_root: bool = True,
-) -> MetadataStore:
+) -> "ZooKeeperMetadataStore":
     """Connect to `zk://h1:2181,h2:2181/chroot`. With `make_root`, create a missing chroot.
 
-    Raises InvalidUriError, and StoreUnavailableError when no server answers within
-    `operation_timeout_s`.
+    Raises InvalidUriError, SecurityError for a client's file that cannot be used,
+    StoreUnavailableError when no server answers within `operation_timeout_s`, and
+    AccessRefusedError for a login that is not one of the cluster.
     """
     store = ZooKeeperMetadataStore(
         parse_metadata_uri(uri),
@@ -110,17 +116,23 @@ class ZooKeeperMetadataStore:
         self._session_clock = SessionClock(session_timeout_s, asyncio.get_running_loop().time())
         self._is_up = asyncio.Event()
         self._session = ZooKeeperSession(uri, session_timeout_s, rng, self._on_link_event)
-        self._watches = WatchTable(self._arm, self._drop)
+        arming = WatchArming(self._session)
+        self._watches = WatchTable(arming.arm, arming.drop)
+        self._rights = FollowedRights(self, rng)
         self._heart: asyncio.Task[None] | None = None
 
     async def connect(self, *, make_root: bool = True) -> None:
-        """Begin the session. Raises StoreUnavailableError when no server answers in time."""
+        """Begin the session. Raises StoreUnavailableError when no server answers in time,
+        AccessRefusedError for a login that is not one of the cluster.
+        """
         self._session.start()
         beating = keep_alive(self._session, self._session_clock, self._is_up)
         self._heart = asyncio.get_running_loop().create_task(beating)
         if make_root:
             await self._read("/", self._session.make_root)
         await self._read("/", lambda: self._session.submit("exists", "/"))
+        if self._session.has_login:
+            await self._rights.start()
 
     @property
     def address(self) -> str:
@@ -143,11 +155,13 @@ class ZooKeeperMetadataStore:
         """Create a node (see `MetadataStore`)."""
         operation = Create(path, value, ephemeral)
         check_multi([operation])
+        refused: AccessRefusedError | None = None
         for _ in range(PARENT_ATTEMPTS_MAX if make_parents else 0):
             try:
                 return await self._create(operation)
-            except NodeNotFoundError:
-                await self._make_parents(path)
+            except NodeNotFoundError as error:
+                _raise_if_missing(refused, error)
+                refused = await self._make_parents(path)
         return await self._create(operation)
 
     async def get(self, path: str, *, fresh: bool = False, agreed: bool = False) -> Stored:
@@ -187,7 +201,8 @@ class ZooKeeperMetadataStore:
     async def multi(self, operations: Sequence[Operation]) -> list[Version]:
         """Apply all operations or none (see `MetadataStore`)."""
         check_multi(operations)
-        calls = [transaction_call(operation) for operation in operations]
+        rights = [self._rights.access_to(operation.path) for operation in operations]
+        calls = [transaction_call(*each) for each in zip(operations, rights, strict=True)]
         results = await self._write(operations[0], lambda: self._session.submit_transaction(calls))
         for operation, result in zip(operations, results, strict=False):
             if isinstance(result, Exception) and not is_bystander(result):
@@ -219,27 +234,44 @@ class ZooKeeperMetadataStore:
             return
         self._session_clock.close()
         self._is_up.set()  # calls that wait for a connection fail now
+        await self._rights.aclose()
         await cancel_and_wait(self._heart)
         await self._watches.aclose()
         await self._session.stop()
 
+    async def access_to(self, path: str) -> AccessList:
+        """Return the rights on a node. Raises NodeNotFoundError."""
+        entries, _ = await self._read(path, lambda: self._session.submit("get_acls", path))
+        return access_list(entries)
+
+    async def set_access(self, path: str, access: AccessList) -> None:
+        """Replace the rights on a node. Raises NodeNotFoundError, AccessRefusedError."""
+        call = partial(self._session.submit, "set_acls", path, kazoo_list(access))
+        await self._write(Check(path, Version(0)), call)
+
     async def _create(self, operation: Create) -> Version:
-        await self._write(
-            operation,
-            lambda: self._session.submit(
-                "create", operation.path, operation.value, ephemeral=operation.ephemeral
-            ),
-        )
+        path, rights = operation.path, kazoo_list(self._rights.access_to(operation.path))
+        options = {"acl": rights, "ephemeral": operation.ephemeral}
+        call = partial(self._session.submit, "create", path, operation.value, **options)
+        await self._write(operation, call)
         return Version(0)
 
-    async def _make_parents(self, path: str) -> None:
-        """Create the missing nodes above a path, from the top."""
+    async def _make_parents(self, path: str) -> AccessRefusedError | None:
+        """Create the missing nodes above a path, from the top. Return the last refusal: a node that
+        this login may not create may exist.
+        """
+        refused: AccessRefusedError | None = None
         names = path.split("/")[1:-1]
         for count in range(1, len(names) + 1):
             try:
                 await self._create(Create("/" + "/".join(names[:count]), b""))
-            except (NodeExistsError, NodeNotFoundError):
+            except NodeExistsError:
                 continue
+            except NodeNotFoundError as error:
+                _raise_if_missing(refused, error)
+            except AccessRefusedError as error:
+                refused = error
+        return refused
 
     def _require_open(self) -> None:
         if self._session_clock.state is SessionState.CLOSED:
@@ -322,7 +354,9 @@ class ZooKeeperMetadataStore:
 
     def _unavailable(self) -> StoreUnavailableError:
         what = "no connection" if not self._is_up.is_set() else "no answer"
-        return StoreUnavailableError(self._address, f"{what} within {self._operation_timeout_s} s")
+        why = f"{what} within {self._operation_timeout_s} s"
+        failure = self._session.failure
+        return StoreUnavailableError(self._address, f"{why}: {failure}" if failure else why)
 
     def _error_of(self, error: Exception, operation: Operation) -> MetadataError:
         if self._session_clock.state is SessionState.CLOSED:
@@ -345,30 +379,11 @@ class ZooKeeperMetadataStore:
     def _contacted(self, sent_s: float) -> None:
         self._session_clock.contacted(sent_s, asyncio.get_running_loop().time())
 
-    async def _arm(self, entry: WatchEntry) -> int:
-        """Set a server watch. Raises OSError when the connection is lost first."""
-        entry.watcher = watch = self._session.watcher(entry.fire)
-        try:
-            if entry.kind is WatchKind.VALUE:
-                stat = await self._session.submit("exists", entry.path, watch=watch)
-                return NO_NODE_STATE if stat is None else int(stat.mzxid)
-            return await self._arm_children(entry, watch)
-        except CallError as error:
-            raise ConnectionError(f"cannot watch {entry.path}: {error}") from error
 
-    def _drop(self, entry: WatchEntry, is_quiet: bool) -> None:  # noqa: FBT001
-        self._session.drop_watcher(entry.path, entry.watcher, may_prune=is_quiet)
-
-    async def _arm_children(self, entry: WatchEntry, watch: Callable[[Any], None]) -> int:
-        while True:
-            try:
-                _, stat = await self._session.submit(
-                    "get_children", entry.path, watch=watch, include_data=True
-                )
-                return int(stat.pzxid)
-            except NoNode:
-                if await self._session.submit("exists", entry.path, watch=watch) is None:
-                    return NO_NODE_STATE
+def _raise_if_missing(refused: AccessRefusedError | None, error: NodeNotFoundError) -> None:
+    """Raise the refusal if the missing node is the one whose creation was refused."""
+    if refused is not None and refused.path == error.path:
+        raise refused
 
 
 if TYPE_CHECKING:

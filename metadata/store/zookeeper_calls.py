@@ -1,6 +1,6 @@
 """Translation of operations into kazoo's calls, and of kazoo's answers and errors.
 
-Leaves sending them to `zookeeper.py`.
+Leaves sending them to `zookeeper.py`, and the rights of nodes to `metadata.security`.
 
 Source: kazoo 2.10-2.11; ZooKeeper's multi.
 """
@@ -8,6 +8,7 @@ Source: kazoo 2.10-2.11; ZooKeeper's multi.
 from typing import Any, Final
 
 from kazoo import exceptions as kazoo_errors
+from kazoo.security import ACL, Id
 
 from metadata.errors import (
     MetadataError,
@@ -20,10 +21,14 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import Version
+from metadata.security.access_errors import AccessRefusedError
+from metadata.security.node_rights import Right
+from metadata.security.rights_record import AccessEntry, AccessList
 from metadata.store.interface import Check, CompareAndSet, Create, Delete, Operation
 
 CallError: Final = kazoo_errors.KazooException
 NoNode: Final = kazoo_errors.NoNodeError
+NoAuth: Final = kazoo_errors.NoAuthError
 
 CONNECTION_ERRORS: Final = (
     kazoo_errors.ConnectionLoss,
@@ -47,7 +52,6 @@ REFUSALS: Final = (
     kazoo_errors.InvalidCallbackError,
     kazoo_errors.MarshallingError,
     kazoo_errors.NewConfigNoQuorumError,
-    kazoo_errors.NoAuthError,
     kazoo_errors.NoChildrenForEphemeralsError,
     kazoo_errors.NoWatcherError,
     kazoo_errors.QuotaExceededError,
@@ -60,11 +64,28 @@ REFUSALS: Final = (
 """The request was not applied, and would be refused again."""
 
 
-def transaction_call(operation: Operation) -> tuple[Any, ...]:
-    """Return the name of kazoo's transaction method, and its arguments."""
+def kazoo_list(access: AccessList | None) -> list[Any] | None:
+    """Return kazoo's form of the rights on a node; None means that the node is open."""
+    if access is None:
+        return None
+    parts = [(each.identity.partition(":"), int(each.rights)) for each in access]
+    return [ACL(rights, Id(scheme, name)) for (scheme, _, name), rights in parts]
+
+
+def access_list(entries: list[Any]) -> AccessList:
+    """Return the rights on a node from kazoo's form."""
+    return tuple(
+        sorted(AccessEntry(f"{each.id.scheme}:{each.id.id}", Right(each.perms)) for each in entries)
+    )
+
+
+def transaction_call(operation: Operation, access: AccessList | None = None) -> tuple[Any, ...]:
+    """Return the name of kazoo's transaction method, and its arguments; `access` are the rights of
+    a new node.
+    """
     match operation:
         case Create(path, value, ephemeral):
-            return ("create", path, value, None, ephemeral)
+            return ("create", path, value, kazoo_list(access), ephemeral)
         case CompareAndSet(path, value, expected):
             return ("set_data", path, value, expected)
         case Delete(path, expected):
@@ -107,6 +128,8 @@ def translated(error: Exception, operation: Operation, address: str) -> Metadata
             return OutcomeUnknownError(path, f"connection to {address} lost")
         case _ if isinstance(error, BUSY_ERRORS):
             return StoreUnavailableError(address, why)
+        case kazoo_errors.NoAuthError():
+            return AccessRefusedError(path, address, why)
         case _ if isinstance(error, REFUSALS):
             return StoreRefusedError(path, address, why)
         case _:

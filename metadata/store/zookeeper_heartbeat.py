@@ -15,6 +15,7 @@ from math import inf
 from typing import Any, Final
 
 from metadata.store.session_clock import SessionClock
+from metadata.store.zookeeper_calls import NoAuth
 from metadata.store.zookeeper_session import ZooKeeperSession
 
 BEATS_PER_SESSION: Final = 3
@@ -51,7 +52,10 @@ def _send_beat(
     session: ZooKeeperSession, clock: SessionClock, sent_s: float
 ) -> "asyncio.Future[Any]":
     def answered(future: "asyncio.Future[Any]") -> None:
-        if not future.cancelled() and future.exception() is None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is None or isinstance(error, NoAuth):  # a refusal is an answer
             clock.contacted(sent_s, loop.time())
 
     loop = asyncio.get_running_loop()

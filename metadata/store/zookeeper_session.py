@@ -1,7 +1,8 @@
 """Bridge between the event loop and one kazoo client.
 
 Leaves the meaning of calls and reports to `zookeeper.py`. kazoo is untyped and runs three threads:
-everything untyped, and everything that crosses threads, stays in this module.
+everything untyped, and everything that crosses threads, stays in this module and in
+`zookeeper_connections.py`, which opens the connections.
 
 Invariants: reports reach the loop in the order in which kazoo's socket thread saw them; an attempt
 to connect to one server takes at most `try_timeout_s`, so that a silent server does not use up the
@@ -15,7 +16,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -26,17 +26,22 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
     EXCEPTIONS,
+    AuthFailedError,
     ConnectionDropped,
     KazooException,
+    NoAuthError,
     NodeExistsError,
     ZookeeperError,
 )
-from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
 from metadata.store.uri import MetadataUri
+from metadata.store.zookeeper_connections import ConnectionHandler, cut
+from security.client_file import zookeeper_access_of
+from security.zookeeper_access import DIGEST
 
 RECONNECT_DELAY_S: Final = 0.05
 RECONNECT_DELAY_MAX_S: Final = 0.2
@@ -108,22 +113,11 @@ def try_timeout_s(session_timeout_s: float, host_count: int) -> float:
     return max(TRY_TIMEOUT_MIN_S, session_timeout_s / (4 * host_count))
 
 
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is untyped
-    """Limits the time of one TCP connection attempt; kazoo would use the complete session
-    timeout.
-    """
-
-    def __init__(self, connect_timeout_s: float) -> None:
-        super().__init__()
-        self._connect_timeout_s = connect_timeout_s
-
-    def create_connection(self, **options: Any) -> Any:
-        options["timeout"] = min(options["timeout"], self._connect_timeout_s)
-        return super().create_connection(**options)
-
-
 class ZooKeeperSession:
-    """One kazoo client; belongs to the loop and the process that created it."""
+    """One kazoo client; belongs to the loop and the process that created it.
+
+    Raises SecurityError for a client's file that cannot be used.
+    """
 
     def __init__(
         self,
@@ -142,10 +136,16 @@ class ZooKeeperSession:
         self._dropped = 0
         self._try_timeout_s = try_timeout_s(session_timeout_s, len(uri.hosts))
         self._contacted_s = self._loop.time()
+        access = zookeeper_access_of(uri.client_file)
+        access.check_may_send([host for host, _ in uri.hosts])
+        self.has_login = access.has_login
+        self._handler = ConnectionHandler(self._try_timeout_s, access)
+        credential = access.credential
         self._client: Any = KazooClient(
             hosts=uri.host_text,  # kazoo creates no chroot of several levels: `_full` adds it
             timeout=session_timeout_s,
-            handler=_Handler(self._try_timeout_s),
+            handler=self._handler,
+            auth_data=[(DIGEST, credential)] if credential else [],
             randomize_hosts=False,
             connection_retry=reconnect_retry(),
             logger=_kazoo_log,
@@ -159,6 +159,11 @@ class ZooKeeperSession:
         parent.
         """
         return os.getpid() == self._pid
+
+    @property
+    def failure(self) -> str:
+        """Why the last attempt to connect failed; empty if it did not."""
+        return self._handler.failure
 
     def start(self) -> None:
         """Start connecting; returns at once."""
@@ -176,7 +181,7 @@ class ZooKeeperSession:
         names = self._chroot.split("/")[1:]
         for count in range(1, len(names) + 1):
             path = "/" + "/".join(names[:count])
-            with contextlib.suppress(NodeExistsError):
+            with contextlib.suppress(NodeExistsError, NoAuthError):
                 await self._bridge(self._client.create_async(path))
 
     def submit_transaction(self, operations: list[tuple[Any, ...]]) -> "asyncio.Future[Any]":
@@ -205,7 +210,7 @@ class ZooKeeperSession:
         connected = self._client._connection._socket  # noqa: SLF001
         if connected is not None:
             with contextlib.suppress(OSError):
-                connected.shutdown(socket.SHUT_RDWR)
+                cut(connected)
 
     def _full(self, path: str) -> str:
         return (self._chroot + path).rstrip("/") or "/"
@@ -287,7 +292,15 @@ class ZooKeeperSession:
             self._newest_zxid = max(self._newest_zxid, self._client.last_zxid)
             self._client.last_zxid = self._newest_zxid
             contacted_s = self._loop.time()
-            timeouts = plain_connect(host, address, port)
+            try:
+                timeouts = plain_connect(host, address, port)
+            except AuthFailedError as error:  # it would end kazoo's thread
+                self._handler.failure = "the server refused the login"
+                raise ConnectionDropped(self._handler.failure) from error
+            except (ConnectionDropped, KazooTimeoutError) as error:
+                self._handler.note_failure(error)
+                raise
+            self._handler.failure = ""
             negotiated_s = timeouts[0] / 1000 * 1.5  # kazoo's timeout is 2/3 of a session
             session_id = self._client._session_id  # noqa: SLF001
             event = LinkUp(session_id, negotiated_s, contacted_s)

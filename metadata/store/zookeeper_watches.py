@@ -1,7 +1,7 @@
 """Table of watches, kept armed at a ZooKeeper server: each server watch fires once, and all are
 lost with the connection.
 
-Leaves setting the server watch to the given `arm` function.
+Leaves the calls to `zookeeper_session.py`.
 
 Invariants: a callback always follows a change that was not read yet; all callbacks of a path share
 one server watch; arming is limited to ARMS_PER_S; a fired watch is armed again only after
@@ -16,16 +16,19 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from metadata.callbacks import Callbacks
 from metadata.cancelling import cancel_and_wait
 from metadata.store.interface import Cancel, WatchCallback
+from metadata.store.zookeeper_calls import CallError, NoNode
+from metadata.store.zookeeper_session import ZooKeeperSession
 
 ARMS_PER_S: Final = 500
 ARMS_BURST: Final = 50
 REARM_DELAY_S: Final = 0.05
 RETRY_DELAY_S: Final = 0.2
+NO_NODE_STATE: Final = -1
 
 
 class WatchKind(Enum):
@@ -173,3 +176,36 @@ class WatchTable:
         if self._is_live(entry) and entry.reported != found:
             entry.reported = found
             entry.callbacks.notify()
+
+
+class WatchArming:
+    """Sets and removes server watches."""
+
+    def __init__(self, session: ZooKeeperSession) -> None:
+        self._session = session
+
+    async def arm(self, entry: WatchEntry) -> int:
+        """Set a server watch. Raises OSError when the connection is lost first."""
+        entry.watcher = watch = self._session.watcher(entry.fire)
+        try:
+            if entry.kind is WatchKind.VALUE:
+                stat = await self._session.submit("exists", entry.path, watch=watch)
+                return NO_NODE_STATE if stat is None else int(stat.mzxid)
+            return await self._arm_children(entry, watch)
+        except CallError as error:
+            raise ConnectionError(f"cannot watch {entry.path}: {error}") from error
+
+    def drop(self, entry: WatchEntry, is_quiet: bool) -> None:  # noqa: FBT001
+        """Remove a server watch; `is_quiet`: none is being armed."""
+        self._session.drop_watcher(entry.path, entry.watcher, may_prune=is_quiet)
+
+    async def _arm_children(self, entry: WatchEntry, watch: Callable[[Any], None]) -> int:
+        while True:
+            try:
+                _, stat = await self._session.submit(
+                    "get_children", entry.path, watch=watch, include_data=True
+                )
+                return int(stat.pzxid)
+            except NoNode:
+                if await self._session.submit("exists", entry.path, watch=watch) is None:
+                    return NO_NODE_STATE

@@ -29,4 +29,5 @@
 - `ledger/`: `quire ledger`.
 - `topic/`: `quire topic`.
 - `acl/`: `quire acl`.
+- `user/`: `quire user`.
 """

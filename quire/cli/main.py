@@ -42,6 +42,7 @@ NOUNS: Final = {
     "broker": ("quire.cli.broker", "run: serve topics to clients of Kafka's protocol"),
     "cluster": ("quire.cli.cluster", "init, health, if-lost, version"),
     "metadata": ("quire.cli.metadata.verbs", "dump, restore, compare, accept-restore, check"),
+    "user": ("quire.cli.user.verbs", "add, password, remove, list, show: users of brokers"),
     "tls": ("quire.cli.tls", "init: certificates for development"),
     "config": ("quire.cli.config", "show, check"),
     "bench": ("quire.cli.bench", "compare, report, fleet: ways to replicate while faults strike"),

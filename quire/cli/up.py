@@ -4,7 +4,7 @@ Leaves starting and stopping the processes to `quire.local_cluster`.
 
 Format of the one line with -o json: `{"metadata": "zk://...", "bookies": [{"id", "address", "pid",
 "admin_url", "data_dir"}], "brokers": [{"id", "address", "pid", "admin_url"}], "zookeeper": {"pid"},
-"data"}`.
+"data"}`. A broker of a secure cluster has a `login_address` too.
 """
 
 import argparse
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from quire.local_cluster import LocalCluster
 
 LOOK_PERIOD_S: Final = 1.0
+LOGIN_LISTENER: Final = "SASL_SSL"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -54,8 +55,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--secure",
         action="store_true",
-        help="make certificates in the data directory, and take only clients that have one; "
-        "without brokers, which have no TLS yet",
+        help="make certificates in the data directory, and take only clients that have one",
     )
     for server in ("bookie", "broker"):
         command.add_argument(
@@ -127,7 +127,10 @@ def _announce(cluster: "LocalCluster", output: Output) -> None:
         output.line(f"\nexport {METADATA_VARIABLE}={cluster.metadata_uri}")
         if cluster.brokers:
             addresses = ",".join(broker.address for broker in cluster.brokers)
-            output.line(f"bootstrap.servers={addresses}")
+            logins = ",".join(filter(None, (_login_address(each) for each in cluster.brokers)))
+            output.line(f"bootstrap.servers={logins or addresses}")
+            if logins:
+                output.line(f"Kafka's tools: --command-config {cluster.properties_file}")
         kept = "is kept" if cluster.keeps_data else "is removed at the end"
         output.remark(f"Data in {cluster.data_dir} {kept}. Ctrl-C stops everything.")
     output.results.flush()
@@ -137,7 +140,7 @@ def _as_json(cluster: "LocalCluster") -> dict[str, Json]:
     return {
         "metadata": cluster.metadata_uri,
         "bookies": [_bookie_as_json(bookie) for bookie in cluster.bookies],
-        "brokers": [_server_as_json(broker) for broker in cluster.brokers],
+        "brokers": [_broker_as_json(broker) for broker in cluster.brokers],
         "zookeeper": {"pid": cluster.zookeeper.pid},
         "data": str(cluster.data_dir),
     }
@@ -150,6 +153,15 @@ def _server_as_json(server: "LocalBookie | LocalBroker") -> dict[str, Json]:
         "pid": server.pid,
         "admin_url": server.admin_url,
     }
+
+
+def _login_address(broker: "LocalBroker") -> str | None:
+    return broker.listeners.get(LOGIN_LISTENER)
+
+
+def _broker_as_json(broker: "LocalBroker") -> dict[str, Json]:
+    login = _login_address(broker)
+    return {**_server_as_json(broker), **({"login_address": login} if login else {})}
 
 
 def _bookie_as_json(bookie: "LocalBookie") -> dict[str, Json]:

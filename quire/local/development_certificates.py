@@ -158,11 +158,12 @@ def _write(files: NamedFiles, certificate: x509.Certificate, key: _Key) -> None:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-    _create(files.key, secret, 0o600)
-    _create(files.certificate, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+    create_file(files.key, secret, 0o600)
+    create_file(files.certificate, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
 
 
-def _create(path: Path, content: bytes, mode: int) -> None:
+def create_file(path: Path, content: bytes, mode: int) -> None:
+    """Write a new file, whose mode is set before its content. Raises CertificateError."""
     try:
         path.touch(mode, exist_ok=False)
         path.write_bytes(content)

@@ -2,7 +2,7 @@
 
 Leaves hurting it to `quire.local.local_server`, and the broker to `quire broker run`.
 
-Invariant: a restarted broker has its old id and its old port, so that clients find it again.
+Invariant: a restarted broker has its old id and its old ports, so that clients find it again.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,6 @@ from quire.local.local_server import LocalServer
 
 READY_TIMEOUT_S: Final = 60.0
 HOST: Final = "127.0.0.1"
-LISTENER: Final = "PLAINTEXT"
 SESSION_TIMEOUT_S: Final = 6.0
 """Time after which a killed broker's partitions are led by other brokers, or by itself if
 restarted."""
@@ -30,12 +29,13 @@ class LocalBroker(LocalServer):
         broker_id: int,
         log_path: Path,
         metadata_uri: str,
-        port: int,
+        ports: Mapping[str, int],
         bookie_count: int,
         other_options: Mapping[str, str],
     ) -> None:
-        """`other_options` are options of `quire broker run`, which override those of a local
-        cluster.
+        """`ports` has the port of each listener under its security protocol, the one for other
+        brokers first. `other_options` are options of `quire broker run`, which override those of a
+        local cluster.
         """
         self.id = broker_id
         name = f"broker-{broker_id}"
@@ -43,7 +43,7 @@ class LocalBroker(LocalServer):
         flags = {
             "broker-id": str(broker_id),
             "metadata": metadata_uri,
-            "listeners": f"{LISTENER}://{HOST}:{port}",
+            "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
         }
         options = {
             "rack": name,

@@ -20,6 +20,7 @@ class _Ready:
     id: str
     address: str
     admin_url: str
+    listeners: Mapping[str, str]
 
 
 class LocalServer:
@@ -68,6 +69,11 @@ class LocalServer:
         return self._known.admin_url
 
     @property
+    def listeners(self) -> Mapping[str, str]:
+        """Address of each listener of a broker, as of its latest start."""
+        return self._known.listeners
+
+    @property
     def pid(self) -> int:
         """Its process id, as of its latest start."""
         return self._process.pid
@@ -84,7 +90,9 @@ class LocalServer:
         line = await self._process.first_line(self._ready_timeout_s)
         try:
             fields = json.loads(line)
-            self._ready = _Ready(str(fields["id"]), fields["address"], fields["admin"])
+            self._ready = _Ready(
+                str(fields["id"]), fields["address"], fields["admin"], fields.get("listeners", {})
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise self._process.failure(
                 f"printed {line!r} instead of the line that shows that it is ready"

@@ -5,15 +5,22 @@ Leaves making certificates to `quire.local.development_certificates`, and the se
 
 Format: the authority (`ca.pem`); for each server role and each client `<name>.pem`,
 `<name>-key.pem`, and `<name>.toml`, a client's file (`security.client_file`) that the metadata URI
-names.
+names. A client also has `<name>.password`, and `<name>.properties`, the settings of Kafka's tools
+for a login with it.
 """
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from quire.local.development_certificates import AUTHORITY, LOCAL_HOSTS, DevelopmentAuthority
+from quire.local.development_certificates import (
+    AUTHORITY,
+    LOCAL_HOSTS,
+    DevelopmentAuthority,
+    create_file,
+)
 from security.errors import CertificateError
 
 SERVER_ROLES: Final = ("bookie", "broker")
@@ -27,6 +34,17 @@ authorities = "ca.pem"
 """
 
 
+_PROPERTIES: Final = """\
+security.protocol=SASL_SSL
+sasl.mechanism=SCRAM-SHA-512
+sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\
+  username="{name}" password="{password}";
+ssl.truststore.type=PEM
+ssl.truststore.location={authorities}
+"""
+PASSWORD_BYTES: Final = 24
+
+
 @dataclass(frozen=True, slots=True)
 class SecureDirectory:
     """A directory that `fill` has filled."""
@@ -37,10 +55,17 @@ class SecureDirectory:
         """Return the path of a client's file; server roles have one too, for their own clients."""
         return str(self.path / f"{name}.toml")
 
-    def server_options(self, role: str) -> dict[str, str]:
-        """Return the options of a server with this role."""
+    def password_file(self, name: str) -> str:
+        """Return the path of the password of a client's user."""
+        return str(self.path / f"{name}.password")
+
+    def properties_file(self, name: str) -> str:
+        """Return the path of the settings of Kafka's tools for a client."""
+        return str(self.path / f"{name}.properties")
+
+    def certificate_options(self, role: str) -> dict[str, str]:
+        """Return the options that name the certificates of a server with this role."""
         return {
-            "tls": "required",
             "tls_cert_file": str(self.path / f"{role}.pem"),
             "tls_key_file": str(self.path / f"{role}-key.pem"),
             "tls_ca_file": str(self.path / f"{AUTHORITY}.pem"),
@@ -60,5 +85,15 @@ class SecureDirectory:
             own = (*LOCAL_HOSTS, *hosts) if name in SERVER_ROLES else ()
             authority.issue(name, own)
             Path(self.client_file(name)).write_text(_CLIENT_FILE.format(name=name))
+            if name not in SERVER_ROLES:
+                self._fill_login(name)
             made.append(name)
         return made
+
+    def _fill_login(self, name: str) -> None:
+        password = secrets.token_hex(PASSWORD_BYTES)
+        properties = _PROPERTIES.format(
+            name=name, password=password, authorities=self.path / f"{AUTHORITY}.pem"
+        )
+        create_file(Path(self.password_file(name)), f"{password}\n".encode(), 0o600)
+        create_file(Path(self.properties_file(name)), properties.encode(), 0o600)

@@ -28,8 +28,10 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from ledger_client.cluster_access import identity_of
 from metadata.brokers.broker_registry import BrokerDirectory
 from metadata.errors import TopicNotFoundError
+from security.kafka_settings import kafka_settings
 from spark_io.errors import AppendError, NoBrokerError, SchemaError, UnknownTopicError
 from spark_io.topics.topic_access import TopicServices, access_of
 from spark_io.topics.topic_options import TopicWriteOptions
@@ -219,6 +221,7 @@ def _producer(options: TopicWriteOptions, servers: Sequence[str]) -> KafkaProduc
         max_request_size=REQUEST_BYTES_MAX,
         allow_auto_create_topics=False,
         metrics_enabled=False,
+        **kafka_settings(identity_of(options.client.metadata)),
     )
 
 

@@ -8,7 +8,7 @@ import random
 import struct
 from typing import Final
 
-from broker_layer.kafka import acl_messages, messages
+from broker_layer.kafka import acl_messages, login_messages, messages
 from broker_layer.kafka.errors import KafkaFrameError, RecordBatchError
 from broker_layer.kafka.fetch_codec import decode_fetch
 from broker_layer.kafka.frames import read_request_header
@@ -112,6 +112,10 @@ def _seal(data: bytearray, rng: random.Random) -> None:
         seal(data)
 
 
+OWNERS = (messages, login_messages, acl_messages)
+"""Modules of messages."""
+
+
 def _requests() -> list[bytes]:
     rng = random.Random(11)
     found = []
@@ -120,7 +124,7 @@ def _requests() -> list[bytes]:
         if api_key in (ApiKey.PRODUCE, ApiKey.FETCH):
             continue
         for version in range(served.min, served.max + 1):
-            owner = acl_messages if hasattr(acl_messages, f"{name}Request") else messages
+            owner = next(each for each in OWNERS if hasattr(each, f"{name}Request"))
             message = sample(getattr(owner, f"{name}Request"), version, rng)
             found.append(_frame(api_key, version, bytes(messages.encode_request(message, version))))
     batch = bytes(build_batch([Record(0, 0, b"k", b"v")]))

@@ -4,6 +4,7 @@ Leaves millions of them to `python -m tests.fuzz`.
 """
 
 import asyncio
+import base64
 import random
 from collections.abc import Callable
 
@@ -17,6 +18,9 @@ from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire import codec, messages
 from ledger_client.bookies.connection import BookieConnection
 from metadata.ids import EntryId, LedgerId
+from security.errors import SaslError
+from security.sasl.credentials import ScramCredential
+from security.sasl.decoys import Decoys
 from tests.fuzz import disk_targets, watch, wire_targets
 from tests.fuzz.crc import reference_crc32c
 from tests.fuzz.findings import Tally, require
@@ -191,6 +195,29 @@ def test_a_log_that_fails_when_a_client_leaves_is_found(monkeypatch: pytest.Monk
 def test_a_client_that_drops_a_call_is_found(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setattr(BookieConnection, place, lambda *_: None)
     assert _found_in("client_connection")
+
+
+@pytest.mark.parametrize(
+    ("place", "defect", "what"),
+    [
+        ("scram.proves", lambda *_: True, "without a proof"),
+        ("plain._fits", lambda *_: True, "without a proof"),
+        ("scram_messages.decode_base64", base64.b64decode, "Error: "),
+    ],
+)
+def test_a_defect_of_sasl_is_found(
+    monkeypatch: pytest.MonkeyPatch, place: str, defect: Callable[..., object], what: str
+) -> None:
+    monkeypatch.setattr(f"security.sasl.{place}", defect)
+    assert what in _found_in("sasl")
+
+
+def test_a_server_that_shows_which_users_exist_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> ScramCredential:
+        raise SaslError("this user does not exist")
+
+    monkeypatch.setattr(Decoys, "credential", refuse)
+    assert "fails as a known one does" in _found_in("sasl")
 
 
 # Many blocks

@@ -10,7 +10,12 @@ from tests.reference.markdown import code, first_sentence, page, prose, table
 
 MODULES: Final = {
     "ledger_client": ("ledger_client.errors",),
-    "metadata": ("metadata.errors", "metadata.security.errors"),
+    "metadata": (
+        "metadata.errors",
+        "metadata.security.errors",
+        "metadata.security.acl_errors",
+        "metadata.security.access_errors",
+    ),
     "bookie": ("bookie.errors", "bookie.server_errors", "bookie.wire.errors"),
     "security": ("security.errors",),
     "serving": ("serving.errors",),

@@ -43,6 +43,8 @@ DOORS = (
     "security/secret_files.py",
     "security/client_file.py",
     "security/server_tls.py",
+    "security/sasl_access.py",
+    "serving/slow_work.py",
     "*/main.py",
 )
 # Edges of processes for which only shape is checked.

@@ -15,6 +15,8 @@ from broker_layer.kafka.acl_messages import (
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     AlterPartitionReassignmentsResponse,
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
     ApiMessage,
     DescribeClientQuotasResponse,
     DescribeLogDirsResponse,
@@ -151,6 +153,18 @@ async def describe_user_scram_credentials(call: GuardedCall) -> ApiMessage:
     return DescribeUserScramCredentialsResponse(
         error_code=_REFUSED, error_message=NOT_AUTHORIZED, results=[]
     )
+
+
+async def alter_user_scram_credentials(call: GuardedCall) -> ApiMessage:
+    """Guard AlterUserScramCredentials."""
+    request = call.request
+    assert isinstance(request, AlterUserScramCredentialsRequest), "the guard of this API"
+    if may_on_cluster(call.rights, Operation.ALTER):
+        return await call.serve(AlterUserScramCredentialsResponse)
+    names = dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))
+    kind = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+    rows = [kind(user=name, error_code=_REFUSED, error_message=NOT_AUTHORIZED) for name in names]
+    return AlterUserScramCredentialsResponse(results=rows)
 
 
 async def describe_acls(call: GuardedCall) -> ApiMessage:

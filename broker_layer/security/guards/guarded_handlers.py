@@ -65,6 +65,7 @@ GUARDS: Final[dict[ApiKey, Guard]] = {
     ApiKey.LIST_CONFIG_RESOURCES: cluster_guards.list_config_resources,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: cluster_guards.describe_client_quotas,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: cluster_guards.describe_user_scram_credentials,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: cluster_guards.alter_user_scram_credentials,
     ApiKey.DESCRIBE_ACLS: cluster_guards.describe_acls,
     ApiKey.CREATE_ACLS: cluster_guards.create_acls,
     ApiKey.DELETE_ACLS: cluster_guards.delete_acls,
@@ -76,6 +77,8 @@ UNGUARDED: Final[dict[ApiKey, str]] = {
     ApiKey.METADATA: "its handler checks each topic: the answer about all of them is shared",
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "its handler checks each topic: the answer has pages",
     ApiKey.API_VERSIONS: "clients must know the versions before they can prove who they are",
+    ApiKey.SASL_HANDSHAKE: "clients cannot have rights before they prove who they are",
+    ApiKey.SASL_AUTHENTICATE: "clients cannot have rights before they prove who they are",
     ApiKey.DESCRIBE_CLUSTER: "each client needs the addresses of the brokers, as in Kafka",
 }
 """APIs without a guard here, with the reason."""

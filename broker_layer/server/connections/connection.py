@@ -20,6 +20,9 @@ from typing import Final
 from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
 from broker_layer.kafka.frames import RequestHeader, read_request_header
 from broker_layer.kafka.versions import ApiKey
+from broker_layer.security.listener_access import ListenerAccess
+from broker_layer.security.logins import FRAME_BYTES_MAX as LOGIN_FRAME_BYTES_MAX
+from broker_layer.security.logins import Login
 from broker_layer.server.connections.frame_assembler import BODY_BYTES_AT_FIRST, KafkaFrameAssembler
 from broker_layer.server.connections.server_context import ServerContext
 from broker_layer.server.exchange import Buffer, Exchange
@@ -41,16 +44,21 @@ class BrokerConnection(ServerConnection):
 
     _context: ServerContext
 
-    def __init__(self, context: ServerContext, listener: str) -> None:
+    def __init__(self, context: ServerContext, access: ListenerAccess) -> None:
         super().__init__(context)
-        self.listener = listener
+        self._access = access
+        self.listener = access.name
         self.connection_id = context.next_connection_id()
         self.client_host = ""
         self.principal: Principal = ANONYMOUS
-        limits = context.limits
+        self.is_private = False
+        frame_bytes_max = context.limits.frame_bytes_max
+        if access.logins is not None:
+            frame_bytes_max = min(frame_bytes_max, LOGIN_FRAME_BYTES_MAX)
         self._assembler = KafkaFrameAssembler(
-            context.receive_buffer, limits.frame_bytes_max, context.bodies
+            context.receive_buffer, frame_bytes_max, context.bodies
         )
+        self._login: Login | None = None
         self._exchanges: deque[Exchange] = deque()
         self._bytes = 0
         """Bytes of unanswered requests; all of them are counted in the budget."""
@@ -66,12 +74,20 @@ class BrokerConnection(ServerConnection):
         """See `asyncio.BufferedProtocol`."""
         name = transport.get_extra_info("peername")
         self.client_host = str(name[0]) if name else "unknown"
+        self.principal = self._access.principal_of(transport)
+        self.is_private = self._access.is_private(self.client_host)
         super().connection_made(transport)
+        if self._access.logins is not None:
+            self._login = self._access.logins.begin(self)
+            if self._login is None:
+                self.drop("connection refused", "too many clients are about to log in")
 
     @override
     def connection_lost(self, error: Exception | None) -> None:
         """See `asyncio.BufferedProtocol`."""
         super().connection_lost(error)
+        if self._login is not None:
+            self._login.forget()
         self._context.budget.cancel_wait(self.connection_id)
         self._context.announced.cancel_wait(self.connection_id)
         exchanges, self._exchanges = self._exchanges, deque()
@@ -140,6 +156,10 @@ class BrokerConnection(ServerConnection):
             loop = asyncio.get_running_loop()
             loop.call_later(delay_s, lambda: self.set_pause(Pause.THROTTLED, on=False))
 
+    def logged_in(self) -> None:
+        """See `LoginConnection`."""
+        self._assembler.frame_bytes_max = self._context.limits.frame_bytes_max
+
     # -- called by the server
 
     @property
@@ -157,6 +177,9 @@ class BrokerConnection(ServerConnection):
     def check_deadlines(self, now_s: float) -> None:
         """Disconnect a client that missed a deadline, or was idle for longer than the limit."""
         super().check_deadlines(now_s)
+        late = None if self._login is None else self._login.overdue(now_s)
+        if late is not None:
+            self.drop("login", late)
         if self._exchanges or self._pause or self._assembler.is_mid_frame:
             return
         if now_s - self._waiting_since_s > self._context.limits.idle_s_max:
@@ -193,7 +216,8 @@ class BrokerConnection(ServerConnection):
         self._bytes += size
         context.budget.take(size)
         try:
-            context.serve(exchange)
+            if self._login is None or not self._login.takes(exchange):
+                context.serve(exchange)
         except KafkaFrameError:
             raise
         except Exception as error:  # noqa: BLE001 - a failed request ends only its connection

@@ -44,16 +44,17 @@ class KafkaFrameAssembler:
         "_body",
         "_body_bytes",
         "_body_filled",
-        "_frame_bytes_max",
         "_head",
         "_receive_buffer",
         "_trusted_bytes",
+        "frame_bytes_max",
     )
 
     def __init__(self, receive_buffer: bytearray, frame_bytes_max: int, bodies: BodyPool) -> None:
         """`receive_buffer` may be shared with every connection of this loop."""
         self._receive_buffer = receive_buffer
-        self._frame_bytes_max = frame_bytes_max
+        self.frame_bytes_max = frame_bytes_max
+        """Largest size of the next frames."""
         self._bodies = bodies
         self._head = b""
         """The first bytes of a size field that has arrived in part."""
@@ -111,10 +112,10 @@ class KafkaFrameAssembler:
         received, start = self._receive_buffer, 0
         while filled - start >= SIZE_BYTES:
             (size,) = _SIZE.unpack_from(received, start)
-            if not FRAME_BYTES_MIN <= size <= self._frame_bytes_max:
+            if not FRAME_BYTES_MIN <= size <= self.frame_bytes_max:
                 raise KafkaFrameError(
                     f"a request's frame has {size} B, and {FRAME_BYTES_MIN} to"
-                    f" {self._frame_bytes_max} B are allowed: send smaller requests, or raise"
+                    f" {self.frame_bytes_max} B are allowed: send smaller requests, or raise"
                     " frame_bytes_max; a client of another protocol must use another port"
                 )
             start += SIZE_BYTES

@@ -9,6 +9,7 @@ import argparse
 from itertools import product
 
 from ledger_client.cluster_access import open_cluster
+from metadata.security.acl_errors import InvalidAclError
 from metadata.security.acl_store import AclStore
 from metadata.security.acls import (
     ANY_NAME,
@@ -21,7 +22,6 @@ from metadata.security.acls import (
     ResourceType,
     check_binding,
 )
-from metadata.security.errors import InvalidAclError
 from quire.cli.command_line import metadata_address, require_consent
 from quire.cli.output import Output, Row
 from quire.errors import ExitCode, UsageError

@@ -6,14 +6,14 @@ server.
 
 import argparse
 
-from ledger_client.cluster_access import Cluster, open_cluster
+from ledger_client.cluster_access import Cluster, identity_of, open_cluster
 from metadata.errors import MetadataFormatError
 from metadata.ids import BookieId
 from metadata.registry.positions import PositionStore
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
-from quire.admin_api import AdminApiError, get_json, identity_of, post_json
+from quire.admin_api import AdminApiError, get_json, post_json
 from quire.assessment import next_step
 from quire.cli.as_json import registration_as_json
 from quire.cli.command_line import metadata_address

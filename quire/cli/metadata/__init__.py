@@ -5,4 +5,5 @@
 - `metadata_dump`: `dump`.
 - `metadata_restore`: `restore` and `accept-restore`.
 - `metadata_compare`: `compare`.
+- `metadata_secure`: `secure` and `identity`.
 """

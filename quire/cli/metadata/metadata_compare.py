@@ -8,14 +8,14 @@ import argparse
 from collections.abc import AsyncIterator
 from typing import Final
 
-from ledger_client.cluster_access import Cluster, open_cluster
+from ledger_client.cluster_access import Cluster, identity_of, open_cluster
 from metadata.errors import MetadataFormatError, NodeNotFoundError
 from metadata.ids import LedgerId
 from metadata.ledgers.deletion_feed import DeletionFeed
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.paths import DELETION_SHARDS
 from metadata.registry.registration import BookieRegistration
-from quire.admin_api import AdminApiError, Json, get_json, identity_of
+from quire.admin_api import AdminApiError, Json, get_json
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Output, Row
 from quire.cli.progress import Progress

@@ -1,6 +1,7 @@
 """Declaration of the verbs of `quire metadata` and their arguments.
 
-Leaves the work to `metadata_check`, `metadata_dump`, `metadata_restore` and `metadata_compare`.
+Leaves the work to `metadata_check`, `metadata_dump`, `metadata_restore`, `metadata_compare` and
+`metadata_secure`.
 """
 
 import argparse
@@ -8,6 +9,7 @@ import argparse
 from quire.cli.command_line import Noun, add_consent_option, later
 
 RESTORE = "quire.cli.metadata.metadata_restore"
+SECURE = "quire.cli.metadata.metadata_secure"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -41,4 +43,33 @@ def parser() -> argparse.ArgumentParser:
         later("quire.cli.metadata.metadata_check", "check"),
         "read every record and compare them; status 1 if any is wrong",
     )
+    _add_secure(noun)
     return noun.parser
+
+
+def _add_secure(noun: Noun) -> None:
+    noun.verb(
+        "identity",
+        later(SECURE, "identity"),
+        "print the identity of the client's file in ZooKeeper's access lists",
+    )
+    secure = noun.verb(
+        "secure",
+        later(SECURE, "secure"),
+        "give each node the rights of servers and clients; the own login is one of the servers",
+    )
+    for role, what in (("servers", "every right"), ("clients", "the rights of ledgers and chains")):
+        secure.add_argument(
+            f"--{role}",
+            metavar="IDENTITY",
+            action="append",
+            default=[],
+            help=f"a login with {what}, as digest:USER:HASH or x509:SUBJECT; several times for "
+            "more",
+        )
+    secure.add_argument("--clients-user", metavar="NAME", help="user of the clients' login")
+    secure.add_argument(
+        "--clients-password-file", metavar="FILE", help="file with the password of that user"
+    )
+    secure.add_argument("--open", action="store_true", help="give every process all rights again")
+    secure.add_argument("--dry-run", action="store_true", help="print what would change")

@@ -17,12 +17,12 @@ from typing import Final, TypeVar
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import ApiMessage
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
-from broker_layer.peer import PeerAddress, Peers
+from broker_layer.peer import PeerAccess, PeerAddress, Peers
 from broker_layer.peer_connection import PeerError
+from ledger_client.cluster_access import identity_of
 from metadata.brokers.broker_registry import BrokerDirectory, BrokerRegistration
 from metadata.registry.cluster import open_cluster_store
-from quire.admin_api import identity_of
-from quire.cli.command_line import metadata_address
+from quire.cli.command_line import METADATA_VARIABLE, metadata_address
 from quire.errors import CommandError, ExitCode, UsageError
 from security.client_file import NO_IDENTITY, ClientFile
 
@@ -72,7 +72,7 @@ class BrokerAccess:
     registrations: tuple[BrokerRegistration, ...]
     peers: Peers
     identity: ClientFile = NO_IDENTITY
-    """What this client proves at admin ports."""
+    """What this client proves to brokers, and at their admin ports."""
 
     async def ask(self, request: ApiMessage, answer: type[MessageT]) -> MessageT:
         """Ask the first broker that responds, in the newest version. Raises NoBrokerError."""
@@ -112,25 +112,32 @@ class BrokerAccess:
 async def open_brokers(arguments: argparse.Namespace) -> AsyncIterator[BrokerAccess]:
     """Find the brokers; close the connections to them at the end of the block.
 
-    Raises NoBrokerError, MetadataError, UsageError.
+    Raises NoBrokerError, MetadataError, UsageError, SecurityError.
     """
     rng = Random(os.urandom(16))
-    identity = NO_IDENTITY
+    identity = _identity(arguments)
     if arguments.bootstrap:
         registrations: tuple[BrokerRegistration, ...] = ()
         addresses: tuple[PeerAddress, ...] = (_parsed(arguments.bootstrap),)
     else:
-        address = metadata_address(arguments)
-        identity, registrations = identity_of(address), await _registered(address, rng)
+        registrations = await _registered(metadata_address(arguments), rng)
         addresses = tuple(_addresses(registrations, arguments.listener))
     if not addresses:
         where = f" with a listener {arguments.listener!r}" if arguments.listener else ""
         raise NoBrokerError(f"no broker is up{where}", try_next="quire broker run --help")
-    peers = Peers("quire-topic", rng)
+    peers = Peers("quire-topic", rng, PeerAccess(identity.context, identity.sasl))
     try:
         yield BrokerAccess(addresses, registrations, peers, identity)
     finally:
         await peers.aclose()
+
+
+def _identity(arguments: argparse.Namespace) -> ClientFile:
+    """Return the client's file of the cluster, which a broker's address makes optional."""
+    is_given = arguments.metadata or os.environ.get(METADATA_VARIABLE)
+    if arguments.bootstrap and not is_given:
+        return NO_IDENTITY
+    return identity_of(metadata_address(arguments))
 
 
 async def _registered(address: str, rng: Random) -> tuple[BrokerRegistration, ...]:

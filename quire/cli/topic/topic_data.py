@@ -16,7 +16,7 @@ import json
 import sys
 from collections import deque
 from collections.abc import Container, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
@@ -29,6 +29,7 @@ from quire.cli.output import Json, Output
 from quire.cli.topic.topic_access import open_brokers
 from quire.cli.topic.topic_lookup import SEE_LIST, make_if_missing, topic_named
 from quire.errors import CommandError, ExitCode, UsageError
+from security.kafka_settings import kafka_settings
 
 POLL_MS: Final = 500
 REQUEST_BYTES_MAX: Final = 9 * 1024 * 1024
@@ -66,12 +67,12 @@ def produce_topic(arguments: argparse.Namespace, output: Output) -> int:
         raise UsageError("--key-separator is empty", try_next="quire topic produce --help")
     _check_name(arguments.topic)
     try_next = f"quire topic create {arguments.topic}   (or add --create)"
-    bootstrap, known = asyncio.run(_found(arguments, try_next, creates=arguments.create))
+    settings, known = asyncio.run(_found(arguments, try_next, creates=arguments.create))
     if arguments.partition is not None:
         _require_partitions(arguments.topic, [arguments.partition], known)
     acks = arguments.acks if arguments.acks == "all" else int(arguments.acks)
     producer = KafkaProducer(
-        bootstrap_servers=bootstrap,
+        **settings,
         acks=acks,
         allow_auto_create_topics=False,
         enable_idempotence=acks == "all",
@@ -101,12 +102,12 @@ def produce_topic(arguments: argparse.Namespace, output: Output) -> int:
 def consume_topic(arguments: argparse.Namespace, output: Output) -> int:
     """Print records of some or all partitions."""
     _check_name(arguments.topic)
-    bootstrap, known = asyncio.run(_found(arguments, SEE_LIST))
+    settings, known = asyncio.run(_found(arguments, SEE_LIST))
     wanted = known if arguments.partition is None else arguments.partition
     _require_partitions(arguments.topic, wanted, known)
     partitions = [TopicPartition(arguments.topic, each) for each in wanted]
     consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap,
+        **settings,
         enable_auto_commit=False,
         isolation_level="read_committed" if arguments.committed else "read_uncommitted",
         allow_auto_create_topics=False,
@@ -142,13 +143,14 @@ def _check_name(topic: str) -> None:
 
 async def _found(
     arguments: argparse.Namespace, try_next: str, *, creates: bool = False
-) -> tuple[list[str], list[int]]:
-    """Return the bootstrap addresses and the topic's partitions. Raises TopicRefusedError."""
+) -> tuple[dict[str, Any], list[int]]:
+    """Return how clients of Kafka connect, and the topic's partitions. Raises TopicRefusedError."""
     async with open_brokers(arguments) as brokers:
         if creates:
             await make_if_missing(brokers, arguments.topic)
         topic = await topic_named(brokers, arguments.topic, try_next=try_next)
-        return brokers.bootstrap, sorted(each.partition_index for each in topic.partitions)
+        settings = {"bootstrap_servers": brokers.bootstrap, **kafka_settings(brokers.identity)}
+        return settings, sorted(each.partition_index for each in topic.partitions)
 
 
 def _lines(separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:

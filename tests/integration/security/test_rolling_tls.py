@@ -63,7 +63,7 @@ async def restart_all(cluster: LocalCluster, options: Mapping[str, str]) -> None
 async def test_no_append_fails_while_tls_is_turned_on_and_off(tmp_path: Path) -> None:
     directory = SecureDirectory(tmp_path / "tls")
     directory.fill()
-    required = directory.server_options("bookie")
+    required = {"tls": "required", **directory.certificate_options("bookie")}
     optional = {**required, "tls": "optional"}
     async with LocalCluster(FOUR, tmp_path / "data", bookie_options={"repair": "false"}) as cluster:
         plain = cluster.metadata_uri

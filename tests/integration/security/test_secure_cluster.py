@@ -10,10 +10,9 @@ import pytest
 
 from ledger_client import ClientConfig, LedgerClient, Quorum
 from ledger_client.errors import LedgerError
-from quire.errors import ExitCode
 from quire.local.secure_directory import SecureDirectory
 from security.client_file import read_client_file
-from tests.integration.quire.command import RunningCluster, run_quire, start_cluster
+from tests.integration.quire.command import RunningCluster, start_cluster
 
 THREE = Quorum(3, 3, 2)
 SOON = ClientConfig(append_deadline_s=3.0)
@@ -94,9 +93,3 @@ def test_an_admin_port_needs_a_certificate_but_for_health(cluster: RunningCluste
     own = read_client_file(certificates(cluster).client_file("client")).context
     with urllib.request.urlopen(f"{url}/metrics", context=own) as answer:
         assert b"quire_bookie_tls_certificate_expires_seconds" in answer.read()
-
-
-def test_a_secure_cluster_with_brokers_is_refused_with_the_reason() -> None:
-    done = run_quire("up", "--secure", "--bookies", "3", "--brokers", "1")
-    assert done.returncode == ExitCode.UNAVAILABLE
-    assert b"brokers have no TLS yet" in done.stderr

@@ -11,6 +11,7 @@ from broker_layer.kafka.consumer_group_messages import (
 )
 from broker_layer.kafka.messages import (
     AlterPartitionReassignmentsRequest,
+    AlterUserScramCredentialsRequest,
     DeleteGroupsRequest,
     DescribeClientQuotasRequest,
     DescribeGroupsRequest,
@@ -203,6 +204,17 @@ CLUSTER_CASES = [
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
         DescribeUserScramCredentialsRequest(users=[]),
         [f"{ON_CLUSTER} DESCRIBE"],
+        CLUSTER,
+    ),
+    Case(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        AlterUserScramCredentialsRequest(
+            deletions=[
+                AlterUserScramCredentialsRequest.ScramCredentialDeletion(name="z", mechanism=1)
+            ],
+            upsertions=[],
+        ),
+        [f"{ON_CLUSTER} ALTER"],
         CLUSTER,
     ),
     Case(

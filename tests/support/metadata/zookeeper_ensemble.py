@@ -138,7 +138,7 @@ class ZooKeeperEnsemble:
     """Three servers on the loopback address; an asynchronous context manager."""
 
     def __init__(self, directory: Path, count: int = 3) -> None:
-        ports = _free_ports(3 * count)
+        ports = free_ports(3 * count)
         self.members = [
             Member(directory, 1 + n, (ports[3 * n], ports[3 * n + 1], ports[3 * n + 2]))
             for n in range(count)
@@ -181,7 +181,8 @@ class ZooKeeperEnsemble:
                 await asyncio.sleep(POLL_S)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Return ports of the loopback address that no process uses."""
     probes = [socket.socket() for _ in range(count)]
     try:
         for probe in probes:

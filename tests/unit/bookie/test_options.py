@@ -1,5 +1,7 @@
 """Options come from a file, variables and flags; errors name the option and suggest a name."""
 
+import re
+
 import pytest
 
 from bookie.config import StorageConfig
@@ -80,6 +82,13 @@ def test_error_names_the_wrong_option(
 ) -> None:
     with pytest.raises(OptionError, match=says):
         load_options(text, variables, {**FLAGS, **flags})
+
+
+@pytest.mark.parametrize("value", ['["Geheim"]', '{ secret = "Geheim" }', "4711"])
+def test_a_secret_in_the_place_of_its_file_is_not_in_the_error(value: str) -> None:
+    with pytest.raises(OptionError, match="admin_token_file must be a text") as caught:
+        load_options(f"[bookie]\nadmin_token_file = {value}\n", {}, FLAGS)
+    assert not {"Geheim", "4711"} & {*re.findall(r"\w+", str(caught.value))}
 
 
 def test_limits_of_the_storage_and_the_server_come_from_the_options() -> None:

@@ -7,7 +7,9 @@ from broker_layer.security.authorizer import AuthorizerConfig
 from serving.errors import OptionError
 from serving.option_reading import Value
 
+MAP = "BROKERS:PLAINTEXT,CLIENTS:PLAINTEXT"
 TWO = "BROKERS://127.0.0.1:1,CLIENTS://127.0.0.1:2"
+BOTH: dict[str, Value] = {"listeners": TWO, "listener_security_protocol_map": MAP}
 
 
 def config(**flags: Value) -> AuthorizerConfig | None:
@@ -27,11 +29,25 @@ def test_super_users() -> None:
     ("flags", "listener"),
     [
         ({}, None),
-        ({"listeners": TWO}, None),
-        ({"listeners": TWO, "inter_broker_listener": "BROKERS"}, "BROKERS"),
-        ({"listeners": TWO, "inter_broker_listener": "CLIENTS"}, "CLIENTS"),
+        (BOTH, None),
         (
-            {"listeners": "BROKERS://127.0.0.1:1", "inter_broker_listener": "BROKERS"},
+            {
+                "listeners": TWO,
+                "listener_security_protocol_map": MAP,
+                "inter_broker_listener": "BROKERS",
+            },
+            "BROKERS",
+        ),
+        (
+            {
+                "listeners": TWO,
+                "listener_security_protocol_map": MAP,
+                "inter_broker_listener": "CLIENTS",
+            },
+            "CLIENTS",
+        ),
+        (
+            {"listeners": "PLAINTEXT://127.0.0.1:1", "inter_broker_listener": "PLAINTEXT"},
             None,
         ),
     ],

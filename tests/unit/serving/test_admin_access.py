@@ -20,7 +20,7 @@ from serving.admin import AdminAccess, AdminContent, AdminServer
 from serving.overriding import override
 from serving.security_options import SecurityOptions
 from serving.served_tls import ServedTls
-from serving.server_log import JsonFormatter, ServerLog
+from serving.server_log import LINES_PER_EVENT_MAX, JsonFormatter, ServerLog
 
 
 class NoMetrics(Collector):
@@ -110,7 +110,8 @@ async def test_a_certificate_is_enough_and_names_its_owner(
     (tmp_path / "token").touch(0o600)
     (tmp_path / "token").write_text("secret")
     options = SecurityOptions(
-        **directory.server_options("bookie"),  # type: ignore[arg-type]
+        tls="required",
+        **directory.certificate_options("bookie"),  # type: ignore[arg-type]
         tls_principal_rules="RULE:^CN=(.*?),.*$/$1/",
         admin_token_file=str(tmp_path / "token"),
     )
@@ -128,3 +129,34 @@ async def test_a_certificate_is_enough_and_names_its_owner(
         ("POST /act", "done", "admin token"),
         ("POST /act", "done", "User:ann"),
     ]
+
+
+async def test_what_is_not_http_is_logged_without_its_content(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    requests = (
+        b"GET /look HTTP/1.1\r\nAuthorization\0: Bearer Geheim\r\n\r\n",
+        b"Geheim Geheim Geheim\r\n\r\n",
+        b"GET /look HTTP/1.1\r\nHost: a\r\nContent-Length: Geheim\r\n\r\n",
+    )
+    async with served(AdminAccess("Geheim")) as url:
+        for number in range(30):
+            reader, writer = await asyncio.open_connection("localhost", int(url.rpartition(":")[2]))
+            writer.write(requests[number % len(requests)])
+            assert b" 400 " in await reader.readline()
+            writer.close()
+            await writer.wait_closed()
+    lines = [JsonFormatter().format(each) for each in caplog.records]
+    refused = [each for each in map(json.loads, lines) if each["event"] == "HTTP request refused"]
+    assert {each["kind"] for each in refused} <= {"BadHttpMessage", "BadStatusLine"}
+    assert 0 < len(refused) <= LINES_PER_EVENT_MAX
+    assert "Geheim" not in "".join(lines)
+
+
+async def test_a_token_that_is_not_utf_8_is_refused() -> None:
+    async with served(AdminAccess("right")) as url:
+        reader, writer = await asyncio.open_connection("localhost", int(url.rpartition(":")[2]))
+        writer.write(b"GET /look HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer \xff\r\n\r\n")
+        assert b" 401 " in await reader.readline()
+        writer.close()
+        await writer.wait_closed()

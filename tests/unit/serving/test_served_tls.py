@@ -38,7 +38,8 @@ async def test_new_files_are_loaded_and_unusable_ones_reported(
     caplog.set_level(logging.INFO, LOGGER)
     directory = SecureDirectory(tmp_path / "old")
     directory.fill()
-    options = SecurityOptions(**directory.server_options("bookie"))  # type: ignore[arg-type]
+    files = directory.certificate_options("bookie")
+    options = SecurityOptions(tls="required", **files)  # type: ignore[arg-type]
     tls = ServedTls("bookie", options, ServerLog(asyncio.get_running_loop().time))
     listening = tls.listening
     assert listening is not None

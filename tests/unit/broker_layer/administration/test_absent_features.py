@@ -6,8 +6,6 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
@@ -24,28 +22,6 @@ async def test_no_client_has_a_quota(admin: Admin, version: int) -> None:
     key = ApiKey.DESCRIBE_CLIENT_QUOTAS
     answer = await admin.ask(key, request, DescribeClientQuotasResponse, version)
     assert (answer.error_code, answer.entries) == (ErrorCode.NONE, [])
-
-
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        (None, []),
-        ([], []),
-        (["x", "y"], [("x", 91), ("y", 91)]),
-        (["x", "y", "x"], [("x", 92), ("y", 91)]),
-    ],
-)
-async def test_there_are_no_users(
-    admin: Admin, names: list[str] | None, expected: list[tuple[str, int]]
-) -> None:
-    kind = DescribeUserScramCredentialsRequest.UserName
-    users = None if names is None else [kind(name=name) for name in names]
-    request = DescribeUserScramCredentialsRequest(users=users)
-    key = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
-    answer = await admin.ask(key, request, DescribeUserScramCredentialsResponse)
-    assert answer.error_code == ErrorCode.NONE
-    assert [(each.user, each.error_code) for each in answer.results] == expected
-    assert all(not each.credential_infos for each in answer.results)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ SHARED = OPTIONS
 SEPARATE = replace(
     OPTIONS,
     listeners="BROKERS://127.0.0.1:0,CLIENTS://127.0.0.1:0",
+    listener_security_protocol_map="BROKERS:PLAINTEXT,CLIENTS:PLAINTEXT",
     inter_broker_listener="BROKERS",
 )
 VERIFICATION_VERSION = 4

@@ -8,6 +8,7 @@ import pytest
 
 from metadata.errors import StoreUnavailableError
 from metadata.paths import acl_shard_path
+from metadata.security.acl_errors import InvalidAclError
 from metadata.security.acl_store import AclStore, AclView
 from metadata.security.acls import (
     AclBinding,
@@ -17,7 +18,6 @@ from metadata.security.acls import (
     Permission,
     ResourceType,
 )
-from metadata.security.errors import InvalidAclError
 from metadata.store.memory import MemoryMetadataStore
 from tests.unit.metadata.conftest import ScriptedFaults
 from tests.until import until

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from metadata.errors import MetadataFormatError
 from metadata.msgpack_fields import pack
+from metadata.security.acl_errors import InvalidAclError, TooManyAclsError
 from metadata.security.acls import (
     ACL_SHARDS,
     BINDINGS_MAX,
@@ -26,7 +27,6 @@ from metadata.security.acls import (
     pack_bindings,
     unpack_bindings,
 )
-from metadata.security.errors import InvalidAclError, TooManyAclsError
 from metadata.store.interface import VALUE_BYTES_MAX
 
 ORDERS = AclBinding(

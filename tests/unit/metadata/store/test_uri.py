@@ -70,3 +70,19 @@ def test_a_uri_lists_at_most_the_maximum_number_of_servers() -> None:
     assert len(parse_metadata_uri(f"zk://{','.join(servers)}").hosts) == HOSTS_MAX
     with pytest.raises(InvalidUriError):
         parse_metadata_uri(f"zk://{','.join([*servers, 'one-more'])}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "zk://user:Geheim@h1/quire",
+        "zk://h1,user:Geheim@h2:1/quire?client=file",
+        "zk://h1/quire?password=Geheim",
+        "zk://h1?password=Geheim&client=file",
+        "Geheim@h1",
+    ],
+)
+def test_a_password_in_a_uri_is_not_in_the_error(text: str) -> None:
+    with pytest.raises(InvalidUriError) as caught:
+        parse_metadata_uri(text)
+    assert "Geheim" not in f"{caught.value} {caught.value.uri} {caught.value.why}"

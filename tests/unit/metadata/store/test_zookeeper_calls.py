@@ -16,6 +16,7 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import Version
+from metadata.security.access_errors import AccessRefusedError
 from metadata.store.interface import CompareAndSet
 from metadata.store.zookeeper_calls import BUSY_ERRORS, CONNECTION_ERRORS, REFUSALS, translated
 
@@ -25,6 +26,7 @@ ANSWERS: dict[type[Exception], type[MetadataError]] = {
     kazoo_errors.NodeExistsError: NodeExistsError,
     kazoo_errors.NotEmptyError: NodeNotEmptyError,
     kazoo_errors.BadVersionError: VersionConflictError,
+    kazoo_errors.NoAuthError: AccessRefusedError,
 }
 UNKNOWN = (  # nothing shows whether the request was applied
     kazoo_errors.CancelledError,

@@ -1,0 +1,95 @@
+"""Login of a broker or a command at a broker, at the begin of a connection.
+
+Leaves the messages of the mechanism to `security.sasl`, and the requests that follow to
+`broker_layer.peer_connection`.
+
+Format: Kafka's frames without flexible headers. A request after its length: API key i16, version
+i16, correlation id i32, client id (i16 length), body. A response: correlation id i32, body.
+
+Source: KIP-43, KIP-152, KIP-368.
+"""
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.errors import KafkaFrameError
+from broker_layer.kafka.login_messages import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from broker_layer.kafka.messages import ApiMessage, decode_response, encode_request
+from broker_layer.kafka.versions import ApiKey
+from security.errors import SaslError
+from security.sasl_access import SaslAccess
+
+VERSION: Final = 1
+"""Version of both requests: the last one without flexible headers."""
+FRAME_BYTES_MAX: Final = 64 * 1024
+MESSAGES_MAX: Final = 8
+"""Messages of one login; SCRAM has two."""
+CLIENT_ID: Final = b"quire-login"
+
+_HEAD: Final = struct.Struct(">ihhih")
+_SIZE: Final = struct.Struct(">i")
+_CORRELATION: Final = struct.Struct(">i")
+
+MessageT = TypeVar("MessageT", bound="ApiMessage")
+ResultT = TypeVar("ResultT")
+
+
+async def log_in(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, access: SaslAccess
+) -> int:
+    """Log in on a new connection; return the time for which the login holds, in ms, 0 for ever.
+
+    Raises SecurityError if the broker refuses or cannot be trusted, KafkaFrameError, OSError,
+    EOFError.
+    """
+    exchange = access.begin(_at_once)
+    request = SaslHandshakeRequest(mechanism=access.mechanism.value)
+    shaken = await _ask(reader, writer, request, SaslHandshakeResponse)
+    if shaken.error_code != ErrorCode.NONE:
+        offered = ", ".join(shaken.mechanisms) or "none"
+        raise SaslError(
+            f"the broker's listener does not take {access.mechanism}: it takes {offered}"
+        )
+    message = exchange.begin()
+    for _ in range(MESSAGES_MAX):
+        answer = await _ask(
+            reader, writer, SaslAuthenticateRequest(auth_bytes=message), SaslAuthenticateResponse
+        )
+        if answer.error_code != ErrorCode.NONE:
+            raise SaslError(f"the broker refuses the user {access.user!r}: {answer.error_message}")
+        response = await exchange.respond(bytes(answer.auth_bytes))
+        if response is None:
+            return int(answer.session_lifetime_ms)
+        message = response
+    raise SaslError(f"the login does not end after {MESSAGES_MAX} messages")
+
+
+async def _at_once(work: Callable[[], ResultT]) -> ResultT:
+    """Run work of some milliseconds in the loop's thread: a connection begins rarely."""
+    return work()
+
+
+async def _ask(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    request: ApiMessage,
+    kind: type[MessageT],
+) -> MessageT:
+    key, body = ApiKey(request.API_KEY), bytes(encode_request(request, VERSION))
+    length = _HEAD.size - _SIZE.size + len(CLIENT_ID) + len(body)
+    writer.write(_HEAD.pack(length, key, VERSION, 0, len(CLIENT_ID)) + CLIENT_ID + body)
+    (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
+    if not _CORRELATION.size < size <= FRAME_BYTES_MAX:
+        raise KafkaFrameError(f"an answer to a login has a length of {size} B")
+    frame = memoryview(await reader.readexactly(size))
+    response = decode_response(key, VERSION, frame[_CORRELATION.size :])
+    assert isinstance(response, kind), "the codec selects by API"
+    return response

@@ -1,0 +1,129 @@
+"""Security of the listeners of one broker, put together from its options.
+
+Leaves checking the options to `login_options`, logins to `logins`, and certificates to
+`serving.served_tls`.
+
+Invariant: the decoys of unknown users are the same on all brokers of a cluster, because their
+secret is made from the key of repair, which no client can read.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from random import Random
+from ssl import SSLContext
+from typing import Final, TypeVar
+
+from broker_layer.security.listener_access import ListenerAccess
+from broker_layer.security.login_options import HTTPS, LoginOptions
+from broker_layer.security.logins import LoginParts, Logins
+from broker_layer.security.protocols import SecurityProtocol
+from metadata.repair.repair_key import read_or_create_repair_key
+from metadata.security.user_table import UserTable
+from metadata.store.interface import MetadataStore
+from security.errors import SaslError
+from security.sasl.authenticator import SaslAuthenticator, SaslParts
+from security.sasl.decoys import Decoys
+from security.sasl.jwks_cache import FILE_REFRESH_S, URL_REFRESH_S, JwksCache
+from security.sasl.jwks_documents import fetch_jwks, read_jwks_file
+from security.sasl.mechanism import Mechanism
+from security.sasl.tokens import TokenVerifier
+from security.tls import TlsFiles, client_context
+from serving.served_tls import ServedTls
+from serving.slow_work import SlowWork, SlowWorkFullError
+
+DECOY_LABEL: Final = b"decoys of unknown users"
+
+ResultT = TypeVar("ResultT")
+
+
+class ServedLogins:
+    """Logins of one broker. Call `start` before the first client comes, and `aclose` once."""
+
+    def __init__(
+        self, options: LoginOptions, users: UserTable, parts: LoginParts, rng: Random
+    ) -> None:
+        """`rng` makes nonces and keys: outside of tests it is a `random.SystemRandom`."""
+        self._options = options
+        self._users = users
+        self._parts = parts
+        self._rng = rng
+        self._slow = SlowWork("login")
+        self._closing = ExitStack()
+        self._closing.callback(self._slow.close)
+        self._jwks: JwksCache | None = None
+        self._decoys: Decoys | None = None
+
+    async def start(self, store: MetadataStore) -> None:
+        """Read the secret of the decoys. Raises MetadataError."""
+        key = await read_or_create_repair_key(store, self._rng)
+        self._decoys = Decoys(hmac.digest(key, DECOY_LABEL, hashlib.sha256))
+
+    async def aclose(self) -> None:
+        """Stop threads and reads."""
+        if self._jwks is not None:
+            await self._jwks.close()
+        self._closing.close()
+
+    def of(self, protocol: SecurityProtocol) -> Logins:
+        """Return the logins of a listener. Raises SecurityError."""
+        assert self._decoys is not None, "started before"
+        enabled = self._options.mechanisms(protocol)
+        verifier = self._verifier() if Mechanism.OAUTHBEARER in enabled else None
+        parts = SaslParts(
+            self._users.find,
+            self._decoys,
+            self._run_slow,
+            self._rng,
+            None if verifier is None else verifier.verify,
+        )
+        logins = Logins(SaslAuthenticator(enabled, parts), self._parts)
+        self._closing.callback(self._users.on_revocation(logins.revoke))
+        return logins
+
+    def _verifier(self) -> TokenVerifier:
+        options = self._options
+        if self._jwks is None:
+            source = options.sasl_oauth_jwks
+            trusting = client_context(TlsFiles(authorities=options.sasl_oauth_ca_file))
+            read = _reader_of(source, trusting)
+            refresh_s = URL_REFRESH_S if source.startswith(HTTPS) else FILE_REFRESH_S
+            self._jwks = JwksCache(read, self._parts.now, refresh_s)
+        now_ms = self._parts.wall_clock_ms
+        return TokenVerifier(options.token_rules, self._jwks.find, lambda: now_ms() / 1_000)
+
+    async def _run_slow(self, work: Callable[[], ResultT]) -> ResultT:
+        try:
+            return await self._slow.run(work)
+        except SlowWorkFullError as error:
+            raise SaslError("too many clients log in now: try again later") from error
+
+
+def _reader_of(source: str, context: SSLContext) -> Callable[[], Awaitable[bytes]]:
+    if source.startswith(HTTPS):
+        return partial(fetch_jwks, source, [source], context)
+
+    async def read() -> bytes:
+        return read_jwks_file(source)
+
+    return read
+
+
+def access_of_listeners(
+    protocols: Mapping[str, SecurityProtocol],
+    options: LoginOptions,
+    tls: ServedTls,
+    logins: ServedLogins,
+) -> dict[str, ListenerAccess]:
+    """Return how each listener takes connections. Raises SecurityError."""
+    access = dict[str, ListenerAccess]()
+    for name, protocol in protocols.items():
+        if protocol.uses_logins:
+            listening = tls.listening_for_logins() if protocol.uses_tls else None
+            access[name] = ListenerAccess(name, listening, (), logins.of(protocol))
+        else:
+            listening = tls.listening_with_certificates() if protocol.uses_tls else None
+            access[name] = ListenerAccess(name, listening, options.principal_rules)
+    return access

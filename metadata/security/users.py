@@ -1,0 +1,152 @@
+"""A user and its credentials as an immutable value, the allowed changes, and its bytes. Pure.
+
+Leaves storing it to `user_store.py`, and credentials to `security.sasl.credentials`.
+
+Format: the value of `/security/users/<name>` is a msgpack array
+
+    index  field           msgpack type
+    0      format version  int, 1
+    1      name            str
+    2      credentials     {mechanism str: text of the credential str}
+
+The name of the node is the user's name in UTF-8. Every byte but ASCII letters, digits, `_`, `-` and
+`~` is written as `%` and two hexadecimal digits; a dot is too, unless it follows another character.
+
+Invariants: a user has at least one credential, and at most one of each mechanism; different names
+have different nodes; for any bytes, decoding returns a user or raises MetadataFormatError.
+
+Source: KIP-554.
+"""
+
+import unicodedata
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, unquote
+
+from metadata.errors import MetadataFormatError
+from metadata.msgpack_fields import (
+    FieldError,
+    Packed,
+    map_of,
+    pack,
+    text_of,
+    unpack_versioned,
+)
+from metadata.security.errors import CredentialNotFoundError, InvalidUserNameError
+from security.sasl.credentials import ScramCredential, ScramMechanism, parse_credential
+
+NAME_CHARACTERS_MAX: Final = 255
+USERS_MAX: Final = 100_000
+"""Maximum number of users of a cluster. Creations at the same time can exceed it by their number.
+"""
+
+_FORMAT_VERSION: Final = 1
+_FIELD_COUNT: Final = 3
+_REFUSED_CATEGORIES: Final = frozenset(("Cc", "Cs", "Zl", "Zp"))
+"""Unicode's categories of control characters, halves of characters, and ends of lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserRecord:
+    """One user. Create it with `user_of`."""
+
+    name: str
+    credentials: tuple[ScramCredential, ...]
+    """In the order of the mechanisms, at most one of each."""
+
+    def find(self, mechanism: ScramMechanism) -> ScramCredential | None:
+        """Return the credential of a mechanism; None if there is none."""
+        return next((each for each in self.credentials if each.mechanism is mechanism), None)
+
+    @property
+    def mechanisms(self) -> tuple[ScramMechanism, ...]:
+        """Mechanisms that the user has a credential of."""
+        return tuple(each.mechanism for each in self.credentials)
+
+
+def user_of(name: str, credentials: Iterable[ScramCredential]) -> UserRecord:
+    """Return a user with these credentials; of two of one mechanism, the last one counts.
+
+    Raises InvalidUserNameError.
+    """
+    found = {each.mechanism: each for each in credentials}
+    assert found, "a user has a credential"
+    ordered = tuple(found[each] for each in ScramMechanism if each in found)
+    return UserRecord(check_user_name(name), ordered)
+
+
+def altered(
+    name: str,
+    user: UserRecord | None,
+    deletions: Collection[ScramMechanism],
+    upsertions: Sequence[ScramCredential],
+) -> UserRecord | None:
+    """Delete some credentials of a user, then add or replace others. None is a user that does not
+    exist. Raises CredentialNotFoundError, InvalidUserNameError.
+    """
+    kept = {} if user is None else {each.mechanism: each for each in user.credentials}
+    for mechanism in deletions:
+        if kept.pop(mechanism, None) is None:
+            raise CredentialNotFoundError(name, mechanism)
+    credentials = [*kept.values(), *upsertions]
+    return user_of(name, credentials) if credentials else None
+
+
+def revoked(before: UserRecord, after: UserRecord | None) -> frozenset[ScramMechanism]:
+    """Return the mechanisms whose credential before is gone or replaced after."""
+    return frozenset(
+        each.mechanism
+        for each in before.credentials
+        if after is None or after.find(each.mechanism) != each
+    )
+
+
+def check_user_name(name: str) -> str:
+    """Return the name. Raises InvalidUserNameError unless it has 1 to NAME_CHARACTERS_MAX
+    characters, none of them a control character.
+    """
+    if not 0 < len(name) <= NAME_CHARACTERS_MAX:
+        raise InvalidUserNameError(name)
+    if any(unicodedata.category(each) in _REFUSED_CATEGORIES for each in name):
+        raise InvalidUserNameError(name)
+    return name
+
+
+def node_name(name: str) -> str:
+    """Return the name of a user's node. Raises InvalidUserNameError."""
+    escaped = quote(check_user_name(name), safe="")
+    return f"%2E{escaped[1:]}" if escaped.startswith(".") else escaped
+
+
+def name_of_node(node: str) -> str:
+    """Return the name of the user that a node belongs to. Raises MetadataFormatError."""
+    try:
+        name = unquote(node, errors="strict")
+        if node_name(name) == node:
+            return name
+    except (UnicodeDecodeError, InvalidUserNameError):
+        pass
+    raise MetadataFormatError(f"the name {node[:250]!r} of a user's node", "it has another form")
+
+
+def pack_user(what: str, user: UserRecord) -> bytes:
+    """Return the stored form."""
+    credentials: dict[str, Packed] = {each.mechanism.value: each.text for each in user.credentials}
+    return pack(what, [_FORMAT_VERSION, user.name, credentials])
+
+
+def unpack_user(what: str, value: bytes) -> UserRecord:
+    """Read a stored form. Raises MetadataFormatError for anything else."""
+    fields = unpack_versioned(what, value, _FORMAT_VERSION, _FIELD_COUNT)
+    try:
+        texts = map_of(fields[2])
+        if not texts:
+            raise FieldError("the user has no credential")
+        credentials = [
+            parse_credential(ScramMechanism(mechanism), text_of(text))
+            for mechanism, text in texts.items()
+        ]
+        return user_of(text_of(fields[1]), credentials)
+    except ValueError as error:
+        raise MetadataFormatError(what, str(error)) from error

@@ -1,0 +1,158 @@
+"""The store over TLS: a server is verified before anything is sent, and may want a certificate."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from benchmarks.peers.maven import PeerUnavailableError
+from metadata.errors import StoreUnavailableError
+from metadata.ids import Version
+from metadata.paths import COOKIES, LEDGERS, REPAIR_KEY
+from metadata.security.access_errors import AccessRefusedError
+from metadata.security.rights_record import checked_rights
+from metadata.security.securing import Securing
+from metadata.store.embedded import EmbeddedZooKeeper
+from metadata.store.zookeeper import open_store
+from quire.local.development_certificates import DevelopmentAuthority
+from security.server_tls import ClientCertificates, server_context
+from security.tls import TlsFiles
+from tests.integration.metadata.conftest import TICK_MS
+from tests.integration.metadata.service import ZooKeeperService
+from tests.support.metadata.tls_zookeeper import TlsZooKeeper, forwarding, netty_jars
+
+FAILS_AFTER_S = 2.0
+"""Time in which an attempt that cannot succeed is repeated."""
+
+
+@dataclass
+class Setting:
+    """A ZooKeeper whose TLS port has a certificate for 127.0.0.1 alone."""
+
+    directory: Path
+    port: int
+    plain_port: int
+
+    def uri(self, table: str, host: str = "127.0.0.1", port: int = 0) -> str:
+        """Return a URI whose client's file has this table of ZooKeeper."""
+        file = self.directory / f"client-{len(list(self.directory.iterdir()))}.toml"
+        file.write_text(f"[zookeeper]\n{table}")
+        return f"zk://{host}:{port or self.port}/quire?client={file}"
+
+
+def table_of(name: str, authorities: str = "ca.pem") -> str:
+    own = f'certificate = "{name}.pem"\nkey = "{name}-key.pem"\n' if name else ""
+    return f'tls = true\n{own}authorities = "{authorities}"\n'
+
+
+@pytest.fixture(params=["of ZooKeeper", "in front of it"])
+async def setting(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Setting]:
+    authority = DevelopmentAuthority(tmp_path / "tls")
+    server = authority.issue("server", ["127.0.0.1"])
+    for name in ("alice", "bob"):
+        authority.issue(name, ())
+    other = DevelopmentAuthority(tmp_path / "other")
+    (tmp_path / "tls" / "other-ca.pem").write_bytes(other.files.certificate.read_bytes())
+    async with AsyncExitStack() as stack:
+        if request.param == "of ZooKeeper":
+            try:
+                jars = await netty_jars()
+            except PeerUnavailableError as error:
+                pytest.skip(str(error))
+            own = TlsZooKeeper(
+                tmp_path / "zk", jars, server, authority.files.certificate, tick_ms=TICK_MS
+            )
+            await stack.enter_async_context(own)
+            yield Setting(tmp_path / "tls", own.tls_port, own.port)
+            return
+        plain = EmbeddedZooKeeper(tmp_path / "zk", tick_ms=TICK_MS)
+        await stack.enter_async_context(plain)
+        files = TlsFiles(str(server.certificate), str(server.key), str(authority.files.certificate))
+        context = server_context(files, ClientCertificates.REQUIRED)
+        port = await stack.enter_async_context(forwarding(context, plain.port))
+        yield Setting(tmp_path / "tls", port, plain.port)
+
+
+async def test_values_over_tls(setting: Setting) -> None:
+    """Several answers and news arrive in one record of TLS; none is left in it."""
+    service = ZooKeeperService(setting.uri(table_of("alice")))
+    store = await service.connect()
+    seen: list[str] = []
+    store.watch_children("/a", lambda: seen.append("a"))
+    for number in range(50):
+        await store.create(f"/a/{number}", bytes([number]) * 10_000)
+    assert len(await store.children("/a")) == 50
+    for number in range(50):
+        assert (await store.get(f"/a/{number}")).value == bytes([number]) * 10_000
+    assert seen
+    await service.interrupt(store)
+    assert (await store.get("/a/1", fresh=True)).version == 0
+    assert await store.compare_and_set("/a/1", b"", Version(0)) == 1
+    await service.aclose()
+
+
+@pytest.mark.parametrize(
+    ("name", "authorities", "host", "why"),
+    [
+        ("alice", "other-ca.pem", "127.0.0.1", "certificate verify failed"),
+        ("alice", "ca.pem", "localhost", "Hostname mismatch"),
+        ("", "ca.pem", "127.0.0.1", "no connection within"),
+    ],
+    ids=["other authority", "other name", "no certificate"],
+)
+async def test_a_side_that_is_not_verified_is_refused(
+    setting: Setting, rng: random.Random, name: str, authorities: str, host: str, why: str
+) -> None:
+    uri = setting.uri(table_of(name, authorities), host)
+    with pytest.raises(StoreUnavailableError, match=why):
+        await open_store(uri, rng=rng, operation_timeout_s=FAILS_AFTER_S)
+
+
+async def test_a_port_of_the_other_kind_is_an_error(setting: Setting, rng: random.Random) -> None:
+    for uri in (
+        setting.uri(table_of("alice"), port=setting.plain_port),
+        f"zk://127.0.0.1:{setting.port}/quire",
+    ):
+        with pytest.raises(StoreUnavailableError):
+            await open_store(uri, rng=rng, operation_timeout_s=FAILS_AFTER_S)
+
+
+async def test_a_store_connects_again_with_files_that_were_replaced(setting: Setting) -> None:
+    service = ZooKeeperService(setting.uri(table_of("alice")))
+    store = await service.connect()
+    for suffix in (".pem", "-key.pem"):
+        old = setting.directory / f"alice{suffix}"
+        (setting.directory / f"bob{suffix}").replace(old)
+    await service.interrupt(store)
+    await store.get("/", fresh=True)
+    await store.create("/a", b"")
+    (setting.directory / "alice.pem").write_text("not a certificate")
+    await service.interrupt(store)
+    assert (await store.get("/a", fresh=True)).value == b""
+    await service.aclose()
+
+
+async def test_a_certificate_is_a_login(
+    setting: Setting, rng: random.Random, request: pytest.FixtureRequest
+) -> None:
+    if "front" in request.node.name:
+        pytest.skip("ZooKeeper sees no certificate through a port that forwards")
+    subjects = [f"x509:CN={name},O=quire development" for name in ("alice", "bob")]
+    rights = checked_rights(subjects[:1], subjects[1:])
+    alice = await open_store(setting.uri(table_of("alice")), rng=rng)
+    await alice.create(REPAIR_KEY, b"key")
+    outcome = await Securing(alice, rng, rights).apply()
+    assert outcome.is_settled
+    assert await alice.access_to(REPAIR_KEY) == rights.access_to(REPAIR_KEY)
+    bob = await open_store(setting.uri(table_of("bob")), rng=rng)
+    await bob.create(f"{LEDGERS}/0000", b"")
+    with pytest.raises(AccessRefusedError):
+        await bob.get(REPAIR_KEY)
+    with pytest.raises(AccessRefusedError, match="quire metadata secure"):
+        await bob.create(f"{COOKIES}/b", b"")
+    await alice.delete(f"{LEDGERS}/0000", Version(0))
+    await bob.aclose()
+    await alice.aclose()

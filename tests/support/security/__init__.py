@@ -1,0 +1,1 @@
+"""Support of tests of security."""
