@@ -30,10 +30,10 @@ from broker_layer.kafka.versions import ADVERTISED
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import listener_for_brokers
 from broker_layer.security.authorizer import Authorizer
-from broker_layer.security.listener_access import ListenerAccess
-from broker_layer.security.logins import LoginParts
-from broker_layer.security.served_logins import ServedLogins, access_of_listeners
 from broker_layer.security.user_handlers import UserHandlers
+from broker_layer.server.access.listener_access import ListenerAccess
+from broker_layer.server.access.logins import LoginParts
+from broker_layer.server.access.served_logins import ServedLogins, access_of_listeners
 from broker_layer.server.admin_http import BrokerAdmin
 from broker_layer.server.broker_services import BrokerServices, ServiceParts
 from broker_layer.server.config import BrokerLimits

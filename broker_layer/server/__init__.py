@@ -18,6 +18,7 @@
 - `metric_help`: kind and help text of every metric.
 - `admin_http`: HTTP: partitions that the broker leads.
 - `config`: limits of the server.
+- `access/`: how listeners take clients, with certificates and logins.
 - `connections/`: sockets, listeners and frames.
 - `produce/`: Produce.
 - `fetch/`: Fetch.

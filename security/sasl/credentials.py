@@ -17,8 +17,10 @@ import hashlib
 import hmac
 from dataclasses import dataclass, field
 from enum import StrEnum
-from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from random import Random
 
 ITERATIONS_MIN: Final = 4_096
 ITERATIONS_MAX: Final = 16_384
@@ -116,7 +118,7 @@ def credential_of(
 
 
 def new_credential(
-    mechanism: ScramMechanism, password: str, rng: Random, iterations: int = ITERATIONS_MIN
+    mechanism: ScramMechanism, password: str, rng: "Random", iterations: int = ITERATIONS_MIN
 ) -> ScramCredential:
     """Return the credential for a password, with a new salt. It takes milliseconds of processor
     time. `rng` is a `SystemRandom`, except in tests. Raises ValueError for other iterations.

@@ -20,9 +20,9 @@ from typing import Final
 from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
 from broker_layer.kafka.frames import RequestHeader, read_request_header
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.security.listener_access import ListenerAccess
-from broker_layer.security.logins import FRAME_BYTES_MAX as LOGIN_FRAME_BYTES_MAX
-from broker_layer.security.logins import Login
+from broker_layer.server.access.listener_access import ListenerAccess
+from broker_layer.server.access.logins import FRAME_BYTES_MAX as LOGIN_FRAME_BYTES_MAX
+from broker_layer.server.access.logins import Login
 from broker_layer.server.connections.frame_assembler import BODY_BYTES_AT_FIRST, KafkaFrameAssembler
 from broker_layer.server.connections.server_context import ServerContext
 from broker_layer.server.exchange import Buffer, Exchange

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from broker_layer.security.listener_access import ListenerAccess
+from broker_layer.server.access.listener_access import ListenerAccess
 from broker_layer.server.connections.connection import BrokerConnection
 from broker_layer.server.connections.listeners import ListenerAddress
 from broker_layer.server.connections.server_context import ServerContext

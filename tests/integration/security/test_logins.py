@@ -55,7 +55,8 @@ def login(
 def error_of(settings: dict[str, Any]) -> str:
     """Return why a client is refused."""
     seen: list[KafkaError] = []
-    admin = AdminClient({**settings, "error_cb": seen.append, "reconnect.backoff.ms": 500})
+    watched: dict[str, Any] = {**settings, "error_cb": seen.append, "reconnect.backoff.ms": 500}
+    admin = AdminClient(watched)
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=5)
     admin.poll(1)

@@ -60,7 +60,8 @@ async def running(tmp_path: Path, files: SecretFiles) -> AsyncIterator[LocalClus
     token = str(files.directory / "admin-token")
     files.write("client.toml", client_file("client", "admin-token"))
     options = {
-        **directory.server_options("bookie"),
+        "tls": "required",
+        **directory.certificate_options("bookie"),
         "admin_token_file": token,
         "log_level": "debug",
     }
@@ -73,7 +74,7 @@ async def running(tmp_path: Path, files: SecretFiles) -> AsyncIterator[LocalClus
         cluster.bookies.append(bookie)
         own = f"{uri}?client={directory.client_file('broker')}"
         debug = {"log_level": "debug"}
-        broker = LocalBroker(1, logs / "broker-1.log", own, free_port(), 1, debug)
+        broker = LocalBroker(1, logs / "broker-1.log", own, {"PLAINTEXT": free_port()}, 1, debug)
         await broker.start()
         cluster.brokers.append(broker)
         yield cluster
@@ -174,7 +175,8 @@ async def use_wrong_addresses(search: SecretSearch, files: SecretFiles) -> None:
 
 def good_options(files: SecretFiles, uri: str) -> dict[str, str]:
     """Return the options of a bookie whose files are right."""
-    return SecureDirectory(files.directory).server_options("bookie") | {
+    return SecureDirectory(files.directory).certificate_options("bookie") | {
+        "tls": "required",
         "admin_token_file": str(files.directory / "admin-token"),
         "metadata": uri,
         "data_dir": str(files.directory / "no-data"),

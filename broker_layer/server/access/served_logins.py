@@ -16,10 +16,10 @@ from random import Random
 from ssl import SSLContext
 from typing import Final, TypeVar
 
-from broker_layer.security.listener_access import ListenerAccess
 from broker_layer.security.login_options import HTTPS, LoginOptions
-from broker_layer.security.logins import LoginParts, Logins
 from broker_layer.security.protocols import SecurityProtocol
+from broker_layer.server.access.listener_access import ListenerAccess
+from broker_layer.server.access.logins import LoginParts, Logins
 from metadata.repair.repair_key import read_or_create_repair_key
 from metadata.security.user_table import UserTable
 from metadata.store.interface import MetadataStore

@@ -13,7 +13,7 @@ from security.principal import ANONYMOUS, Principal
 from serving.security_options import is_loopback
 
 if TYPE_CHECKING:
-    from broker_layer.security.logins import Logins
+    from broker_layer.server.access.logins import Logins
     from serving.tls_listening import TlsListening
 
 
