@@ -267,12 +267,29 @@ def authorizer_config(options: BrokerOptions) -> AuthorizerConfig | None:
         raise OptionError(f"super_users: {error}") from None
     if ANY_USER in names:
         raise OptionError("super_users: User:* is not a user: name each user")
-    is_separate = len(parse_listeners(options.listeners)) > 1
     return AuthorizerConfig(
         super_users=frozenset(names),
         allow_everyone_if_no_acl_found=options.allow_everyone_if_no_acl_found,
-        broker_listener=(options.inter_broker_listener or None) if is_separate else None,
+        broker_listener=_listener_of_brokers_alone(options),
     )
+
+
+def _listener_of_brokers_alone(options: BrokerOptions) -> str | None:
+    """Return the listener whose clients are taken for brokers because they reach it; None if there
+    is none. Raises OptionError.
+
+    Where clients prove who they are, brokers are super users instead.
+    """
+    listener = listener_for_brokers(options)
+    if options.protocols[listener] is not SecurityProtocol.PLAINTEXT:
+        if not options.super_users:
+            raise OptionError(
+                f"brokers connect to each other at the listener {listener}, where they prove who"
+                " they are: add their principal to super_users"
+            )
+        return None
+    is_separate = len(parse_listeners(options.listeners)) > 1
+    return (options.inter_broker_listener or None) if is_separate else None
 
 
 def listener_for_brokers(options: BrokerOptions) -> str:
@@ -299,7 +316,6 @@ def _check_together(options: BrokerOptions) -> None:
     _check_security(options)
     check_log_level(options.log_level)
     topic_default_configs(options)
-    authorizer_config(options)
     if options.group_session_timeout_min_ms > options.group_session_timeout_max_ms:
         raise OptionError(
             f"group_session_timeout_min_ms is {options.group_session_timeout_min_ms}, more than "
@@ -318,6 +334,7 @@ def _check_security(options: BrokerOptions) -> None:
         protocols = options.protocols
     except ValueError as error:
         raise OptionError(f"listener_security_protocol_map: {error}") from None
+    authorizer_config(options)
     options.check_tls()
     options.check_admin(options.admin_host)
     advertised = {each.name: each.host for each in parse_listeners(options.advertised_listeners)}

@@ -44,6 +44,12 @@ BROKER_PREFIX: Final = "broker-"
 CHROOT: Final = "/quire"
 PORT_NAME: Final = "port"
 TLS_DIRECTORY: Final = "tls"
+BROKER_SECURITY: Final = {
+    "tls_principal_rules": "RULE:^CN=([^,]+),.*$/$1/",
+    "authorizer": "true",
+    "super_users": f"User:broker;User:{CLIENT_NAME}",
+}
+"""Options of the brokers of a secure cluster: others than the client need rights."""
 LISTENERS: Final = (("PLAINTEXT", PORT_NAME),)
 """Protocol of each listener of a broker, and the end of the name of the file with its port."""
 SECURE_LISTENERS: Final = (("SSL", PORT_NAME), ("SASL_SSL", f"login-{PORT_NAME}"))
@@ -242,7 +248,8 @@ class LocalCluster:
         log_path = self.data_dir / "logs" / f"{name}.log"
         options = self._broker_options
         if self._is_secure:
-            options = {**self.certificates.certificate_options("broker"), **options}
+            secure = self.certificates.certificate_options("broker")
+            options = {**secure, **BROKER_SECURITY, **options}
         uri = self._uri_for("broker")
         return LocalBroker(number, log_path, uri, ports, len(self.bookies), options)
 

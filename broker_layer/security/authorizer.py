@@ -47,7 +47,7 @@ class AuthorizerConfig:
 
     allow_everyone_if_no_acl_found: bool = False
     broker_listener: str | None = None
-    """Name of the listener that only brokers use; None if they share one with clients."""
+    """Name of the listener whose clients are brokers; None if they must prove that."""
 
 
 class AclSource(Protocol):

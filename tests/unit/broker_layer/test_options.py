@@ -50,6 +50,15 @@ def test_super_users() -> None:
             {"listeners": "PLAINTEXT://127.0.0.1:1", "inter_broker_listener": "PLAINTEXT"},
             None,
         ),
+        (
+            {
+                "listeners": TWO,
+                "listener_security_protocol_map": "BROKERS:SASL_PLAINTEXT,CLIENTS:PLAINTEXT",
+                "inter_broker_listener": "BROKERS",
+                "super_users": "User:broker",
+            },
+            None,
+        ),
     ],
 )
 def test_only_a_listener_of_their_own_is_for_brokers(
@@ -67,6 +76,10 @@ def test_only_a_listener_of_their_own_is_for_brokers(
         ({"allow_everyone_if_no_acl_found": True}, "has no effect.*set authorizer = true"),
         ({"authorizer": True, "super_users": "a"}, "super_users: 'a' is not a principal"),
         ({"authorizer": True, "super_users": "User:*"}, "name each user"),
+        (
+            {"authorizer": True, "listeners": "SASL_PLAINTEXT://127.0.0.1:1"},
+            "listener SASL_PLAINTEXT.*add their principal to super_users",
+        ),
     ],
 )
 def test_wrong_combinations_are_refused(flags: dict[str, Value], text: str) -> None:
