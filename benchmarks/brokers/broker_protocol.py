@@ -4,6 +4,8 @@ A broker's server runs in a separate process. This process sends the same frames
 connection, with some requests under way, and reports the server's processor time. Leaves the codecs
 to `benchmarks.brokers.kafka_codec`, and logs to benchmarks of complete clusters.
 
+Each case runs with an authorizer too, and a thousand ACLs.
+
 Target: 20 us of processor time for a small Produce, 1 s for each GB in batches of 1 MB.
 """
 
@@ -12,7 +14,7 @@ import asyncio
 import gc
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 from time import perf_counter
@@ -30,6 +32,7 @@ from broker_layer.log.appending.pending_batches import Appended
 from broker_layer.log.reading.log_reader import RecordPosition
 from broker_layer.log.state.partition_state import ActiveProducer
 from broker_layer.log.topic_log import LogReadResult
+from broker_layer.security.authorizer import Authorizer, AuthorizerConfig
 from broker_layer.server.broker_services import BrokerServices, ServiceParts
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.listeners import ListenerAddress
@@ -37,12 +40,23 @@ from broker_layer.server.connections.server import BrokerServer
 from broker_layer.server.exchange import Buffer
 from broker_layer.transactions.values import Claim, TopicPartition
 from broker_layer.transactions.verification_guards import Confirmation
+from metadata.security.acls import (
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from security.principal import ANONYMOUS
 from serving.process import COLLECT_AFTER_OBJECTS
 from serving.server_log import ServerLog
 
 PRODUCE_VERSION: Final = 9
 TOPIC: Final = b"topic"
 SERVE: Final = "--serve"
+SERVE_WITH_ACLS: Final = "--serve-with-acls"
+WITH_ACLS: Final = ", with ACLs"
+ACL_COUNT: Final = 1_000
 GIGABYTE: Final = 1e9
 
 
@@ -160,12 +174,39 @@ class DiscardingTopics:
         raise TopicError(ErrorCode.INVALID_TXN_STATE, "there are no transactions")
 
 
-async def _serve() -> None:
+class _StaticAcls:
+    """ACLs of ACL_COUNT topics, of which the client's is one."""
+
+    is_readable = True
+
+    @property
+    def bindings(self) -> Iterable[AclBinding]:
+        """Return the ACLs."""
+        names = [TOPIC.decode(), *(f"other-{number}" for number in range(ACL_COUNT - 1))]
+        for name in names:
+            yield AclBinding(
+                ResourceType.TOPIC,
+                PatternType.LITERAL,
+                name,
+                ANONYMOUS.text,
+                "*",
+                Operation.WRITE,
+                Permission.ALLOW,
+            )
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Do nothing: they do not change."""
+        return lambda: None
+
+
+async def _serve(*, has_acls: bool) -> None:
     gc.set_threshold(COLLECT_AFTER_OBJECTS)
     loop = asyncio.get_running_loop()
     topics = DiscardingTopics()
-    parts = ServiceParts(1, topics, topics, topics, {}, "PLAINTEXT")
-    services = BrokerServices(parts, BrokerLimits(), ServerLog(loop.time), Random(1), loop.time)
+    log = ServerLog(loop.time)
+    authorizer = Authorizer(_StaticAcls(), AuthorizerConfig(), log.audit) if has_acls else None
+    parts = ServiceParts(1, topics, topics, topics, {}, "PLAINTEXT", authorizer)
+    services = BrokerServices(parts, BrokerLimits(), log, Random(1), loop.time)
     server = BrokerServer(services.context)
     (address,) = await server.start((ListenerAddress("PLAINTEXT", "127.0.0.1", 0),))
     print(address.port, flush=True)
@@ -174,6 +215,15 @@ async def _serve() -> None:
     await reader.read()  # until the starting process ends
     await server.close()
     await services.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A process that serves, and what the names of its cases end with."""
+
+    process: asyncio.subprocess.Process
+    port: int
+    suffix: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +277,8 @@ async def _send(port: int, case: Case, count: int) -> float:
     return elapsed
 
 
-async def _measure_case(bench: Bench, port: int, pid: int, case: Case) -> None:
-    count = bench.size(case.count, 50)
+async def _measure_case(bench: Bench, server: Server, case: Case) -> None:
+    port, pid, count = server.port, server.process.pid, bench.size(case.count, 50)
     await _send(port, case, min(count, 100))  # warm
     before = usage_of(pid).cpu_s
     elapsed = await _send(port, case, count)
@@ -240,7 +290,20 @@ async def _measure_case(bench: Bench, port: int, pid: int, case: Case) -> None:
     if before is not None and after is not None:
         figures["cpu_us"] = (after - before) / count * 1e6
         figures["cpu_s_per_GB"] = (after - before) / (count * case.payload_bytes) * GIGABYTE
-    bench.report.sample(case.name, figures)
+    bench.report.sample(f"{case.name}{server.suffix}", figures)
+
+
+async def _start(option: str, suffix: str) -> Server:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "benchmarks.brokers.broker_protocol",
+        option,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    return Server(process, int(await process.stdout.readline()), suffix)
 
 
 async def _measure(bench: Bench) -> None:
@@ -253,34 +316,31 @@ async def _measure(bench: Bench) -> None:
             Case("1000 x 1 KB, 5 under way", _frame(1_000, 1_000), 10**6, 5, 2_000, None, 1.0),
         )
     }
-    server = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "benchmarks.brokers.broker_protocol",
-        SERVE,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert server.stdout is not None
-    assert server.stdin is not None
-    port = int(await server.stdout.readline())
+    servers = [await _start(SERVE, ""), await _start(SERVE_WITH_ACLS, WITH_ACLS)]
+    pairs = [(name, server) for name in cases for server in servers]
     try:
-        for _, name in interleaved(list(cases), bench.repetitions):
-            await _measure_case(bench, port, server.pid, cases[name])
+        for _, (name, server) in interleaved(pairs, bench.repetitions):
+            await _measure_case(bench, server, cases[name])
     finally:
-        server.stdin.close()
-        await server.wait()
+        for server in servers:
+            assert server.process.stdin is not None
+            server.process.stdin.close()
+            await server.process.wait()
     for name, case in cases.items():
         bench.report.figure(name, "cpu_us", "us", at_most=case.us_wanted)
         bench.report.figure(name, "cpu_s_per_GB", "s", at_most=case.s_per_gb_wanted)
+        samples = [bench.report.values(f"{name}{each.suffix}", "cpu_us") for each in servers]
+        added = [more - less for less, more in zip(*samples, strict=True)]
+        bench.report.figure(name, "acl_us", "us", values=added)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(SERVE, action="store_true", help=argparse.SUPPRESS)
+    for option in (SERVE, SERVE_WITH_ACLS):
+        parser.add_argument(option, action="store_true", help=argparse.SUPPRESS)
 
 
 if __name__ == "__main__":
-    if SERVE in sys.argv:
-        run_loop(_serve())
+    if SERVE in sys.argv or SERVE_WITH_ACLS in sys.argv:
+        run_loop(_serve(has_acls=SERVE_WITH_ACLS in sys.argv))
     else:
         run("broker_protocol", _measure, _add_options)

@@ -9,7 +9,7 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -26,6 +26,8 @@ WARM_UP_S: Final = 2.0
 TICK_S: Final = 0.002
 
 Figures = dict[str, Any]
+Client = Mapping[str, Any]
+"""Settings of librdkafka with which each client connects."""
 
 
 class Delivered:
@@ -47,9 +49,9 @@ class Delivered:
         return count
 
 
-def create(address: str, topic: str, partitions: int, settings: dict[str, str]) -> None:
+def create(client: Client, topic: str, partitions: int, settings: dict[str, str]) -> None:
     """Create a topic of three replicas, and wait until its partitions have leaders."""
-    admin = AdminClient({"bootstrap.servers": address})
+    admin = AdminClient({**client})
     new = NewTopic(topic, partitions, 3, config=settings)
     for made in admin.create_topics([new], operation_timeout=WAIT_S).values():
         made.result(WAIT_S)
@@ -62,11 +64,11 @@ def create(address: str, topic: str, partitions: int, settings: dict[str, str]) 
     raise TimeoutError(f"{topic} has no leaders")
 
 
-def produce(address: str, topic: str, count: int) -> Figures:
+def produce(client: Client, topic: str, count: int) -> Figures:
     """Produce `count` records as fast as possible: acks=all, idempotent."""
     producer = Producer(
         {
-            "bootstrap.servers": address,
+            **client,
             "enable.idempotence": True,
             "linger.ms": LINGER_MS,
             "batch.size": BATCH_BYTES,
@@ -97,9 +99,9 @@ def produce(address: str, topic: str, count: int) -> Figures:
     }
 
 
-def consume(address: str, topic: str, count: int) -> Figures:
+def consume(client: Client, topic: str, count: int) -> Figures:
     """Read a partition from its start."""
-    consumer = _consumer(address)
+    consumer = _consumer(client)
     consumer.assign([TopicPartition(topic, 0, 0)])
     seen, began = 0, time.perf_counter()
     while seen < count and time.perf_counter() - began < WAIT_S:
@@ -109,10 +111,10 @@ def consume(address: str, topic: str, count: int) -> Figures:
     return {"records_per_s": seen / seconds, "mb_per_s": seen * RECORD_BYTES / seconds / 1e6}
 
 
-def end_to_end(address: str, topic: str, rate: int, seconds: float) -> Figures:
+def end_to_end(client: Client, topic: str, rate: int, seconds: float) -> Figures:
     """Produce on a fixed schedule; measure the time from a record's due time until it is read."""
-    producer = Producer({"bootstrap.servers": address, "acks": "all", "linger.ms": 0})
-    consumer = _consumer(address)
+    producer = Producer({**client, "acks": "all", "linger.ms": 0})
+    consumer = _consumer(client)
     consumer.assign([TopicPartition(topic, 0, 0)])
     padding = os.urandom(RECORD_BYTES - STAMP.size)
     latencies: list[float] = []
@@ -136,7 +138,7 @@ def end_to_end(address: str, topic: str, rate: int, seconds: float) -> Figures:
     return {**latency_figures(latencies), "read": seen, "sent": sent}
 
 
-def spread_out(address: str, topic: str, partitions: int, rate: int, seconds: float) -> Figures:
+def spread_out(client: Client, topic: str, partitions: int, rate: int, seconds: float) -> Figures:
     """Produce small records on a fixed schedule, each to the next partition: each is a batch, and
     librdkafka sends a request for each. Its linger time is the default, 5 ms.
 
@@ -147,7 +149,7 @@ def spread_out(address: str, topic: str, partitions: int, rate: int, seconds: fl
     """
     producer = Producer(
         {
-            "bootstrap.servers": address,
+            **client,
             "acks": "all",
             "linger.ms": LINGER_MS,
             "batch.num.messages": 1,
@@ -177,10 +179,10 @@ def spread_out(address: str, topic: str, partitions: int, rate: int, seconds: fl
     return {**figures, "batches_per_s": sent / took_s, "errors": len(delivered.errors) + left}
 
 
-def _consumer(address: str) -> Consumer:
+def _consumer(client: Client) -> Consumer:
     return Consumer(
         {
-            "bootstrap.servers": address,
+            **client,
             "group.id": "benchmark",
             "enable.auto.commit": False,
             "fetch.queue.backoff.ms": 1,
@@ -194,6 +196,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.brokers.topic_load")
     parser.add_argument("load", choices=("create", "produce", "consume", "end-to-end", "spread"))
     parser.add_argument("--address", required=True)
+    parser.add_argument("--client", metavar="NAME=VALUE", action="append", default=[])
     parser.add_argument("--topic", required=True)
     parser.add_argument("--count", type=int, default=0)
     parser.add_argument("--partitions", type=int, default=1)
@@ -201,21 +204,21 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE")
     asked = parser.parse_args()
+    client = dict(each.split("=", 1) for each in asked.client)
+    client["bootstrap.servers"] = asked.address
     figures: Figures = {}
     match asked.load:
         case "create":
             settings = dict(each.split("=", 1) for each in asked.setting)
-            create(asked.address, asked.topic, asked.partitions, settings)
+            create(client, asked.topic, asked.partitions, settings)
         case "produce":
-            figures = produce(asked.address, asked.topic, asked.count)
+            figures = produce(client, asked.topic, asked.count)
         case "consume":
-            figures = consume(asked.address, asked.topic, asked.count)
+            figures = consume(client, asked.topic, asked.count)
         case "end-to-end":
-            figures = end_to_end(asked.address, asked.topic, asked.rate, asked.seconds)
+            figures = end_to_end(client, asked.topic, asked.rate, asked.seconds)
         case "spread":
-            figures = spread_out(
-                asked.address, asked.topic, asked.partitions, asked.rate, asked.seconds
-            )
+            figures = spread_out(client, asked.topic, asked.partitions, asked.rate, asked.seconds)
         case _:
             raise AssertionError(asked.load)
     sys.stdout.write(json.dumps(figures) + "\n")

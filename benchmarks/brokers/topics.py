@@ -53,6 +53,8 @@ class Side:
     settings: tuple[str, ...] = ()
     metadata: str = ""
     """Metadata address of Quire's ledgers; empty for Kafka."""
+    client: tuple[str, ...] = ()
+    """Further settings of librdkafka, as NAME=VALUE."""
 
 
 @asynccontextmanager
@@ -78,6 +80,7 @@ async def put(side: Side, load: str, topic: str, **options: float) -> dict[str, 
     """Run a load in a separate process; return its figures."""
     words = ["-m", "benchmarks.brokers.topic_load", load]
     words += ["--address", side.address, "--topic", topic]
+    words += [word for each in side.client for word in ("--client", each)]
     words += [word for name, value in options.items() for word in (f"--{name}", str(value))]
     if load == "create":
         words += [word for each in side.settings for word in ("--setting", each)]

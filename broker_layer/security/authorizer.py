@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from broker_layer.kafka.versions import ApiKey
 from broker_layer.security.acl_table import AclTable, Client, Decision
 from broker_layer.security.rights import Rights
 from metadata.security.acls import AclBinding, Operation, ResourceType
@@ -76,10 +77,10 @@ class Authorizer:
         self._decisions: dict[_Asked, bool] = {}
         self._cancel = source.on_change(self._change)
 
-    def rights_of(self, principal: Principal, host: str, listener: str, act: str) -> Rights:
-        """Return the rights of a client that requests `act`."""
+    def rights_of(self, principal: Principal, host: str, listener: str, api_key: int) -> Rights:
+        """Return the rights of a client that requests an API."""
         return _ClientRights(
-            self, Client(principal.text, host), act, listener == self._config.broker_listener
+            self, Client(principal.text, host), api_key, listener == self._config.broker_listener
         )
 
     def allows(self, client: Client, operation: Operation, kind: ResourceType, name: str) -> bool:
@@ -156,18 +157,18 @@ class Authorizer:
 class _ClientRights:
     """Rights of one client during one request."""
 
-    __slots__ = ("_act", "_authorizer", "_client", "_is_peer")
+    __slots__ = ("_api_key", "_authorizer", "_client", "_is_peer")
 
     def __init__(
         self,
         authorizer: Authorizer,
         client: Client,
-        act: str,
+        api_key: int,
         is_peer: bool,  # noqa: FBT001 - handed on
     ) -> None:
         self._authorizer = authorizer
         self._client = client
-        self._act = act
+        self._api_key = api_key
         self._is_peer = is_peer
 
     def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
@@ -184,5 +185,6 @@ class _ClientRights:
         """See `Rights.check`."""
         if self.may(operation, kind, name):
             return True
-        self._authorizer.note_refusal(self._client, self._act, operation, kind, name)
+        act = ApiKey(self._api_key).shown
+        self._authorizer.note_refusal(self._client, act, operation, kind, name)
         return False

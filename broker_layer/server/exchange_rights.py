@@ -3,7 +3,6 @@
 Leaves the decisions to `broker_layer.security`, and other requests to its guards.
 """
 
-from broker_layer.kafka.versions import ApiKey
 from broker_layer.security.authorizer import Authorizer
 from broker_layer.security.rights import Rights
 from broker_layer.server.exchange import Exchange
@@ -24,5 +23,5 @@ class ExchangeRights:
             requester.principal,
             requester.client_host,
             requester.listener,
-            ApiKey(exchange.api_key).shown,
+            exchange.api_key,
         )

@@ -55,6 +55,8 @@ _BINDING_FIELDS: Final = 7
 class ResourceType(IntEnum):
     """Type of a resource, with Kafka's number. ANY occurs only in filters."""
 
+    __hash__ = int.__hash__  # an enum hashes its name, in Python: slow in keys of decisions
+
     ANY = 1
     TOPIC = 2
     GROUP = 3
@@ -77,6 +79,8 @@ class PatternType(IntEnum):
 
 class Operation(IntEnum):
     """Operation on a resource, with Kafka's number. ANY occurs only in filters."""
+
+    __hash__ = int.__hash__
 
     ANY = 1
     ALL = 2

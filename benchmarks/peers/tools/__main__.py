@@ -80,10 +80,9 @@ class Comparison:
         for serving in sides:
             for topic in topics:
                 target, settings = serving.target(topic), dict(serving.topic_settings)
+                client = {"bootstrap.servers": target.addresses}
                 # librdkafka's calls block.
-                await asyncio.to_thread(
-                    topic_load.create, target.addresses, target.topic, 1, settings
-                )
+                await asyncio.to_thread(topic_load.create, client, target.topic, 1, settings)
         with self._bench.subdirectory() as logs:
             for serving in sides:
                 target = serving.target(warm_up.topic)

@@ -99,9 +99,7 @@ def _guarded(key: ApiKey, handler: Handler, authorizer: Authorizer, topic_ids: T
     assert guard is not None or key in UNGUARDED, f"{key.shown} has no guard"
 
     async def handle(request: ApiMessage, context: RequestContext) -> ApiMessage | bytes:
-        rights = authorizer.rights_of(
-            context.principal, context.client_host, context.listener, key.shown
-        )
+        rights = authorizer.rights_of(context.principal, context.client_host, context.listener, key)
         context = replace(context, rights=rights)
         if guard is None:
             return await handler(request, context)

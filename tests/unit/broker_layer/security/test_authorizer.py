@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from broker_layer.kafka.versions import ApiKey
 from broker_layer.security.authorizer import DECISIONS_MAX, Authorizer, AuthorizerConfig
 from broker_layer.security.rights import Rights
 from metadata.security.acls import (
@@ -41,7 +42,7 @@ def rights(
     listener: str = "CLIENTS",
 ) -> Rights:
     authorizer = Authorizer(lists, config or AuthorizerConfig(), AuditLog(lambda: 0.0))
-    return authorizer.rights_of(principal, "127.0.0.1", listener, "Fetch")
+    return authorizer.rights_of(principal, "127.0.0.1", listener, ApiKey.FETCH)
 
 
 def test_decisions_end_when_the_lists_change(lists: MemoryAcls) -> None:
