@@ -4,16 +4,16 @@ import asyncio
 import base64
 import json
 import os
-import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 import aiohttp
 import pytest
 
+from benchmarks.peers.java_process import free_ports
 from quire.local.local_bookie import LocalBookie
 from quire.local.local_broker import LocalBroker
 from quire.local.secure_directory import SecureDirectory
@@ -74,7 +74,9 @@ async def running(tmp_path: Path, files: SecretFiles) -> AsyncIterator[LocalClus
         cluster.bookies.append(bookie)
         own = f"{uri}?client={directory.client_file('broker')}"
         debug = {"log_level": "debug"}
-        broker = LocalBroker(1, logs / "broker-1.log", own, {"PLAINTEXT": free_port()}, 1, debug)
+        broker = LocalBroker(
+            1, logs / "broker-1.log", own, {"PLAINTEXT": free_ports(1)[0]}, 1, debug
+        )
         await broker.start()
         cluster.brokers.append(broker)
         yield cluster
@@ -86,12 +88,6 @@ def client_file(name: str, token: str, key: str = "") -> str:
         f'[tls]\ncertificate = "{name}.pem"\nkey = "{key or name}-key.pem"\nauthorities = "ca.pem"'
         f'\n[admin]\ntoken_file = "{token}"\n'
     )
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def call(

@@ -16,10 +16,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from benchmarks.peers.java_process import free_ports
 from benchmarks.peers.maven import default_cache, prepare
 from metadata.store.embedded import HOST, EmbeddedZooKeeper
 from quire.local.development_certificates import NamedFiles
-from tests.support.metadata.zookeeper_ensemble import free_ports
 
 CHUNK_BYTES: Final = 65_536
 

@@ -10,12 +10,12 @@ import asyncio
 import importlib.util
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final, Self
 
+from benchmarks.peers.java_process import free_ports
 from metadata.store.embedded import HOST, four_letter_word
 from metadata.store.embedded_java import find_jars, find_java
 
@@ -179,15 +179,3 @@ class ZooKeeperEnsemble:
                 if "leader" in modes and all(modes):
                     return asked[modes.index("leader")]
                 await asyncio.sleep(POLL_S)
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of the loopback address that no process uses."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind((HOST, 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
