@@ -5,9 +5,10 @@ connections to `server.connections`.
 
 Invariants: a client that has not logged in can send nothing but ApiVersions, SaslHandshake and
 SaslAuthenticate, one at a time, in small frames, and for LOGIN_S_MAX at most; at most LOGINS_MAX
-clients are at it. A refusal is answered after a pause, and ends the connection. A client that logs
-in again stays who it is. A session ends when its proof does, and soon after the user's password is
-changed or removed, also if that happens during the login.
+clients are at it. A refusal is answered after the requests before it, a wrong proof also after a
+pause, and ends the connection. A client that logs in again stays who it is. A session ends when its
+proof does, and soon after the user's password is changed or removed, also if that happens during
+the login. A login whose connection is closed is removed.
 
 Source: KIP-43, KIP-152, KIP-368, KIP-84.
 """
@@ -43,6 +44,7 @@ REFUSAL_DELAY_S: Final = 0.1
 `connection.failed.authentication.delay.ms`."""
 SESSION_MS_MAX: Final = 2**62
 
+_NO_HANDSHAKE: Final = "SaslHandshake must come first"
 _UNKNOWN: Final = "unknown"
 _OTHER_PRINCIPAL: Final = "a client that logs in again must log in as before"
 
@@ -52,6 +54,10 @@ class LoginConnection(Protocol):
 
     client_host: str
     principal: Principal
+
+    @property
+    def unanswered_count(self) -> int:
+        """Number of requests whose answers were not sent."""
 
     def drop(self, event: str, why: str) -> None:
         """Disconnect, with a line in the log."""
@@ -126,11 +132,17 @@ class Login:
         self._revoked: set[str] = set()
         """Users whose password changed since this exchange began."""
         self._is_done = False
+        self._is_gone = False
+        """Whether the connection is closed."""
+        self._refused_s: float | None = None
+        """When the client was refused; None: it was not."""
         self._ends_s: float | None = None
         """When the session ends; None: it has no end."""
 
     def overdue(self, now_s: float) -> str | None:
         """Return what the client should have done, or None."""
+        if self._refused_s is not None and now_s - self._refused_s > LOGIN_S_MAX:
+            return f"the login was refused {LOGIN_S_MAX:g} s ago, and the answer still waits"
         if self._is_done or now_s - self._began_s <= LOGIN_S_MAX:
             return None
         return f"the client did not log in within {LOGIN_S_MAX:g} s"
@@ -140,7 +152,8 @@ class Login:
         one of these.
         """
         api_key = exchange.api_key
-        if self._is_busy:
+        is_early = not self._is_done and self._connection.unanswered_count > 1
+        if self._is_busy or is_early:
             self._drop("a request came before the one before it, of the login, was answered")
         elif api_key == ApiKey.SASL_HANDSHAKE:
             self._shake_hands(exchange)
@@ -167,6 +180,7 @@ class Login:
 
     def forget(self) -> None:
         """Note that the connection is closed."""
+        self._is_gone = True
         self._logins.forget(self)
 
     # -- one exchange
@@ -186,21 +200,24 @@ class Login:
             code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
             self._note_refusal(str(error))
         answer = SaslHandshakeResponse(error_code=code, mechanisms=[str(each) for each in enabled])
-        exchange.answer([encode_response(answer, exchange.api_version)])
-        if code is not ErrorCode.NONE:
-            self._close_soon()
+        body = encode_response(answer, exchange.api_version)
+        if code is ErrorCode.NONE:
+            exchange.answer([body])
+        else:
+            self._end(exchange, body)
 
     async def _authenticate(self, exchange: Exchange) -> None:
         request = decode_request(exchange.api_key, exchange.api_version, exchange.body)
         assert isinstance(request, SaslAuthenticateRequest), "the codec selects by API"
         sasl = self._exchange
         if sasl is None:
-            await self._refuse(
-                exchange, ErrorCode.ILLEGAL_SASL_STATE, "SaslHandshake must come first"
-            )
+            self._note_refusal(_NO_HANDSHAKE)
+            await self._refuse(exchange, ErrorCode.ILLEGAL_SASL_STATE, _NO_HANDSHAKE)
             return
         try:
             challenge = await sasl.respond(bytes(request.auth_bytes))
+            if self._is_gone:
+                return
             lifetime_ms = self._accept(sasl) if sasl.is_complete else 0
         except SaslError as error:
             self._note_refusal(error.why)
@@ -251,13 +268,20 @@ class Login:
         answer = SaslAuthenticateResponse(
             error_code=code, error_message=text, auth_bytes=b"", session_lifetime_ms=0
         )
-        exchange.answer([encode_response(answer, exchange.api_version)])
-        self._close_soon()
+        self._end(exchange, encode_response(answer, exchange.api_version))
 
-    def _close_soon(self) -> None:
-        """Close the connection once the answer was written."""
+    def _end(self, exchange: Exchange, body: bytes | bytearray) -> None:
+        """Answer a refusal once the requests before it are answered; then close the connection."""
+        if self._is_gone:
+            return
         self._is_busy = True
-        asyncio.get_running_loop().call_soon(self._connection.close)
+        self._refused_s = self._parts.now()
+
+        def answer() -> None:
+            exchange.answer([body])
+            asyncio.get_running_loop().call_soon(self._connection.close)
+
+        exchange.requester.when_first(exchange, answer)
 
     def _note_refusal(self, why: str) -> None:
         who = self._connection.principal.text if self._is_done else _UNKNOWN

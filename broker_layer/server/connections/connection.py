@@ -156,6 +156,11 @@ class BrokerConnection(ServerConnection):
             loop = asyncio.get_running_loop()
             loop.call_later(delay_s, lambda: self.set_pause(Pause.THROTTLED, on=False))
 
+    @property
+    def unanswered_count(self) -> int:
+        """See `LoginConnection`."""
+        return len(self._exchanges)
+
     def logged_in(self) -> None:
         """See `LoginConnection`."""
         self._assembler.frame_bytes_max = self._context.limits.frame_bytes_max
@@ -180,6 +185,7 @@ class BrokerConnection(ServerConnection):
         late = None if self._login is None else self._login.overdue(now_s)
         if late is not None:
             self.drop("login", late)
+            return
         if self._exchanges or self._pause or self._assembler.is_mid_frame:
             return
         if now_s - self._waiting_since_s > self._context.limits.idle_s_max:
@@ -216,7 +222,7 @@ class BrokerConnection(ServerConnection):
         self._bytes += size
         context.budget.take(size)
         try:
-            if self._login is None or not self._login.takes(exchange):
+            if not self._is_of_login(exchange):
                 context.serve(exchange)
         except KafkaFrameError:
             raise
@@ -224,6 +230,12 @@ class BrokerConnection(ServerConnection):
             context.counters.requests_failed += 1
             context.log.failure("request failed", error, api_key=exchange.api_key)
             transport.abort()
+
+    def _is_of_login(self, exchange: Exchange) -> bool:
+        """Return whether the login served or refused a request."""
+        if self._access.logins is None:
+            return False
+        return self._login is None or self._login.takes(exchange)
 
     def _read_header(self, frame: memoryview, now_s: float) -> Exchange:
         try:

@@ -1,0 +1,423 @@
+"""First logins over connections in memory: what is served before, and what is refused."""
+
+import asyncio
+import gc
+import logging
+import struct
+import weakref
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.versions import ApiKey
+from broker_layer.security import logins
+from broker_layer.security.logins import FRAME_BYTES_MAX, LOGIN_S_MAX, Login
+from broker_layer.server.config import BrokerLimits
+from broker_layer.server.connections.connection import BrokerConnection
+from security.sasl.mechanism import REFUSED, Mechanism
+from security.sasl.plain import PlainClient
+from tests.support.broker_layer.login_setting import (
+    Gate,
+    LoginSetting,
+    authenticate_frame,
+    client_exchange,
+    handshake_frame,
+    message_of,
+    request_frame,
+)
+from tests.support.security.sasl_parts import PASSWORD, USERS
+from tests.until import until
+
+SCRAM = Mechanism.SCRAM_SHA_256
+PLAIN = Mechanism.PLAIN
+VERSIONS = request_frame(ApiKey.API_VERSIONS, 0)
+PLAIN_MESSAGE = PlainClient(USERS[0], PASSWORD).begin()
+PLAIN_FRAME = authenticate_frame(PLAIN_MESSAGE)
+
+
+@pytest.fixture
+async def setting() -> AsyncIterator[LoginSetting]:
+    setting = LoginSetting()
+    yield setting
+    await setting.aclose()
+
+
+async def turns(count: int = 20) -> None:
+    """Give the loop's ready callbacks their turns."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("mechanism", [Mechanism.SCRAM_SHA_512, SCRAM, PLAIN])
+async def test_a_client_is_served_as_who_it_proved_to_be(
+    setting: LoginSetting, mechanism: Mechanism
+) -> None:
+    client = setting.connect()
+    answer = await client.log_in(mechanism, USERS[1])
+    assert (answer.error_code, answer.session_lifetime_ms) == (0, 0)
+    client.send(request_frame(ApiKey.METADATA, 1))
+    assert await client.body() == f"User:{USERS[1]}".encode()
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_every_version_of_authenticate_is_answered(
+    setting: LoginSetting, version: int
+) -> None:
+    client = setting.connect()
+    await client.shake_hands(PLAIN)
+    answer = await client.authenticate(PLAIN_MESSAGE, version)
+    assert answer.error_code == 0
+    assert await client.is_served()
+
+
+async def test_versions_are_answered_before_during_and_after_a_login(setting: LoginSetting) -> None:
+    client = setting.connect()
+    for step in (client.shake_hands(SCRAM), client.log_in(), client.is_served()):
+        client.send(VERSIONS)
+        assert (await client.body())[:2] == b"\0\0"
+        await step
+    assert not client.is_closed
+
+
+@pytest.mark.parametrize("api_key", [0, 1, 2, 3, 10, 19, 22, 27, 50, 51, 60, 75])
+@pytest.mark.parametrize("is_shaken", [False, True])
+async def test_nothing_else_is_served_before_the_login(
+    setting: LoginSetting, api_key: int, *, is_shaken: bool
+) -> None:
+    client = setting.connect()
+    if is_shaken:
+        await client.shake_hands(SCRAM)
+    client.send(request_frame(api_key, 4 if api_key == ApiKey.FETCH else 1, bytes(40)))
+    await until(lambda: client.transport.is_lost)
+    assert not client.transport.sent
+    assert not setting.served
+
+
+async def test_a_request_behind_the_last_message_of_a_login_is_not_served(
+    setting: LoginSetting,
+) -> None:
+    client = setting.connect()
+    await client.shake_hands(PLAIN)
+    client.send(PLAIN_FRAME + request_frame(ApiKey.METADATA, 1, bytes(4)))
+    await until(lambda: client.transport.is_lost)
+    await turns()
+    assert not setting.served
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        VERSIONS * 2,
+        VERSIONS + handshake_frame(SCRAM),
+        handshake_frame(SCRAM) * 2,
+        handshake_frame(PLAIN) + PLAIN_FRAME,
+        handshake_frame(PLAIN) + VERSIONS,
+    ],
+)
+async def test_requests_before_the_login_come_one_at_a_time(
+    setting: LoginSetting, frames: bytes
+) -> None:
+    """Without this rule the answers to 256 KiB of ApiVersions take 9 MB, for anyone."""
+    client = setting.connect()
+    client.send(frames)
+    await until(lambda: client.transport.is_lost)
+    assert not client.transport.sent
+
+
+async def test_unread_versions_of_a_flood_take_no_memory(setting: LoginSetting) -> None:
+    client = setting.connect()
+    client.send(VERSIONS * 15_000)
+    await until(lambda: client.transport.is_lost)
+    assert len(client.transport.sent) < 10_000
+    assert setting.context.budget.used_bytes == 0
+
+
+async def test_another_handshake_begins_another_exchange(setting: LoginSetting) -> None:
+    client = setting.connect()
+    await client.shake_hands(SCRAM)
+    stale = client_exchange(SCRAM, USERS[0], PASSWORD)
+    first = await client.authenticate(stale.begin())
+    proof = await stale.respond(bytes(first.auth_bytes))
+    assert proof is not None
+    await client.shake_hands(SCRAM)
+    answer = await client.authenticate(proof)
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    await until(lambda: client.transport.is_lost)
+
+
+async def test_a_proof_of_another_connection_is_refused(setting: LoginSetting) -> None:
+    """A replay: both messages of a login that was accepted."""
+    first, second = setting.connect(), setting.connect()
+    exchange = client_exchange(SCRAM, USERS[0], PASSWORD)
+    messages = [exchange.begin()]
+    await first.shake_hands(SCRAM)
+    answer = await first.authenticate(messages[0])
+    proof = await exchange.respond(bytes(answer.auth_bytes))
+    assert proof is not None
+    assert (await first.authenticate(proof)).error_code == 0
+    await second.shake_hands(SCRAM)
+    assert (await second.authenticate(messages[0])).error_code == 0
+    assert (await second.authenticate(proof)).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+async def test_the_last_handshake_decides_the_mechanism(setting: LoginSetting) -> None:
+    client = setting.connect()
+    await client.shake_hands(SCRAM)
+    await client.shake_hands(PLAIN)
+    assert (await client.authenticate(PLAIN_MESSAGE)).error_code == 0
+
+
+async def test_authenticate_without_a_handshake_is_refused(
+    setting: LoginSetting, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = setting.connect()
+    with caplog.at_level(logging.INFO, "quire.server.audit"):
+        answer = await client.authenticate(PLAIN_MESSAGE)
+    assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert "SaslHandshake must come first" in message_of(answer)
+    await until(lambda: client.transport.is_lost)
+    (record,) = caplog.records
+    assert vars(record)["fields"]["reason"] == "SaslHandshake must come first"
+
+
+async def test_another_mechanism_is_refused_with_the_enabled_ones(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    setting = LoginSetting(mechanisms=[Mechanism.SCRAM_SHA_512, SCRAM])
+    client = setting.connect()
+    with caplog.at_level(logging.INFO, "quire.server.audit"):
+        answer = await client.shake_hands(PLAIN)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert answer.mechanisms == ["SCRAM-SHA-512", "SCRAM-SHA-256"]
+    await until(lambda: client.transport.is_lost)
+    assert vars(caplog.records[0])["fields"] == {
+        "act": "login",
+        "result": "refused",
+        "who": "unknown",
+        "peer": "192.0.2.7",
+        "reason": "the server does not offer this SASL mechanism: use SCRAM-SHA-512 or"
+        " SCRAM-SHA-256",
+    }
+
+
+async def test_a_refusal_comes_after_a_pause(setting: LoginSetting) -> None:
+    client = setting.connect()
+    await client.shake_hands(PLAIN)
+    began_s = asyncio.get_running_loop().time()
+    answer = await client.authenticate(b"\0user\0wrong")
+    assert asyncio.get_running_loop().time() - began_s >= logins.REFUSAL_DELAY_S * 0.9
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    await until(lambda: client.transport.is_lost)
+
+
+async def test_requests_after_a_refusal_are_not_served(setting: LoginSetting) -> None:
+    client = setting.connect()
+    await client.shake_hands(PLAIN)
+    client.send(authenticate_frame(b"\0user\0wrong"))
+    client.send(handshake_frame(PLAIN))
+    await until(lambda: client.transport.is_lost)
+    assert not client.transport.sent
+
+
+@pytest.mark.parametrize("mechanism", [SCRAM, PLAIN])
+async def test_an_unknown_user_takes_the_steps_of_a_known_one(
+    setting: LoginSetting, mechanism: Mechanism, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = []
+    for user in ("user", "resu"):  # of the same length, as the answers repeat nothing of it
+        client = setting.connect()
+        await client.shake_hands(mechanism)
+        exchange, steps = client_exchange(mechanism, user, "wrong"), []
+        message: bytes | None = exchange.begin()
+        while message is not None:
+            answer = await client.authenticate(message)
+            made = bytes(answer.auth_bytes)
+            iterations = made.partition(b",i=")[2]
+            steps.append((answer.error_code, message_of(answer), len(made), iterations))
+            message = None if answer.error_code else await exchange.respond(made)
+        await until(lambda client=client: client.transport.is_lost)  # type: ignore[misc]
+        seen.append(steps)
+    assert seen[0] == seen[1]
+    assert seen[0][-1][:2] == (ErrorCode.SASL_AUTHENTICATION_FAILED, REFUSED)
+
+
+async def test_no_user_is_known_before_the_table_is_read(setting: LoginSetting) -> None:
+    setting.credentials.clear()
+    client = setting.connect()
+    answer = await client.log_in()
+    assert (answer.error_code, answer.error_message) == (
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+        REFUSED,
+    )
+
+
+# -- limits
+
+
+async def test_a_large_frame_is_refused_before_the_login_and_taken_after_it(
+    setting: LoginSetting,
+) -> None:
+    client = setting.connect()
+    client.send(struct.pack(">i", FRAME_BYTES_MAX + 1))
+    await until(lambda: client.transport.is_lost)
+    assert setting.context.counters.bad_frames == 1
+    client = setting.connect()
+    await client.log_in()
+    client.send(request_frame(ApiKey.METADATA, 1, bytes(FRAME_BYTES_MAX)))
+    assert await client.body() == b"User:user"
+
+
+async def test_the_largest_frame_before_the_login_is_taken(setting: LoginSetting) -> None:
+    client = setting.connect()
+    await client.shake_hands(PLAIN)
+    head = len(authenticate_frame(b"")) - 4
+    client.send(authenticate_frame(bytes(FRAME_BYTES_MAX - head)))
+    answer = await client.authenticated()
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert "4096 B" in message_of(answer)
+
+
+async def test_the_limit_of_the_broker_holds_if_it_is_lower() -> None:
+    setting = LoginSetting(limits=BrokerLimits(frame_bytes_max=1_000))
+    client = setting.connect()
+    client.send(struct.pack(">i", 1_001))
+    await until(lambda: client.transport.is_lost)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        request_frame(ApiKey.SASL_HANDSHAKE, 0, b"\0\5PLAIN"),
+        request_frame(ApiKey.SASL_HANDSHAKE, 2, b"\0\5PLAIN"),
+        request_frame(ApiKey.SASL_AUTHENTICATE, 9, b"\0\0\0\0"),
+        request_frame(ApiKey.SASL_AUTHENTICATE, -1, b"\0\0\0\0"),
+        request_frame(ApiKey.SASL_HANDSHAKE, 1, b"\0\5PL"),
+        request_frame(ApiKey.SASL_HANDSHAKE, 1, b"\0\1\xff"),
+        request_frame(ApiKey.SASL_AUTHENTICATE, 1, b"\0\0\0\7ab"),
+        request_frame(9_999, 1),
+        b"\0\0\0\5\0\x11\0\1\0",
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+)
+@pytest.mark.parametrize("is_shaken", [False, True])
+async def test_a_damaged_or_unserved_request_closes_the_connection(
+    setting: LoginSetting, frame: bytes, *, is_shaken: bool
+) -> None:
+    client = setting.connect()
+    if is_shaken:
+        await client.shake_hands(PLAIN)
+    client.send(frame)
+    await until(lambda: client.transport.is_lost)
+    assert not client.transport.sent
+    assert setting.context.counters.bad_frames == 1
+    assert setting.context.counters.requests_failed == 0
+    assert setting.context.budget.used_bytes == 0
+
+
+async def test_a_client_that_does_not_log_in_is_disconnected(setting: LoginSetting) -> None:
+    slow, quick = setting.connect(), setting.connect()
+    await slow.shake_hands(SCRAM)
+    await quick.log_in()
+    setting.now_s += LOGIN_S_MAX
+    for client in (slow, quick):
+        client.connection.check_deadlines(setting.now_s)
+    assert not slow.is_closed
+    setting.now_s += 0.001
+    for client in (slow, quick):
+        client.connection.check_deadlines(setting.now_s)
+    assert slow.is_closed
+    assert not quick.is_closed
+    assert setting.context.counters.peers_dropped == 1
+
+
+async def test_logins_under_way_are_limited(
+    setting: LoginSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logins, "LOGINS_MAX", 2)
+    first, second, third = (setting.connect() for _ in range(3))
+    assert third.is_closed
+    assert not first.is_closed
+    assert not second.is_closed
+    await first.log_in()
+    fourth = setting.connect()
+    assert not fourth.is_closed
+    assert setting.connect().is_closed
+    second.lose()
+    await turns()
+    assert not setting.connect().is_closed
+
+
+async def test_a_connection_beyond_the_limit_is_never_served(
+    setting: LoginSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even by a transport that delivers something after the end."""
+    monkeypatch.setattr(logins, "LOGINS_MAX", 0)
+    monkeypatch.setattr(BrokerConnection, "drop", lambda *_: None)
+    client = setting.connect()
+    client.send(request_frame(ApiKey.METADATA, 1, bytes(4)))
+    await turns()
+    assert not client.transport.sent
+    assert not setting.served
+
+
+# -- ends in the middle
+
+
+async def test_a_client_that_is_gone_is_not_logged_in() -> None:
+    gate = Gate()
+    setting = LoginSetting(run_slow=gate.run)
+    client = setting.connect()
+    await client.shake_hands(PLAIN)
+    client.send(PLAIN_FRAME)
+    await until(lambda: gate.begun == 1)
+    client.lose()
+    await turns()
+    gate.is_open.set()
+    await turns()
+    assert not setting.logins._done
+    assert not setting.logins._under_way
+    assert setting.context.counters.requests_failed == 0
+
+
+@pytest.mark.parametrize("password", [PASSWORD, "wrong"])
+async def test_no_login_stays_in_memory(password: str) -> None:
+    gate = Gate()
+    setting = LoginSetting(run_slow=gate.run)
+    logged_in, shaken, fresh, busy = (setting.connect() for _ in range(4))
+    await logged_in.log_in()
+    await shaken.shake_hands(SCRAM)
+    await busy.shake_hands(PLAIN)
+    busy.send(authenticate_frame(b"\0user\0" + password.encode()))
+    await until(lambda: gate.begun == 1)
+    clients = [logged_in, shaken, fresh, busy]
+    known = [weakref.ref(each) for each in (*setting.logins._under_way, *setting.logins._done)]
+    assert len(known) == 4
+    assert all(isinstance(each(), Login) for each in known)
+    for client in clients:
+        client.lose()
+    await turns()
+    gate.is_open.set()
+    await until(lambda: not setting.tasks._tasks)
+    await turns()
+    del client, logged_in, shaken, fresh, busy
+    clients.clear()
+    gc.collect()
+    assert [each() for each in known] == [None] * 4
+
+
+async def test_a_broker_that_closes_ends_logins(caplog: pytest.LogCaptureFixture) -> None:
+    gate = Gate()
+    setting = LoginSetting(run_slow=gate.run)
+    working, refused = setting.connect(), setting.connect()
+    for client in (working, refused):
+        await client.shake_hands(PLAIN)
+    working.send(PLAIN_FRAME)
+    refused.send(authenticate_frame(b"no such form"))
+    await until(lambda: gate.begun == 1)
+    with caplog.at_level(logging.ERROR):
+        await setting.aclose()
+        await turns()
+    assert working.transport.is_lost
+    assert refused.transport.is_lost
+    assert all(each.levelno < logging.ERROR for each in caplog.records)

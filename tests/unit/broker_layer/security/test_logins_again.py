@@ -1,0 +1,415 @@
+"""Logins that follow on a connection, the end of sessions, and passwords that change."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.login_messages import SaslAuthenticateResponse
+from broker_layer.kafka.versions import ApiKey
+from broker_layer.security.logins import LOGIN_S_MAX, SESSION_MS_MAX
+from security.errors import TokenError
+from security.principal import Principal
+from security.sasl.credentials import ScramMechanism
+from security.sasl.mechanism import Mechanism
+from security.sasl.oauthbearer import OAuthBearerClient, VerifiedToken
+from security.sasl.plain import PlainClient
+from tests.support.broker_layer.login_setting import (
+    WALL_CLOCK_MS,
+    Gate,
+    LoginClient,
+    LoginSetting,
+    authenticate_frame,
+    client_exchange,
+    handshake_frame,
+    message_of,
+    request_frame,
+)
+from tests.support.security.sasl_parts import PASSWORD, USERS, credential
+from tests.until import until
+
+SCRAM = Mechanism.SCRAM_SHA_256
+SHA_512 = Mechanism.SCRAM_SHA_512
+PLAIN = Mechanism.PLAIN
+BEARER = Mechanism.OAUTHBEARER
+FETCH = request_frame(ApiKey.FETCH, 4)
+FAILED = ErrorCode.SASL_AUTHENTICATION_FAILED
+NEW = credential(ScramMechanism.SHA_256, "a new password")
+
+
+@pytest.fixture
+async def setting() -> AsyncIterator[LoginSetting]:
+    setting = LoginSetting()
+    yield setting
+    await setting.aclose()
+
+
+async def verify(token: str) -> VerifiedToken:
+    """Accept `USER/SECONDS` as a token of that user which expires in that time."""
+    user, _, seconds = token.partition("/")
+    if not seconds:
+        raise TokenError("it is not a token")
+    return VerifiedToken(Principal(user), WALL_CLOCK_MS / 1_000 + float(seconds))
+
+
+def with_tokens(session_ms_max: int = 0) -> LoginSetting:
+    return LoginSetting(
+        mechanisms=[BEARER, SCRAM], verify_token=verify, session_ms_max=session_ms_max
+    )
+
+
+async def turns(count: int = 20) -> None:
+    """Give the loop's ready callbacks their turns."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+# -- who logs in again
+
+
+@pytest.mark.parametrize("mechanism", [SHA_512, SCRAM, PLAIN])
+async def test_a_client_logs_in_again_as_the_same(
+    setting: LoginSetting, mechanism: Mechanism
+) -> None:
+    client = setting.connect()
+    for _ in range(3):
+        answer = await client.log_in(mechanism)
+        assert answer.error_code == 0
+        assert await client.is_served()
+    assert list(setting.logins._done) == [client.connection._login]
+
+
+async def test_a_client_cannot_log_in_again_as_another(
+    setting: LoginSetting, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = setting.connect()
+    await client.log_in(SCRAM, USERS[0])
+    with caplog.at_level(logging.INFO, "quire.server.audit"):
+        answer = await client.log_in(SCRAM, USERS[1])
+    assert (answer.error_code, message_of(answer)) == (
+        FAILED,
+        "a client that logs in again must log in as before",
+    )
+    assert client.connection.principal == Principal(USERS[0])
+    await until(lambda: client.transport.is_lost)
+    fields = vars(caplog.records[0])["fields"]
+    assert (fields["who"], fields["reason"]) == (
+        "User:user",
+        "User:al,ice= is not User:user",
+    )
+
+
+async def test_a_client_cannot_log_in_again_with_another_mechanism(setting: LoginSetting) -> None:
+    """A downgrade, even to one that is enabled."""
+    client = setting.connect()
+    await client.log_in(SHA_512)
+    answer = await client.shake_hands(SCRAM)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    await until(lambda: client.transport.is_lost)
+
+
+async def test_authenticate_alone_does_not_log_in_again(setting: LoginSetting) -> None:
+    client = setting.connect()
+    await client.log_in(PLAIN)
+    answer = await client.authenticate(PlainClient(USERS[0], PASSWORD).begin())
+    assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    await until(lambda: client.transport.is_lost)
+
+
+async def test_a_wrong_password_ends_a_session(setting: LoginSetting) -> None:
+    client = setting.connect()
+    await client.log_in()
+    answer = await client.log_in(password="wrong")
+    assert answer.error_code == FAILED
+    await until(lambda: client.transport.is_lost)
+
+
+# -- other requests meanwhile
+
+
+async def test_requests_in_flight_are_answered_before_those_of_the_login(
+    setting: LoginSetting,
+) -> None:
+    client = setting.connect()
+    await client.log_in(PLAIN)
+    client.send(FETCH)
+    client.send(handshake_frame(PLAIN))
+    await turns()
+    assert not client.transport.sent
+    setting.answer()
+    await until(lambda: bool(client.transport.sent))
+    first, _ = client.transport.take_answers()
+    assert first[4:] == b"fetched"
+    client.send(FETCH)
+    assert (await _authenticated_behind(setting, client)).error_code == 0
+
+
+async def _authenticated_behind(
+    setting: LoginSetting, client: LoginClient
+) -> SaslAuthenticateResponse:
+    client.send(authenticate_frame(PlainClient(USERS[0], PASSWORD).begin()))
+    await turns()
+    assert not client.transport.sent
+    setting.answer()
+    await until(lambda: bool(client.transport.sent))
+    data = bytes(client.transport.sent)
+    size = 4 + int.from_bytes(data[:4], "big")
+    client.transport.sent[:] = data[size:]
+    return await client.authenticated()
+
+
+async def test_a_refusal_waits_for_the_requests_before_it(setting: LoginSetting) -> None:
+    """Before this was so, the connection was closed without any of the answers."""
+    client = setting.connect()
+    await client.log_in(SCRAM)
+    client.send(FETCH)
+    client.send(handshake_frame(PLAIN))
+    await turns()
+    assert not client.is_closed
+    setting.answer()
+    await until(lambda: client.transport.is_lost)
+    fetched, refused = client.transport.take_answers()
+    assert fetched[4:] == b"fetched"
+    assert refused[4:6] == ErrorCode.UNSUPPORTED_SASL_MECHANISM.to_bytes(2)
+
+
+async def test_a_refused_proof_waits_for_the_requests_before_it(setting: LoginSetting) -> None:
+    client = setting.connect()
+    await client.log_in(PLAIN)
+    await client.shake_hands(PLAIN)
+    client.send(FETCH)
+    client.send(authenticate_frame(b"\0user\0wrong"))
+    await until(lambda: client.connection._exchanges[-1].deferred is not None)
+    setting.answer()
+    await until(lambda: client.transport.is_lost)
+    fetched, refused = client.transport.take_answers()
+    assert fetched[4:] == b"fetched"
+    assert refused[4:6] == FAILED.to_bytes(2)
+
+
+async def test_a_refusal_does_not_wait_for_ever(setting: LoginSetting) -> None:
+    client = setting.connect()
+    await client.log_in(SCRAM)
+    client.send(FETCH)
+    client.send(handshake_frame(PLAIN))
+    setting.now_s += LOGIN_S_MAX
+    client.connection.check_deadlines(setting.now_s)
+    assert not client.is_closed
+    setting.now_s += 0.001
+    client.connection.check_deadlines(setting.now_s)
+    assert client.is_closed
+
+
+async def test_nothing_is_served_after_a_refusal_that_waits(setting: LoginSetting) -> None:
+    client = setting.connect()
+    await client.log_in(SCRAM)
+    client.send(FETCH)
+    client.send(handshake_frame(PLAIN))
+    client.send(FETCH)
+    await until(lambda: client.transport.is_lost)
+    assert setting.served == [ApiKey.FETCH]
+
+
+async def test_a_request_during_a_check_ends_the_connection() -> None:
+    gate = Gate()
+    setting = LoginSetting(run_slow=gate.run)
+    client = setting.connect()
+    await client.log_in(SCRAM)
+    client.lose()
+    gate.is_open.set()
+    other = setting.connect()
+    await other.log_in(PLAIN)
+    gate.is_open.clear()
+    await other.shake_hands(PLAIN)
+    assert await other.is_served(), "between two messages of a login others may come"
+    other.send(authenticate_frame(PlainClient(USERS[0], PASSWORD).begin()))
+    await until(lambda: gate.begun == 2)
+    other.send(FETCH)
+    await until(lambda: other.transport.is_lost)
+    gate.is_open.set()
+    await turns()
+    assert ApiKey.FETCH not in setting.served
+    assert not setting.logins._done
+
+
+# -- ends of sessions
+
+
+async def test_a_session_ends_after_its_time() -> None:
+    setting = LoginSetting(session_ms_max=60_000)
+    client = setting.connect()
+    assert (await client.log_in()).session_lifetime_ms == 60_000
+    setting.now_s += 59.999
+    assert await client.is_served()
+    setting.now_s += 0.001
+    assert not await client.is_served()
+    assert client.transport.is_lost
+
+
+async def test_a_session_goes_on_after_another_login() -> None:
+    setting = LoginSetting(session_ms_max=60_000)
+    client = setting.connect()
+    await client.log_in()
+    setting.now_s += 61
+    client.send(request_frame(ApiKey.API_VERSIONS, 0))
+    assert await client.body(), "versions are not secret"
+    assert (await client.log_in()).session_lifetime_ms == 60_000
+    setting.now_s += 59
+    assert await client.is_served()
+    setting.now_s += 1
+    assert not await client.is_served()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "session_ms_max", "lifetime_ms"),
+    [
+        ("300", 0, 300_000),
+        ("300", 60_000, 60_000),
+        ("30", 60_000, 30_000),
+        ("0.25", 0, 250),
+        ("0", 0, 1),
+        ("-29", 60_000, 1),
+        ("1e30", 0, SESSION_MS_MAX),
+    ],
+)
+async def test_a_session_ends_with_its_token(
+    seconds: str, session_ms_max: int, lifetime_ms: int
+) -> None:
+    """A token in the leeway of clocks is accepted, and must be replaced at once."""
+    setting = with_tokens(session_ms_max)
+    client = setting.connect()
+    await client.shake_hands(BEARER)
+    answer = await client.prove(_bearer(f"alice/{seconds}"))
+    assert (answer.error_code, answer.session_lifetime_ms) == (0, lifetime_ms)
+    assert await client.is_served()
+    setting.now_s += lifetime_ms / 1_000
+    assert not await client.is_served()
+
+
+def _bearer(token: str) -> OAuthBearerClient:
+    made = OAuthBearerClient("placeholder")
+    made._message = f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+    return made
+
+
+async def test_a_refused_token_is_answered_and_then_ends_the_connection() -> None:
+    setting = with_tokens()
+    client = setting.connect()
+    await client.shake_hands(BEARER)
+    answer = await client.prove(_bearer("nonsense"))
+    assert answer.error_code == FAILED
+    assert "not a token" not in message_of(answer)
+    await until(lambda: client.transport.is_lost)
+
+
+# -- passwords that change
+
+
+@pytest.mark.parametrize("mechanism", [SCRAM, SHA_512, PLAIN])
+async def test_a_removed_user_is_disconnected(setting: LoginSetting, mechanism: Mechanism) -> None:
+    client, other = setting.connect(), setting.connect()
+    await client.log_in(mechanism)
+    await other.log_in(mechanism, USERS[1])
+    setting.change_password(USERS[0], None)
+    assert client.is_closed
+    assert await other.is_served()
+
+
+async def test_only_sessions_of_the_mechanism_are_ended(setting: LoginSetting) -> None:
+    """PLAIN takes a password that fits any credential, so it ends with each of them."""
+    clients = {each: setting.connect() for each in (SCRAM, SHA_512, PLAIN)}
+    for mechanism, client in clients.items():
+        await client.log_in(mechanism)
+    setting.logins.revoke(USERS[0], [ScramMechanism.SHA_256])
+    assert [each.is_closed for each in clients.values()] == [True, False, True]
+
+
+async def test_a_session_of_a_token_does_not_end_with_a_password() -> None:
+    setting = with_tokens()
+    client = setting.connect()
+    await client.shake_hands(BEARER)
+    await client.prove(_bearer(f"{USERS[0]}/300"))
+    setting.change_password(USERS[0], None)
+    assert await client.is_served()
+
+
+async def test_a_token_is_taken_though_a_password_changes_meanwhile() -> None:
+    setting = with_tokens()
+    client = setting.connect()
+    await client.shake_hands(BEARER)
+    setting.change_password(USERS[0], None)
+    answer = await client.prove(_bearer(f"{USERS[0]}/300"))
+    assert answer.error_code == 0
+
+
+async def test_a_password_that_changes_between_the_messages_is_refused(
+    setting: LoginSetting,
+) -> None:
+    client = setting.connect()
+    await client.shake_hands(SCRAM)
+    exchange = client_exchange(SCRAM, USERS[0], PASSWORD)
+    answer = await client.authenticate(exchange.begin())
+    setting.change_password(USERS[0], NEW)
+    proof = await exchange.respond(bytes(answer.auth_bytes))
+    assert proof is not None
+    answer = await client.authenticate(proof)
+    assert (answer.error_code, message_of(answer)) == (
+        FAILED,
+        "the password was changed during the login: try again",
+    )
+    await until(lambda: client.transport.is_lost)
+
+
+async def test_a_password_that_changes_during_a_check_is_refused() -> None:
+    gate = Gate()
+    setting = LoginSetting(run_slow=gate.run)
+    client = setting.connect()
+    await client.shake_hands(PLAIN)
+    client.send(authenticate_frame(PlainClient(USERS[0], PASSWORD).begin()))
+    await until(lambda: gate.begun == 1)
+    setting.change_password(USERS[0], None)
+    assert not client.is_closed
+    gate.is_open.set()
+    assert (await client.authenticated()).error_code == FAILED
+
+
+async def test_the_password_of_another_user_may_change_meanwhile(setting: LoginSetting) -> None:
+    client = setting.connect()
+    await client.shake_hands(SCRAM)
+    setting.change_password(USERS[1], None)
+    answer = await client.prove(client_exchange(SCRAM, USERS[0], PASSWORD))
+    assert answer.error_code == 0
+
+
+async def test_another_handshake_takes_the_new_password(setting: LoginSetting) -> None:
+    client = setting.connect()
+    await client.shake_hands(SCRAM)
+    setting.change_password(USERS[0], NEW)
+    assert (await client.log_in(password="a new password")).error_code == 0
+
+
+async def test_a_password_that_changes_during_the_next_login_ends_the_session(
+    setting: LoginSetting,
+) -> None:
+    client = setting.connect()
+    await client.log_in(SCRAM)
+    await client.shake_hands(SCRAM)
+    setting.change_password(USERS[0], NEW)
+    assert client.is_closed
+
+
+async def test_passwords_that_changed_in_a_session_do_not_matter_later(
+    setting: LoginSetting,
+) -> None:
+    client = setting.connect()
+    await client.log_in(SHA_512)
+    setting.logins.revoke(USERS[0], [ScramMechanism.SHA_256])
+    await client.shake_hands(SHA_512)
+    assert client.connection._login is not None
+    assert not client.connection._login._revoked
+    answer = await client.prove(client_exchange(SHA_512, USERS[0], PASSWORD))
+    assert answer.error_code == 0
+    setting.logins.revoke(USERS[1], [ScramMechanism.SHA_256])
+    assert not client.connection._login._revoked, "nothing is remembered outside of logins"
