@@ -44,7 +44,7 @@ def kafka_targets() -> list[ParserTarget]:
         ParserTarget(
             "kafka_request",
             _check_request,
-            tuple(_requests()),
+            tuple(request_samples()),
             hostile=tuple(_hostile_requests()),
             fields=((0, 2), (2, 2), (8, 2)),
             allocation_factor=200,
@@ -116,7 +116,8 @@ OWNERS = (messages, login_messages, acl_messages)
 """Modules of messages."""
 
 
-def _requests() -> list[bytes]:
+def request_samples() -> list[bytes]:
+    """Return a request of each version of each API, without its length."""
     rng = random.Random(11)
     found = []
     for api_key, served in ADVERTISED.items():

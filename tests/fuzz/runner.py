@@ -18,6 +18,7 @@ from tests.fuzz.disk_targets import disk_targets
 from tests.fuzz.findings import Finding, Tally, describe
 from tests.fuzz.kafka_targets import kafka_targets
 from tests.fuzz.known import KNOWN
+from tests.fuzz.login_target import LoginTarget
 from tests.fuzz.sasl_target import sasl_target
 from tests.fuzz.server_episode import ServerTarget
 from tests.fuzz.stored_targets import stored_targets
@@ -54,7 +55,7 @@ class Shared:
 def all_targets() -> dict[str, Target]:
     """Return every target by its name."""
     made: list[Target] = [*wire_targets(), *disk_targets(), *stored_targets(), *kafka_targets()]
-    made += [ServerTarget(), ClientTarget(), sasl_target()]
+    made += [ServerTarget(), ClientTarget(), sasl_target(), LoginTarget()]
     return {target.name: target for target in made}
 
 

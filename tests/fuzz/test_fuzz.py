@@ -212,6 +212,28 @@ def test_a_defect_of_sasl_is_found(
     assert what in _found_in("sasl")
 
 
+@pytest.mark.parametrize(
+    ("place", "defect", "what"),
+    [
+        ("security.sasl.scram.proves", lambda *_: True, "served without a login"),
+        ("broker_layer.security.logins.Login.takes", lambda *_: False, "served without a login"),
+        ("broker_layer.security.logins.Login.revoke", lambda *_: None, "password"),
+        ("broker_layer.security.logins.Login.forget", lambda *_: None, "a login is left"),
+        (
+            "broker_layer.server.connections.connection.BrokerConnection.unanswered_count",
+            0,
+            "answers are bounded",
+        ),
+        ("broker_layer.security.logins.SaslError", KeyError, "fails by our own error"),
+    ],
+)
+def test_a_defect_of_logins_is_found(
+    monkeypatch: pytest.MonkeyPatch, place: str, defect: object, what: str
+) -> None:
+    monkeypatch.setattr(place, defect)
+    assert what in _found_in("login", 4 * FRAMES_PLANTED)
+
+
 def test_a_server_that_shows_which_users_exist_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> ScramCredential:
         raise SaslError("this user does not exist")

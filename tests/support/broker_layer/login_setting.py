@@ -29,8 +29,8 @@ from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.connection import BrokerConnection
 from broker_layer.server.connections.server_context import ServerContext
 from broker_layer.server.counters import BrokerCounters
-from broker_layer.server.dispatch import Dispatcher
-from broker_layer.server.exchange import Exchange
+from broker_layer.server.dispatch import FOR_BROKERS, Dispatcher
+from broker_layer.server.exchange import Exchange, RawHandler
 from broker_layer.server.request_tasks import RequestTasks
 from security.sasl.authenticator import SaslAuthenticator, SaslParts
 from security.sasl.credentials import ScramCredential, ScramMechanism
@@ -43,6 +43,13 @@ from tests.support.security.sasl_parts import CREDENTIALS, DECOYS, PASSWORD, USE
 from tests.until import until
 
 LISTENER: Final = "OUTER"
+OWN_APIS: Final = (
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.API_VERSIONS,
+    *FOR_BROKERS,
+)
+"""APIs that `Dispatcher` serves or refuses itself."""
 WALL_CLOCK_MS: Final = 1_800_000_000_000
 _SIZE: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">hhih")
@@ -249,26 +256,33 @@ class LoginSetting:
     """APIs that were served, other than those of logins and ApiVersions."""
     held: list[Exchange] = field(default_factory=list)
     """Fetches, which wait for `answer`."""
+    log: ServerLog | None = None
+    on_served: Callable[[Exchange], None] = lambda _: None
+    """Called for each request that is served, before it is."""
 
     def __post_init__(self) -> None:
         for user in USERS:
             for mechanism, credential in CREDENTIALS.items():
                 self.credentials[user, mechanism] = credential
         counters = BrokerCounters()
-        self.log = ServerLog(self._now)
-        self.tasks = RequestTasks(counters, self.log)
+        log = self.log = self.log or ServerLog(self._now)
+        self.tasks = RequestTasks(counters, log)
+        handled: dict[int, RawHandler] = dict.fromkeys(ApiKey, self._note)
+        handled[ApiKey.FETCH] = self._hold
+        for api_key in OWN_APIS:
+            del handled[api_key]
         dispatcher = Dispatcher(
-            {ApiKey.FETCH: self._hold, ApiKey.METADATA: self._note},
+            handled,
             {},
             self.tasks,
             counters,
             "INNER",
         )
-        self.context = ServerContext(self.limits, counters, self.log, self._now, dispatcher.serve)
+        self.context = ServerContext(self.limits, counters, log, self._now, dispatcher.serve)
         sasl = SaslParts(self._find, DECOYS, self.run_slow, Random(3), self.verify_token)
         parts = LoginParts(
             self.tasks,
-            self.log.audit,
+            log.audit,
             self._now,
             lambda: WALL_CLOCK_MS,
             self.session_ms_max,
@@ -306,11 +320,15 @@ class LoginSetting:
         return self.now_s
 
     def _hold(self, exchange: Exchange) -> None:
-        self.served.append(exchange.api_key)
+        self._count(exchange)
         self.held.append(exchange)
 
-    def _note(self, exchange: Exchange) -> None:
+    def _count(self, exchange: Exchange) -> None:
+        self.on_served(exchange)
         self.served.append(exchange.api_key)
+
+    def _note(self, exchange: Exchange) -> None:
+        self._count(exchange)
         exchange.answer([exchange.requester.principal.text.encode()])
 
 
