@@ -6,13 +6,16 @@ The client id of a connection is `<process>#<number>`. The number grows with eac
 a receiver can recognize requests from a connection that was replaced (`transactions.peer_order`).
 
 Invariants: one connection per broker at a time takes calls; one whose login is about to end is
-replaced, and closed after its answers; a call without an answer in time closes its
-connection, because the answers behind it would wait for it; after a failed attempt the next one
-follows after a pause, and calls during the pause fail at once.
+replaced, and closed after its answers, or when the next one is replaced; a call without an answer
+in time closes its connection, because the answers behind it would wait for it; after a failed
+attempt the next one follows after a pause, and calls during the pause fail at once, with the reason
+of that attempt.
 """
 
 import asyncio
 import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
 from ssl import SSLContext
@@ -62,9 +65,18 @@ class _Link:
     backoff: Backoff
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     connection: PeerConnection | None = None
+    leaving: PeerConnection | None = None
+    """The connection that was replaced last; it may have unanswered calls."""
     retry_at: float = 0.0
+    failure: str = ""
+    """Why the last attempt failed."""
     replace_at: float = math.inf
     """When another connection is made, because the login of this one is about to end."""
+
+    @property
+    def connections(self) -> list[PeerConnection]:
+        """The connections that may be open."""
+        return [each for each in (self.leaving, self.connection) if each is not None]
 
 
 class Peers:
@@ -125,17 +137,18 @@ class Peers:
         """Close all connections."""
         self._is_closed = True
         for link in self._links.values():
-            if link.connection is not None:
-                link.connection.close("this broker is stopping")
-                await link.connection.wait_closed()
+            for connection in link.connections:
+                connection.close("this broker is stopping")
+                await connection.wait_closed()
         self._links.clear()
 
     def _link_to(self, address: PeerAddress) -> _Link:
         link = self._links.get(address.broker_id)
         if link is not None and link.address == address:
             return link
-        if link is not None and link.connection is not None:
-            link.connection.close("the broker's address has changed")
+        if link is not None:
+            for connection in link.connections:
+                connection.close("the broker's address has changed")
         link = self._links[address.broker_id] = _Link(address, Backoff(self._rng))
         return link
 
@@ -145,16 +158,15 @@ class Peers:
             if link.connection is not None and link.connection.is_open:
                 if loop.time() < link.replace_at:
                     return link.connection
-                link.connection.close_after_answers("another login is due")
+                _replace(link)
             if loop.time() < link.retry_at:
-                why = f"connecting to broker {link.address.broker_id} failed just now"
-                raise PeerError(f"{why}; it is tried again after a pause")
+                raise PeerError(f"{link.failure}; this was just now, and is tried again soon")
             try:
                 link.connection, held_s = await self._connect(link.address)
             except (OSError, EOFError, TimeoutError, SecurityError, KafkaFrameError) as error:
                 link.retry_at = loop.time() + link.backoff.next_s()
-                why = f"broker {link.address.broker_id} cannot be reached: {error}"
-                raise PeerError(why) from error
+                link.failure = f"broker {link.address.broker_id} cannot be reached: {error}"
+                raise PeerError(link.failure) from error
             link.backoff = Backoff(self._rng)
             link.replace_at = loop.time() + held_s * LOGIN_USED
             return link.connection
@@ -162,7 +174,7 @@ class Peers:
     async def _connect(self, address: PeerAddress) -> tuple[PeerConnection, float]:
         """Return a new connection, and for how many seconds its login holds."""
         held_s = math.inf
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+        async with _in_time():
             reader, writer = await asyncio.open_connection(
                 address.host, address.port, ssl=self._access.ssl
             )
@@ -177,3 +189,24 @@ class Peers:
         if self._is_closed:
             connection.close("this broker is stopping")
         return connection, held_s
+
+
+def _replace(link: _Link) -> None:
+    """Close a connection after its answers, and one that was replaced before it at once."""
+    why = "another login is due"
+    if link.leaving is not None and link.leaving is not link.connection:
+        link.leaving.close(why)
+    link.leaving = link.connection
+    if link.leaving is not None:
+        link.leaving.close_after_answers(why)
+
+
+@asynccontextmanager
+async def _in_time() -> AsyncIterator[None]:
+    """Limit the time of an attempt. Raises TimeoutError with a reason."""
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            yield
+    except TimeoutError as error:
+        why = f"no answer within {CONNECT_TIMEOUT_S:g} s: check that it runs"
+        raise TimeoutError(why) from error

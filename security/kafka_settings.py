@@ -6,6 +6,9 @@ Leaves the file with the identity to `client_file`, and addresses to the callers
 from typing import Any
 
 from security.client_file import ClientFile
+from security.errors import ClientFileError
+from security.sasl.mechanism import Mechanism
+from security.sasl_access import PLAIN_NEEDS_TLS
 
 
 def kafka_settings(identity: ClientFile) -> dict[str, Any]:
@@ -14,6 +17,8 @@ def kafka_settings(identity: ClientFile) -> dict[str, Any]:
     settings: dict[str, Any] = {} if context is None else {"ssl_context": context}
     if sasl is None:
         return settings if context is None else {**settings, "security_protocol": "SSL"}
+    if context is None and sasl.mechanism is Mechanism.PLAIN:
+        raise ClientFileError(PLAIN_NEEDS_TLS)
     return {
         **settings,
         "security_protocol": "SASL_PLAINTEXT" if context is None else "SASL_SSL",

@@ -20,6 +20,10 @@ from security.secret_files import read_secret
 
 MECHANISMS: Final = (Mechanism.SCRAM_SHA_512, Mechanism.SCRAM_SHA_256, Mechanism.PLAIN)
 """Mechanisms of Quire's own clients."""
+PLAIN_NEEDS_TLS: Final = (
+    "PLAIN sends the password as it is, and this connection has no TLS: use SCRAM-SHA-512, or add"
+    " [tls] to the client's file"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,9 @@
 Leaves the messages of the mechanism to `security.sasl`, and the requests that follow to
 `broker_layer.peer_connection`.
 
+Invariants: a password is sent only over TLS. What the other side says is shown in errors up to
+SHOWN_CHARACTERS.
+
 Format: Kafka's frames without flexible headers. A request after its length: API key i16, version
 i16, correlation id i32, client id (i16 length), body. A response: correlation id i32, body.
 
@@ -25,13 +28,15 @@ from broker_layer.kafka.login_messages import (
 from broker_layer.kafka.messages import ApiMessage, decode_response, encode_request
 from broker_layer.kafka.versions import ApiKey
 from security.errors import SaslError
-from security.sasl_access import SaslAccess
+from security.sasl.mechanism import Mechanism
+from security.sasl_access import PLAIN_NEEDS_TLS, SaslAccess
 
 VERSION: Final = 1
 """Version of both requests: the last one without flexible headers."""
 FRAME_BYTES_MAX: Final = 64 * 1024
 MESSAGES_MAX: Final = 8
 """Messages of one login; SCRAM has two."""
+SHOWN_CHARACTERS: Final = 256
 CLIENT_ID: Final = b"quire-login"
 
 _HEAD: Final = struct.Struct(">ihhih")
@@ -50,11 +55,13 @@ async def log_in(
     Raises SecurityError if the broker refuses or cannot be trusted, KafkaFrameError, OSError,
     EOFError.
     """
+    if access.mechanism is Mechanism.PLAIN and writer.get_extra_info("ssl_object") is None:
+        raise SaslError(PLAIN_NEEDS_TLS)
     exchange = access.begin(_at_once)
     request = SaslHandshakeRequest(mechanism=access.mechanism.value)
     shaken = await _ask(reader, writer, request, SaslHandshakeResponse)
     if shaken.error_code != ErrorCode.NONE:
-        offered = ", ".join(shaken.mechanisms) or "none"
+        offered = _shown(", ".join(shaken.mechanisms)) or "none"
         raise SaslError(
             f"the broker's listener does not take {access.mechanism}: it takes {offered}"
         )
@@ -64,12 +71,17 @@ async def log_in(
             reader, writer, SaslAuthenticateRequest(auth_bytes=message), SaslAuthenticateResponse
         )
         if answer.error_code != ErrorCode.NONE:
-            raise SaslError(f"the broker refuses the user {access.user!r}: {answer.error_message}")
+            why = _shown(answer.error_message or f"error {answer.error_code}")
+            raise SaslError(f"the broker refuses the user {access.user!r}: {why}")
         response = await exchange.respond(bytes(answer.auth_bytes))
         if response is None:
             return int(answer.session_lifetime_ms)
         message = response
     raise SaslError(f"the login does not end after {MESSAGES_MAX} messages")
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
 async def _at_once(work: Callable[[], ResultT]) -> ResultT:
