@@ -8,9 +8,11 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from benchmarks.peers.maven import PeerUnavailableError
-from tests.kafka.brokers import BrokerInThread
+from tests.kafka.brokers import broker_in_thread, secure_brokers_in_thread
+from tests.kafka.endpoint import Endpoint
 from tests.kafka.every_client import SCENARIOS
 from tests.kafka.scenario import Scenario, UnavailableError
 
@@ -21,14 +23,14 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def run_all(address: str, scenarios: Sequence[Scenario], *, is_verbose: bool) -> int:
+def run_all(endpoint: Endpoint, scenarios: Sequence[Scenario], *, is_verbose: bool) -> int:
     """Run scenarios, print a line for each; return the number of failed ones."""
     failed = 0
     for scenario in scenarios:
         started = time.monotonic()
         why = ""
         try:
-            scenario.run(address)
+            scenario.run(endpoint)
             verdict = "pass"
         except (UnavailableError, PeerUnavailableError) as error:
             verdict, why = "not available", str(error)
@@ -47,6 +49,11 @@ def main() -> int:
     """Run the chosen scenarios; return 1 if one failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.kafka", description=__doc__)
     parser.add_argument("--address", default="kafka", help="HOST:PORT, or start: quire, kafka")
+    parser.add_argument(
+        "--identity",
+        choices=("login", "certificate"),
+        help="of the clients, over TLS; only of Quire, which is started",
+    )
     parser.add_argument("--only", nargs="+", default=[], help="parts of 'client: scenario'")
     parser.add_argument("--list", action="store_true", help="print the scenarios' names")
     parser.add_argument("--verbose", action="store_true", help="print tracebacks of failures")
@@ -54,12 +61,20 @@ def main() -> int:
     wanted = [
         each for each in SCENARIOS if any(part in each.title for part in options.only or [""])
     ]
+    if options.identity is not None and options.address != "quire":
+        parser.error("--identity needs --address quire")
     if options.list:
         for each in wanted:
             say(each.title)
         return 0
-    with BrokerInThread(options.address) as address:
-        return min(run_all(address, wanted, is_verbose=options.verbose), 1)
+    with ExitStack() as stack:
+        if options.identity is None:
+            endpoint = stack.enter_context(broker_in_thread(options.address))
+        else:
+            endpoints = stack.enter_context(secure_brokers_in_thread())
+            is_login = options.identity == "login"
+            endpoint = endpoints.login if is_login else endpoints.certificate
+        return min(run_all(endpoint, wanted, is_verbose=options.verbose), 1)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.kafka.endpoint import Endpoint
 from tests.kafka.scenario import TIMEOUT_S, check, fresh
 
 FIRST_MS: Final = 1_700_000_000_000
@@ -25,21 +26,28 @@ FIRST_MS: Final = 1_700_000_000_000
 POLL_S: Final = 0.2
 
 
-def new_topic(address: str, partitions: int = 1, configs: dict[str, str] | None = None) -> str:
+def new_topic(
+    endpoint: Endpoint, partitions: int = 1, configs: dict[str, str] | None = None
+) -> str:
     """Create a topic and return its name."""
     name = fresh("topic")
-    admin = AdminClient({"bootstrap.servers": address})
+    admin = AdminClient(endpoint.librdkafka)
     made = admin.create_topics([NewTopic(name, partitions, -1, config=configs or {})])
     made[name].result(TIMEOUT_S)
     return name
 
 
 def produce(
-    address: str, topic: str, values: Sequence[bytes], *, partition: int = 0, **settings: object
+    endpoint: Endpoint,
+    topic: str,
+    values: Sequence[bytes],
+    *,
+    partition: int = 0,
+    **settings: object,
 ) -> None:
     """Produce values whose timestamps are a second apart, and wait for every acknowledgement."""
     settings_by_name = {name.replace("_", "."): value for name, value in settings.items()}
-    producer = Producer({"bootstrap.servers": address, "linger.ms": 5, **settings_by_name})
+    producer = Producer({**endpoint.librdkafka, "linger.ms": 5, **settings_by_name})
     failures: list[KafkaError] = []
 
     def on_delivery(error: KafkaError | None, _message: Message) -> None:
@@ -61,11 +69,11 @@ def produce(
 
 
 @contextmanager
-def consumer(address: str, group: str = "", **settings: object) -> Iterator[Consumer]:
+def consumer(endpoint: Endpoint, group: str = "", **settings: object) -> Iterator[Consumer]:
     """Make a consumer that begins at the start, and close it."""
     made = Consumer(
         {
-            "bootstrap.servers": address,
+            **endpoint.librdkafka,
             "group.id": group or fresh("group"),
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
@@ -96,8 +104,10 @@ def read(source: Consumer, count: int) -> list[Message]:
     return found
 
 
-def read_values(address: str, topic: str, count: int, **settings: object) -> list[bytes | None]:
+def read_values(
+    endpoint: Endpoint, topic: str, count: int, **settings: object
+) -> list[bytes | None]:
     """Return the first values of partition 0, read by assignment."""
-    with consumer(address, "", **settings) as source:
+    with consumer(endpoint, "", **settings) as source:
         source.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         return [message.value() for message in read(source, count)]

@@ -35,35 +35,36 @@ from tests.kafka.confluent_calls import (
     read,
     read_values,
 )
+from tests.kafka.endpoint import Endpoint
 from tests.kafka.scenario import RECORDS, TIMEOUT_S, Scenario, check, fresh, values_of
 
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 CLASSIC, NEWER = "classic", "consumer"
 
 
-def every_compression(address: str) -> None:
+def every_compression(endpoint: Endpoint) -> None:
     """Produce with each compression, and read all back in order."""
-    topic = new_topic(address)
+    topic = new_topic(endpoint)
     for place, compression in enumerate(COMPRESSIONS):
         values = values_of(start=place * RECORDS)
-        produce(address, topic, values, compression_type=compression)
+        produce(endpoint, topic, values, compression_type=compression)
     count = RECORDS * len(COMPRESSIONS)
-    check(read_values(address, topic, count) == values_of(count), "values differ")
+    check(read_values(endpoint, topic, count) == values_of(count), "values differ")
 
 
-def every_acks(address: str) -> None:
+def every_acks(endpoint: Endpoint) -> None:
     """Produce with acks 0, 1 and all."""
     for acks in ("0", "1", "all"):
-        topic = new_topic(address)
-        produce(address, topic, values_of(), acks=acks)
-        check(read_values(address, topic, RECORDS) == values_of(), f"values differ, acks {acks}")
+        topic = new_topic(endpoint)
+        produce(endpoint, topic, values_of(), acks=acks)
+        check(read_values(endpoint, topic, RECORDS) == values_of(), f"values differ, acks {acks}")
 
 
-def particulars(address: str) -> None:
+def particulars(endpoint: Endpoint) -> None:
     """Keys, headers, timestamps and offsets come back unchanged."""
-    topic = new_topic(address)
-    produce(address, topic, values_of())
-    with consumer(address) as source:
+    topic = new_topic(endpoint)
+    produce(endpoint, topic, values_of())
+    with consumer(endpoint) as source:
         source.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         messages = read(source, RECORDS)
         low, high = source.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
@@ -76,11 +77,11 @@ def particulars(address: str) -> None:
         check(message.timestamp()[1] == FIRST_MS + number * 1000, "time", message.timestamp())
 
 
-def seek_by_time(address: str) -> None:
+def seek_by_time(endpoint: Endpoint) -> None:
     """Look up offsets by time, seek there and continue to read."""
-    topic = new_topic(address)
-    produce(address, topic, values_of())
-    with consumer(address) as source:
+    topic = new_topic(endpoint)
+    produce(endpoint, topic, values_of())
+    with consumer(endpoint) as source:
         asked = [TopicPartition(topic, 0, FIRST_MS + 10_500)]
         (found,) = source.offsets_for_times(asked, timeout=TIMEOUT_S)
         check(found.offset == 11, "offset of the time", found)
@@ -90,43 +91,43 @@ def seek_by_time(address: str) -> None:
         check(read(source, 1)[0].offset() == 40, "not where it was told to seek to")
 
 
-def large_records(address: str) -> None:
+def large_records(endpoint: Endpoint) -> None:
     """Send records of nearly the largest size, and a larger one that is refused."""
-    topic = new_topic(address)
+    topic = new_topic(endpoint)
     values = [bytes([number]) * 900_000 for number in range(5)]
-    produce(address, topic, values, message_max_bytes=2_000_000)
-    check(read_values(address, topic, 5) == values, "values differ")
+    produce(endpoint, topic, values, message_max_bytes=2_000_000)
+    check(read_values(endpoint, topic, 5) == values, "values differ")
     try:
-        produce(address, topic, [b"x" * 1_500_000], message_max_bytes=2_000_000)
+        produce(endpoint, topic, [b"x" * 1_500_000], message_max_bytes=2_000_000)
     except AssertionError as error:
         check("MSG_SIZE_TOO_LARGE" in str(error), error)
     else:
         raise AssertionError("a record above max.message.bytes was taken")
 
 
-def idempotent(address: str) -> None:
+def idempotent(endpoint: Endpoint) -> None:
     """Produce with an idempotent producer to several partitions."""
-    topic = new_topic(address, 3)
+    topic = new_topic(endpoint, 3)
     for partition in range(3):
-        produce(address, topic, values_of(300), partition=partition, enable_idempotence=True)
-    check(read_values(address, topic, 300) == values_of(300), "values differ")
+        produce(endpoint, topic, values_of(300), partition=partition, enable_idempotence=True)
+    check(read_values(endpoint, topic, 300) == values_of(300), "values differ")
 
 
-def group(protocol: str) -> Callable[[str], None]:
+def group(protocol: str) -> Callable[[Endpoint], None]:
     """Return the scenario of a group that shares, rebalances, commits and resumes."""
 
-    def run(address: str) -> None:
-        topic, name = new_topic(address, 4), fresh("group")
+    def run(endpoint: Endpoint) -> None:
+        topic, name = new_topic(endpoint, 4), fresh("group")
         for partition in range(4):
-            produce(address, topic, values_of(), partition=partition)
-        with consumer(address, name, group_protocol=protocol) as first:
+            produce(endpoint, topic, values_of(), partition=partition)
+        with consumer(endpoint, name, group_protocol=protocol) as first:
             first.subscribe([topic])
             messages = read(first, 4 * RECORDS)
             seen = sorted((m.partition() or 0, m.offset() or 0) for m in messages)
             everything = [(p, o) for p in range(4) for o in range(RECORDS)]
             check(seen == everything, "not everything was read once", len(seen))
             first.commit(asynchronous=False)
-            with consumer(address, name, group_protocol=protocol) as second:
+            with consumer(endpoint, name, group_protocol=protocol) as second:
                 second.subscribe([topic])
                 _wait_until_shared(first, second)
             _wait_for_assignment(first, 4)
@@ -134,8 +135,8 @@ def group(protocol: str) -> Callable[[str], None]:
             committed = first.committed(places, timeout=TIMEOUT_S)
             check([each.offset for each in committed] == [RECORDS] * 4, "commits", committed)
         for partition in range(4):
-            produce(address, topic, [b"later"], partition=partition)
-        with consumer(address, name, group_protocol=protocol) as third:
+            produce(endpoint, topic, [b"later"], partition=partition)
+        with consumer(endpoint, name, group_protocol=protocol) as third:
             third.subscribe([topic])
             values = [message.value() for message in read(third, 4)]
             check(values == [b"later"] * 4, "did not resume where it was committed", values[:5])
@@ -162,16 +163,16 @@ def _wait_for_assignment(source: Consumer, count: int) -> None:
         source.poll(0.1)
 
 
-def static_member(address: str) -> None:
+def static_member(endpoint: Endpoint) -> None:
     """Return as a static member, which gets the partitions it had."""
-    topic, name = new_topic(address, 2), fresh("group")
-    with consumer(address, name) as other:
+    topic, name = new_topic(endpoint, 2), fresh("group")
+    with consumer(endpoint, name) as other:
         other.subscribe([topic])
-        with consumer(address, name, group_instance_id="one") as first:
+        with consumer(endpoint, name, group_instance_id="one") as first:
             first.subscribe([topic])
             _wait_sizes(other, first)
             mine = [part.partition for part in first.assignment()]
-        with consumer(address, name, group_instance_id="one") as again:
+        with consumer(endpoint, name, group_instance_id="one") as again:
             again.subscribe([topic])
             _wait_for_assignment(again, 1)
             check([part.partition for part in again.assignment()] == mine, "other partitions")
@@ -185,10 +186,10 @@ def _wait_sizes(first: Consumer, second: Consumer) -> None:
             each.poll(0.1)
 
 
-def transactions(address: str) -> None:
+def transactions(endpoint: Endpoint) -> None:
     """Commit, abort, and read committed; the producer with an older epoch is fenced."""
-    topic, name = new_topic(address), fresh("transactional")
-    producer = _transactional(address, name)
+    topic, name = new_topic(endpoint), fresh("transactional")
+    producer = _transactional(endpoint, name)
     for place, commits in enumerate((True, False, True)):
         producer.begin_transaction()
         for value in values_of(10, place * 10):
@@ -199,14 +200,14 @@ def transactions(address: str) -> None:
             producer.flush(TIMEOUT_S)
             producer.abort_transaction(TIMEOUT_S)
     expected = values_of(10) + values_of(10, 20)
-    found = read_values(address, topic, 20, isolation_level="read_committed")
+    found = read_values(endpoint, topic, 20, isolation_level="read_committed")
     check(found == expected, "read committed", found)
-    found = read_values(address, topic, 30, isolation_level="read_uncommitted")
+    found = read_values(endpoint, topic, 30, isolation_level="read_uncommitted")
     check(found == values_of(30), "read uncommitted", found)
     producer.begin_transaction()
     producer.produce(topic, b"of the older", partition=0)
     producer.flush(TIMEOUT_S)
-    newer = _transactional(address, name)
+    newer = _transactional(endpoint, name)
     try:
         producer.commit_transaction(TIMEOUT_S)
     except KafkaException as error:
@@ -216,25 +217,25 @@ def transactions(address: str) -> None:
     newer.begin_transaction()
     newer.produce(topic, b"of the newer", partition=0)
     newer.commit_transaction(TIMEOUT_S)
-    found = read_values(address, topic, 21, isolation_level="read_committed")
+    found = read_values(endpoint, topic, 21, isolation_level="read_committed")
     check(found == [*expected, b"of the newer"], "after fencing", found[-2:])
 
 
 FENCED: Final = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 
 
-def _transactional(address: str, name: str) -> Producer:
-    producer = Producer({"bootstrap.servers": address, "transactional.id": name})
+def _transactional(endpoint: Endpoint, name: str) -> Producer:
+    producer = Producer({**endpoint.librdkafka, "transactional.id": name})
     producer.init_transactions(TIMEOUT_S)
     return producer
 
 
-def exactly_once(address: str) -> None:
+def exactly_once(endpoint: Endpoint) -> None:
     """Copy a topic in transactions that commit the offsets read, some of them aborted."""
-    source_topic, sink, name = new_topic(address), new_topic(address), fresh("group")
-    produce(address, source_topic, values_of())
-    producer = _transactional(address, fresh("transactional"))
-    with consumer(address, name, isolation_level="read_committed") as source:
+    source_topic, sink, name = new_topic(endpoint), new_topic(endpoint), fresh("group")
+    produce(endpoint, source_topic, values_of())
+    producer = _transactional(endpoint, fresh("transactional"))
+    with consumer(endpoint, name, isolation_level="read_committed") as source:
         source.subscribe([source_topic])
         for commits in (True, False, True):
             place = source.committed([TopicPartition(source_topic, 0)], timeout=TIMEOUT_S)[0]
@@ -254,14 +255,14 @@ def exactly_once(address: str) -> None:
                 source.seek(TopicPartition(source_topic, 0, place.offset))
         place = source.committed([TopicPartition(source_topic, 0)], timeout=TIMEOUT_S)[0]
         check(place.offset == RECORDS, "committed with the transactions", place)
-    found = read_values(address, sink, RECORDS, isolation_level="read_committed")
+    found = read_values(endpoint, sink, RECORDS, isolation_level="read_committed")
     check(found == values_of(), "copied", len(found))
 
 
-def admin_topics(address: str) -> None:
+def admin_topics(endpoint: Endpoint) -> None:
     """Create, describe, configure, grow and delete topics."""
-    admin = AdminClient({"bootstrap.servers": address})
-    topic = new_topic(address, 2, {"retention.ms": "3600000"})
+    admin = AdminClient(endpoint.librdkafka)
+    topic = new_topic(endpoint, 2, {"retention.ms": "3600000"})
     check(len(admin.list_topics(topic, TIMEOUT_S).topics[topic].partitions) == 2, "partitions")
     resource = ConfigResource(ResourceType.TOPIC, topic)
     check(_config(admin, resource)["retention.ms"].value == "3600000", "retention.ms")
@@ -270,14 +271,14 @@ def admin_topics(address: str) -> None:
     admin.incremental_alter_configs([change])[change].result(TIMEOUT_S)
     check(_config(admin, resource)["retention.ms"].value == "7200000", "retention.ms changed")
     admin.create_partitions([NewPartitions(topic, 5)])[topic].result(TIMEOUT_S)
-    produce(address, topic, values_of(), partition=4)
+    produce(endpoint, topic, values_of(), partition=4)
     place = TopicPartition(topic, 4)
     for spec, offset in ((OffsetSpec.latest(), RECORDS), (OffsetSpec.earliest(), 0)):
-        check(_offset(address, place, spec) == offset, "offset")
+        check(_offset(endpoint, place, spec) == offset, "offset")
     until = TopicPartition(topic, 4, 25)
-    another = AdminClient({"bootstrap.servers": address})
+    another = AdminClient(endpoint.librdkafka)
     another.delete_records([until])[until].result(TIMEOUT_S)
-    check(_offset(address, place, OffsetSpec.earliest()) == 25, "records were not deleted")
+    check(_offset(endpoint, place, OffsetSpec.earliest()) == 25, "records were not deleted")
     check(admin.describe_cluster().result(TIMEOUT_S).nodes, "no nodes")
     admin.delete_topics([topic])[topic].result(TIMEOUT_S)
     deadline = time.monotonic() + TIMEOUT_S
@@ -286,11 +287,11 @@ def admin_topics(address: str) -> None:
         time.sleep(0.1)
 
 
-def _offset(address: str, place: TopicPartition, spec: OffsetSpec) -> int:
+def _offset(endpoint: Endpoint, place: TopicPartition, spec: OffsetSpec) -> int:
     """Query with a new client, which has no cached value."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
-        admin = AdminClient({"bootstrap.servers": address})
+        admin = AdminClient(endpoint.librdkafka)
         try:
             asked = admin.list_offsets({place: spec}, isolation_level=IsolationLevel.READ_COMMITTED)
             return int(asked[place].result(TIMEOUT_S).offset)
@@ -305,12 +306,12 @@ def _config(admin: AdminClient, resource: ConfigResource) -> dict[str, ConfigEnt
     return found
 
 
-def admin_groups(address: str) -> None:
+def admin_groups(endpoint: Endpoint) -> None:
     """List, describe, alter and delete groups and their offsets."""
-    admin = AdminClient({"bootstrap.servers": address})
-    topic, name = new_topic(address), fresh("group")
-    produce(address, topic, values_of())
-    with consumer(address, name) as source:
+    admin = AdminClient(endpoint.librdkafka)
+    topic, name = new_topic(endpoint), fresh("group")
+    produce(endpoint, topic, values_of())
+    with consumer(endpoint, name) as source:
         source.subscribe([topic])
         read(source, RECORDS)
         source.commit(asynchronous=False)

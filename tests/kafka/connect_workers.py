@@ -16,8 +16,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPar
 
 from benchmarks.peers.java_process import free_ports
 from metadata.store.embedded import HOST
-from tests.kafka.brokers import BrokerInThread
+from tests.kafka.brokers import broker_in_thread
 from tests.kafka.confluent_calls import consumer, new_topic, produce, read
+from tests.kafka.endpoint import Endpoint, properties_text
 from tests.kafka.java_process import JavaProgram, jars
 from tests.kafka.scenario import RECORDS, Scenario, check, fresh, values_of
 
@@ -35,16 +36,16 @@ MIRRORED: Final = 30
 """Number of records in each direction."""
 
 
-def restarted_worker(address: str) -> None:
+def restarted_worker(endpoint: Endpoint) -> None:
     """Copy a file into a topic and out of it; a restarted worker continues where it was."""
     jars(PART)
-    group, topic = fresh("connect"), new_topic(address)
+    group, topic = fresh("connect"), new_topic(endpoint)
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         given, copied = directory / "given.txt", directory / "copied.txt"
         lines = [value.decode() for value in values_of(3 * RECORDS)]
         _add_lines(given, lines[:RECORDS])
-        with _worker(address, group, directory) as (program, url):
+        with _worker(endpoint, group, directory) as (program, url):
             source = {"connector.class": SOURCE, "file": str(given), "topic": topic}
             sink = {"connector.class": SINK, "file": str(copied), "topics": topic}
             _ask(f"{url}/connectors/source/config", {**source, "tasks.max": "1"})
@@ -52,29 +53,30 @@ def restarted_worker(address: str) -> None:
             _wait_copied(copied, lines[:RECORDS], program)
             program.stop()
         _add_lines(given, lines[RECORDS : 2 * RECORDS])
-        with _worker(address, group, directory) as (program, url):
+        with _worker(endpoint, group, directory) as (program, url):
             _wait_copied(copied, lines[: 2 * RECORDS], program)
             check(sorted(_connectors(url) or ()) == ["sink", "source"], "connectors")
             _await_running(url, program)
             program.kill()  # uncommitted records come again: at least once
         _add_lines(given, lines[2 * RECORDS :])
-        with _worker(address, group, directory) as (program, url):
+        with _worker(endpoint, group, directory) as (program, url):
             _wait_until(lambda: set(copied.read_text().splitlines()) == set(lines), program)
             program.stop()
 
 
-def mirrored(address: str) -> None:
+def mirrored(endpoint: Endpoint) -> None:
     """Mirror a topic from a real Kafka, and one back to it, with MirrorMaker 2."""
     jars(PART)
-    with BrokerInThread("kafka") as kafka, tempfile.TemporaryDirectory() as name:
-        there, here = new_topic(kafka, 2), new_topic(address, 2)
+    with broker_in_thread("kafka") as kafka, tempfile.TemporaryDirectory() as name:
+        there, here = new_topic(kafka, 2), new_topic(endpoint, 2)
         for partition in (0, 1):
             produce(kafka, there, values_of(MIRRORED), partition=partition)
-            produce(address, here, values_of(MIRRORED), partition=partition)
+            produce(endpoint, here, values_of(MIRRORED), partition=partition)
         settings = {
             "clusters": "there, here",
-            "there.bootstrap.servers": kafka,
-            "here.bootstrap.servers": address,
+            "there.bootstrap.servers": kafka.addresses,
+            "here.bootstrap.servers": endpoint.addresses,
+            **{f"here.{name}": value for name, value in endpoint.java.items()},
             "there->here.enabled": "true",
             "here->there.enabled": "true",
             "there->here.topics": there,
@@ -91,13 +93,13 @@ def mirrored(address: str) -> None:
         file = _properties(Path(name) / "mirror.properties", settings)
         output = Path(name) / "mirror.log"
         with JavaProgram(output, MIRROR, str(file), part=PART) as program:
-            _await_mirrored(address, f"there.{there}", program)
+            _await_mirrored(endpoint, f"there.{there}", program)
             _await_mirrored(kafka, f"here.{here}", program)
             program.stop()
 
 
-def _await_mirrored(address: str, topic: str, program: JavaProgram) -> None:
-    with consumer(address) as reader:
+def _await_mirrored(endpoint: Endpoint, topic: str, program: JavaProgram) -> None:
+    with consumer(endpoint) as reader:
         places = [TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in (0, 1)]
         _wait_until(lambda: all(_is_full(reader, place) for place in places), program)
         for place in places:
@@ -115,11 +117,12 @@ def _is_full(reader: Consumer, place: TopicPartition) -> bool:
 
 
 @contextmanager
-def _worker(address: str, group: str, directory: Path) -> Iterator[tuple[JavaProgram, str]]:
+def _worker(endpoint: Endpoint, group: str, directory: Path) -> Iterator[tuple[JavaProgram, str]]:
     """Start a worker; yield it and its URL once it answers."""
     url = f"http://{HOST}:{free_ports(1)[0]}"
     settings = {
-        "bootstrap.servers": address,
+        "bootstrap.servers": endpoint.addresses,
+        **_security(endpoint),
         "group.id": group,
         "listeners": url,
         "key.converter": AS_STRING,
@@ -138,6 +141,12 @@ def _worker(address: str, group: str, directory: Path) -> Iterator[tuple[JavaPro
     with JavaProgram(directory / "worker.log", WORKER, str(file), part=PART) as program:
         _wait_until(lambda: _connectors(url) is not None, program, START_TIMEOUT_S)
         yield program, url
+
+
+def _security(endpoint: Endpoint) -> dict[str, str]:
+    """Return the settings of a worker, and of the clients that it makes for connectors."""
+    prefixes = ("", "producer.", "consumer.", "admin.")
+    return {f"{prefix}{key}": value for prefix in prefixes for key, value in endpoint.java.items()}
 
 
 def _connectors(url: str) -> list[str] | None:
@@ -189,7 +198,7 @@ def _add_lines(path: Path, lines: list[str]) -> None:
 
 
 def _properties(path: Path, settings: Mapping[str, object]) -> Path:
-    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    path.write_text(properties_text(settings))
     return path
 
 

@@ -6,15 +6,18 @@ Leaves their code to java/StockClient.java and starting Java to `java_process`.
 from collections.abc import Callable
 from typing import Final
 
+from tests.kafka.endpoint import Endpoint, properties_file
 from tests.kafka.java_process import run_java
 from tests.kafka.scenario import Scenario
 
 
-def scenario(name: str) -> Callable[[str], None]:
+def scenario(name: str) -> Callable[[Endpoint], None]:
     """Return the function that runs one scenario of java/StockClient.java."""
 
-    def run(address: str) -> None:
-        run_java("StockClient", name, address)
+    def run(endpoint: Endpoint) -> None:
+        settings = {"bootstrap.servers": endpoint.addresses, **endpoint.java}
+        with properties_file(settings) as path:
+            run_java("StockClient", name, path)
 
     return run
 

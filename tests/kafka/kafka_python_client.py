@@ -9,6 +9,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from tests.kafka.confluent_calls import FIRST_MS, new_topic
+from tests.kafka.endpoint import Endpoint
 from tests.kafka.scenario import RECORDS, TIMEOUT_S, Scenario, check, fresh, values_of
 
 COMPRESSIONS: Final = (
@@ -21,9 +22,9 @@ COMPRESSIONS: Final = (
 """Compressions whose libraries it finds; it does not support cramjam."""
 
 
-def produce(address: str, topic: str, values: Sequence[bytes], **settings: object) -> None:
+def produce(endpoint: Endpoint, topic: str, values: Sequence[bytes], **settings: object) -> None:
     """Produce values to partition 0, their times a second apart."""
-    producer = KafkaProducer(bootstrap_servers=address, linger_ms=5, **settings)
+    producer = KafkaProducer(**endpoint.keywords, linger_ms=5, **settings)
     try:
         waiting = [
             producer.send(topic, value, partition=0, timestamp_ms=FIRST_MS + number * 1000)
@@ -52,9 +53,9 @@ def read(source: KafkaConsumer, count: int) -> list[bytes]:
     return found
 
 
-def read_first(address: str, topic: str, count: int, **settings: object) -> list[bytes]:
+def read_first(endpoint: Endpoint, topic: str, count: int, **settings: object) -> list[bytes]:
     """Return the first values of partition 0."""
-    source = KafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest", **settings)
+    source = KafkaConsumer(**endpoint.keywords, auto_offset_reset="earliest", **settings)
     try:
         source.assign([TopicPartition(topic, 0)])
         return read(source, count)
@@ -62,30 +63,30 @@ def read_first(address: str, topic: str, count: int, **settings: object) -> list
         source.close()
 
 
-def every_compression(address: str) -> None:
+def every_compression(endpoint: Endpoint) -> None:
     """Produce with each compression, idempotent as by default, and read all back."""
-    topic = new_topic(address)
+    topic = new_topic(endpoint)
     for place, compression in enumerate(COMPRESSIONS):
         values = values_of(start=place * RECORDS)
-        produce(address, topic, values, compression_type=compression)
+        produce(endpoint, topic, values, compression_type=compression)
     count = RECORDS * len(COMPRESSIONS)
-    check(read_first(address, topic, count) == values_of(count), "values differ")
+    check(read_first(endpoint, topic, count) == values_of(count), "values differ")
 
 
-def every_acks(address: str) -> None:
+def every_acks(endpoint: Endpoint) -> None:
     """Produce with acks 0, 1 and all, not idempotent."""
     for acks in (0, 1, "all"):
-        topic = new_topic(address)
-        produce(address, topic, values_of(), acks=acks, enable_idempotence=False)
-        check(read_first(address, topic, RECORDS) == values_of(), "values differ", acks)
+        topic = new_topic(endpoint)
+        produce(endpoint, topic, values_of(), acks=acks, enable_idempotence=False)
+        check(read_first(endpoint, topic, RECORDS) == values_of(), "values differ", acks)
 
 
-def seek_by_time(address: str) -> None:
+def seek_by_time(endpoint: Endpoint) -> None:
     """Look up an offset by time and the ends, and seek."""
-    topic = new_topic(address)
-    produce(address, topic, values_of())
+    topic = new_topic(endpoint)
+    produce(endpoint, topic, values_of())
     place = TopicPartition(topic, 0)
-    source = KafkaConsumer(bootstrap_servers=address)
+    source = KafkaConsumer(**endpoint.keywords)
     try:
         source.assign([place])
         found = source.offsets_for_times({place: FIRST_MS + 10_500})[place]
@@ -97,21 +98,21 @@ def seek_by_time(address: str) -> None:
         source.close()
 
 
-def group(address: str) -> None:
+def group(endpoint: Endpoint) -> None:
     """Two members share four partitions; a later one resumes."""
-    topic, name = new_topic(address, 4), fresh("group")
+    topic, name = new_topic(endpoint, 4), fresh("group")
 
     def member() -> KafkaConsumer:
         return KafkaConsumer(
             topic,
-            bootstrap_servers=address,
+            **endpoint.keywords,
             group_id=name,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             heartbeat_interval_ms=300,
         )
 
-    with closing(KafkaProducer(bootstrap_servers=address)) as producer:
+    with closing(KafkaProducer(**endpoint.keywords)) as producer:
         for number, value in enumerate(values_of()):
             producer.send(topic, value, partition=number % 4)
         producer.flush(TIMEOUT_S)
@@ -128,10 +129,10 @@ def group(address: str) -> None:
         check(read(third, 1) == [b"later"], "did not resume")
 
 
-def transactions(address: str) -> None:
+def transactions(endpoint: Endpoint) -> None:
     """Commit and abort, with the offsets of a group."""
-    topic, name = new_topic(address), fresh("group")
-    settings = {"bootstrap_servers": address, "transactional_id": fresh("transactional")}
+    topic, name = new_topic(endpoint), fresh("group")
+    settings = {**endpoint.keywords, "transactional_id": fresh("transactional")}
     with closing(KafkaProducer(**settings)) as producer:
         producer.init_transactions()
         for place, commits in enumerate((True, False, True)):
@@ -145,23 +146,23 @@ def transactions(address: str) -> None:
                 producer.commit_transaction()
             else:
                 producer.abort_transaction()
-    found = read_first(address, topic, 20, isolation_level="read_committed")
+    found = read_first(endpoint, topic, 20, isolation_level="read_committed")
     check(found == values_of(10) + values_of(10, 20), "read committed", found)
-    with closing(KafkaConsumer(bootstrap_servers=address, group_id=name)) as source:
+    with closing(KafkaConsumer(**endpoint.keywords, group_id=name)) as source:
         check(source.committed(TopicPartition(topic, 0)) == 3, "offset of the transaction")
 
 
-def administration(address: str) -> None:
+def administration(endpoint: Endpoint) -> None:
     """Describe the cluster, topics and groups."""
-    topic, name = new_topic(address, 2), fresh("group")
-    admin = KafkaAdminClient(bootstrap_servers=address)
+    topic, name = new_topic(endpoint, 2), fresh("group")
+    admin = KafkaAdminClient(**endpoint.keywords)
     try:
         check(topic in admin.list_topics(), "not listed")
         (described,) = admin.describe_topics([topic])
         check(len(described["partitions"]) == 2, "partitions", described)
         check(admin.describe_cluster()["brokers"], "no brokers")
         place = TopicPartition(topic, 1)
-        with closing(KafkaConsumer(bootstrap_servers=address, group_id=name)) as source:
+        with closing(KafkaConsumer(**endpoint.keywords, group_id=name)) as source:
             source.assign([place])
             source.commit({place: OffsetAndMetadata(5, "noted", -1)})
         found = admin.list_group_offsets([name])[name]

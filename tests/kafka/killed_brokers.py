@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from quire.local_cluster import LocalCluster
+from tests.kafka.endpoint import Endpoint
 
 BROKERS: Final = 3
 START_TIMEOUT_S: Final = 240
@@ -40,9 +41,9 @@ class KilledBrokers:
         self._loop.close()
 
     @property
-    def address(self) -> str:
-        """Address of the brokers."""
-        return ",".join(each.address for each in self._cluster.brokers)
+    def endpoint(self) -> Endpoint:
+        """Endpoint of the brokers."""
+        return Endpoint(",".join(each.address for each in self._cluster.brokers))
 
     @property
     def logs(self) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.peers.maven import default_cache
+from tests.kafka.endpoint import Endpoint, json_file
 from tests.kafka.scenario import Scenario, UnavailableError, check
 
 SOURCES: Final = Path(__file__).parent
@@ -72,12 +73,14 @@ def _run(
     )
 
 
-def scenario(part: str, name: str) -> Callable[[str], None]:
+def scenario(part: str, name: str) -> Callable[[Endpoint], None]:
     """Return the function that runs one scenario of a directory's scenarios.mjs."""
 
-    def run(address: str) -> None:
+    def run(endpoint: Endpoint) -> None:
         home = installed(part)
-        done = _run(["node", "scenarios.mjs", name, address], home, RUN_TIMEOUT_S, {})
+        settings = endpoint.kafkajs if part == "node" else {**endpoint.librdkafka}
+        with json_file(settings) as path:
+            done = _run(["node", "scenarios.mjs", name, path], home, RUN_TIMEOUT_S, {})
         check(done.returncode == 0, f"ended with {done.returncode}", done.stdout[-TAIL_CHARACTERS:])
 
     return run

@@ -10,6 +10,8 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.kafka.endpoint import Endpoint
+
 RECORDS = 60
 TIMEOUT_S = 60.0
 
@@ -20,11 +22,11 @@ class UnavailableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Name for the table, and function to run with a bootstrap address."""
+    """Name for the table, and function to run with an endpoint."""
 
     client: str
     name: str
-    run: Callable[[str], None]
+    run: Callable[[Endpoint], None]
 
     @property
     def title(self) -> str:

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Final
 
+from tests.kafka.endpoint import Endpoint
 from tests.kafka.java_process import run_java
 from tests.kafka.scenario import Scenario
 
@@ -21,14 +22,14 @@ OPENED: Final = (
 FLAGS: Final = ("-Xmx1g", *(f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in OPENED))
 
 
-def scenario(name: str) -> Callable[[str], None]:
+def scenario(name: str) -> Callable[[Endpoint], None]:
     """Return the function that runs one scenario of spark/SparkConnector.java."""
 
-    def run(address: str) -> None:
+    def run(endpoint: Endpoint) -> None:
         with tempfile.TemporaryDirectory() as directory:
             run_java(
                 "SparkConnector",
-                *(name, address, directory),
+                *(name, endpoint.addresses, directory),
                 part=PART,
                 flags=FLAGS,
                 timeout_s=TIMEOUT_S,

@@ -1,7 +1,7 @@
 """Kafka Streams' own system tests, with brokers that are killed during them.
 
 Leaves judging to Kafka's EosTestDriver and SmokeTestDriver, and the brokers to `killed_brokers`:
-the address that scenarios receive is not used.
+the endpoint that scenarios receive is not used.
 
 Source: the topics of the tests, and their start, are those of Kafka's system tests.
 """
@@ -15,6 +15,7 @@ from typing import Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.kafka.endpoint import Endpoint, properties_text
 from tests.kafka.java_process import JavaProgram, jars, run_java
 from tests.kafka.killed_brokers import BROKERS, KilledBrokers
 from tests.kafka.scenario import TIMEOUT_S, Scenario, check
@@ -34,7 +35,7 @@ PROGRESS_TIMEOUT_S: Final = 120.0
 VERIFY_TIMEOUT_S: Final = 240.0
 
 
-def exactly_once(_address: str) -> None:
+def exactly_once(_endpoint: Endpoint) -> None:
     """Process a continuous stream of records exactly once, and verify every record."""
     with _brokers_and_directory(EXACTLY_ONCE_TOPICS) as (brokers, directory), ExitStack() as stack:
         driver = stack.enter_context(
@@ -66,7 +67,7 @@ def exactly_once(_address: str) -> None:
         check("ALL-RECORDS-DELIVERED" in text, text[-1500:])
 
 
-def smoke(_address: str) -> None:
+def smoke(_endpoint: Endpoint) -> None:
     """Aggregate, join and suppress, and verify every result."""
     with _brokers_and_directory(SMOKE_TOPICS) as (brokers, directory), ExitStack() as stack:
         for number in range(APPLICATIONS):
@@ -88,7 +89,7 @@ def smoke(_address: str) -> None:
 def _brokers_and_directory(topics: tuple[str, ...]) -> Iterator[tuple[KilledBrokers, Path]]:
     jars(PART)  # before the unnecessary start of a cluster
     with KilledBrokers() as brokers, tempfile.TemporaryDirectory() as directory:
-        admin = AdminClient({"bootstrap.servers": brokers.address})
+        admin = AdminClient(brokers.endpoint.librdkafka)
         # The last records of the smoke test have times two days in the future.
         configs = {"message.timestamp.after.max.ms": str(2**63 - 1)}
         wanted = [NewTopic(name, PARTITIONS, -1, config=configs) for name in topics]
@@ -107,14 +108,15 @@ def _file(brokers: KilledBrokers, directory: Path) -> tuple[str]:
     """Write the settings of one program; return its arguments."""
     path = directory / "streams.properties"
     settings = {
-        "bootstrap.servers": brokers.address,
+        "bootstrap.servers": brokers.endpoint.addresses,
+        **brokers.endpoint.java,
         "processing.guarantee": "exactly_once_v2",
         "state.dir": directory / "state",
         "replication.factor": 3,
         "num.standby.replicas": 1,
         "session.timeout.ms": 10_000,
     }
-    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    path.write_text(properties_text(settings))
     return (str(path),)
 
 

@@ -9,18 +9,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kafka.brokers import BrokerInThread
+from tests.kafka.brokers import broker_in_thread
+from tests.kafka.endpoint import Endpoint
 from tests.kafka.python_clients import SCENARIOS
 from tests.kafka.scenario import Scenario
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with BrokerInThread("quire", brokers=1) as found:
+def endpoint() -> Iterator[Endpoint]:
+    with broker_in_thread("quire", brokers=1) as found:
         yield found
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[each.title for each in SCENARIOS])
-def test_stock_client(address: str, scenario: Scenario) -> None:
-    scenario.run(address)
+def test_stock_client(endpoint: Endpoint, scenario: Scenario) -> None:
+    scenario.run(endpoint)

@@ -1,5 +1,8 @@
-// Scenarios of Apache Kafka's Java client: `StockClient NAME HOST:PORT`; ends with 0 if all was right.
+// Scenarios of Apache Kafka's Java client: `StockClient NAME FILE.properties`; ends with 0 if all was right.
 
+import java.io.Reader;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -7,6 +10,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Properties;
 import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.Future;
@@ -38,11 +42,16 @@ public final class StockClient {
     private static final int RECORDS = 60;
     private static final long FIRST_MS = 1_700_000_000_000L;
     private static final Duration TIMEOUT = Duration.ofSeconds(60);
-    private static String address;
+    private static final Map<String, Object> CONNECTION = new HashMap<>();
 
     public static void main(String[] arguments) throws Exception {
-        address = arguments[1];
+        Properties found = new Properties();
+        try (Reader file = Files.newBufferedReader(Path.of(arguments[1]))) {
+            found.load(file);
+        }
+        found.forEach((name, value) -> CONNECTION.put((String) name, value));
         switch (arguments[0]) {
+            case "connect" -> connect();
             case "compression" -> compression();
             case "acks" -> acks();
             case "seek" -> seek();
@@ -55,6 +64,12 @@ public final class StockClient {
             default -> throw new IllegalArgumentException(arguments[0]);
         }
         System.exit(0);
+    }
+
+    private static void connect() throws Exception {
+        try (Admin admin = Admin.create(CONNECTION)) {
+            admin.listTopics().names().get();
+        }
     }
 
     private static void compression() throws Exception {
@@ -187,7 +202,7 @@ public final class StockClient {
         String group = fresh("group");
         TopicPartition place = new TopicPartition(topic, 0);
         produce(topic, 0, values(0, RECORDS), Map.of());
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", address))) {
+        try (Admin admin = Admin.create(CONNECTION)) {
             same(2, admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().size());
             check(!admin.describeCluster().nodes().get().isEmpty(), "no nodes");
             for (var each : Map.of(OffsetSpec.earliest(), 0L, OffsetSpec.latest(), (long) RECORDS,
@@ -218,7 +233,7 @@ public final class StockClient {
         String topic = newTopic(4);
         String group = fresh("group");
         produce(topic, 1, values(0, RECORDS), Map.of());
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", address));
+        try (Admin admin = Admin.create(CONNECTION);
                 var member = consumer(group, Map.of("group.protocol", "consumer", "client.id", "member",
                     "group.instance.id", "instance", "client.rack", "rack", "group.remote.assignor", "uniform"))) {
             member.subscribe(List.of(topic));
@@ -243,7 +258,7 @@ public final class StockClient {
             same(Optional.of(GroupType.CONSUMER), listed.get(0).type());
             same(Optional.of(GroupState.STABLE), listed.get(0).groupState());
         }
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", address))) {
+        try (Admin admin = Admin.create(CONNECTION)) {
             var left = admin.describeConsumerGroups(List.of(group)).all().get().get(group);
             check(left.groupState() == GroupState.EMPTY || left.members().size() == 1, left); // a static member stays
             try {
@@ -258,7 +273,7 @@ public final class StockClient {
 
     private static String newTopic(int partitions) throws Exception {
         String topic = fresh("topic");
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", address))) {
+        try (Admin admin = Admin.create(CONNECTION)) {
             admin.createTopics(List.of(new NewTopic(topic, Optional.of(partitions), Optional.empty()))).all().get();
         }
         return topic;
@@ -266,7 +281,8 @@ public final class StockClient {
 
     private static void produce(String topic, int partition, List<String> values, Map<String, String> more)
             throws Exception {
-        Map<String, Object> settings = new HashMap<>(Map.of("bootstrap.servers", address, "linger.ms", "5"));
+        Map<String, Object> settings = new HashMap<>(CONNECTION);
+        settings.put("linger.ms", "5");
         settings.putAll(more);
         try (var producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {
             Collection<Future<RecordMetadata>> waiting = new ArrayList<>();
@@ -281,15 +297,16 @@ public final class StockClient {
     }
 
     private static KafkaProducer<String, String> transactional(String identity) {
-        Map<String, Object> settings = Map.of("bootstrap.servers", address, "transactional.id", identity);
+        Map<String, Object> settings = new HashMap<>(CONNECTION);
+        settings.put("transactional.id", identity);
         var producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer());
         producer.initTransactions();
         return producer;
     }
 
     private static KafkaConsumer<String, String> consumer(String group, Map<String, Object> more) {
-        Map<String, Object> settings = new HashMap<>(Map.of("bootstrap.servers", address, "group.id", group,
-            "auto.offset.reset", "earliest", "enable.auto.commit", "false"));
+        Map<String, Object> settings = new HashMap<>(CONNECTION);
+        settings.putAll(Map.of("group.id", group, "auto.offset.reset", "earliest", "enable.auto.commit", "false"));
         settings.putAll(more);
         return new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
     }

@@ -1,11 +1,12 @@
-// Scenarios of kafkajs: `node scenarios.mjs NAME HOST:PORT,...`; ends with 0 if all was right.
+// Scenarios of kafkajs: `node scenarios.mjs NAME OPTIONS.json`; ends with 0 if all was right.
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
 import kafkajs from "kafkajs";
 
 const { CompressionTypes, Kafka, logLevel } = kafkajs;
-const [, , scenario, address] = process.argv;
-const kafka = new Kafka({ clientId: "scenarios", brokers: address.split(","), logLevel: logLevel.ERROR });
+const [, , scenario, options] = process.argv;
+const kafka = new Kafka({ clientId: "scenarios", logLevel: logLevel.ERROR, ...JSON.parse(readFileSync(options, "utf8")) });
 const RECORDS = 60;
 const FIRST_MS = 1_700_000_000_000;
 const TIMEOUT_MS = 60_000;
@@ -83,6 +84,10 @@ async function read(topic, count, more = {}) {
 const textOf = (messages) => messages.map((message) => message.value.toString());
 
 const scenarios = {
+  async connect() {
+    await withAdmin((admin) => admin.listTopics());
+  },
+
   async produce() {
     const topic = await newTopic();
     const ways = [

@@ -1,12 +1,14 @@
-// Scenarios of @confluentinc/kafka-javascript, that is of librdkafka: `node scenarios.mjs NAME HOST:PORT,...`;
+// Scenarios of @confluentinc/kafka-javascript, that is of librdkafka: `node scenarios.mjs NAME SETTINGS.json`;
 // ends with 0 if all was right.
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
 import confluent from "@confluentinc/kafka-javascript";
 
 const { CompressionTypes, Kafka, logLevel } = confluent.KafkaJS;
-const [, , scenario, address] = process.argv;
-const kafka = new Kafka({ kafkaJS: { brokers: address.split(","), logLevel: logLevel.ERROR } });
+const [, , scenario, file] = process.argv;
+const common = JSON.parse(readFileSync(file, "utf8"));
+const kafka = new Kafka({ kafkaJS: { logLevel: logLevel.ERROR }, ...common });
 const RECORDS = 60;
 const FIRST_MS = 1_700_000_000_000;
 const TIMEOUT_MS = 60_000;

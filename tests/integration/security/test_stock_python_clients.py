@@ -1,0 +1,37 @@
+"""Stock Python clients with a secure cluster: over SASL_SSL, and with a certificate.
+
+Leaves clients that must be fetched, and most scenarios, to `tests.kafka`.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kafka.brokers import SecureEndpoints, secure_brokers_in_thread
+from tests.kafka.python_clients import SCENARIOS
+from tests.kafka.scenario import Scenario
+
+TITLES = (
+    "confluent-kafka: every compression",
+    "confluent-kafka: transactions",
+    "aiokafka: transactions",
+    "kafka-python: transactions",
+)
+CHOSEN = [each for each in SCENARIOS if each.title in TITLES]
+
+
+@pytest.fixture(scope="module")
+def endpoints() -> Iterator[SecureEndpoints]:
+    with secure_brokers_in_thread(1) as found:
+        yield found
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("scenario", CHOSEN, ids=[each.title for each in CHOSEN])
+@pytest.mark.parametrize("identity", ["login", "certificate"])
+def test_stock_client(endpoints: SecureEndpoints, identity: str, scenario: Scenario) -> None:
+    scenario.run(endpoints.login if identity == "login" else endpoints.certificate)
+
+
+def test_every_title_is_that_of_a_scenario() -> None:
+    assert len(CHOSEN) == len(TITLES)

@@ -1,0 +1,36 @@
+"""Tests of stock clients and Kafka's own tools with a secure cluster of Quire."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks.peers.maven import PeerUnavailableError
+from tests.kafka.brokers import SecureEndpoints, secure_brokers_in_thread
+from tests.kafka.endpoint import Endpoint
+from tests.kafka.scenario import Scenario, UnavailableError
+from tests.kafka.secured_scenarios import CERTIFICATE, LOGIN, titled
+
+
+@pytest.fixture(scope="module")
+def endpoints() -> Iterator[SecureEndpoints]:
+    with secure_brokers_in_thread() as found:
+        yield found
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("scenario", titled(LOGIN), ids=LOGIN)
+def test_client_with_a_password(endpoints: SecureEndpoints, scenario: Scenario) -> None:
+    run_or_skip(scenario, endpoints.login)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("scenario", titled(CERTIFICATE), ids=CERTIFICATE)
+def test_client_with_a_certificate(endpoints: SecureEndpoints, scenario: Scenario) -> None:
+    run_or_skip(scenario, endpoints.certificate)
+
+
+def run_or_skip(scenario: Scenario, endpoint: Endpoint) -> None:
+    try:
+        scenario.run(endpoint)
+    except (UnavailableError, PeerUnavailableError) as error:
+        pytest.skip(str(error))
