@@ -46,6 +46,8 @@ Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 
     /repair/scrubs/<bookie id>            a bookie's scrub and damaged entries, value: `scrub.py`
     /security/acls/17                     a shard of the access control lists, value: `acls.py`
     /security/users/<escaped name>        a user of brokers, value and name: `users.py`
+    /security/quotas/<types and names>    quotas of users, client ids or addresses, value and name:
+                                          `quotas.py`
     /restore                              the restore that wrote this metadata, value:
                                           `restore_record.py`
     /node-rights                          which logins are servers and clients, value:
@@ -53,7 +55,7 @@ Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 
 
 Invariants: the first level of ledgers has at most 10,000 names and each other level at most 1,000;
 names sort in the order of the ids; at most JOBS_MAX jobs are published; there are
-at most USERS_MAX users.
+at most USERS_MAX users and QUOTAS_MAX quotas.
 
 Source: metadata design, "Ledgers", "Ids" and "Deletion"; topics design, "The mapping"; protocol
 rule 9.1.
@@ -98,6 +100,7 @@ REPAIR_STATUS: Final = "/repair/status"
 SCRUBS: Final = "/repair/scrubs"
 ACLS: Final = "/security/acls"
 USERS: Final = "/security/users"
+QUOTAS: Final = "/security/quotas"
 RESTORE: Final = "/restore"
 NODE_RIGHTS: Final = "/node-rights"
 
@@ -302,3 +305,8 @@ def repair_worker_path(worker_id: str) -> str:
 def user_path(node_name: str) -> str:
     """Return the path of a user, by the name of its node."""
     return f"{USERS}/{node_name}"
+
+
+def quota_path(node_name: str) -> str:
+    """Return the path of a quota, by the name of its node."""
+    return f"{QUOTAS}/{node_name}"

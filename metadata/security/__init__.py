@@ -1,9 +1,13 @@
-"""Users of brokers, and rights of processes on the nodes of the metadata.
+"""Users of brokers, their quotas, and rights of processes on the nodes of the metadata.
 
-- `errors`: what can go wrong with users.
+- `errors`: what can go wrong with users and quotas.
 - `users`: a user, its credentials and its bytes.
 - `user_store`: users, changed and listed.
 - `user_table`: users, followed in the memory of a broker.
+- `quotas`: a quota, its values and its bytes.
+- `quota_store`: quotas, changed.
+- `quota_set`: quotas in memory.
+- `quota_table`: quotas, followed in the memory of a broker.
 - `node_rights`: what servers and clients may do to each node.
 - `rights_record`: who the servers and clients are, as stored.
 - `followed_rights`: rights of the nodes that one store creates.

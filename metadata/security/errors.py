@@ -1,4 +1,4 @@
-"""Errors of the metadata of users, one class per fact.
+"""Errors of the metadata of users and quotas, one class per fact.
 
 Leaves errors of the store to `metadata.errors`. No error holds a key, a salt or a password.
 """
@@ -55,5 +55,23 @@ class TooManyUsersError(MetadataError):
         super().__init__(
             f"the cluster has {limit} users, the most that it can have: remove users that are not "
             "needed (`quire user remove`)"
+        )
+        self.limit = limit
+
+
+class InvalidQuotaError(MetadataError, ValueError):
+    """A quota is for nothing that can have one, or has a value that it cannot have."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+
+
+class TooManyQuotasError(MetadataError):
+    """The cluster has as many quotas as it can have."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the cluster has quotas of {limit} entities, the most that it can have: remove quotas "
+            "that are not needed, or use the default of users or client ids"
         )
         self.limit = limit

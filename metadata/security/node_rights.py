@@ -39,6 +39,7 @@ from metadata.paths import (
     PARTITIONS,
     POSITIONS,
     PRODUCER_IDS,
+    QUOTAS,
     REPAIR_CLAIMS,
     REPAIR_JOBS,
     REPAIR_KEY,
@@ -118,6 +119,8 @@ CLIENT_RIGHTS: Final[Mapping[str, Right]] = MappingProxyType(
         # Secrets.
         REPAIR_KEY: Right.NONE,
         USERS: Right.NONE,
+        # What clients of ledgers need not know.
+        QUOTAS: Right.NONE,
     }
 )
 

@@ -40,6 +40,7 @@ from metadata.repair.status import (
     pack_status,
     unpack_status,
 )
+from metadata.security.quotas import QuotaKey, entity_of, pack_quota, unpack_quota
 from metadata.store.ephemeral import HeldNode, pack_held, unpack_held
 from metadata.store.number_blocks import pack_block, unpack_block
 from quire.errors import DamagedFileError
@@ -53,6 +54,7 @@ from tests.support.metadata.samples import A, B, C, D, open_ledger
 
 Value = TypeVar("Value")
 EXPORT_HEADER: Final = FileHeader(7, "closed", 3, 3, 2, "crc32c", {"app": "orders", "key": b"\xff"})
+QUOTED: Final = entity_of([("user", "alice"), ("client-id", None)])
 _INT64_MAX: Final = 2**63 - 1
 
 
@@ -255,6 +257,14 @@ def _repair_targets() -> list[ParserTarget]:
                 lambda value: unpack_status("path", value),
             ),
             pack_status("path", status),
+        ),
+        (
+            "quota",
+            codec_check(
+                lambda quota: pack_quota("path", *quota),
+                lambda value: unpack_quota("path", value),
+            ),
+            pack_quota("path", QUOTED, {QuotaKey.PRODUCER_BYTE_RATE: 5.0}),
         ),
     ]
     return [

@@ -58,6 +58,7 @@ FUNCTIONS = {
     "repair_claim_path": (paths.repair_claim_path(LEDGER), paths.REPAIR_CLAIMS),
     "acl_shard_path": (paths.acl_shard_path(3), paths.ACLS),
     "user_path": (paths.user_path("u"), paths.USERS),
+    "quota_path": (paths.quota_path("user"), paths.QUOTAS),
     "repair_worker_path": (paths.repair_worker_path("w"), paths.REPAIR_WORKERS),
 }
 CHANGED_BY_CLIENTS = {

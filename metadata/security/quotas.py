@@ -1,0 +1,212 @@
+"""A quota: the clients that it is for, its values, and its bytes. Pure.
+
+Leaves storing quotas to `quota_store.py`, those in memory to `quota_set.py`, and which one a client
+has to `broker_layer.server.quotas`.
+
+Format: the value of `/security/quotas/<node>` is a msgpack array
+
+    index  field           msgpack type
+    0      format version  int, 1
+    1      entity          {type str: name str, or nil for the default}
+    2      values          {key str: float}
+
+The name of the node has the types in the order of `EntityType`, separated by `,`: a type alone for
+the default, and `type=name` for a name, which is escaped as `urllib.parse.quote` does.
+
+Invariants: an entity has a user, a client id or both, or an address alone; it has at least one
+value; different entities have different nodes; for any bytes, decoding returns a quota or raises
+MetadataFormatError.
+
+Source: KIP-546 (entities and keys), KIP-124, KIP-599, KIP-612.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import ip_address
+from types import MappingProxyType
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from metadata.errors import MetadataFormatError
+from metadata.msgpack_fields import Packed, float_of, map_of, pack, text_of, unpack_versioned
+from metadata.security.errors import InvalidQuotaError
+
+QUOTAS_MAX: Final = 10_000
+"""Maximum number of entities with quotas. Creations at the same time can exceed it by their number.
+"""
+NAME_CHARACTERS_MAX: Final = 255
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
+_FORMAT_VERSION: Final = 1
+_FIELD_COUNT: Final = 3
+
+
+class EntityType(StrEnum):
+    """What an entity names, under Kafka's names."""
+
+    USER = "user"
+    CLIENT_ID = "client-id"
+    IP = "ip"
+
+
+class QuotaKey(StrEnum):
+    """What is limited, under Kafka's names."""
+
+    PRODUCER_BYTE_RATE = "producer_byte_rate"
+    CONSUMER_BYTE_RATE = "consumer_byte_rate"
+    REQUEST_PERCENTAGE = "request_percentage"
+    CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+    CONNECTION_CREATION_RATE = "connection_creation_rate"
+
+
+class _Form(NamedTuple):
+    """What a key's value may be."""
+
+    value_max: float
+    is_whole: bool
+    is_for_addresses: bool
+
+
+_FORMS: Final[Mapping[QuotaKey, _Form]] = MappingProxyType(
+    {
+        QuotaKey.PRODUCER_BYTE_RATE: _Form(INT64_MAX, is_whole=True, is_for_addresses=False),
+        QuotaKey.CONSUMER_BYTE_RATE: _Form(INT64_MAX, is_whole=True, is_for_addresses=False),
+        QuotaKey.REQUEST_PERCENTAGE: _Form(math.inf, is_whole=False, is_for_addresses=False),
+        QuotaKey.CONTROLLER_MUTATION_RATE: _Form(math.inf, is_whole=False, is_for_addresses=False),
+        QuotaKey.CONNECTION_CREATION_RATE: _Form(INT32_MAX, is_whole=True, is_for_addresses=True),
+    }
+)
+
+QuotaValues = Mapping[QuotaKey, float]
+QuotaChanges = Mapping[QuotaKey, float | None]
+"""New values; None removes a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaEntity:
+    """The clients that a quota is for. Create it with `entity_of`, or with names in order."""
+
+    names: tuple[tuple[EntityType, str | None], ...]
+    """In the order of the types. None is the default: all clients without a quota of their own."""
+
+    @property
+    def text(self) -> str:
+        """The form in error messages and logs."""
+        return ", ".join(f"{kind} {'default' if n is None else repr(n)}" for kind, n in self.names)
+
+    @property
+    def is_address(self) -> bool:
+        """Whether it is about connections from addresses."""
+        return self.names[0][0] is EntityType.IP
+
+
+def entity_of(names: Iterable[tuple[str, str | None]]) -> QuotaEntity:
+    """Return the entity of these types and names; None is the default. Raises InvalidQuotaError."""
+    found: dict[EntityType, str | None] = {}
+    for word, name in names:
+        kind = entity_type_of(word)
+        if kind in found:
+            raise InvalidQuotaError(f"the entity names its {kind} twice: name it once")
+        found[kind] = name if name is None else _checked_name(kind, name)
+    if not found:
+        raise InvalidQuotaError("the entity is empty: name a user, a client-id, or an ip")
+    if EntityType.IP in found and len(found) > 1:
+        raise InvalidQuotaError(
+            "the entity has an ip and a user or client-id: make a quota for each of them"
+        )
+    return QuotaEntity(tuple((kind, found[kind]) for kind in EntityType if kind in found))
+
+
+def entity_type_of(word: str) -> EntityType:
+    """Return the type with Kafka's name. Raises InvalidQuotaError."""
+    try:
+        return EntityType(word)
+    except ValueError:
+        known = ", ".join(EntityType)
+        raise InvalidQuotaError(
+            f"the entity type {word[:NAME_CHARACTERS_MAX]!r} is unknown: use one of {known}"
+        ) from None
+
+
+def check_change(entity: QuotaEntity, key: str, value: float) -> QuotaKey:
+    """Return the key of a value that an entity may have. Raises InvalidQuotaError."""
+    known = [each for each in QuotaKey if _FORMS[each].is_for_addresses == entity.is_address]
+    found = next((each for each in known if each == key), None)
+    if found is None:
+        raise InvalidQuotaError(
+            f"the key {key[:NAME_CHARACTERS_MAX]!r} is not one of {entity.text}: use one of "
+            + ", ".join(known)
+        )
+    form = _FORMS[found]
+    if not (0 < value <= form.value_max and math.isfinite(value)):
+        raise InvalidQuotaError(
+            f"{found} is {value}: use a number greater than 0 that fits its type, or remove it"
+        )
+    if form.is_whole and not value.is_integer():
+        raise InvalidQuotaError(f"{found} is {value}: use a whole number")
+    return found
+
+
+def altered(values: QuotaValues, changes: QuotaChanges) -> QuotaValues:
+    """Apply changes to the values of an entity."""
+    merged = {**values, **changes}
+    return {key: merged[key] for key in QuotaKey if merged.get(key) is not None}  # type: ignore[misc]  # None is left out
+
+
+def node_name(entity: QuotaEntity) -> str:
+    """Return the name of an entity's node."""
+    return ",".join(
+        kind.value if name is None else f"{kind}={quote(name, safe='')}"
+        for kind, name in entity.names
+    )
+
+
+def pack_quota(what: str, entity: QuotaEntity, values: QuotaValues) -> bytes:
+    """Return the stored form."""
+    names: dict[str, Packed] = {kind.value: name for kind, name in entity.names}
+    numbers: dict[str, Packed] = {key.value: float(value) for key, value in values.items()}
+    return pack(what, [_FORMAT_VERSION, names, numbers])
+
+
+def unpack_quota(what: str, value: bytes) -> tuple[QuotaEntity, QuotaValues]:
+    """Read a stored form. Raises MetadataFormatError for anything else."""
+    fields = unpack_versioned(what, value, _FORMAT_VERSION, _FIELD_COUNT)
+    try:
+        names = map_of(fields[1])
+        entity = entity_of(
+            (kind, None if name is None else text_of(name)) for kind, name in names.items()
+        )
+        numbers = {key: float_of(number) for key, number in map_of(fields[2]).items()}
+        if not numbers:
+            raise InvalidQuotaError("the entity has no value")
+        values = {check_change(entity, key, number): number for key, number in numbers.items()}
+    except ValueError as error:
+        raise MetadataFormatError(what, str(error)) from error
+    return entity, values
+
+
+def _checked_name(kind: EntityType, name: str) -> str:
+    if not 0 < len(name) <= NAME_CHARACTERS_MAX:
+        raise InvalidQuotaError(
+            f"the name of the {kind} has {len(name)} characters: use 1 to {NAME_CHARACTERS_MAX}, or"
+            " the default"
+        )
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise InvalidQuotaError(f"the name of the {kind} has no UTF-8 form: use another") from None
+    return _checked_address(name) if kind is EntityType.IP else name
+
+
+def _checked_address(name: str) -> str:
+    """Return an address in its usual form."""
+    try:
+        address = ip_address(name)
+    except ValueError:
+        raise InvalidQuotaError(f"{name!r} is not an IP address: names are not resolved") from None
+    if "%" in name:
+        raise InvalidQuotaError(f"{name!r} has a zone: name the address alone")
+    return str(address)
