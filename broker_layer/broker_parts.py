@@ -59,6 +59,7 @@ from metadata.paths import COOKIES, PRODUCER_IDS, REPAIR_JOBS
 from metadata.registry.directory import BookieDirectory
 from metadata.repair.lifecycle_store import Lifecycles
 from metadata.security.acl_store import AclStore, AclView
+from metadata.security.quota_table import QuotaTable
 from metadata.security.user_table import UserTable
 from metadata.store.child_names import ChildNames
 from metadata.store.interface import MetadataStore
@@ -108,6 +109,7 @@ class ClusterParts:
         self.reports = InSyncView(store, rng)
         self.replica_numbers = ReplicaNumbers(store, rng)
         self.users = UserTable(store, rng)
+        self.quotas = QuotaTable(store, rng)
         self._bookies = BookieDirectory(store, rng)
         self.bookies = LiveBookies(self._bookies, self.replica_numbers)
         self._lifecycles = Lifecycles(store, rng)
@@ -143,6 +145,7 @@ class ClusterParts:
         self.repair_jobs.start()
         self.bookie_states.start()
         await self.users.start()
+        await self.quotas.start()
         await self.directory.start()
         await self.reports.start()
         await self.election.start()
@@ -154,6 +157,7 @@ class ClusterParts:
         await self.election.aclose()
         await self.reports.aclose()
         await self.directory.aclose()
+        await self.quotas.aclose()
         await self.users.aclose()
         self.bookie_states.aclose()
         await self.repair_jobs.aclose()

@@ -30,6 +30,7 @@ from broker_layer.kafka.versions import ADVERTISED
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import listener_for_brokers
 from broker_layer.security.authorizer import Authorizer
+from broker_layer.security.quota_handlers import QuotaHandlers
 from broker_layer.security.user_handlers import UserHandlers
 from broker_layer.server.access.listener_access import ListenerAccess
 from broker_layer.server.access.logins import LoginParts
@@ -45,6 +46,7 @@ from metadata.brokers.broker_versions import BrokerVersions, keep_broker_version
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import NameHeldError
 from metadata.registry.cluster import require_cluster
+from metadata.security.quota_store import QuotaStore
 from metadata.security.user_store import UserStore
 from metadata.store.interface import SessionState
 from metadata.topics.topic import NO_LEADER
@@ -149,6 +151,7 @@ class BrokerProcess:
                 **self._coordinators.handlers,
                 **self._leading.handlers(cluster_id),
                 **self._user_handlers().handlers(),
+                **self._quota_handlers().handlers(),
             },
             self._peer_listener,
             self._make_authorizer(),
@@ -190,6 +193,10 @@ class BrokerProcess:
     def _user_handlers(self) -> UserHandlers:
         users = UserStore(self._environment.store, self._environment.rng)
         return UserHandlers(users, self._cluster.users, self._log.audit)
+
+    def _quota_handlers(self) -> QuotaHandlers:
+        quotas = QuotaStore(self._environment.store, self._environment.rng)
+        return QuotaHandlers(quotas, self._cluster.quotas, self._log.audit)
 
     async def _start_admin(
         self, services: BrokerServices, advertised: tuple[ListenerAddress, ...], tls: ServedTls

@@ -8,7 +8,6 @@
 - `config_admin`: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources.
 - `shown_configs`: settings as Kafka's tools expect them.
 - `acl_admin`: DescribeAcls, CreateAcls and DeleteAcls.
-- `absent_features`: empty answers for quotas.
 - `leader_elections`: ElectLeaders, preferred and unclean.
 - `reassignments`: AlterPartitionReassignments, ListPartitionReassignments.
 - `moving_ledgers`: partitions whose ledgers repair copies or moves.

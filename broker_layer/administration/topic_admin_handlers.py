@@ -5,7 +5,6 @@ Leaves the answers to the modules that it imports, and calling them to `dispatch
 
 from dataclasses import dataclass
 
-from broker_layer.administration.absent_features import describe_client_quotas
 from broker_layer.administration.acl_admin import DISABLED, AclAdmin
 from broker_layer.administration.cluster_answers import ClusterAnswers
 from broker_layer.administration.config_admin import ConfigAdmin
@@ -77,7 +76,6 @@ def handlers(parts: AdminParts) -> dict[int, Handler]:
         ApiKey.ELECT_LEADERS: elections.elect,
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: reassignments.alter,
         ApiKey.LIST_PARTITION_REASSIGNMENTS: reassignments.list,
-        ApiKey.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
         ApiKey.LIST_CONFIG_RESOURCES: configs.list_resources,
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: TopicPartitionAnswers(view, changes, metadata).answer,
     }

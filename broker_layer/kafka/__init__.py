@@ -5,6 +5,7 @@
 - `messages`: messages by kafka-python, made safe.
 - `acl_messages`: messages of access control lists.
 - `login_messages`: messages of logins.
+- `quota_messages`: messages of quotas.
 - `consumer_group_messages`: messages of KIP-848, which kafka-python lacks.
 - `schema_guard`: check of counts and sizes before a library decodes a message.
 - `produce_codec`: Produce by hand.

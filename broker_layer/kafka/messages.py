@@ -33,8 +33,6 @@ from kafka.protocol.admin import (
     DeleteRecordsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
     DescribeConfigsRequest,
@@ -118,6 +116,7 @@ from broker_layer.kafka.consumer_group_messages import (
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
 from broker_layer.kafka.login_messages import LOGIN_MESSAGES
+from broker_layer.kafka.quota_messages import QUOTA_MESSAGES
 from broker_layer.kafka.schema_guard import guard_of
 from broker_layer.kafka.versions import ADVERTISED, SERVED, ApiKey
 
@@ -149,8 +148,6 @@ __all__ = [
     "DeleteRecordsResponse",
     "DeleteTopicsRequest",
     "DeleteTopicsResponse",
-    "DescribeClientQuotasRequest",
-    "DescribeClientQuotasResponse",
     "DescribeClusterRequest",
     "DescribeClusterResponse",
     "DescribeConfigsRequest",
@@ -264,7 +261,6 @@ _MESSAGES: Final[dict[ApiKey, tuple[type[ApiMessage], type[ApiMessage]]]] = {
         ListPartitionReassignmentsResponse,
     ),
     ApiKey.OFFSET_DELETE: (OffsetDeleteRequest, OffsetDeleteResponse),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: (DescribeClientQuotasRequest, DescribeClientQuotasResponse),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (
         DescribeUserScramCredentialsRequest,
         DescribeUserScramCredentialsResponse,
@@ -288,6 +284,7 @@ _MESSAGES: Final[dict[ApiKey, tuple[type[ApiMessage], type[ApiMessage]]]] = {
         DescribeTopicPartitionsResponse,
     ),
     **LOGIN_MESSAGES,
+    **QUOTA_MESSAGES,
 }
 _DAMAGE: Final = (ValueError, IndexError, struct.error)
 """Errors that the library can raise after the guard's check, for text that is not UTF-8."""

@@ -4,6 +4,8 @@
 - `login_options`: options of logins.
 - `peer_login`: login of a broker at another.
 - `user_handlers`: DescribeUserScramCredentials and AlterUserScramCredentials.
+- `quota_handlers`: DescribeClientQuotas and AlterClientQuotas.
+- `quota_filters`: which quotas a description has.
 - `acl_table`: what access control lists allow.
 - `authorizer`: decisions for clients, with super users and a cache.
 - `rights`: what one client may do.

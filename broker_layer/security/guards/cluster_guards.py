@@ -18,7 +18,6 @@ from broker_layer.kafka.messages import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     ApiMessage,
-    DescribeClientQuotasResponse,
     DescribeLogDirsResponse,
     DescribeUserScramCredentialsResponse,
     ElectLeadersRequest,
@@ -27,6 +26,11 @@ from broker_layer.kafka.messages import (
     FindCoordinatorResponse,
     ListConfigResourcesResponse,
     ListPartitionReassignmentsResponse,
+)
+from broker_layer.kafka.quota_messages import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasResponse,
 )
 from broker_layer.security.guards.guard import GuardedCall
 from broker_layer.security.rights import NOT_AUTHORIZED, REFUSALS, may_on_cluster
@@ -144,6 +148,26 @@ async def describe_client_quotas(call: GuardedCall) -> ApiMessage:
     return DescribeClientQuotasResponse(
         error_code=_REFUSED, error_message=NOT_AUTHORIZED, entries=None
     )
+
+
+async def alter_client_quotas(call: GuardedCall) -> ApiMessage:
+    """Guard AlterClientQuotas."""
+    assert isinstance(call.request, AlterClientQuotasRequest), "the guard of this API"
+    if may_on_cluster(call.rights, Operation.ALTER_CONFIGS):
+        return await call.serve(AlterClientQuotasResponse)
+    kind = AlterClientQuotasResponse.EntryData
+    rows = [
+        kind(
+            error_code=_REFUSED,
+            error_message=NOT_AUTHORIZED,
+            entity=[
+                kind.EntityData(entity_type=named.entity_type, entity_name=named.entity_name)
+                for named in each.entity
+            ],
+        )
+        for each in call.request.entries
+    ]
+    return AlterClientQuotasResponse(throttle_time_ms=0, entries=rows)
 
 
 async def describe_user_scram_credentials(call: GuardedCall) -> ApiMessage:

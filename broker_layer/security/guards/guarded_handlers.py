@@ -64,6 +64,7 @@ GUARDS: Final[dict[ApiKey, Guard]] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: cluster_guards.list_reassignments,
     ApiKey.LIST_CONFIG_RESOURCES: cluster_guards.list_config_resources,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: cluster_guards.describe_client_quotas,
+    ApiKey.ALTER_CLIENT_QUOTAS: cluster_guards.alter_client_quotas,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: cluster_guards.describe_user_scram_credentials,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: cluster_guards.alter_user_scram_credentials,
     ApiKey.DESCRIBE_ACLS: cluster_guards.describe_acls,

@@ -13,7 +13,6 @@ from broker_layer.kafka.messages import (
     AlterPartitionReassignmentsRequest,
     AlterUserScramCredentialsRequest,
     DeleteGroupsRequest,
-    DescribeClientQuotasRequest,
     DescribeGroupsRequest,
     DescribeLogDirsRequest,
     DescribeUserScramCredentialsRequest,
@@ -28,6 +27,10 @@ from broker_layer.kafka.messages import (
     OffsetDeleteRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
+)
+from broker_layer.kafka.quota_messages import (
+    AlterClientQuotasRequest,
+    DescribeClientQuotasRequest,
 )
 from broker_layer.kafka.versions import ApiKey
 from tests.support.broker_layer.authorization_case import (
@@ -198,6 +201,24 @@ CLUSTER_CASES = [
         ApiKey.DESCRIBE_CLIENT_QUOTAS,
         DescribeClientQuotasRequest(components=[], strict=False),
         [f"{ON_CLUSTER} DESCRIBE_CONFIGS"],
+        CLUSTER,
+    ),
+    Case(
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        AlterClientQuotasRequest(
+            entries=[
+                AlterClientQuotasRequest.EntryData(
+                    entity=[
+                        AlterClientQuotasRequest.EntryData.EntityData(
+                            entity_type="user", entity_name="z"
+                        )
+                    ],
+                    ops=[],
+                )
+            ],
+            validate_only=True,
+        ),
+        [f"{ON_CLUSTER} ALTER_CONFIGS"],
         CLUSTER,
     ),
     Case(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker_layer.kafka import acl_messages, login_messages, messages
+from broker_layer.kafka import acl_messages, login_messages, messages, quota_messages
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
 from broker_layer.kafka.messages import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from broker_layer.kafka.schema_guard import Json
 
 LIBRARY_KEYS = [key for key in ApiKey if key not in (ApiKey.PRODUCE, ApiKey.FETCH)]
-OWNERS = (messages, login_messages, acl_messages)
+OWNERS = (messages, login_messages, acl_messages, quota_messages)
 EVERY = [
     (key, version)
     for key in LIBRARY_KEYS

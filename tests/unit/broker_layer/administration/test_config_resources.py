@@ -1,27 +1,14 @@
-"""What tools ask for and Quire does not have, and the resources that have settings."""
+"""The resources that have settings."""
 
 import pytest
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
 from broker_layer.kafka.versions import ApiKey
 from tests.support.broker_layer.asking import Admin, topic
-
-
-@pytest.mark.parametrize("version", [0, 1])
-async def test_no_client_has_a_quota(admin: Admin, version: int) -> None:
-    component = DescribeClientQuotasRequest.ComponentData(
-        entity_type="client-id", match_type=2, match=None
-    )
-    request = DescribeClientQuotasRequest(components=[component], strict=False)
-    key = ApiKey.DESCRIBE_CLIENT_QUOTAS
-    answer = await admin.ask(key, request, DescribeClientQuotasResponse, version)
-    assert (answer.error_code, answer.entries) == (ErrorCode.NONE, [])
 
 
 @pytest.mark.parametrize(
