@@ -76,6 +76,12 @@ class BookieOptions(SecurityOptions):
     connections_max: int = option(
         _SERVER.connections_max, "maximum number of client connections", low=1, high=100_000
     )
+    connections_per_address_max: int = option(
+        _SERVER.connections_per_address_max,
+        "maximum number of client connections from one address; 0: no limit",
+        low=0,
+        high=100_000,
+    )
     frame_bytes_max: int = option(
         _SERVER.frame_bytes_max, "largest frame accepted", low=64 * 2**10, high=16 * 2**20
     )

@@ -155,6 +155,7 @@ class BrokerProcess:
             },
             self._peer_listener,
             self._make_authorizer(),
+            self._cluster.quotas.set,
         )
         limits = with_options(BrokerLimits(), self._options)
         return BrokerServices(parts, limits, self._log, environment.rng, environment.now)

@@ -162,6 +162,12 @@ class BrokerOptions(LoginOptions):
     connections_max: int = option(
         _LIMITS.connections_max, "maximum number of open connections", low=1, high=1_000_000
     )
+    connections_per_address_max: int = option(
+        _LIMITS.connections_per_address_max,
+        "maximum number of open connections from one address; 0: no limit",
+        low=0,
+        high=1_000_000,
+    )
     idle_s_max: float = option(
         _LIMITS.idle_s_max, "idle time after which a connection is closed", low=1, high=86_400
     )
@@ -179,12 +185,15 @@ class BrokerOptions(LoginOptions):
     )
     produce_bytes_per_s: int = option(
         _LIMITS.produce_bytes_per_s,
-        "produce quota of each client id; 0: none",
+        "produce quota of each client id without a quota in the metadata; 0: none",
         low=0,
         high=1024 * _GIB,
     )
     fetch_bytes_per_s: int = option(
-        _LIMITS.fetch_bytes_per_s, "fetch quota of each client id; 0: none", low=0, high=1024 * _GIB
+        _LIMITS.fetch_bytes_per_s,
+        "fetch quota of each client id without a quota in the metadata; 0: none",
+        low=0,
+        high=1024 * _GIB,
     )
     drain_timeout_s: float = option(
         _LIMITS.drain_timeout_s,

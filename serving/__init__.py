@@ -21,6 +21,7 @@ Leaves what a server serves to `bookie` and `broker_layer`; imports no other pac
 - `tls_listening`: addresses whose connections begin with TLS, within limits.
 - `connection`: server's end of one connection: pauses of reading, deadlines, its end.
 - `connection_context`: what all connections of a server share: limits, counters, open connections.
+- `address_limits`: limits of the connections from one address.
 - `pause`: reasons why nothing is read from a client.
 - `transport_writing`: writes with back-pressure on every Python.
 - `overriding`: `override` for the type checker.

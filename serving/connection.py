@@ -14,6 +14,7 @@ import socket
 from abc import ABC, abstractmethod
 from typing import Final, cast
 
+from serving.address_limits import plain_address
 from serving.connection_context import ConnectionContext
 from serving.overriding import override
 from serving.pause import Pause
@@ -29,6 +30,8 @@ class ServerConnection(asyncio.BufferedProtocol, ABC):
     def __init__(self, context: ConnectionContext) -> None:
         self._context = context
         self._transport: asyncio.Transport | None = None
+        self.address = ""
+        """Address of the client, without its port."""
         self._pause = Pause.NONE
         self._waiting_since_s = 0.0
         """Start of the wait for the client: to send a request, to finish a frame, or to read
@@ -43,6 +46,8 @@ class ServerConnection(asyncio.BufferedProtocol, ABC):
         _tune(transport)
         # Event loops other than asyncio's own bring transports that do not inherit from Transport.
         self._transport = cast("asyncio.Transport", transport)
+        name = transport.get_extra_info("peername")
+        self.address = plain_address(str(name[0])) if name else "unknown"
         self._waiting_since_s = self._context.now()
         self._transport.set_write_buffer_limits(self._context.limits.write_buffer_bytes_max)
         self._context.connection_made(self)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from serving.address_limits import AddressLimits
 from serving.server_log import ServerLog
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ class ConnectionLimits:
     """Limits that every server has for its connections."""
 
     connections_max: int = 1_000
+    connections_per_address_max: int = 0
+    """Maximum number of open connections from one address; 0: no limit."""
+
     write_buffer_bytes_max: int = 4 * 1024 * 1024
     """Unsent bytes above which no requests are read from the client and no reads are started."""
 
@@ -42,6 +46,7 @@ class ConnectionCounters:
     connections_now: int = 0
     connections_accepted: int = 0
     connections_refused: int = 0
+    connections_refused_of_address: int = 0
     peers_dropped: int = 0
     bytes_received: int = 0
     requests_failed: int = 0
@@ -64,6 +69,7 @@ class ConnectionContext:
         self.log = log
         self.now = now
         self.is_closing = False
+        self.addresses = AddressLimits(limits.connections_per_address_max)
         self.connections: dict[ServerConnection, None] = {}
 
     def connection_made(self, connection: "ServerConnection") -> None:
@@ -73,13 +79,22 @@ class ConnectionContext:
             self.log.warning("connection refused", connections=len(self.connections))
             connection.abort()
             return
+        why = self.addresses.refusal(connection.address, self.now())
+        if why is not None:
+            self.counters.connections_refused_of_address += 1
+            self.log.warning("connection refused", peer=connection.address, reason=why)
+            connection.abort()
+            return
         self.counters.connections_accepted += 1
         self.connections[connection] = None
         self.counters.connections_now = len(self.connections)
 
     def connection_lost(self, connection: "ServerConnection") -> None:
         """Remove a connection."""
-        self.connections.pop(connection, None)
+        if connection not in self.connections:
+            return  # it was refused
+        del self.connections[connection]
+        self.addresses.release(connection.address)
         self.counters.connections_now = len(self.connections)
 
     def abort_connections(self) -> None:

@@ -17,6 +17,9 @@ SERVER: Final = {
     "connections_now": gauge("Client connections that are open."),
     "connections_accepted": counter("Client connections accepted."),
     "connections_refused": counter("Client connections refused, at the limit or while closing."),
+    "connections_refused_of_address": counter(
+        "Client connections refused because their address has too many."
+    ),
     "peers_dropped": counter(
         "Connections closed because the client was too slow or sent bad frames."
     ),

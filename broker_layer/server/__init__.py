@@ -10,7 +10,6 @@
 - `offsets`: ListOffsets, OffsetForLeaderEpoch, DeleteRecords and DescribeProducers.
 - `leader_epochs`: check of the leader epoch that a client names (KIP-320).
 - `leader_hints`: the leader, in a refusal (KIP-951).
-- `quotas`: pause of clients that move too many bytes.
 - `deadlines`: one timer for many waits.
 - `unreadable_records`: log line about records that cannot be read.
 - `counters`: counters.
@@ -22,4 +21,5 @@
 - `connections/`: sockets, listeners and frames.
 - `produce/`: Produce.
 - `fetch/`: Fetch.
+- `quotas/`: pauses of clients that use too much.
 """

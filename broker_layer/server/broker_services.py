@@ -4,7 +4,7 @@ Leaves building the logs and coordinators to `broker_parts`, and sockets to `con
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -27,9 +27,11 @@ from broker_layer.server.ports import ClusterNames, PartitionLogs, ProduceVerifi
 from broker_layer.server.produce.produce import ProduceService
 from broker_layer.server.produce.produce_room import ProduceRoom
 from broker_layer.server.produce.produce_verification import ProduceVerification
+from broker_layer.server.quotas.client_quotas import ClientQuotas
 from broker_layer.server.request_tasks import RequestTasks
 from broker_layer.server.service_tools import ServiceTools
 from broker_layer.server.unreadable_records import UnreadableRecords
+from metadata.security.quota_set import QuotaSet
 from serving.server_log import ServerLog
 
 if TYPE_CHECKING:
@@ -53,6 +55,9 @@ class ServiceParts:
     authorizer: Authorizer | None = None
     """Decides what clients may do; None allows everything."""
 
+    quotas: QuotaSet = field(default_factory=QuotaSet)
+    """Quotas of clients that are in the metadata."""
+
 
 class BrokerServices:
     """The services between frames and logs. Create it in the event loop; call `close` once."""
@@ -71,7 +76,10 @@ class BrokerServices:
         self._room = ProduceRoom()
         hints = LeaderHints(parts.broker_id, parts.names)
         rights = ExchangeRights(parts.authorizer)
-        tools = ServiceTools(limits, self.counters, self.tasks, self._deadlines, hints, now, rights)
+        quotas = ClientQuotas(parts.quotas, limits, self.counters, now)
+        tools = ServiceTools(
+            limits, self.counters, self.tasks, self._deadlines, hints, now, rights, quotas
+        )
         verification = ProduceVerification(parts.logs, parts.verifier)
         produce = ProduceService(parts.logs, verification, self._room, tools)
         sessions = FetchSessions(
@@ -89,9 +97,10 @@ class BrokerServices:
         if parts.authorizer is not None:
             handlers = guarded(handlers, parts.authorizer, parts.names)
         dispatcher = Dispatcher(
-            raw_handlers, handlers, self.tasks, self.counters, parts.peer_listener
+            raw_handlers, handlers, self.tasks, self.counters, quotas, parts.peer_listener
         )
         self.context = ServerContext(limits, self.counters, log, now, dispatcher.serve)
+        self.context.addresses.is_within_rate = quotas.addresses.admits
 
     def answer_waiting(self) -> None:
         """Answer all waiting Fetches at once, because the broker is closing."""

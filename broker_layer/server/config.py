@@ -57,7 +57,7 @@ class BrokerLimits(ConnectionLimits):
     """Maximum number of partitions in all sessions together."""
 
     produce_bytes_per_s: int = 0
-    """Produce quota of one client id; 0: no limit."""
+    """Produce quota of one client id without a quota in the metadata; 0: no limit."""
 
     fetch_bytes_per_s: int = 0
-    """Fetch quota of one client id; 0: no limit."""
+    """Fetch quota of one client id without a quota in the metadata; 0: no limit."""

@@ -33,6 +33,7 @@ class BrokerCounters(ConnectionCounters):
     fetches_waiting_now: int = 0
     fetch_sessions_now: int = 0
     requests_by_api: dict[int, int] = field(default_factory=dict)
+    throttles_by_quota: dict[str, int] = field(default_factory=dict)
     errors_by_code: dict[int, int] = field(default_factory=dict)
     """Errors of partitions in answers to Produce and Fetch."""
 
@@ -42,6 +43,10 @@ class BrokerCounters(ConnectionCounters):
     def note_request(self, api_key: int) -> None:
         """Count a request."""
         self.requests_by_api[api_key] = self.requests_by_api.get(api_key, 0) + 1
+
+    def note_throttle(self, quota: str) -> None:
+        """Count a pause because of a quota."""
+        self.throttles_by_quota[quota] = self.throttles_by_quota.get(quota, 0) + 1
 
     def note_error(self, code: int) -> None:
         """Count an error of a partition."""

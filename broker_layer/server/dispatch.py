@@ -3,7 +3,8 @@
 Leaves the meaning of requests to the handlers, and the order of answers to `connection`.
 
 Invariants: every request of a served version is answered, or its connection is closed with a line
-in the log; only the connections limit the number of concurrent requests.
+in the log; only the connections limit the number of concurrent requests. A request
+is timed only while some client has a quota of its time.
 """
 
 import re
@@ -19,12 +20,14 @@ from broker_layer.kafka.messages import (
     api_versions_response,
     decode_request,
     encode_response,
+    note_throttle,
     refuse_api_versions,
     refuse_software_name,
 )
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.exchange import Exchange, RawHandler
+from broker_layer.server.quotas.client_quotas import ClientQuotas
 from broker_layer.server.request_tasks import RequestTasks
 
 FOR_BROKERS: Final = (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.WRITE_TXN_MARKERS)
@@ -59,6 +62,7 @@ class Dispatcher:
         handlers: Mapping[int, Handler],
         tasks: RequestTasks,
         counters: BrokerCounters,
+        quotas: ClientQuotas,
         peer_listener: str,
     ) -> None:
         """Use the given handler for each API; ApiVersions is served here.
@@ -70,10 +74,14 @@ class Dispatcher:
         self._raw_handlers = raw_handlers
         self._handlers = handlers
         self._counters = counters
+        self._quotas = quotas
         self._tasks = tasks
 
     def serve(self, exchange: Exchange) -> None:
         """Begin to serve a request."""
+        if self._quotas.work.is_limited and exchange.work is None and not _is_for_brokers(exchange):
+            self._serve_timed(exchange)
+            return
         self._counters.note_request(exchange.api_key)
         raw = self._raw_handlers.get(exchange.api_key)
         if raw is not None:
@@ -93,12 +101,25 @@ class Dispatcher:
                 return
             self._tasks.run(exchange, self._answer(exchange, handler))
 
+    def _serve_timed(self, exchange: Exchange) -> None:
+        work = self._quotas.begin_timing(exchange)
+        work.begin()
+        try:
+            self.serve(exchange)
+        finally:
+            work.end()
+
     async def _answer(self, exchange: Exchange, handler: Handler) -> None:
         version = exchange.api_version
         request = decode_request(exchange.api_key, version, exchange.body)
         response = await handler(request, exchange.context)
+        throttle_s = 0.0 if exchange.work is None else self._quotas.record_work(exchange)
+        if throttle_s and not isinstance(response, bytes):
+            note_throttle(response, throttle_s)
         body = response if isinstance(response, bytes) else encode_response(response, version)
         exchange.answer([body])
+        if throttle_s:
+            exchange.requester.throttle(throttle_s)
 
 
 def _is_for_brokers(exchange: Exchange) -> bool:

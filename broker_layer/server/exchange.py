@@ -7,11 +7,14 @@ are ignored.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from broker_layer.kafka.frames import RequestHeader, response_frame
 from broker_layer.request_context import RequestContext
 from security.principal import Principal
+
+if TYPE_CHECKING:
+    from broker_layer.server.quotas.work_time import WorkTime
 
 Buffer = bytes | bytearray | memoryview
 
@@ -57,6 +60,7 @@ class Exchange:
         "on_gone",
         "requester",
         "size",
+        "work",
     )
 
     def __init__(
@@ -81,6 +85,8 @@ class Exchange:
         """Whether the connection is closed."""
         self.on_gone: Callable[[], None] | None = None
         """Called when the connection closes before the answer."""
+        self.work: WorkTime | None = None
+        """Time spent on it; None if it is not measured."""
 
     @property
     def context(self) -> RequestContext:

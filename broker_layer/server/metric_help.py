@@ -15,6 +15,9 @@ PLAIN: Final = {
     "connections_now": gauge("Connections of clients and other brokers that are open."),
     "connections_accepted": counter("Connections accepted."),
     "connections_refused": counter("Connections refused, at the limit or while closing."),
+    "connections_refused_of_address": counter(
+        "Connections refused because their address has too many, or makes them too fast."
+    ),
     "peers_dropped": counter(
         "Connections closed because the client was too slow or sent bad frames."
     ),
@@ -36,9 +39,10 @@ PLAIN: Final = {
 
 LABELLED: Final = {
     "requests_by_api": "Requests received, by the kind of the request.",
+    "throttles_by_quota": "Requests after which a client was paused, by the key of the quota.",
     "errors_by_code": "Errors of partitions in answers to Produce and Fetch, by Kafka's code.",
 }
-"""`quire_broker_requests` and `quire_broker_errors`."""
+"""`quire_broker_requests`, `quire_broker_throttles` and `quire_broker_errors`."""
 
 LATENCIES: Final = {
     "produce_latency": "Seconds from the arrival of a Produce request to its answer.",

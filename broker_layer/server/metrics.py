@@ -104,6 +104,7 @@ class BrokerMetrics(Collector):
         for name, described in PLAIN.items():
             yield described_metric(f"{PREFIX}_{name}", described, getattr(counters, name))
         yield _by_api(counters.requests_by_api)
+        yield _by_quota(counters.throttles_by_quota)
         yield _by_code(counters.errors_by_code)
         for name, text in LATENCIES.items():
             yield histogram_metric(f"{PREFIX}_{name}_seconds", text, getattr(counters, name))
@@ -136,6 +137,11 @@ class BrokerMetrics(Collector):
 def _by_api(by_key: Mapping[int, int]) -> Metric:
     counts = ((ApiKey(key).name.lower(), count) for key, count in sorted(by_key.items()))
     return labelled_counter(f"{PREFIX}_requests", LABELLED["requests_by_api"], "api", counts)
+
+
+def _by_quota(by_key: Mapping[str, int]) -> Metric:
+    text = LABELLED["throttles_by_quota"]
+    return labelled_counter(f"{PREFIX}_throttles", text, "quota", sorted(by_key.items()))
 
 
 def _by_code(by_code: Mapping[int, int]) -> Metric:

@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.exchange import Exchange
+from broker_layer.server.quotas.work_time import TimedWork
 from metadata.cancelling import cancel_and_wait
 from serving.server_log import ServerLog
 
@@ -25,6 +26,8 @@ class RequestTasks:
 
     def run(self, exchange: Exchange, work: Coroutine[None, None, None]) -> None:
         """Run a coroutine that answers a request; if it fails, the connection is closed."""
+        if exchange.work is not None:
+            work = TimedWork(work, exchange.work)
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._note_end(done, exchange))

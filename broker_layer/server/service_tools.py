@@ -11,6 +11,7 @@ from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.deadlines import Deadlines
 from broker_layer.server.exchange_rights import ExchangeRights
 from broker_layer.server.leader_hints import LeaderHints
+from broker_layer.server.quotas.client_quotas import ClientQuotas
 from broker_layer.server.request_tasks import RequestTasks
 
 
@@ -25,3 +26,4 @@ class ServiceTools:
     hints: LeaderHints
     now: Callable[[], float]
     rights: ExchangeRights
+    quotas: ClientQuotas

@@ -28,7 +28,6 @@ from broker_layer.kafka.versions import FETCH_TOPIC_ID_VERSION
 from broker_layer.server.exchange import Exchange
 from broker_layer.server.fetch.fetch_reading import FetchReader, PartitionRead, ReadBounds, was_cut
 from broker_layer.server.fetch.fetch_sessions import FetchPlan, FetchPosition, FetchSessions
-from broker_layer.server.quotas import ByteRateQuota
 from broker_layer.server.service_tools import ServiceTools
 
 
@@ -50,7 +49,7 @@ class FetchService:
         self._deadlines = tools.deadlines
         self._now = tools.now
         self._rights = tools.rights
-        self._quota = ByteRateQuota(tools.limits.fetch_bytes_per_s)
+        self._quotas = tools.quotas
         self._waiting: dict[int, asyncio.Event] = {}
         self._wait_id = 0
         self._is_closing = False
@@ -166,7 +165,7 @@ class FetchService:
                 named.append(read)
             if read.byte_count and plan.session is not None:
                 plan.session.put_last(read.position)
-        throttle_s = self._quota.record(exchange.client_id, total, now_s)
+        throttle_s = self._quotas.record_fetch(exchange, total)
         self._counters.fetch_bytes += total
         self._counters.fetch_latency.record(now_s - began_s)
         topics = self._results(named, read_committed=read_committed)

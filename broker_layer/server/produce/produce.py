@@ -38,7 +38,6 @@ from broker_layer.server.produce.produce_checks import read_batch
 from broker_layer.server.produce.produce_rights import AdmittedProduce, admit
 from broker_layer.server.produce.produce_room import ProduceRoom
 from broker_layer.server.produce.produce_verification import ProduceVerification, Verified
-from broker_layer.server.quotas import ByteRateQuota
 from broker_layer.server.service_tools import ServiceTools
 from broker_layer.transactions.values import TopicPartition
 
@@ -77,7 +76,7 @@ class ProduceService:
         self._verification = verification
         self._room = room
         self._hints = tools.hints
-        self._quota = ByteRateQuota(tools.limits.produce_bytes_per_s)
+        self._quotas = tools.quotas
         self._counters = tools.counters
         self._tasks = tools.tasks
         self._deadlines = tools.deadlines
@@ -246,7 +245,7 @@ class ProduceService:
                 self._drop_failed(exchange, refused[0])
             return
         self._counters.produce_latency.record(now_s - exchange.arrived_s)
-        throttle_s = self._throttle_s(exchange, now_s)
+        throttle_s = self._quotas.record_produce(exchange)
         outcomes = pending.outcomes
         if len(outcomes) == 1 and not refused and not throttle_s:
             (only,) = outcomes
@@ -264,12 +263,6 @@ class ProduceService:
         exchange.answer([body])
         if throttle_s:
             exchange.requester.throttle(throttle_s)
-
-    def _throttle_s(self, exchange: Exchange, now_s: float) -> float:
-        quota = self._quota
-        if quota.is_unlimited:
-            return 0.0
-        return quota.record(exchange.client_id, exchange.size, now_s)
 
     def _results(self, outcomes: list[PartitionOutcome]) -> list[ProduceTopicResult]:
         topics: list[ProduceTopicResult] = []
@@ -296,7 +289,7 @@ class ProduceService:
 
     def _end_without_answer(self, exchange: Exchange, pending: PendingProduce) -> None:
         """End a request with acks=0; a later failure closes its connection."""
-        throttle_s = self._throttle_s(exchange, self._now())
+        throttle_s = self._quotas.record_produce(exchange)
         exchange.finish([])
         exchange.requester.throttle(throttle_s)
         pending.finish_if_known()

@@ -19,6 +19,7 @@ from broker_layer.server.broker_services import BrokerServices, ServiceParts
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.listeners import ListenerAddress
 from broker_layer.server.connections.server import BrokerServer
+from metadata.security.quota_set import QuotaSet
 from serving.server_log import ServerLog
 from tests.support.broker_layer.memory_acls import MemoryAcls
 from tests.support.broker_layer.memory_topics import MemoryTopics
@@ -227,13 +228,14 @@ async def serving(
     topics: MemoryTopics,
     limits: BrokerLimits | None = None,
     acls: MemoryAcls | None = None,
+    quotas: QuotaSet | None = None,
 ) -> AsyncIterator[ServedBroker]:
     """Serve topics on loopback, with an authorizer if `acls` is given."""
     loop = asyncio.get_running_loop()
     limits = limits or BrokerLimits(drain_timeout_s=1.0)
     log = ServerLog(loop.time)
     authorizer = None if acls is None else Authorizer(acls, AuthorizerConfig(), log.audit)
-    parts = ServiceParts(1, topics, topics, topics, {}, "INNER", authorizer)
+    parts = ServiceParts(1, topics, topics, topics, {}, "INNER", authorizer, quotas or QuotaSet())
     services = BrokerServices(parts, limits, log, Random(5), loop.time)
     server = BrokerServer(services.context)
     wanted = (ListenerAddress("INNER", "127.0.0.1", 0), ListenerAddress("OUTER", "127.0.0.1", 0))

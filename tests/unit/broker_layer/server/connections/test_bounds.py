@@ -1,4 +1,4 @@
-"""Tests of limits and their parts: frames, memory, quotas, sessions, listeners, options."""
+"""Tests of limits and their parts: frames, memory, sessions, listeners, options."""
 
 from random import Random
 
@@ -18,7 +18,6 @@ from broker_layer.server.connections.frame_assembler import KafkaFrameAssembler
 from broker_layer.server.connections.listeners import ListenerAddress, advertise, parse_listeners
 from broker_layer.server.connections.memory_budget import MemoryBudget
 from broker_layer.server.fetch.fetch_sessions import FetchPosition, FetchSessions
-from broker_layer.server.quotas import ByteRateQuota
 from serving.errors import OptionError
 from serving.option_reading import with_options
 
@@ -79,15 +78,6 @@ def test_memory_waiters_continue_in_order() -> None:
     budget.give_back(90)
     assert resumed == [1, 3]
     assert budget.waiting_count == 1
-
-
-def test_quota_allows_burst_then_rate() -> None:
-    quota = ByteRateQuota(1_000)
-    assert quota.record("a", 1_000, 0.0) == 0.0
-    assert quota.record("a", 500, 0.0) == pytest.approx(0.5)
-    assert quota.record("b", 500, 0.0) == 0.0
-    assert quota.record("a", 0, 10.0) == 0.0
-    assert ByteRateQuota(0).record("a", 10**12, 0.0) == 0.0
 
 
 def position(topic: str, partition: int, offset: int = 0) -> FetchPosition:

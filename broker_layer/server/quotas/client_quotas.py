@@ -1,0 +1,77 @@
+"""All quotas of one broker: how long a client is not read after a request.
+
+Leaves the quotas of one key to `rate_quota`, and the pause to the connection of the request. The
+answer contains the pause as `throttle_time_ms`.
+
+Invariants: a request is recorded once, when its answer is made; the longest pause of its quotas
+holds; requests of brokers among themselves are not timed.
+
+Source: KIP-13, KIP-124, KIP-219.
+"""
+
+from collections.abc import Callable
+
+from broker_layer.server.config import BrokerLimits
+from broker_layer.server.counters import BrokerCounters
+from broker_layer.server.exchange import Exchange
+from broker_layer.server.quotas.address_rate import AddressRate
+from broker_layer.server.quotas.rate_quota import RateQuota
+from broker_layer.server.quotas.work_time import WorkTime
+from metadata.security.quota_set import QuotaSet
+from metadata.security.quotas import QuotaKey
+
+PERCENT: float = 0.01
+"""Seconds of the event loop in a second that one percent permits."""
+
+
+class ClientQuotas:
+    """The quotas of clients and addresses, for one broker."""
+
+    def __init__(
+        self,
+        quotas: QuotaSet,
+        limits: BrokerLimits,
+        counters: BrokerCounters,
+        now: Callable[[], float],
+    ) -> None:
+        self._counters = counters
+        self._now = now
+        self.produce = RateQuota(quotas, QuotaKey.PRODUCER_BYTE_RATE, limits.produce_bytes_per_s)
+        self.fetch = RateQuota(quotas, QuotaKey.CONSUMER_BYTE_RATE, limits.fetch_bytes_per_s)
+        self.work = RateQuota(quotas, QuotaKey.REQUEST_PERCENTAGE, unit=PERCENT)
+        self.addresses = AddressRate(quotas)
+
+    def begin_timing(self, exchange: Exchange) -> WorkTime:
+        """Measure the time of a request from now on."""
+        exchange.work = work = WorkTime(self._now)
+        return work
+
+    def record_produce(self, exchange: Exchange) -> float:
+        """Record an answered Produce; return for how many seconds its client must not be read."""
+        if not self.produce.is_limited and exchange.work is None:
+            return 0.0
+        moved_s = self._moved(QuotaKey.PRODUCER_BYTE_RATE, self.produce, exchange, exchange.size)
+        return max(moved_s, self.record_work(exchange))
+
+    def record_fetch(self, exchange: Exchange, byte_count: int) -> float:
+        """Record an answered Fetch; return for how many seconds its client must not be read."""
+        if not self.fetch.is_limited and exchange.work is None:
+            return 0.0
+        moved_s = self._moved(QuotaKey.CONSUMER_BYTE_RATE, self.fetch, exchange, byte_count)
+        return max(moved_s, self.record_work(exchange))
+
+    def record_work(self, exchange: Exchange) -> float:
+        """Record the time of a request; return for how many seconds its client must not be read."""
+        if exchange.work is None:
+            return 0.0
+        spent_s = exchange.work.spent_s
+        return self._moved(QuotaKey.REQUEST_PERCENTAGE, self.work, exchange, spent_s)
+
+    def _moved(self, key: QuotaKey, quota: RateQuota, exchange: Exchange, count: float) -> float:
+        if not quota.is_limited:
+            return 0.0
+        user = exchange.requester.principal.name
+        delay_s = quota.record(user, exchange.client_id, count, self._now())
+        if delay_s:
+            self._counters.note_throttle(key)
+        return delay_s

@@ -1,0 +1,40 @@
+"""Quotas of a whole broker: altered and described over a connection, listed as served, and kept."""
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import ApiVersionsRequest, ApiVersionsResponse
+from broker_layer.kafka.quota_messages import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from broker_layer.kafka.versions import ApiKey
+from tests.support.broker_layer.whole_broker import whole_broker
+
+_Entry = AlterClientQuotasRequest.EntryData
+ENTRY = _Entry(
+    entity=[_Entry.EntityData(entity_type="user", entity_name=None)],
+    ops=[_Entry.OpData(key="request_percentage", value=0.000001, remove=False)],
+)
+
+
+async def test_a_broker_alters_describes_and_applies_quotas() -> None:
+    async with whole_broker() as client:
+        versions = await client.ask(ApiKey.API_VERSIONS, ApiVersionsRequest(), 0)
+        assert isinstance(versions, ApiVersionsResponse)
+        assert {each.api_key for each in versions.api_keys} >= {48, 49}
+        question = DescribeClientQuotasRequest(components=[], strict=False)
+        before = await client.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, question, 1)
+        assert isinstance(before, DescribeClientQuotasResponse)
+        assert (before.entries, before.throttle_time_ms) == ([], 0)
+        request = AlterClientQuotasRequest(entries=[ENTRY], validate_only=False)
+        altered = await client.ask(ApiKey.ALTER_CLIENT_QUOTAS, request, 1)
+        assert isinstance(altered, AlterClientQuotasResponse)
+        assert [each.error_code for each in altered.entries] == [ErrorCode.NONE]
+        after = await client.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, question, 1)
+        assert isinstance(after, DescribeClientQuotasResponse)
+        assert after.entries is not None
+        (row,) = after.entries
+        assert [(each.entity_type, each.entity_name) for each in row.entity] == [("user", None)]
+        assert [(each.key, each.value) for each in row.values] == [("request_percentage", 0.000001)]
+        assert after.throttle_time_ms > 0
