@@ -8,7 +8,7 @@ import random
 import struct
 from typing import Final
 
-from broker_layer.kafka import acl_messages, login_messages, messages
+from broker_layer.kafka import acl_messages, login_messages, messages, quota_messages
 from broker_layer.kafka.errors import KafkaFrameError, RecordBatchError
 from broker_layer.kafka.fetch_codec import decode_fetch
 from broker_layer.kafka.frames import read_request_header
@@ -112,7 +112,7 @@ def _seal(data: bytearray, rng: random.Random) -> None:
         seal(data)
 
 
-OWNERS = (messages, login_messages, acl_messages)
+OWNERS = (messages, login_messages, acl_messages, quota_messages)
 """Modules of messages."""
 
 

@@ -19,12 +19,12 @@ import asyncio
 import random
 from typing import Final
 
-from broker_layer.security.logins import LOGIN_S_MAX
 from typing_extensions import override  # `typing` has it from 3.12 on
 
 from broker_layer.kafka.login_messages import SaslAuthenticateResponse
 from broker_layer.kafka.messages import decode_response
 from broker_layer.kafka.versions import ApiKey
+from broker_layer.server.access.logins import LOGIN_S_MAX
 from broker_layer.server.exchange import Exchange
 from security.errors import SaslError
 from security.sasl.credentials import ScramMechanism, salted_password

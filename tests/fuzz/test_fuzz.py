@@ -216,15 +216,19 @@ def test_a_defect_of_sasl_is_found(
     ("place", "defect", "what"),
     [
         ("security.sasl.scram.proves", lambda *_: True, "served without a login"),
-        ("broker_layer.security.logins.Login.takes", lambda *_: False, "served without a login"),
-        ("broker_layer.security.logins.Login.revoke", lambda *_: None, "password"),
-        ("broker_layer.security.logins.Login.forget", lambda *_: None, "a login is left"),
+        (
+            "broker_layer.server.access.logins.Login.takes",
+            lambda *_: False,
+            "served without a login",
+        ),
+        ("broker_layer.server.access.logins.Login.revoke", lambda *_: None, "password"),
+        ("broker_layer.server.access.logins.Login.forget", lambda *_: None, "a login is left"),
         (
             "broker_layer.server.connections.connection.BrokerConnection.unanswered_count",
             0,
             "answers are bounded",
         ),
-        ("broker_layer.security.logins.SaslError", KeyError, "fails by our own error"),
+        ("broker_layer.server.access.logins.SaslError", KeyError, "fails by our own error"),
     ],
 )
 def test_a_defect_of_logins_is_found(

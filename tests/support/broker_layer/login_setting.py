@@ -23,15 +23,17 @@ from broker_layer.kafka.login_messages import (
 )
 from broker_layer.kafka.messages import ApiMessage, decode_response, encode_request
 from broker_layer.kafka.versions import SERVED, ApiKey
-from broker_layer.security.listener_access import ListenerAccess
-from broker_layer.security.logins import LoginParts, Logins
+from broker_layer.server.access.listener_access import ListenerAccess
+from broker_layer.server.access.logins import LoginParts, Logins
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.connection import BrokerConnection
 from broker_layer.server.connections.server_context import ServerContext
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.dispatch import FOR_BROKERS, Dispatcher
 from broker_layer.server.exchange import Exchange, RawHandler
+from broker_layer.server.quotas.client_quotas import ClientQuotas
 from broker_layer.server.request_tasks import RequestTasks
+from metadata.security.quota_set import QuotaSet
 from security.sasl.authenticator import SaslAuthenticator, SaslParts
 from security.sasl.credentials import ScramCredential, ScramMechanism
 from security.sasl.mechanism import Mechanism, RunSlow, SaslClientExchange
@@ -276,6 +278,7 @@ class LoginSetting:
             {},
             self.tasks,
             counters,
+            ClientQuotas(QuotaSet(), self.limits, counters, self._now),
             "INNER",
         )
         self.context = ServerContext(self.limits, counters, log, self._now, dispatcher.serve)

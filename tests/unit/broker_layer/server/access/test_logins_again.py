@@ -9,7 +9,7 @@ import pytest
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.login_messages import SaslAuthenticateResponse
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.security.logins import LOGIN_S_MAX, SESSION_MS_MAX
+from broker_layer.server.access.logins import LOGIN_S_MAX, SESSION_MS_MAX
 from security.errors import TokenError
 from security.principal import Principal
 from security.sasl.credentials import ScramMechanism
