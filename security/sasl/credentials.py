@@ -26,6 +26,8 @@ ITERATIONS_MIN: Final = 4_096
 ITERATIONS_MAX: Final = 16_384
 """Kafka's limits, which Kafka's tools know: a request with more iterations costs the client time,
 and one with less makes guessing cheap."""
+ITERATIONS_DEFAULT: Final = ITERATIONS_MAX
+"""Iterations of the users that `quire user` adds."""
 SALT_BYTES: Final = 16
 """Length of the salts that Quire makes."""
 SALT_BYTES_MAX: Final = 1_024

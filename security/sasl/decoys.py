@@ -4,11 +4,13 @@ Leaves the exchange to `scram` and `plain`.
 
 Invariants: a user that does not exist has the same decoy in each exchange, for the same secret. No
 known password fits a decoy, and an exchange with one is refused even if its proof fits. The salt of
-a decoy has a form that a tool gives to salts of users, the same for both mechanisms.
+a decoy has a form that a tool gives to salts of users, the same for both mechanisms, and the decoy
+has the iterations of that tool's users.
 
 The secret is the same on all servers of a cluster and after restarts: otherwise a salt that changes
-shows that the user does not exist. What is left: a user with other iterations than the decoys', or
-with a salt of another form, can be distinguished from an unknown one.
+shows that the user does not exist. What is left: a user with other iterations than its tool's, or
+with a salt of another form, can be distinguished from an unknown one. Where one tool has made all
+users, a decoy of the form of another tool shows that its user does not exist.
 
 Source: RFC 5802, section 9; Kafka's UserScramCredentialUpsertion, which makes salts.
 """
@@ -21,6 +23,7 @@ from enum import Enum
 from typing import Final
 
 from security.sasl.credentials import (
+    ITERATIONS_DEFAULT,
     ITERATIONS_MIN,
     SALT_BYTES,
     ScramCredential,
@@ -44,13 +47,19 @@ class SaltForm(Enum):
     KAFKA = _TEXT_BYTES
     """A number of 130 bits as text of digits and letters, by Java."""
 
+    @property
+    def iterations(self) -> int:
+        """Iterations that users of the tool have, unless an operator chooses others."""
+        return ITERATIONS_DEFAULT if self is SaltForm.QUIRE else ITERATIONS_MIN
+
 
 @dataclass(frozen=True, slots=True)
 class Decoys:
     """Source of decoys. Raises ValueError if a part is wrong."""
 
     secret: bytes = field(repr=False)
-    iterations: int = ITERATIONS_MIN
+    iterations: int | None = None
+    """Iterations of all decoys; None: those of the tool whose form the salt has."""
     salt_forms: Sequence[SaltForm] = tuple(SaltForm)
     """Forms that salts of real users have."""
 
@@ -60,7 +69,8 @@ class Decoys:
             raise ValueError(f"the secret of the decoys has at least {SECRET_BYTES_MIN} B")
         if not self.salt_forms:
             raise ValueError("the salts of decoys need a form")
-        check_iterations(self.iterations)
+        if self.iterations is not None:
+            check_iterations(self.iterations)
 
     def credential(self, user: str, mechanism: ScramMechanism) -> ScramCredential:
         """Return the decoy of a user."""
@@ -68,13 +78,16 @@ class Decoys:
             self._derive(purpose, user, mechanism, mechanism.key_bytes)
             for purpose in ("stored key", "server key")
         )
-        return ScramCredential(
-            mechanism, self._salt(user, mechanism), stored, server, self.iterations
-        )
+        form = self._form(user)
+        iterations = self.iterations or form.iterations
+        salt = self._salt(form, user, mechanism)
+        return ScramCredential(mechanism, salt, stored, server, iterations)
 
-    def _salt(self, user: str, mechanism: ScramMechanism) -> bytes:
+    def _form(self, user: str) -> SaltForm:
         chosen = int.from_bytes(self._derive("form", user, "", 8)) % len(self.salt_forms)
-        form = self.salt_forms[chosen]
+        return self.salt_forms[chosen]
+
+    def _salt(self, form: SaltForm, user: str, mechanism: ScramMechanism) -> bytes:
         salt = self._derive("salt", user, mechanism, form.value)
         if form is not SaltForm.KAFKA:
             return salt

@@ -275,6 +275,16 @@ TARGETS: Final = (
         ("unit/broker_layer/log/state",),
     ),
     Target(
+        "logins of clients",
+        OTHERS_WANTED,
+        "broker_layer/security",
+        ("logins",),
+        (
+            "unit/broker_layer/security/test_logins.py",
+            "unit/broker_layer/security/test_logins_again.py",
+        ),
+    ),
+    Target(
         "transactions",
         OTHERS_WANTED,
         "broker_layer/transactions",

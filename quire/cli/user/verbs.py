@@ -8,6 +8,7 @@ import argparse
 from quire.cli.command_line import Noun, later
 from quire.cli.user.password_source import PASSWORD_VARIABLE
 from security.sasl.credentials import (
+    ITERATIONS_DEFAULT,
     ITERATIONS_MAX,
     ITERATIONS_MIN,
     ScramMechanism,
@@ -15,7 +16,6 @@ from security.sasl.credentials import (
 )
 
 ADMIN = "quire.cli.user.user_admin"
-ITERATIONS_DEFAULT = ITERATIONS_MAX
 
 
 def parser() -> argparse.ArgumentParser:

@@ -18,7 +18,7 @@ from security.sasl.mechanism import Answer, SaslClientExchange, SaslExchange
 
 SALT: Final = b"0123456789abcdef"
 ITERATIONS: Final = 4_096
-DECOYS: Final = Decoys(b"a secret of the cluster", salt_forms=[SaltForm.QUIRE])
+DECOYS: Final = Decoys(b"a secret of the cluster", ITERATIONS, [SaltForm.QUIRE])
 PASSWORD: Final = "pencil"
 USERS: Final = ("user", "al,ice=", "müller")
 """Each has PASSWORD, for both mechanisms."""

@@ -4,7 +4,12 @@ import re
 
 import pytest
 
-from security.sasl.credentials import ScramMechanism
+from security.sasl.credentials import (
+    ITERATIONS_DEFAULT,
+    ITERATIONS_MIN,
+    SALT_BYTES,
+    ScramMechanism,
+)
 from security.sasl.decoys import Decoys, SaltForm
 
 SECRET = b"0123456789abcdef"
@@ -56,6 +61,17 @@ def test_users_have_every_form_and_each_keeps_its_own() -> None:
         assert first == second or {first, second} <= {24, 25, 26}
         sizes[first] = user
     assert {16, 24, 25, 64} <= set(sizes)
+
+
+def test_the_iterations_are_those_of_the_tool_that_makes_such_salts() -> None:
+    """Otherwise 4,096 iterations would show that a user is not one of `quire user`."""
+    decoys = Decoys(SECRET)
+    seen = set()
+    for user in map(str, range(100)):
+        for mechanism in ScramMechanism:
+            made = decoys.credential(user, mechanism)
+            seen.add((len(made.salt) == SALT_BYTES, made.iterations))
+    assert seen == {(True, ITERATIONS_DEFAULT), (False, ITERATIONS_MIN)}
 
 
 def test_the_secret_is_not_shown() -> None:
