@@ -16,6 +16,7 @@ or byte of it is left.
 """
 
 import asyncio
+import contextlib
 import random
 from typing import Final
 
@@ -29,7 +30,7 @@ from broker_layer.server.exchange import Exchange
 from security.errors import SaslError
 from security.sasl.credentials import ScramMechanism, salted_password
 from security.sasl.mechanism import Mechanism, SaslClientExchange
-from security.sasl.plain import PlainClient
+from security.sasl.plain import PlainClient, parse_plain
 from security.sasl.scram_client import ScramClient
 from serving.audit_log import AuditLog
 from tests.fuzz.findings import Finding, Tally, describe, require
@@ -154,6 +155,7 @@ class _Talk:
         self.ends_s = 0.0
         self.revoked: dict[str, None] = {}
         """Users whose password changed since the last handshake, or since the login."""
+        self._mechanism = ""
         episode.talks[self._client.connection.connection_id] = self
 
     @property
@@ -198,14 +200,16 @@ class _Talk:
         message: bytes | None = exchange.begin()
         while message is not None and not self._client.is_closed:
             is_last = name is Mechanism.PLAIN or message.startswith(b"c=")
+            right = message
             if mistake == 1 and is_last:
                 message = bytes(self._episode.mutator.mutate(message))
             elif mistake == 2 and is_last and self._episode.recorded:
                 message = rng.choice(self._episode.recorded)
             elif mistake == 3 and is_last:
                 await self._shake(rng.choice(SCRAM).value)  # the proof belongs to another exchange
-            elif is_last and mistake:
+            if is_last and mistake not in (0, 3) and message == right:
                 self._note_proof(user)
+            self._note_plain(message)
             self._record(message)
             message = await self._next(exchange, message)
 
@@ -227,6 +231,13 @@ class _Talk:
         if self.proved == user:
             self.ends_s = self._setting.now_s + SESSION_MS / 1_000
 
+    def _note_plain(self, message: bytes) -> None:
+        """Note a message of PLAIN with a right password: it may be sent again by design."""
+        with contextlib.suppress(SaslError):
+            user, password = parse_plain(message)
+            if self._mechanism == Mechanism.PLAIN and user in USERS and password == PASSWORD:
+                self._note_proof(user)
+
     async def _shake_hands(self) -> None:
         name = self._rng.choice((*SCRAM, Mechanism.PLAIN, Mechanism.OAUTHBEARER, "", "GSSAPI"))
         await self._shake(str(name))
@@ -234,6 +245,7 @@ class _Talk:
     async def _shake(self, name: str) -> None:
         if not self.proved:
             self.revoked.clear()
+        self._mechanism = name
         await self._send(handshake_frame(name), 1)
 
     async def _authenticate(self) -> None:
@@ -244,6 +256,7 @@ class _Talk:
             message = bytes(self._episode.mutator.mutate(message))
         if message.count(b"\0") > 1 and self._rng.random() > PLAIN_SHARE:
             message = message.replace(b"\0", b"")
+        self._note_plain(message)
         await self._send(authenticate_frame(message, int(self._rng.random() * 3)), 1)
 
     async def _ask(self) -> None:
