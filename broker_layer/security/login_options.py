@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker_layer.security.protocols import SecurityProtocol
+from security.errors import JwksError
+from security.sasl.jwks_documents import check_url
 from security.sasl.mechanism import Mechanism
 from security.sasl.tokens import TokenRules
 from serving.errors import OptionError
@@ -76,6 +78,11 @@ class LoginOptions(CertificateOptions):
             return
         if not self.sasl_oauth_jwks:
             raise OptionError("OAUTHBEARER needs sasl_oauth_jwks: name a file or an https URL")
+        try:
+            if "://" in self.sasl_oauth_jwks:
+                check_url(self.sasl_oauth_jwks, [self.sasl_oauth_jwks])
+        except JwksError as error:
+            raise OptionError(f"sasl_oauth_jwks: {error}") from error
         try:
             self.token_rules  # noqa: B018 - it checks itself
         except ValueError as error:

@@ -283,15 +283,19 @@ class LoginSetting:
         )
         self.context = ServerContext(self.limits, counters, log, self._now, dispatcher.serve)
         sasl = SaslParts(self._find, DECOYS, self.run_slow, Random(3), self.verify_token)
-        parts = LoginParts(
+        self.parts = LoginParts(
             self.tasks,
             log.audit,
             self._now,
             lambda: WALL_CLOCK_MS,
             self.session_ms_max,
         )
-        self.logins = Logins(SaslAuthenticator(self.mechanisms, sasl), parts)
-        self.access = ListenerAccess(LISTENER, None, (), self.logins)
+        self.use(Logins(SaslAuthenticator(self.mechanisms, sasl), self.parts))
+
+    def use(self, logins: Logins) -> None:
+        """Use other logins for new connections."""
+        self.logins = logins
+        self.access = ListenerAccess(LISTENER, None, (), logins)
 
     def connect(self, host: str = "192.0.2.7") -> LoginClient:
         """Return a new connection."""
