@@ -196,7 +196,7 @@ class _Talk:
             name = Mechanism.PLAIN
         mistake = int(rng.random() * 12)
         await self._shake(name.value)
-        exchange = self._exchange(name, user if mistake else "nobody")
+        exchange = self._exchange(name, user if mistake else "mallory")
         message: bytes | None = exchange.begin()
         while message is not None and not self._client.is_closed:
             is_last = name is Mechanism.PLAIN or message.startswith(b"c=")

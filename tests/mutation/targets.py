@@ -282,6 +282,8 @@ TARGETS: Final = (
         (
             "unit/broker_layer/security/test_logins.py",
             "unit/broker_layer/security/test_logins_again.py",
+            "unit/broker_layer/security/test_login_limits.py",
+            "unit/broker_layer/security/test_login_revocations.py",
         ),
     ),
     Target(

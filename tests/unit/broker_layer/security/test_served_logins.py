@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,7 @@ from tests.until import until
 PASSWORD = "a password"
 PLAIN = Mechanism.PLAIN
 SCRAM = Mechanism.SCRAM_SHA_512
+NO_OPTIONS: Mapping[str, str] = {}
 PLAIN_FRAME = authenticate_frame(PlainClient("alice", PASSWORD).begin())
 
 
@@ -64,10 +65,10 @@ async def serving(
     *,
     reads_users: bool = True,
     seed: int = 1,
-    **options: str,
+    options: Mapping[str, str] = NO_OPTIONS,
 ) -> AsyncIterator[Served]:
     """Serve the logins of one listener."""
-    given = {"sasl_enabled_mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,PLAIN"} | options
+    given = {"sasl_enabled_mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,PLAIN", **options}
     store, rng = MemoryMetadataStore(server or MemoryMetadataServer()), Random(seed)
     table, setting = UserTable(store, rng), LoginSetting()
     if reads_users:
@@ -158,10 +159,10 @@ async def test_decoys_are_the_same_on_all_brokers_and_after_a_restart() -> None:
     server, seen = MemoryMetadataServer(), list[bytes]()
     for _ in range(2):
         async with serving(server=server) as first, serving(server=server) as second:
-            seen += [await first_answer(each.setting, "nobody") for each in (first, second)]
+            seen += [await first_answer(each.setting, "mallory") for each in (first, second)]
     assert len(set(seen)) == 1
     async with serving(seed=2) as other:
-        assert await first_answer(other.setting, "nobody") != seen[0], "another cluster"
+        assert await first_answer(other.setting, "mallory") != seen[0], "another cluster"
 
 
 async def test_the_forms_of_known_users_are_among_those_of_unknown_ones() -> None:
@@ -239,7 +240,7 @@ def _options(path: Path) -> dict[str, str]:
 async def test_tokens_of_a_key_in_a_file_log_in(tmp_path: Path) -> None:
     path = tmp_path / "jwks.json"
     path.write_bytes(token_parts.jwks(token_parts.rsa_jwk()))
-    async with serving(**_options(path)) as served:
+    async with serving(options=_options(path)) as served:
         client = served.setting.connect()
         await client.shake_hands(Mechanism.OAUTHBEARER)
         answer = await client.prove(OAuthBearerClient(_token()))
@@ -262,7 +263,7 @@ async def test_no_token_is_taken_without_keys(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "quire.server.audit"):
-        async with serving(**_options(tmp_path / "missing")) as served:
+        async with serving(options=_options(tmp_path / "missing")) as served:
             client = served.setting.connect()
             await client.shake_hands(Mechanism.OAUTHBEARER)
             answer = await client.prove(OAuthBearerClient(_token()))

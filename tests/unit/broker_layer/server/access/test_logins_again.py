@@ -1,4 +1,4 @@
-"""Logins that follow on a connection, the end of sessions, and passwords that change."""
+"""Logins that follow on a connection, and the end of sessions."""
 
 import asyncio
 import logging
@@ -22,7 +22,6 @@ from tests.support.broker_layer.login_setting import (
     LoginClient,
     LoginSetting,
     authenticate_frame,
-    client_exchange,
     handshake_frame,
     message_of,
     request_frame,
@@ -302,114 +301,3 @@ async def test_a_refused_token_is_answered_and_then_ends_the_connection() -> Non
     assert answer.error_code == FAILED
     assert "not a token" not in message_of(answer)
     await until(lambda: client.transport.is_lost)
-
-
-# -- passwords that change
-
-
-@pytest.mark.parametrize("mechanism", [SCRAM, SHA_512, PLAIN])
-async def test_a_removed_user_is_disconnected(setting: LoginSetting, mechanism: Mechanism) -> None:
-    client, other = setting.connect(), setting.connect()
-    await client.log_in(mechanism)
-    await other.log_in(mechanism, USERS[1])
-    setting.change_password(USERS[0], None)
-    assert client.is_closed
-    assert await other.is_served()
-
-
-async def test_only_sessions_of_the_mechanism_are_ended(setting: LoginSetting) -> None:
-    """PLAIN takes a password that fits any credential, so it ends with each of them."""
-    clients = {each: setting.connect() for each in (SCRAM, SHA_512, PLAIN)}
-    for mechanism, client in clients.items():
-        await client.log_in(mechanism)
-    setting.logins.revoke(USERS[0], [ScramMechanism.SHA_256])
-    assert [each.is_closed for each in clients.values()] == [True, False, True]
-
-
-async def test_a_session_of_a_token_does_not_end_with_a_password() -> None:
-    setting = with_tokens()
-    client = setting.connect()
-    await client.shake_hands(BEARER)
-    await client.prove(_bearer(f"{USERS[0]}/300"))
-    setting.change_password(USERS[0], None)
-    assert await client.is_served()
-
-
-async def test_a_token_is_taken_though_a_password_changes_meanwhile() -> None:
-    setting = with_tokens()
-    client = setting.connect()
-    await client.shake_hands(BEARER)
-    setting.change_password(USERS[0], None)
-    answer = await client.prove(_bearer(f"{USERS[0]}/300"))
-    assert answer.error_code == 0
-
-
-async def test_a_password_that_changes_between_the_messages_is_refused(
-    setting: LoginSetting,
-) -> None:
-    client = setting.connect()
-    await client.shake_hands(SCRAM)
-    exchange = client_exchange(SCRAM, USERS[0], PASSWORD)
-    answer = await client.authenticate(exchange.begin())
-    setting.change_password(USERS[0], NEW)
-    proof = await exchange.respond(bytes(answer.auth_bytes))
-    assert proof is not None
-    answer = await client.authenticate(proof)
-    assert (answer.error_code, message_of(answer)) == (
-        FAILED,
-        "the password was changed during the login: try again",
-    )
-    await until(lambda: client.transport.is_lost)
-
-
-async def test_a_password_that_changes_during_a_check_is_refused() -> None:
-    gate = Gate()
-    setting = LoginSetting(run_slow=gate.run)
-    client = setting.connect()
-    await client.shake_hands(PLAIN)
-    client.send(authenticate_frame(PlainClient(USERS[0], PASSWORD).begin()))
-    await until(lambda: gate.begun == 1)
-    setting.change_password(USERS[0], None)
-    assert not client.is_closed
-    gate.is_open.set()
-    assert (await client.authenticated()).error_code == FAILED
-
-
-async def test_the_password_of_another_user_may_change_meanwhile(setting: LoginSetting) -> None:
-    client = setting.connect()
-    await client.shake_hands(SCRAM)
-    setting.change_password(USERS[1], None)
-    answer = await client.prove(client_exchange(SCRAM, USERS[0], PASSWORD))
-    assert answer.error_code == 0
-
-
-async def test_another_handshake_takes_the_new_password(setting: LoginSetting) -> None:
-    client = setting.connect()
-    await client.shake_hands(SCRAM)
-    setting.change_password(USERS[0], NEW)
-    assert (await client.log_in(password="a new password")).error_code == 0
-
-
-async def test_a_password_that_changes_during_the_next_login_ends_the_session(
-    setting: LoginSetting,
-) -> None:
-    client = setting.connect()
-    await client.log_in(SCRAM)
-    await client.shake_hands(SCRAM)
-    setting.change_password(USERS[0], NEW)
-    assert client.is_closed
-
-
-async def test_passwords_that_changed_in_a_session_do_not_matter_later(
-    setting: LoginSetting,
-) -> None:
-    client = setting.connect()
-    await client.log_in(SHA_512)
-    setting.logins.revoke(USERS[0], [ScramMechanism.SHA_256])
-    await client.shake_hands(SHA_512)
-    assert client.connection._login is not None
-    assert not client.connection._login._revoked
-    answer = await client.prove(client_exchange(SHA_512, USERS[0], PASSWORD))
-    assert answer.error_code == 0
-    setting.logins.revoke(USERS[1], [ScramMechanism.SHA_256])
-    assert not client.connection._login._revoked, "nothing is remembered outside of logins"

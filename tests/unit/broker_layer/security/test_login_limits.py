@@ -1,0 +1,215 @@
+"""Limits of first logins, over connections in memory, and logins that end in the middle."""
+
+import asyncio
+import gc
+import logging
+import struct
+import weakref
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.versions import ApiKey
+from broker_layer.security import logins
+from broker_layer.security.logins import FRAME_BYTES_MAX, LOGIN_S_MAX, Login
+from broker_layer.server.config import BrokerLimits
+from broker_layer.server.connections.connection import BrokerConnection
+from security.sasl.mechanism import Mechanism
+from security.sasl.plain import PlainClient
+from tests.support.broker_layer.login_setting import (
+    Gate,
+    LoginSetting,
+    authenticate_frame,
+    message_of,
+    request_frame,
+)
+from tests.support.security.sasl_parts import PASSWORD, USERS
+from tests.until import until
+
+SCRAM = Mechanism.SCRAM_SHA_256
+PLAIN = Mechanism.PLAIN
+VERSIONS = request_frame(ApiKey.API_VERSIONS, 0)
+PLAIN_MESSAGE = PlainClient(USERS[0], PASSWORD).begin()
+PLAIN_FRAME = authenticate_frame(PLAIN_MESSAGE)
+
+
+@pytest.fixture
+async def setting() -> AsyncIterator[LoginSetting]:
+    setting = LoginSetting()
+    yield setting
+    await setting.aclose()
+
+
+async def turns(count: int = 20) -> None:
+    """Give the loop's ready callbacks their turns."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_a_large_frame_is_refused_before_the_login_and_taken_after_it(
+    setting: LoginSetting,
+) -> None:
+    client = setting.connect()
+    client.send(struct.pack(">i", FRAME_BYTES_MAX + 1))
+    await until(lambda: client.transport.is_lost)
+    assert setting.context.counters.bad_frames == 1
+    client = setting.connect()
+    await client.log_in()
+    client.send(request_frame(ApiKey.METADATA, 1, bytes(FRAME_BYTES_MAX)))
+    assert await client.body() == b"User:user"
+
+
+async def test_the_largest_frame_before_the_login_is_taken(setting: LoginSetting) -> None:
+    client = setting.connect()
+    await client.shake_hands(PLAIN)
+    head = len(authenticate_frame(b"")) - 4
+    client.send(authenticate_frame(bytes(FRAME_BYTES_MAX - head)))
+    answer = await client.authenticated()
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert "4096 B" in message_of(answer)
+
+
+async def test_the_limit_of_the_broker_holds_if_it_is_lower() -> None:
+    setting = LoginSetting(limits=BrokerLimits(frame_bytes_max=1_000))
+    client = setting.connect()
+    client.send(struct.pack(">i", 1_001))
+    await until(lambda: client.transport.is_lost)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        request_frame(ApiKey.SASL_HANDSHAKE, 0, b"\0\5PLAIN"),
+        request_frame(ApiKey.SASL_HANDSHAKE, 2, b"\0\5PLAIN"),
+        request_frame(ApiKey.SASL_AUTHENTICATE, 9, b"\0\0\0\0"),
+        request_frame(ApiKey.SASL_AUTHENTICATE, -1, b"\0\0\0\0"),
+        request_frame(ApiKey.SASL_HANDSHAKE, 1, b"\0\5PL"),
+        request_frame(ApiKey.SASL_HANDSHAKE, 1, b"\0\1\xff"),
+        request_frame(ApiKey.SASL_AUTHENTICATE, 1, b"\0\0\0\7ab"),
+        request_frame(9_999, 1),
+        b"\0\0\0\5\0\x11\0\1\0",
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+)
+@pytest.mark.parametrize("is_shaken", [False, True])
+async def test_a_damaged_or_unserved_request_closes_the_connection(
+    setting: LoginSetting, frame: bytes, *, is_shaken: bool
+) -> None:
+    client = setting.connect()
+    if is_shaken:
+        await client.shake_hands(PLAIN)
+    client.send(frame)
+    await until(lambda: client.transport.is_lost)
+    assert not client.transport.sent
+    assert setting.context.counters.bad_frames == 1
+    assert setting.context.counters.requests_failed == 0
+    assert setting.context.budget.used_bytes == 0
+
+
+async def test_a_client_that_does_not_log_in_is_disconnected(setting: LoginSetting) -> None:
+    slow, quick = setting.connect(), setting.connect()
+    await slow.shake_hands(SCRAM)
+    await quick.log_in()
+    setting.now_s += LOGIN_S_MAX
+    for client in (slow, quick):
+        client.connection.check_deadlines(setting.now_s)
+    assert not slow.is_closed
+    setting.now_s += 0.001
+    for client in (slow, quick):
+        client.connection.check_deadlines(setting.now_s)
+    assert slow.is_closed
+    assert not quick.is_closed
+    assert setting.context.counters.peers_dropped == 1
+
+
+async def test_logins_under_way_are_limited(
+    setting: LoginSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logins, "LOGINS_MAX", 2)
+    first, second, third = (setting.connect() for _ in range(3))
+    assert third.is_closed
+    assert not first.is_closed
+    assert not second.is_closed
+    await first.log_in()
+    fourth = setting.connect()
+    assert not fourth.is_closed
+    assert setting.connect().is_closed
+    second.lose()
+    await turns()
+    assert not setting.connect().is_closed
+
+
+async def test_a_connection_beyond_the_limit_is_never_served(
+    setting: LoginSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even by a transport that delivers something after the end."""
+    monkeypatch.setattr(logins, "LOGINS_MAX", 0)
+    monkeypatch.setattr(BrokerConnection, "drop", lambda *_: None)
+    client = setting.connect()
+    client.send(request_frame(ApiKey.METADATA, 1, bytes(4)))
+    await turns()
+    assert not client.transport.sent
+    assert not setting.served
+
+
+# -- ends in the middle
+
+
+async def test_a_client_that_is_gone_is_not_logged_in() -> None:
+    gate = Gate()
+    setting = LoginSetting(run_slow=gate.run)
+    client = setting.connect()
+    await client.shake_hands(PLAIN)
+    client.send(PLAIN_FRAME)
+    await until(lambda: gate.begun == 1)
+    client.lose()
+    await turns()
+    gate.is_open.set()
+    await turns()
+    assert not setting.logins._done
+    assert not setting.logins._under_way
+    assert setting.context.counters.requests_failed == 0
+
+
+@pytest.mark.parametrize("password", [PASSWORD, "wrong"])
+async def test_no_login_stays_in_memory(password: str) -> None:
+    gate = Gate()
+    setting = LoginSetting(run_slow=gate.run)
+    logged_in, shaken, fresh, busy = (setting.connect() for _ in range(4))
+    await logged_in.log_in()
+    await shaken.shake_hands(SCRAM)
+    await busy.shake_hands(PLAIN)
+    busy.send(authenticate_frame(b"\0user\0" + password.encode()))
+    await until(lambda: gate.begun == 1)
+    clients = [logged_in, shaken, fresh, busy]
+    known = [weakref.ref(each) for each in (*setting.logins._under_way, *setting.logins._done)]
+    assert len(known) == 4
+    assert all(isinstance(each(), Login) for each in known)
+    for client in clients:
+        client.lose()
+    await turns()
+    gate.is_open.set()
+    await until(lambda: not setting.tasks._tasks)
+    await turns()
+    del client, logged_in, shaken, fresh, busy
+    clients.clear()
+    gc.collect()
+    assert [each() for each in known] == [None] * 4
+
+
+async def test_a_broker_that_closes_ends_logins(caplog: pytest.LogCaptureFixture) -> None:
+    gate = Gate()
+    setting = LoginSetting(run_slow=gate.run)
+    working, refused = setting.connect(), setting.connect()
+    for client in (working, refused):
+        await client.shake_hands(PLAIN)
+    working.send(PLAIN_FRAME)
+    refused.send(authenticate_frame(b"no such form"))
+    await until(lambda: gate.begun == 1)
+    with caplog.at_level(logging.ERROR):
+        await setting.aclose()
+        await turns()
+    assert working.transport.is_lost
+    assert refused.transport.is_lost
+    assert all(each.levelno < logging.ERROR for each in caplog.records)
