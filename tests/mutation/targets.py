@@ -277,13 +277,13 @@ TARGETS: Final = (
     Target(
         "logins of clients",
         OTHERS_WANTED,
-        "broker_layer/security",
+        "broker_layer/server/access",
         ("logins",),
         (
-            "unit/broker_layer/security/test_logins.py",
-            "unit/broker_layer/security/test_logins_again.py",
-            "unit/broker_layer/security/test_login_limits.py",
-            "unit/broker_layer/security/test_login_revocations.py",
+            "unit/broker_layer/server/access/test_logins.py",
+            "unit/broker_layer/server/access/test_logins_again.py",
+            "unit/broker_layer/server/access/test_login_limits.py",
+            "unit/broker_layer/server/access/test_login_revocations.py",
         ),
     ),
     Target(

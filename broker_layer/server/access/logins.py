@@ -172,7 +172,7 @@ class Login:
 
     def revoke(self, user: str, mechanisms: Collection[str]) -> None:
         """End the connection if it is that of a user whose password changed."""
-        if not self._is_done or self._exchange is not None:
+        if self._exchange is not None:
             self._revoked.add(user)
         is_own = self._is_done and self._connection.principal.name == user
         if is_own and self._proved_by(mechanisms):
@@ -250,11 +250,10 @@ class Login:
         lifetime_ms = min(limits_ms, default=0)
         self._ends_s = self._parts.now() + lifetime_ms / 1_000 if lifetime_ms else None
         self._exchange = None
-        if not self._is_done:
-            self._is_done = True
-            self._connection.principal = principal
-            self._connection.logged_in()
-            self._logins.note_done(self)
+        self._is_done = True
+        self._connection.principal = principal
+        self._connection.logged_in()
+        self._logins.note_done(self)
         return lifetime_ms
 
     def _proved_by(self, mechanisms: Collection[str]) -> bool:
@@ -272,8 +271,6 @@ class Login:
 
     def _end(self, exchange: Exchange, body: bytes | bytearray) -> None:
         """Answer a refusal once the requests before it are answered; then close the connection."""
-        if self._is_gone:
-            return
         self._is_busy = True
         self._refused_s = self._parts.now()
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typing_extensions import override  # `typing` has it from 3.12 on
 
-from broker_layer.security.listener_access import ListenerAccess
+from broker_layer.server.access.listener_access import ListenerAccess
 from quire.local.secure_directory import SecureDirectory
 from security.certificate_names import DEFAULT_RULES, parse_mapping_rules
 from security.principal import ANONYMOUS, Principal

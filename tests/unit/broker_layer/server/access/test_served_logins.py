@@ -15,7 +15,7 @@ import pytest
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.options import load_options
 from broker_layer.security.protocols import SecurityProtocol
-from broker_layer.security.served_logins import ServedLogins
+from broker_layer.server.access.served_logins import ServedLogins
 from metadata.security.user_store import UserStore
 from metadata.security.user_table import UserTable
 from metadata.store.memory import MemoryMetadataStore

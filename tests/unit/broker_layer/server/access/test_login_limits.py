@@ -11,8 +11,8 @@ import pytest
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.security import logins
-from broker_layer.security.logins import FRAME_BYTES_MAX, LOGIN_S_MAX, Login
+from broker_layer.server.access import logins
+from broker_layer.server.access.logins import FRAME_BYTES_MAX, LOGIN_S_MAX, Login
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.connection import BrokerConnection
 from security.sasl.mechanism import Mechanism

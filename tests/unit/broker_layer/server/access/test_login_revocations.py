@@ -104,6 +104,7 @@ async def test_a_password_that_changes_between_the_messages_is_refused(
     await client.shake_hands(SCRAM)
     exchange = client_exchange(SCRAM, USERS[0], PASSWORD)
     answer = await client.authenticate(exchange.begin())
+    assert answer.session_lifetime_ms == 0
     setting.change_password(USERS[0], NEW)
     proof = await exchange.respond(bytes(answer.auth_bytes))
     assert proof is not None
@@ -166,3 +167,13 @@ async def test_passwords_that_changed_in_a_session_do_not_matter_later(
     assert answer.error_code == 0
     setting.logins.revoke(USERS[1], [ScramMechanism.SHA_256])
     assert not client.connection._login._revoked, "nothing is remembered outside of logins"
+
+
+async def test_a_user_with_the_name_of_those_that_proved_nothing_is_not_they(
+    setting: LoginSetting,
+) -> None:
+    client = setting.connect()
+    await client.shake_hands(SCRAM)
+    setting.logins.revoke("ANONYMOUS", [ScramMechanism.SHA_256])
+    answer = await client.prove(client_exchange(SCRAM, USERS[0], PASSWORD))
+    assert answer.error_code == 0
