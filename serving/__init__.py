@@ -18,6 +18,7 @@ Leaves what a server serves to `bookie` and `broker_layer`; imports no other pac
 - `listening`: opens addresses, checks clients' deadlines, and waits until connections finish.
 - `security_options`: options of security, and refusal to be open by accident.
 - `served_tls`: the certificate of a server process, its new files and its metrics.
+- `handshake_alert`: the alert that says to a client why its handshake failed.
 - `tls_listening`: addresses whose connections begin with TLS, within limits.
 - `connection`: server's end of one connection: pauses of reading, deadlines, its end.
 - `connection_context`: what all connections of a server share: limits, counters, open connections.

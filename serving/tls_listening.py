@@ -1,6 +1,7 @@
 """Listening address whose connections begin with TLS.
 
-Leaves the context to its caller, and each connection to `serving.connection`.
+Leaves the context to its caller, the alert of a failed handshake to `serving.handshake_alert`, and
+each connection to `serving.connection`.
 
 A connection is accepted here, and handed to its protocol once the handshake is done, so that the
 number, the rate and the length of handshakes are bounded before anything is known of a client. An
@@ -21,10 +22,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from serving.handshake_alert import AlertingContext
 from serving.server_log import ServerLog
 
 HANDSHAKE_BYTE: Final = 0x16
 """First byte of a TLS record with a handshake message."""
+PROTOCOL: Final = ssl.PROTOCOL_TLS_SERVER
 ACCEPT_AGAIN_S: Final = 0.5
 """Pause after an accept that failed, as a rule because there are no descriptors left."""
 SHUTDOWN_S: Final = 5.0
@@ -72,6 +75,8 @@ class TlsListener:
         self._socket: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._handshakes: dict[asyncio.Task[None], None] = {}
+        self._contexts: list[AlertingContext] = []
+        """Contexts that no handshake uses; as many as handshakes were under way at once."""
         self._second = 0
         self._begun = 0
         """Handshakes that began in this second."""
@@ -129,13 +134,15 @@ class TlsListener:
         listening, counters = self._listening, self._listening.counters
         loop = asyncio.get_running_loop()
         until_s = loop.time() + listening.limits.handshake_s
+        context = self._contexts.pop() if self._contexts else AlertingContext(PROTOCOL)
         try:
             if listening.is_required or await self._wants_tls(connection):
                 counters.handshakes += 1
+                context.begin(listening.context(), connection)
                 await loop.connect_accepted_socket(
                     self._make,
                     connection,
-                    ssl=listening.context(),
+                    ssl=context,
                     ssl_handshake_timeout=max(0.1, until_s - loop.time()),
                     ssl_shutdown_timeout=SHUTDOWN_S,
                 )
@@ -149,6 +156,7 @@ class TlsListener:
         except asyncio.CancelledError:
             connection.close()
             raise
+        self._contexts.append(context)
 
     async def _wants_tls(self, connection: socket.socket) -> bool:
         """Return whether the first byte is that of a handshake; it stays to be read. Raises

@@ -1,11 +1,13 @@
 """An address with TLS: handshakes within limits, and connections without TLS if they may be."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from quire.local.development_certificates import DevelopmentAuthority
 from security.server_tls import ClientCertificates, ServerTls
@@ -127,6 +129,36 @@ async def test_a_client_must_have_a_certificate_of_the_authority(
         with pytest.raises((ConnectionError, ssl.SSLError, asyncio.IncompleteReadError)):
             await served.echo(context)
     assert served.counters.handshakes_failed == 2
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_client_without_a_certificate_receives_the_reason(
+    tmp_path: Path, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """Each event loop closes the connection of a failed handshake without the alert of TLS."""
+
+    async def refused() -> str:
+        served = Served(tmp_path, ClientCertificates.REQUIRED)
+        await served.open()
+        assert served.listener is not None
+        try:
+            with pytest.raises(ssl.SSLError) as found:
+                await asyncio.to_thread(ask, served.port, served.client())
+            return str(found.value)
+        finally:
+            served.listener.close()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert "certificate required" in runner.run(refused())
+
+
+def ask(port: int, context: ssl.SSLContext) -> None:
+    with (
+        socket.create_connection((HOST, port), 10) as plain,
+        context.wrap_socket(plain, server_hostname=HOST) as connection,
+    ):
+        connection.sendall(b"hello")
+        connection.recv(5)
 
 
 async def test_a_client_does_not_talk_to_a_server_of_another_authority(
