@@ -25,7 +25,7 @@ from tests.kafka.scenario import check
 TOOL_TIMEOUT_S: Final = 120
 STOP_TIMEOUT_S: Final = 60
 POLL_S: Final = 0.2
-TAIL_CHARACTERS: Final = 1500
+TAIL_CHARACTERS: Final = 6000
 FLAGS: Final = (
     "-Xmx256m",
     "-XX:TieredStopAtLevel=1",
