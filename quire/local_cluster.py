@@ -115,8 +115,13 @@ class LocalCluster:
 
     @property
     def properties_file(self) -> str:
-        """Settings of Kafka's tools for a secure cluster."""
+        """Settings of Kafka's tools for a login at a secure cluster."""
         return self.certificates.properties_file(CLIENT_NAME)
+
+    @property
+    def certificate_properties_file(self) -> str:
+        """Settings of Kafka's tools for the client's certificate of a secure cluster."""
+        return self.certificates.certificate_properties_file(CLIENT_NAME)
 
     @property
     def zookeeper(self) -> EmbeddedZooKeeper:

@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import os
+import shlex
 import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 
 LOOK_PERIOD_S: Final = 1.0
 LOGIN_LISTENER: Final = "SASL_SSL"
+TOOLS: Final = (
+    ("kafka-topics", "command-config", "--create --topic orders"),
+    ("kafka-console-producer", "producer.config", "--topic orders"),
+    ("kafka-console-consumer", "consumer.config", "--topic orders --from-beginning"),
+)
+"""Tools of Kafka, the option that takes settings, and further arguments."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -126,14 +133,29 @@ def _announce(cluster: "LocalCluster", output: Output) -> None:
                 listing.add({**_server_as_json(broker), "id": broker.name})
         output.line(f"\nexport {METADATA_VARIABLE}={cluster.metadata_uri}")
         if cluster.brokers:
-            addresses = ",".join(broker.address for broker in cluster.brokers)
-            logins = ",".join(filter(None, (_login_address(each) for each in cluster.brokers)))
-            output.line(f"bootstrap.servers={logins or addresses}")
-            if logins:
-                output.line(f"Kafka's tools: --command-config {cluster.properties_file}")
+            for line in kafka_lines(cluster):
+                output.line(line)
         kept = "is kept" if cluster.keeps_data else "is removed at the end"
         output.remark(f"Data in {cluster.data_dir} {kept}. Ctrl-C stops everything.")
     output.results.flush()
+
+
+def kafka_lines(cluster: "LocalCluster") -> list[str]:
+    """Return how clients of Kafka reach the brokers; if a login is needed, commands to try it."""
+    addresses = ",".join(broker.address for broker in cluster.brokers)
+    logins = ",".join(filter(None, (_login_address(each) for each in cluster.brokers)))
+    if not logins:
+        return [f"bootstrap.servers={addresses}"]
+    login = shlex.quote(cluster.properties_file)
+    certificate = shlex.quote(cluster.certificate_properties_file)
+    return [
+        f"bootstrap.servers={logins}",
+        *(
+            f"  {tool}.sh --bootstrap-server {logins} --{option} {login} {rest}"
+            for tool, option, rest in TOOLS
+        ),
+        f"With a certificate instead of the password: {addresses} and {certificate}",
+    ]
 
 
 def _as_json(cluster: "LocalCluster") -> dict[str, Json]:

@@ -6,7 +6,8 @@ Leaves making certificates to `quire.local.development_certificates`, and the se
 Format: the authority (`ca.pem`); for each server role and each client `<name>.pem`,
 `<name>-key.pem`, and `<name>.toml`, a client's file (`security.client_file`) that the metadata URI
 names. A client also has `<name>.password`, and `<name>.properties`, the settings of Kafka's tools
-for a login with it.
+for a login with it; `<name>-keystore.pem`, the key and the certificate in one file as Java reads
+them, and `<name>-certificate.properties`, the settings of Kafka's tools for this certificate.
 """
 
 import secrets
@@ -42,6 +43,13 @@ sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule require
 ssl.truststore.type=PEM
 ssl.truststore.location={authorities}
 """
+_CERTIFICATE_PROPERTIES: Final = """\
+security.protocol=SSL
+ssl.keystore.type=PEM
+ssl.keystore.location={keystore}
+ssl.truststore.type=PEM
+ssl.truststore.location={authorities}
+"""
 PASSWORD_BYTES: Final = 24
 
 
@@ -60,8 +68,12 @@ class SecureDirectory:
         return str(self.path / f"{name}.password")
 
     def properties_file(self, name: str) -> str:
-        """Return the path of the settings of Kafka's tools for a client."""
+        """Return the path of the settings of Kafka's tools for a login."""
         return str(self.path / f"{name}.properties")
+
+    def certificate_properties_file(self, name: str) -> str:
+        """Return the path of the settings of Kafka's tools for a client's certificate."""
+        return str(self.path / f"{name}-certificate.properties")
 
     def certificate_options(self, role: str) -> dict[str, str]:
         """Return the options that name the certificates of a server with this role."""
@@ -80,15 +92,20 @@ class SecureDirectory:
         for name in (*SERVER_ROLES, *clients):
             if "/" in name or name == AUTHORITY or name.startswith("."):
                 raise CertificateError(f"{name!r} cannot be the name of a certificate")
-            if authority.files_of(name).certificate.exists():
-                continue
-            own = (*LOCAL_HOSTS, *hosts) if name in SERVER_ROLES else ()
-            authority.issue(name, own)
-            Path(self.client_file(name)).write_text(_CLIENT_FILE.format(name=name))
-            if name not in SERVER_ROLES:
-                self._fill_login(name)
-            made.append(name)
+            if not authority.files_of(name).certificate.exists():
+                own = (*LOCAL_HOSTS, *hosts) if name in SERVER_ROLES else ()
+                authority.issue(name, own)
+                Path(self.client_file(name)).write_text(_CLIENT_FILE.format(name=name))
+                if name not in SERVER_ROLES:
+                    self._fill_login(name)
+                made.append(name)
+            if name not in SERVER_ROLES and not self._has_keystore(name):
+                self._fill_keystore(name)
         return made
+
+    def _has_keystore(self, name: str) -> bool:
+        """Return whether the files for Java exist; directories of older releases have none."""
+        return Path(self.certificate_properties_file(name)).exists()
 
     def _fill_login(self, name: str) -> None:
         password = secrets.token_hex(PASSWORD_BYTES)
@@ -97,3 +114,13 @@ class SecureDirectory:
         )
         create_file(Path(self.password_file(name)), f"{password}\n".encode(), 0o600)
         create_file(Path(self.properties_file(name)), properties.encode(), 0o600)
+
+    def _fill_keystore(self, name: str) -> None:
+        keystore = self.path / f"{name}-keystore.pem"
+        parts = (self.path / f"{name}-key.pem", self.path / f"{name}.pem")
+        keystore.unlink(missing_ok=True)  # of a call that was interrupted
+        create_file(keystore, b"".join(part.read_bytes() for part in parts), 0o600)
+        properties = _CERTIFICATE_PROPERTIES.format(
+            keystore=keystore, authorities=self.path / f"{AUTHORITY}.pem"
+        )
+        create_file(Path(self.certificate_properties_file(name)), properties.encode(), 0o600)

@@ -1,0 +1,61 @@
+"""Test of the commands that `quire up --secure` prints: Kafka's tools, run word for word."""
+
+import shlex
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import pytest
+
+from benchmarks.peers.maven import PeerUnavailableError
+from quire.cli.up import kafka_lines
+from quire.local_cluster import LocalCluster
+from tests.kafka.brokers import InThread
+from tests.kafka.java_process import run_java
+from tests.kafka.kafka_tools import TOOLS, TOPICS
+
+CLASSES: Final = {
+    "kafka-topics.sh": TOPICS,
+    "kafka-console-producer.sh": f"{TOOLS}.ConsoleProducer",
+    "kafka-console-consumer.sh": f"{TOOLS}.consumer.ConsoleConsumer",
+}
+"""What Kafka's scripts run."""
+
+
+@asynccontextmanager
+async def printed() -> AsyncIterator[list[str]]:
+    async with LocalCluster(broker=1, secure=True) as cluster:
+        yield kafka_lines(cluster)
+
+
+@pytest.fixture(scope="module")
+def lines() -> Iterator[list[str]]:
+    with InThread(printed()) as found:
+        yield found
+
+
+@pytest.mark.timeout(300)
+def test_printed_commands(lines: list[str]) -> None:
+    create, produce, consume = (each for each in lines if each.startswith("  "))
+    try:
+        assert "Created topic orders" in run(create)
+    except PeerUnavailableError as error:
+        pytest.skip(str(error))
+    run(produce, given="one\ntwo\n")
+    text = run(f"{consume} --max-messages 2")
+    assert [each for each in text.splitlines() if each in ("one", "two")] == ["one", "two"]
+
+
+@pytest.mark.timeout(300)
+def test_settings_of_a_certificate(lines: list[str]) -> None:
+    _, _, rest = lines[-1].partition(": ")
+    address, _, file = rest.split()
+    try:
+        run(f"kafka-topics.sh --bootstrap-server {address} --command-config {file} --list")
+    except PeerUnavailableError as error:
+        pytest.skip(str(error))
+
+
+def run(command: str, given: str = "") -> str:
+    script, *arguments = shlex.split(command)
+    return run_java(CLASSES[script], *arguments, given=given)

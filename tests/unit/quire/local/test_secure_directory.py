@@ -1,0 +1,32 @@
+"""Files of a secure directory for Kafka's clients."""
+
+import stat
+from pathlib import Path
+
+from quire.local.secure_directory import SecureDirectory
+
+
+def test_kafkas_tools_have_settings_for_the_login_and_for_the_certificate(tmp_path: Path) -> None:
+    directory = SecureDirectory(tmp_path)
+    directory.fill()
+    keystore = tmp_path / "client-keystore.pem"
+    parts = [(tmp_path / name).read_bytes() for name in ("client-key.pem", "client.pem")]
+    assert keystore.read_bytes() == b"".join(parts)
+    settings = Path(directory.certificate_properties_file("client"))
+    assert f"ssl.keystore.location={keystore}\n" in settings.read_text()
+    login = Path(directory.properties_file("client"))
+    password = Path(directory.password_file("client")).read_text().strip()
+    assert f'username="client" password="{password}"' in login.read_text()
+    for path in (keystore, settings, login):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+
+
+def test_a_directory_without_files_for_java_gets_them(tmp_path: Path) -> None:
+    directory = SecureDirectory(tmp_path)
+    directory.fill()
+    settings = Path(directory.certificate_properties_file("client"))
+    settings.unlink()
+    before = (tmp_path / "client.pem").read_bytes()
+    assert directory.fill() == []
+    assert settings.exists()
+    assert (tmp_path / "client.pem").read_bytes() == before
