@@ -12,6 +12,7 @@ from typing import Final
 from broker_layer.administration import topic_admin_handlers
 from broker_layer.administration.acl_admin import AclAdmin
 from broker_layer.administration.moving_ledgers import MovingLedgers
+from broker_layer.administration.mutation_quota import MutationQuota
 from broker_layer.administration.spreading import TopicSpreading
 from broker_layer.control.bookie_states import BookieStates
 from broker_layer.control.cluster_view import ClusterView, ViewSources
@@ -244,7 +245,7 @@ class LeadingParts:
         coordinators: Mapping[str, CoordinatorPartitions],
     ) -> None:
         options, store, rng = environment.options, environment.store, environment.rng
-        config = cluster.config
+        config, self._now = cluster.config, environment.now
         partitions = PartitionStore(store, rng)
         services = LogServices(
             environment.client,
@@ -302,6 +303,7 @@ class LeadingParts:
                 cluster_id,
                 self._spreading,
                 cluster.acl_admin,
+                MutationQuota(cluster.view, cluster.quotas.set, self._now),
             )
         )
 

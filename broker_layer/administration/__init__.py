@@ -4,6 +4,7 @@
 - `topic_metadata_answers`: Metadata.
 - `cluster_answers`: DescribeCluster, FindCoordinator and DescribeLogDirs.
 - `topic_admin`: CreateTopics, DeleteTopics and CreatePartitions.
+- `mutation_quota`: quota of changes of topics.
 - `topic_partition_answers`: DescribeTopicPartitions.
 - `config_admin`: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources.
 - `shown_configs`: settings as Kafka's tools expect them.

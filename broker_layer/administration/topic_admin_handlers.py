@@ -10,6 +10,7 @@ from broker_layer.administration.cluster_answers import ClusterAnswers
 from broker_layer.administration.config_admin import ConfigAdmin
 from broker_layer.administration.leader_elections import LeaderElections
 from broker_layer.administration.moving_ledgers import MovingLedgers
+from broker_layer.administration.mutation_quota import MutationQuota
 from broker_layer.administration.reassignments import Reassignments
 from broker_layer.administration.spreading import TopicSpreading
 from broker_layer.administration.topic_admin import TopicAdmin
@@ -45,6 +46,8 @@ class AdminParts:
     spreading: TopicSpreading | None = None
     acls: AclAdmin | None = None
     """Handlers of access control lists; None without an authorizer."""
+    mutations: MutationQuota | None = None
+    """Quota of changes of topics; None for none."""
 
 
 def handlers(parts: AdminParts) -> dict[int, Handler]:
@@ -61,15 +64,20 @@ def handlers(parts: AdminParts) -> dict[int, Handler]:
     configs = ConfigAdmin(manager.broker_id, view, changes, config)
     elections = LeaderElections(view, parts.topics)
     reassignments = Reassignments(view, parts.topics, replicas, parts.moving, config.topic_defaults)
+    changes_of_topics: dict[int, Handler] = {
+        ApiKey.CREATE_TOPICS: topics.create_topics,
+        ApiKey.CREATE_PARTITIONS: topics.create_partitions,
+        ApiKey.DELETE_TOPICS: topics.delete_topics,
+    }
+    if parts.mutations is not None:
+        changes_of_topics = parts.mutations.limited(changes_of_topics)
     return {
         **(DISABLED if parts.acls is None else parts.acls.handlers()),
         ApiKey.METADATA: metadata.answer,
         ApiKey.FIND_COORDINATOR: cluster.find_coordinator,
         ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,
         ApiKey.DESCRIBE_LOG_DIRS: cluster.describe_log_dirs,
-        ApiKey.CREATE_TOPICS: topics.create_topics,
-        ApiKey.CREATE_PARTITIONS: topics.create_partitions,
-        ApiKey.DELETE_TOPICS: topics.delete_topics,
+        **changes_of_topics,
         ApiKey.DESCRIBE_CONFIGS: configs.describe,
         ApiKey.ALTER_CONFIGS: configs.alter,
         ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.alter_incrementally,

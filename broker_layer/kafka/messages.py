@@ -211,7 +211,6 @@ __all__ = [
     "decode_response",
     "encode_request",
     "encode_response",
-    "note_throttle",
     "refuse_api_versions",
     "refuse_software_name",
     "warm_up",
@@ -312,12 +311,6 @@ def encode_response(response: ApiMessage, version: int) -> bytearray:
 def encode_request(request: ApiMessage, version: int) -> bytearray:
     """Encode the body of a request to another broker."""
     return _encode(request, version)
-
-
-def note_throttle(response: ApiMessage, throttle_s: float) -> None:
-    """Write a pause because of a quota into an answer; of some APIs answers have no such field."""
-    if hasattr(response, "throttle_time_ms"):
-        response.throttle_time_ms = int(throttle_s * 1000)  # type: ignore[attr-defined]  # it has it
 
 
 def api_versions_response(version: int) -> bytearray:

@@ -20,10 +20,10 @@ from broker_layer.kafka.messages import (
     api_versions_response,
     decode_request,
     encode_response,
-    note_throttle,
     refuse_api_versions,
     refuse_software_name,
 )
+from broker_layer.kafka.quota_messages import note_throttle
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.exchange import Exchange, RawHandler
@@ -113,7 +113,7 @@ class Dispatcher:
         version = exchange.api_version
         request = decode_request(exchange.api_key, version, exchange.body)
         response = await handler(request, exchange.context)
-        throttle_s = 0.0 if exchange.work is None else self._quotas.record_work(exchange)
+        throttle_s = self._quotas.record_answer(exchange, response)
         if throttle_s and not isinstance(response, bytes):
             note_throttle(response, throttle_s)
         body = response if isinstance(response, bytes) else encode_response(response, version)

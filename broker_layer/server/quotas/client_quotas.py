@@ -10,7 +10,11 @@ Source: KIP-13, KIP-124, KIP-219.
 """
 
 from collections.abc import Callable
+from typing import Final
 
+from broker_layer.kafka.messages import ApiMessage
+from broker_layer.kafka.quota_messages import throttle_of
+from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.exchange import Exchange
@@ -20,8 +24,16 @@ from broker_layer.server.quotas.work_time import WorkTime
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import QuotaKey
 
-PERCENT: float = 0.01
+PERCENT: Final = 0.01
 """Seconds of the event loop in a second that one percent permits."""
+
+
+CHANGES_OF_TOPICS: Final = (
+    ApiKey.CREATE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.DELETE_TOPICS,
+)
+"""APIs whose handlers have a quota of their own: `administration.mutation_quota`."""
 
 
 class ClientQuotas:
@@ -66,6 +78,17 @@ class ClientQuotas:
             return 0.0
         spent_s = exchange.work.spent_s
         return self._moved(QuotaKey.REQUEST_PERCENTAGE, self.work, exchange, spent_s)
+
+    def record_answer(self, exchange: Exchange, response: ApiMessage | bytes) -> float:
+        """Record a request whose answer was made; return for how many seconds its client must not
+        be read. That is at least the pause that its handler has written into the answer.
+        """
+        if exchange.api_key not in CHANGES_OF_TOPICS or isinstance(response, bytes):
+            return self.record_work(exchange)
+        own_s = throttle_of(response)
+        if own_s:
+            self._counters.note_throttle(QuotaKey.CONTROLLER_MUTATION_RATE)
+        return max(own_s, self.record_work(exchange))
 
     def _moved(self, key: QuotaKey, quota: RateQuota, exchange: Exchange, count: float) -> float:
         if not quota.is_limited:

@@ -11,7 +11,7 @@ Source: KIP-546.
 from typing import Final
 
 from broker_layer.server.quotas.quota_rules import Limit, find_limit
-from broker_layer.server.quotas.rate_buckets import RateBuckets
+from broker_layer.server.quotas.rate_buckets import BURST_S, RateBuckets
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import QuotaKey
 
@@ -25,7 +25,12 @@ class RateQuota:
     __slots__ = ("_buckets", "_default", "_key", "_limits", "_quotas", "_unit", "is_limited")
 
     def __init__(
-        self, quotas: QuotaSet, key: QuotaKey, default: float = 0.0, unit: float = 1.0
+        self,
+        quotas: QuotaSet,
+        key: QuotaKey,
+        default: float = 0.0,
+        unit: float = 1.0,
+        burst_s: float = BURST_S,
     ) -> None:
         """`default` is the limit of a client id that has no quota, 0 for none; `unit` is what one
         unit of a quota permits in a second.
@@ -34,7 +39,7 @@ class RateQuota:
         self._key = key
         self._default = default
         self._unit = unit
-        self._buckets = RateBuckets()
+        self._buckets = RateBuckets(burst_s)
         self._limits: dict[tuple[str, str], Limit | None] = {}
         self.is_limited = False
         """Whether any client has a limit."""
@@ -47,13 +52,6 @@ class RateQuota:
         if limit is None:
             return 0.0
         return self._buckets.record(limit.bucket, count, limit.value * self._unit, now_s)
-
-    def take(self, user: str, client_id: str, count: float, now_s: float) -> bool:
-        """Record what a client is about to use if it is within its limit; return whether it is."""
-        limit = self._limit_of(user, client_id)
-        if limit is None:
-            return True
-        return self._buckets.take(limit.bucket, count, limit.value * self._unit, now_s)
 
     def _limit_of(self, user: str, client_id: str) -> Limit | None:
         client = user, client_id
