@@ -49,6 +49,8 @@ class LedgerInfo:
     """Entries whose loss an operator accepted: reads of them raise EntryLostError."""
     encryption: PayloadEncryption | None = None
     """How the payloads are encrypted, with the id of the key; None for plain payloads."""
+    owner: str = ""
+    """Principal that created the ledger; empty if none was known."""
 
     @classmethod
     def of(cls, metadata: LedgerMetadata) -> "LedgerInfo":
@@ -68,6 +70,7 @@ class LedgerInfo:
             given_up=metadata.given_up,
             lost=metadata.lost,
             encryption=metadata.encryption,
+            owner=metadata.owner,
         )
 
     @property

@@ -3,6 +3,7 @@
 - `ledger_metadata`: one ledger's metadata as a value, with the allowed transitions; pure.
 - `lost_entries`: its entries whose loss was accepted; pure.
 - `payload_encryption`: facts about the encryption of its payloads; pure.
+- `ledger_owner`: the principal that created it; pure.
 - `codec`: its bytes.
 - `ledger_store`: stores it by compare-and-set, with every unknown outcome decided (rule 1.3).
 - `ledger_ids`: ledger ids, unique in the cluster.

@@ -5,8 +5,8 @@ Leaves storing the bytes to `metadata.ledgers.ledger_store`.
 Format: one msgpack array; each bookie id is stored once and referred to by its index.
 
     index  field            msgpack type
-    0      format version   int: 3 exactly if field 16 is there, otherwise 2 exactly if field 15
-                            is there, otherwise 1
+    0      format version   int: 4 exactly if field 17 is there, otherwise 3 exactly if field 16
+                            is there, otherwise 2 exactly if field 15 is there, otherwise 1
     1      ledger id        int
     2      state            str
     3      quorum           [mode str, E, WQ, AQ, stripe_entries, min_in_sync,
@@ -22,16 +22,18 @@ Format: one msgpack array; each bookie id is stored once and referred to by its 
     11     last entry id    int or nil
     12     length           int or nil
     13     custom           {str: str or bin}
-    14     given up         fragments as in 5; left out when nothing was given up, unless field 15
-                            is there
+    14     given up         fragments as in 5; left out when nothing was given up, unless a later
+                            field is there
     15     lost             [[first, last, accepted, milliseconds since 1970]]; left out when
-                            nothing is lost, unless field 16 is there
+                            nothing is lost, unless a later field is there
     16     encryption       [cipher str, key id str, token of the key bin, check of the key bin];
-                            left out when payloads are plain
+                            left out when payloads are plain, and empty then if field 17 is there
+    17     owner            str, the principal that created the ledger; left out when there is none
 
 Releases that know version 1 only refuse a ledger with lost entries: they would read, copy or delete
 it as if the entries could exist. Releases that know version 2 refuse a ledger with encrypted
-payloads: their readers would return ciphertext. The bytes of all other ledgers are those of
+payloads: their readers would return ciphertext. Releases that know version 3 refuse a ledger with
+an owner: their bookies would serve it to every client. The bytes of all other ledgers are those of
 version 1.
 
 Invariants: for any bytes, decoding returns `LedgerMetadata` or raises MetadataFormatError; a newer
@@ -66,6 +68,7 @@ from metadata.ledgers.ledger_metadata import (
     QuorumMode,
     QuorumSpec,
 )
+from metadata.ledgers.ledger_owner import NO_OWNER, is_owner
 from metadata.ledgers.lost_entries import LostRange, why_invalid
 from metadata.ledgers.payload_encryption import Cipher, PayloadEncryption
 from metadata.msgpack_fields import (
@@ -82,9 +85,10 @@ from metadata.msgpack_fields import (
 )
 from metadata.store.interface import VALUE_BYTES_MAX
 
-FORMAT_VERSION: Final = 3
-"""Newest version, of ledgers with encrypted payloads."""
+FORMAT_VERSION: Final = 4
+"""Newest version, of ledgers with an owner."""
 
+_VERSION_WITH_ENCRYPTION: Final = 3
 _VERSION_WITH_LOST: Final = 2
 _VERSION_WITHOUT_LOST: Final = 1
 _FIELD_COUNT: Final = 14
@@ -104,7 +108,7 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
     fragments = [_packed_fragment(each, indexes) for each in metadata.fragments]
     given_up = [_packed_fragment(each, indexes) for each in metadata.given_up]
     custom: dict[str, Packed] = dict(metadata.custom)
-    lost, encryption = metadata.lost, metadata.encryption
+    lost, encryption, owner = metadata.lost, metadata.encryption, metadata.owner
     value = pack(
         what,
         [
@@ -122,9 +126,10 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
             metadata.last_entry_id,
             metadata.length,
             custom,
-            *([given_up] if given_up or lost or encryption else []),
-            *([_packed_lost(lost)] if lost or encryption else []),
-            *([_packed_encryption(encryption)] if encryption else []),
+            *([given_up] if given_up or lost or encryption or owner else []),
+            *([_packed_lost(lost)] if lost or encryption or owner else []),
+            *([_packed_encryption(encryption)] if encryption or owner else []),
+            *([owner] if owner else []),
         ],
     )
     if len(value) > VALUE_BYTES_MAX:
@@ -136,7 +141,7 @@ def decode_ledger_metadata(value: bytes, what: str = "ledger metadata") -> Ledge
     """Read a stored form; `what` names it in the error. Raises MetadataFormatError for anything
     else.
     """
-    fields = unpack_versioned(what, value, FORMAT_VERSION, _FIELD_COUNT, optional_count=3)
+    fields = unpack_versioned(what, value, FORMAT_VERSION, _FIELD_COUNT, optional_count=4)
     try:
         return _metadata_of(fields)
     except ValueError as error:
@@ -157,10 +162,13 @@ def _metadata_of(fields: list[Packed]) -> LedgerMetadata:
     fragments = _fragments_of(array_of(fields[5]), bookie_ids)
     if not fragments or fragments[0].first_entry_id != 0:
         raise FieldError("the first fragment does not start at entry 0")
+    owner = _owner_of(fields)
     encryption = _encryption_of(fields)
     lost = _lost_of(fields)
     given_up: tuple[Fragment, ...] = ()
-    if len(fields) > _FIELD_COUNT and (array_of(fields[14]) or not (lost or encryption)):
+    if len(fields) > _FIELD_COUNT and (
+        array_of(fields[14]) or not (lost or encryption or owner)
+    ):
         given_up = _fragments_of(array_of(fields[14]), bookie_ids)
         if not closed or not given_up or given_up[0].first_entry_id != (last_entry_id or 0) + 1:
             raise FieldError("fragments that were given up begin after the end of a closed ledger")
@@ -184,16 +192,34 @@ def _metadata_of(fields: list[Packed]) -> LedgerMetadata:
         given_up=given_up,
         lost=lost,
         encryption=encryption,
+        owner=owner,
     )
 
 
 def _version_of(metadata: LedgerMetadata) -> int:
-    if metadata.encryption is not None:
+    if metadata.owner:
         return FORMAT_VERSION
+    if metadata.encryption is not None:
+        return _VERSION_WITH_ENCRYPTION
     return _VERSION_WITH_LOST if metadata.lost else _VERSION_WITHOUT_LOST
 
 
-def _packed_encryption(encryption: PayloadEncryption) -> Packed:
+def _owner_of(fields: list[Packed]) -> str:
+    has_owner = len(fields) > _FIELD_COUNT + 3
+    if has_owner != (fields[0] == FORMAT_VERSION):
+        raise FieldError(
+            f"format version {FORMAT_VERSION} is that of ledgers with an owner, and has "
+            f"{_FIELD_COUNT + 4} fields; found version {fields[0]!r} with {len(fields)} fields"
+        )
+    owner = text_of(fields[17]) if has_owner else NO_OWNER
+    if has_owner and not is_owner(owner):
+        raise FieldError("the owner is not a principal")
+    return owner
+
+
+def _packed_encryption(encryption: PayloadEncryption | None) -> Packed:
+    if encryption is None:
+        return []
     return [
         str(encryption.cipher),
         encryption.key_id,
@@ -204,14 +230,16 @@ def _packed_encryption(encryption: PayloadEncryption) -> Packed:
 
 def _encryption_of(fields: list[Packed]) -> PayloadEncryption | None:
     has_encryption = len(fields) > _FIELD_COUNT + 2
-    if has_encryption != (fields[0] == FORMAT_VERSION):
+    if has_encryption != (fields[0] in (_VERSION_WITH_ENCRYPTION, FORMAT_VERSION)):
         raise FieldError(
-            f"format version {FORMAT_VERSION} is that of ledgers with encrypted payloads, and has "
-            f"{_FIELD_COUNT + 3} fields; found version {fields[0]!r} with {len(fields)} fields"
+            f"format version {_VERSION_WITH_ENCRYPTION} is that of ledgers with encrypted payloads, "
+            f"and has {_FIELD_COUNT + 3} fields; found version {fields[0]!r} with {len(fields)} fields"
         )
     if not has_encryption:
         return None
     parts = array_of(fields[16])
+    if not parts and fields[0] == FORMAT_VERSION:
+        return None
     if len(parts) != _ENCRYPTION_FIELD_COUNT:
         raise FieldError(f"the encryption has 4 fields, found {len(parts)}")
     return PayloadEncryption(

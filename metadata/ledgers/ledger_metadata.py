@@ -26,6 +26,7 @@ from metadata.ids import (
     LedgerId,
     UpdateToken,
 )
+from metadata.ledgers.ledger_owner import NO_OWNER, is_owner
 from metadata.ledgers.lost_entries import LostRange, range_of, why_invalid, with_ranges
 from metadata.ledgers.payload_encryption import PayloadEncryption
 
@@ -153,6 +154,8 @@ class LedgerMetadata:
     """Entries whose loss an operator accepted (rule 9.9): nothing returns them any more."""
     encryption: PayloadEncryption | None = None
     """How the payloads are encrypted; None for a ledger with plain payloads. Never changes."""
+    owner: str = NO_OWNER
+    """Principal that created the ledger; empty if none was known. Never changes."""
 
     def __post_init__(self) -> None:
         assert self.fragments, "a ledger has at least one fragment"
@@ -167,6 +170,7 @@ class LedgerMetadata:
         assert not (why := why_invalid(self.lost, self.last_entry_id)), why
         assert closed == (self.last_entry_id is not None), "a last entry exactly when closed"
         assert closed == (self.length is not None), "a length exactly when closed"
+        assert not self.owner or is_owner(self.owner), "an owner is a principal"
 
     @property
     def is_unclaimed(self) -> bool:

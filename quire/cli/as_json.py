@@ -55,6 +55,7 @@ def metadata_as_json(ledger: LedgerMetadata) -> dict[str, Json]:
         "digest": str(ledger.digest),
         "created_ms": ledger.created_ms,
         "writer": ledger.writer,
+        "owner": ledger.owner or None,
         "metadata": {name: text_or_base64(value) for name, value in ledger.custom.items()},
         "fragments": fragments_as_json(ledger.fragments),
         "given_up": fragments_as_json(ledger.given_up),

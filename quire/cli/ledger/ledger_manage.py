@@ -203,6 +203,8 @@ def info_as_json(info: LedgerInfo, *, short: bool = False) -> dict[str, Json]:
         row["lost"] = lost_as_json(info.lost)
     if info.encryption is not None:
         row["encryption"] = encryption_as_json(info.encryption)
+    if info.owner:
+        row["owner"] = info.owner
     row["digest"] = str(info.digest)
     row["created_ms"] = info.created_ms
     row["metadata"] = {name: text_or_base64(value) for name, value in info.metadata.items()}

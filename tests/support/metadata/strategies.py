@@ -51,6 +51,7 @@ def quorums(draw: st.DrawFn) -> QuorumSpec:
     )
 
 
+owners = st.sampled_from(("", "User:alice", "User:CN=bob,O=example"))
 encryptions = st.builds(
     PayloadEncryption,
     key_id=st.text(
@@ -105,6 +106,7 @@ def ledger_metadata(draw: st.DrawFn) -> LedgerMetadata:
         given_up=given_up,
         lost=lost,
         encryption=draw(st.none() | encryptions),
+        owner=draw(owners),
         digest=draw(st.sampled_from(DigestType)),
         created_ms=draw(st.integers(0, 2**50)),
         creation_token=draw(tokens),

@@ -269,6 +269,56 @@ def test_version_3_needs_the_encryption() -> None:
             decode_ledger_metadata(msgpack.packb(fields))
 
 
+def owned_ledger() -> LedgerMetadata:
+    return replace(open_ledger(), owner="User:CN=alice,O=example")
+
+
+def test_an_owner_is_kept_in_a_newer_version() -> None:
+    encoded = encode_ledger_metadata(owned_ledger())
+    fields = msgpack.unpackb(encoded)
+    assert (fields[0], fields[14:]) == (4, [[], [], [], "User:CN=alice,O=example"])
+    assert decode_ledger_metadata(encoded) == owned_ledger()
+    with pytest.raises(MetadataFormatError, match=r"version 4 and this release reads .* up to 3"):
+        unpack_versioned("ledger 7", encoded, 3, 14, optional_count=3)
+
+
+def test_an_owner_is_kept_with_encryption_and_with_lost_and_given_up_entries() -> None:
+    ledger = replace(given_up_ledger(), owner="User:bob").with_lost(((0, 9),), 7, token(6))
+    for each in (ledger, replace(ledger, encryption=ENCRYPTION)):
+        assert decode_ledger_metadata(encode_ledger_metadata(each)) == each
+
+
+def test_the_other_bytes_of_a_ledger_with_an_owner_are_those_of_one_without() -> None:
+    plain = msgpack.unpackb(encode_ledger_metadata(open_ledger()))
+    assert msgpack.unpackb(encode_ledger_metadata(owned_ledger()))[1:14] == plain[1:]
+
+
+@pytest.mark.parametrize(
+    ("version", "owner", "why"),
+    [
+        (3, "User:alice", "version 3 with 18 fields"),
+        (1, "User:alice", "version 1 with 18 fields"),
+        (4, "", "not a principal"),
+        (4, "alice", "not a principal"),
+        (4, "User:" + "a" * 512, "not a principal"),
+        (4, "User:a\nb", "not a principal"),
+        (4, None, "text is expected"),
+    ],
+)
+def test_refuses_an_owner_that_is_not_valid(version: int, owner: object, why: str) -> None:
+    fields = msgpack.unpackb(encode_ledger_metadata(owned_ledger()))
+    fields[0], fields[17] = version, owner
+    with pytest.raises(MetadataFormatError, match=why):
+        decode_ledger_metadata(msgpack.packb(fields))
+
+
+def test_version_4_needs_the_owner() -> None:
+    for count in (14, 15, 16, 17):
+        fields = msgpack.unpackb(encode_ledger_metadata(owned_ledger()))[:count]
+        with pytest.raises(MetadataFormatError, match=f"version 4 with {count} fields"):
+            decode_ledger_metadata(msgpack.packb(fields))
+
+
 def test_the_maximum_number_of_lost_ranges_fits() -> None:
     ledger = replace(golden_ledger(), last_entry_id=EntryId(10**13))
     found = [(i * 10**9, i * 10**9 + 10**8) for i in range(LOST_RANGES_MAX)]
