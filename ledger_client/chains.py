@@ -32,6 +32,7 @@ from ledger_client.own_loop import LoopGuard, in_own_loop
 from metadata.errors import RestoreUnacceptedError
 from metadata.ids import LedgerId
 from metadata.ledgers.chain import (
+    CHAIN_NAME,
     LEDGERS_PER_LINK_MAX,
     NO_BATCH,
     ChainHead,
@@ -43,10 +44,6 @@ from metadata.ledgers.chain_life import ChainLife
 from metadata.ledgers.chain_store import Publication, Published
 from metadata.restore.restore_record import is_unaccepted
 
-CHAIN_NAME: Final = "quire.chain"
-"""Custom metadata key of a ledger that is to be linked in a chain; the value is the
-chain's name.
-"""
 WITHDRAWALS_MAX: Final = 1_000
 """Maximum number of attempts to delete one ledger; most attempts fail because another writer
 changed the chain.

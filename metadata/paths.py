@@ -48,6 +48,8 @@ Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 
     /security/users/<escaped name>        a user of brokers, value and name: `users.py`
     /security/quotas/<types and names>    quotas of users, client ids or addresses, value and name:
                                           `quotas.py`
+    /security/ledger-grants/<principal>   roles of a principal on ledgers, value and name:
+                                          `ledger_grants.py`
     /restore                              the restore that wrote this metadata, value:
                                           `restore_record.py`
     /node-rights                          which logins are servers and clients, value:
@@ -101,6 +103,7 @@ SCRUBS: Final = "/repair/scrubs"
 ACLS: Final = "/security/acls"
 USERS: Final = "/security/users"
 QUOTAS: Final = "/security/quotas"
+LEDGER_GRANTS: Final = "/security/ledger-grants"
 RESTORE: Final = "/restore"
 NODE_RIGHTS: Final = "/node-rights"
 
@@ -310,3 +313,8 @@ def user_path(node_name: str) -> str:
 def quota_path(node_name: str) -> str:
     """Return the path of a quota, by the name of its node."""
     return f"{QUOTAS}/{node_name}"
+
+
+def ledger_grant_path(node_name: str) -> str:
+    """Return the path of a principal's grants, by the name of its node."""
+    return f"{LEDGER_GRANTS}/{node_name}"

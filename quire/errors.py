@@ -94,15 +94,8 @@ def _codes() -> tuple[tuple[tuple[type[BaseException], ...], ExitCode], ...]:
             ),
             ExitCode.NOT_FOUND,
         ),
-        (
-            (
-                ledger.DigestMismatchError,
-                ledger.DecryptionError,
-                ledger.EntryLostError,
-                BatchError,
-            ),
-            ExitCode.DAMAGED,
-        ),
+        ((ledger.DigestMismatchError, ledger.DecryptionError), ExitCode.DAMAGED),
+        ((ledger.EntryLostError, BatchError), ExitCode.DAMAGED),
         ((ledger.KeyFileError, ledger.EncryptionUnavailableError), ExitCode.USAGE),
         ((metadata.MetadataFormatError, metadata.DumpFormatError), ExitCode.DAMAGED),
         (
@@ -112,6 +105,7 @@ def _codes() -> tuple[tuple[tuple[type[BaseException], ...], ExitCode], ...]:
                 metadata.InvalidRepairSettingError,
                 InvalidIdentityError,
                 users.InvalidUserNameError,
+                users.InvalidGrantError,
             ),
             ExitCode.USAGE,
         ),
@@ -120,6 +114,7 @@ def _codes() -> tuple[tuple[tuple[type[BaseException], ...], ExitCode], ...]:
                 metadata.NodeNotFoundError,
                 metadata.ClusterNotFoundError,
                 users.UserNotFoundError,
+                users.GrantNotFoundError,
             ),
             ExitCode.NOT_FOUND,
         ),

@@ -47,6 +47,9 @@ from metadata.msgpack_fields import (
     unpack_versioned,
 )
 
+CHAIN_NAME: Final = "quire.chain"
+"""Custom metadata key of a ledger that is to be linked in a chain; the value is the chain's name.
+"""
 NAME_CHARACTERS_MAX: Final = 200
 APPLICATION_CHARACTERS_MAX: Final = 1_000
 LEDGERS_PER_LINK_MAX: Final = ITEMS_MAX

@@ -166,9 +166,7 @@ def _metadata_of(fields: list[Packed]) -> LedgerMetadata:
     encryption = _encryption_of(fields)
     lost = _lost_of(fields)
     given_up: tuple[Fragment, ...] = ()
-    if len(fields) > _FIELD_COUNT and (
-        array_of(fields[14]) or not (lost or encryption or owner)
-    ):
+    if len(fields) > _FIELD_COUNT and (array_of(fields[14]) or not (lost or encryption or owner)):
         given_up = _fragments_of(array_of(fields[14]), bookie_ids)
         if not closed or not given_up or given_up[0].first_entry_id != (last_entry_id or 0) + 1:
             raise FieldError("fragments that were given up begin after the end of a closed ledger")
@@ -232,8 +230,9 @@ def _encryption_of(fields: list[Packed]) -> PayloadEncryption | None:
     has_encryption = len(fields) > _FIELD_COUNT + 2
     if has_encryption != (fields[0] in (_VERSION_WITH_ENCRYPTION, FORMAT_VERSION)):
         raise FieldError(
-            f"format version {_VERSION_WITH_ENCRYPTION} is that of ledgers with encrypted payloads, "
-            f"and has {_FIELD_COUNT + 3} fields; found version {fields[0]!r} with {len(fields)} fields"
+            f"format version {_VERSION_WITH_ENCRYPTION} is that of ledgers with encrypted "
+            f"payloads, and has {_FIELD_COUNT + 3} fields; found version {fields[0]!r} with "
+            f"{len(fields)} fields"
         )
     if not has_encryption:
         return None

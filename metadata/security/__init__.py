@@ -1,6 +1,6 @@
-"""Users of brokers, their quotas, and rights of processes on the nodes of the metadata.
+"""Users and quotas of brokers, roles on ledgers, and rights of processes on the stored nodes.
 
-- `errors`: what can go wrong with users and quotas.
+- `errors`: what can go wrong with users, quotas and grants.
 - `users`: a user, its credentials and its bytes.
 - `user_store`: users, changed and listed.
 - `user_table`: users, followed in the memory of a broker.
@@ -8,6 +8,10 @@
 - `quota_store`: quotas, changed.
 - `quota_set`: quotas in memory.
 - `quota_table`: quotas, followed in the memory of a broker.
+- `ledger_roles`: roles on ledgers, and the rights that they give; pure.
+- `ledger_grants`: grants of one principal and their bytes; pure.
+- `grant_store`: grants, changed and listed.
+- `grant_table`: grants, followed in the memory of a bookie.
 - `node_rights`: what servers and clients may do to each node.
 - `rights_record`: who the servers and clients are, as stored.
 - `followed_rights`: rights of the nodes that one store creates.

@@ -1,4 +1,4 @@
-"""Errors of the metadata of users and quotas, one class per fact.
+"""Errors of the metadata of users, quotas and grants on ledgers, one class per fact.
 
 Leaves errors of the store to `metadata.errors`. No error holds a key, a salt or a password.
 """
@@ -73,5 +73,54 @@ class TooManyQuotasError(MetadataError):
         super().__init__(
             f"the cluster has quotas of {limit} entities, the most that it can have: remove quotas "
             "that are not needed, or use the default of users or client ids"
+        )
+        self.limit = limit
+
+
+class InvalidGrantError(MetadataError, ValueError):
+    """A part of a grant on ledgers cannot be used; see `text` and `why`."""
+
+    def __init__(self, text: str, why: str) -> None:
+        super().__init__(
+            f"{text[:600]!r} cannot be part of a grant ({why}): write a principal as User:NAME, "
+            "and ledgers as ledger:ID, chain:NAME, chain-prefix:PREFIX, owner:User:NAME or all"
+        )
+        self.text = text
+        self.why = why
+
+
+class GrantNotFoundError(MetadataError):
+    """The principal does not have this grant."""
+
+    def __init__(self, principal: str, role: str, resource: str) -> None:
+        super().__init__(
+            f"{principal} does not have the role {role} on {resource}: `quire grant list` shows "
+            "the existing grants"
+        )
+        self.principal = principal
+        self.role = role
+        self.resource = resource
+
+
+class TooManyGrantsError(MetadataError):
+    """A principal would have more grants than one can have."""
+
+    def __init__(self, principal: str, limit: int) -> None:
+        super().__init__(
+            f"{principal} would have more than {limit} grants: remove some (`quire grant remove`), "
+            "or grant roles on chain-prefix:PREFIX or owner:User:NAME instead of single ledgers"
+        )
+        self.principal = principal
+        self.limit = limit
+
+
+class TooManyPrincipalsError(MetadataError):
+    """The cluster has as many principals with grants as it can have."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"{limit} principals have grants, the most that the cluster can have: remove grants "
+            "that are not needed (`quire grant remove`), or map several certificates to one "
+            "principal (tls_principal_rules)"
         )
         self.limit = limit

@@ -32,6 +32,7 @@ from metadata.paths import (
     DELETED,
     IN_SYNC,
     INSTANCE,
+    LEDGER_GRANTS,
     LEDGER_IDS,
     LEDGERS,
     LIFECYCLES,
@@ -116,11 +117,11 @@ CLIENT_RIGHTS: Final[Mapping[str, Right]] = MappingProxyType(
         RESTORE: Right.READ,
         NODE_RIGHTS: Right.READ,
         ACLS: Right.READ,
-        # Secrets.
+        # Secrets, and what clients of ledgers need not know.
         REPAIR_KEY: Right.NONE,
         USERS: Right.NONE,
-        # What clients of ledgers need not know.
         QUOTAS: Right.NONE,
+        LEDGER_GRANTS: Right.NONE,
     }
 )
 

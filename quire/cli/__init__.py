@@ -30,4 +30,5 @@
 - `topic/`: `quire topic`.
 - `acl/`: `quire acl`.
 - `user/`: `quire user`.
+- `grant/`: `quire grant`.
 """

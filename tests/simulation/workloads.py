@@ -15,7 +15,7 @@ from ledger_client import (
     LedgerNotFoundError,
     LedgerReader,
 )
-from ledger_client.chains import CHAIN_NAME
+from metadata.ledgers.chain import CHAIN_NAME
 from tests.simulation.cluster import Cluster
 from tests.simulation.model import LedgerModel
 from tests.simulation.nodes import ClientNode, Work

@@ -24,6 +24,7 @@ KEPT = {
     "REPLICAS",
     "LIFECYCLES",
     "REPAIR_SETTINGS",
+    "LEDGER_GRANTS",
 }
 """Names of the paths in `metadata.paths` that a restore needs. A new path belongs here, or in
 LEFT_OUT.
