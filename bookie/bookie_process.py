@@ -36,6 +36,7 @@ from bookie.options import BookieOptions
 from bookie.scrub.scrubber import Scrubber
 from bookie.server.admin import BookieAdmin
 from bookie.server.collector import Collector, FeedExpiry
+from bookie.server.ledger_authorizer import make_authorizer
 from bookie.server.metrics import BookieMetrics
 from bookie.server.registration import Registration, describe
 from bookie.server.server import BookieServer
@@ -53,7 +54,7 @@ from metadata.errors import MetadataError
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.registry.registrar import BookieRegistrar
-from metadata.registry.registration import TLS_FEATURE, BookieRegistration
+from metadata.registry.registration import BookieRegistration
 from metadata.repair.repair_key import read_repair_key
 from metadata.store.ephemeral import INCARNATION_BYTES
 from metadata.store.interface import MetadataStore, SessionState
@@ -139,9 +140,16 @@ class BookieProcess:
         limits = self._options.server
         access = ServerAccess(partial(read_repair_key, self._store), loop.time)
         await access.start()
+        ledgers = LedgerStore(self._store, self._rng, self._wall_clock_ms)
+        authorizer = make_authorizer(ledgers, self._store, self._rng, self._options.roles)
+        counters = ServerCounters()
         context = ServerContext(
-            identity.bookie_id, storage, access, limits, ServerCounters(), log, loop.time
+            identity.bookie_id, storage, access, limits, counters, log, loop.time, authorizer
         )
+        if authorizer is not None:
+            self._parts.push_async_callback(authorizer.aclose)
+            await authorizer.start()
+            self._run(context.follow_grants())
         if not identity.has_original_ended:
             # While the storage was opened, an original that was between two sessions may have
             # registered again. If it has recorded its position instead, the claim fails.
@@ -290,7 +298,7 @@ class BookieProcess:
                 build=self._build,
                 wire_versions=(WIRE_VERSION_MIN, WIRE_VERSION),
                 disk_versions=(DISK_VERSION, DISK_VERSION),
-                features=(TLS_FEATURE,) if mode is TlsMode.OPTIONAL else (),
+                features=self._options.features,
             ),
         )
         dead = identity.dead_incarnation

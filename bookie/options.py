@@ -19,9 +19,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from bookie.config import StorageConfig
+from bookie.server.ledger_authorizer import AuthorizerMode, RoleOptions, parse_super_users
 from bookie.server.server_limits import ServerLimits
 from metadata.registry.location import UNKNOWN_LOCATION
+from metadata.registry.registration import OWNERS_FEATURE, TLS_FEATURE
 from metadata.store.interface import SESSION_TIMEOUT_S
+from security.server_tls import ClientCertificates
 from serving.errors import OptionError
 from serving.option_reading import (
     METADATA_DEFAULT,
@@ -33,7 +36,7 @@ from serving.option_reading import (
     read_options,
     with_options,
 )
-from serving.security_options import SecurityOptions, check_advertised
+from serving.security_options import SecurityOptions, TlsMode, check_advertised, check_choice
 
 TABLE: Final = "bookie"
 VARIABLE_PREFIX: Final = "QUIRE_BOOKIE_"
@@ -230,8 +233,34 @@ class BookieOptions(SecurityOptions):
         low=1,
         high=10_000_000,
     )
+    authorizer: str = option(
+        AuthorizerMode.OFF.value,
+        "roles of clients on ledgers: off, record (new ledgers have owners, and nothing is refused)"
+        " or enforce",
+    )
+    super_users: str = option(
+        "", "principals that may do everything, such as brokers: User:NAME;User:NAME"
+    )
     die_with_parent: bool = option(False, "stop when standard input ends")  # noqa: FBT003
     log_level: str = option("info", "debug, info, warning or error")
+
+    @property
+    def roles(self) -> RoleOptions:
+        """What the bookie does with the principals of its clients."""
+        return RoleOptions(
+            AuthorizerMode(self.authorizer),
+            self.principal_rules,
+            parse_super_users(self.super_users),
+        )
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Features that the registration names."""
+        features = {
+            TLS_FEATURE: self.tls_mode is TlsMode.OPTIONAL,
+            OWNERS_FEATURE: self.roles.mode is not AuthorizerMode.OFF,
+        }
+        return tuple(feature for feature, is_on in features.items() if is_on)
 
     @property
     def storage(self) -> StorageConfig:
@@ -272,6 +301,7 @@ def _check_together(options: BookieOptions) -> None:
         raise OptionError("data_dir is not set: give --data-dir, or data_dir in the file")
     check_log_level(options.log_level)
     options.check_tls()
+    _check_roles(options)
     options.check_listening("host", options.host)
     options.check_admin(options.admin_host)
     check_advertised("advertised_host", options.advertised_host, options.host)
@@ -294,3 +324,25 @@ def _check_together(options: BookieOptions) -> None:
     parts = options.location.split("/")
     if len(parts) != 4 or parts[0] or not all(parts[1:]):  # noqa: PLR2004 - "", region, rack, host
         raise OptionError(f"location must be /region/rack/host, not {options.location!r}")
+
+
+def _check_roles(options: BookieOptions) -> None:
+    check_choice("authorizer", options.authorizer, AuthorizerMode)
+    try:
+        parse_super_users(options.super_users)
+    except ValueError as error:
+        raise OptionError(f"super_users: {error}") from error
+    mode, certificates = options.roles.mode, options.tls_client_certificates
+    if mode is AuthorizerMode.OFF:
+        return
+    if options.tls_mode is TlsMode.OFF or certificates == ClientCertificates.NONE:
+        raise OptionError(
+            f"authorizer is {mode}, and clients prove nothing: set tls, and"
+            " tls_client_certificates to required"
+        )
+    is_strict = options.tls_mode is TlsMode.REQUIRED and certificates == ClientCertificates.REQUIRED
+    if mode is AuthorizerMode.ENFORCE and not is_strict:
+        raise OptionError(
+            "authorizer is enforce, and clients without a certificate could connect: set tls and"
+            " tls_client_certificates to required, or authorizer to record"
+        )

@@ -8,6 +8,10 @@
 - `long_polls`: one connection's long polls.
 - `server_answers`: frames of answers.
 - `server_access`: principals and what they may do.
+- `attachments`: attached ledgers of one connection, with the rights of the client.
+- `attached_requests`: requests for attached ledgers: executed, or refused.
+- `ledger_authorizer`: rights of clients on ledgers, from metadata and grants.
+- `ledger_rights`: the right that each operation needs; pure.
 - `server_context`: what all connections share.
 - `server_limits`: limits of the server.
 - `server_counters`: counters.

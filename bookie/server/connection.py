@@ -1,26 +1,30 @@
 """Connection of one client: decodes frames, passes adds to the storage, and sends answers.
 
-Leaves waiting requests to `bookie.server.request_runner`, long polls to `bookie.server.long_polls`,
-pauses and the end of a connection to `serving.connection`, listening to `bookie.server.server`.
+Leaves attached ledgers to `bookie.server.attachments`, other requests for them to
+`bookie.server.attached_requests`, long polls to `bookie.server.long_polls`, pauses and the end of a
+connection to `serving.connection`, listening to `bookie.server.server`.
 
 Invariants: no request is executed before the client's hello is accepted; a complete request is
 answered once, unless the connection is lost; reading pauses while the storage has no room, while
 too many requests wait, and while the client does not read its answers.
 
-Source: protocol rules 2.3, 4.3; storage design, "Limits and refusals".
+Source: protocol rules 2.3, 4.3, 12.4; storage design, "Limits and refusals".
 """
 
+from collections.abc import Callable, Container
 from functools import partial
 from typing import Final, assert_never
 
+from bookie.server.attached_requests import AttachedRequests
+from bookie.server.attachments import NO_ROOM, Attachment, Attachments
 from bookie.server.incoming_batch import checked_batch
-from bookie.server.ledger_requests import LedgerRequest, LedgerRequests, operation_of
-from bookie.server.long_polls import LongPolls
+from bookie.server.ledger_requests import LedgerRequest, operation_of
+from bookie.server.ledger_rights import APPEND_BIT, RECOVERY_ADD_BIT
 from bookie.server.request_runner import RequestRunner
-from bookie.server.server_access import LedgerOperation, Principal, authorize
+from bookie.server.server_access import REPAIR, LedgerOperation, Principal, authorize
 from bookie.server.server_answers import acks_frame, refusal_frame, reply_frame
 from bookie.server.server_context import ServerContext
-from bookie.wire.batch import Buffer
+from bookie.wire.batch import BatchView, Buffer
 from bookie.wire.codec import decode_request
 from bookie.wire.errors import BatchError, FrameError, MessageError
 from bookie.wire.frames import ADD_RECOVERY, Frame, FrameAssembler, FrameKind
@@ -46,10 +50,8 @@ from serving.overriding import override
 from serving.pause import Pause
 from serving.transport_writing import write_all
 
-# Looked up once, because a look-up in an enumeration is slow.
 _ADD: Final = FrameKind.ADD
-_MAY_ADD: Final = LedgerOperation.ADD
-_MAY_RECOVER: Final = LedgerOperation.RECOVERY_ADD
+"""Looked up once, because a look-up in an enumeration is slow."""
 
 _Asked = tuple[float, bool]
 """Arrival time of adds, and whether they are of a recovery or a repair."""
@@ -66,16 +68,20 @@ class ClientConnection(ServerConnection):
         self._principal: Principal | None = None
         self._is_greeting = False  # a hello waits for the check of its credentials
         self._may_use_ledgers = False
-        self._master_keys: dict[LedgerId, bytes] = {}
+        self._attachments = Attachments(context.authorizer)
         self._acks: list[tuple[int, Status]] = []
         self._acks_asked: dict[_Asked, int] = {}  # their number
         self._adds_pending = 0
         self._received_at_s = 0.0
         limits, counters = context.limits, context.counters
         self._runner = RequestRunner(limits, context.log, counters, self._send_answer)
-        self._requests = LedgerRequests(context.storage, limits, counters, context.now)
-        self._polls = LongPolls(
-            context.storage, self._requests, self._runner, limits, counters, self._send_answer
+        self._served = AttachedRequests(
+            context,
+            self._attachments,
+            self._runner,
+            self._send_answer,
+            lambda: bool(self._pause & Pause.ANSWERS_UNREAD),
+            self._peer,
         )
 
     # -- called by the transport
@@ -85,7 +91,8 @@ class ClientConnection(ServerConnection):
         """See `asyncio.BufferedProtocol`."""
         super().connection_lost(error)
         self._runner.cancel()
-        self._polls.cancel()
+        self._served.polls.cancel()
+        self._attachments.cancel()
 
     @override
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -134,12 +141,18 @@ class ClientConnection(ServerConnection):
     @override
     def is_idle(self) -> bool:
         """Whether no request of the client is running, except long polls."""
-        return not self._adds_pending and not self._acks and self._runner.is_idle
+        is_waiting = self._adds_pending or self._acks or self._attachments.has_waiting
+        return not is_waiting and self._runner.is_idle
 
     @override
     def note_closing(self) -> None:
-        """Refuse the waiting long polls, because the bookie is closing."""
-        self._polls.refuse_all()
+        """Refuse what waits, because the bookie is closing."""
+        self._served.refuse_waiting()
+
+    async def refresh_rights(self, principals: Container[str]) -> None:
+        """Compute the client's rights again if it is one of these principals."""
+        if self._principal is not None and self._attachments.principal in principals:
+            await self._attachments.refresh()
 
     @override
     def _overdue_request(self, waited_s: float) -> str | None:
@@ -213,20 +226,22 @@ class ClientConnection(ServerConnection):
         return []  # the answer is sent
 
     def _answer_hello(self, request_id: int, hello: Hello) -> None:
-        reply, principal = self._context.answer_hello(hello)
+        certified = self._context.certified_principal(self._transport)
+        reply, principal = self._context.answer_hello(hello, certified)
         self._send_answer([reply_frame(request_id, reply)])
         if principal is None:
             self._context.counters.hellos_refused += 1
             self._context.log.audit.refused(
                 "hello",
                 who="unknown",
-                peer=str(self._origin()["peer"]),
+                peer=self._peer(),
                 client=hello.client_name,
                 reason=reply.reason,
             )
             self.close()
             return
         self._principal = principal
+        self._attachments.greet(certified, is_repair=principal == REPAIR)
         self._may_use_ledgers = bool(hello.bookie_id)
         self._assembler.allow(self._context.limits.frame_bytes_max)
 
@@ -237,7 +252,7 @@ class ClientConnection(ServerConnection):
             case AttachLedger(ledger_id=ledger_id, master_key=key):
                 self._attach(request_id, ledger_id, key)
             case DetachLedger(ledger_id=ledger_id):
-                self._master_keys.pop(ledger_id, None)
+                self._attachments.detach(ledger_id)
             case ReadAccess() | FenceWithoutKey():
                 self._serve_ledger(request_id, request)
             case ReadLac() | WriteLac() | ReadEntries() | ListEntries() | WaitLac():
@@ -250,58 +265,46 @@ class ClientConnection(ServerConnection):
                 assert_never(request)
 
     def _attach(self, request_id: int, ledger_id: LedgerId, master_key: bytes) -> None:
-        limit = self._context.limits.attached_ledgers_max
-        if ledger_id not in self._master_keys and len(self._master_keys) >= limit:
+        limit, attachments = self._context.limits.attached_ledgers_max, self._attachments
+        if len(attachments) >= limit and attachments.find(ledger_id) is None:
             self._context.counters.bad_requests += 1
             self._refuse(request_id, Status.BAD_REQUEST, f"{limit} ledgers are attached already")
-            return
-        self._master_keys[ledger_id] = master_key
+        elif self._may_use_ledgers:
+            attachments.attach(ledger_id, master_key)
 
     def _note_lac(self, request: ReportLac) -> None:
-        key = self._master_keys.get(request.ledger_id)
-        if key is None or self._context.is_closing:
+        attachment = self._attachments.find(request.ledger_id)
+        if attachment is None or self._context.is_closing:
             return
-        if self._may(LedgerOperation.WRITE_LAC, request.ledger_id):
+        if self._may_use_ledgers and attachment.rights & APPEND_BIT:
+            key = attachment.master_key
             self._context.storage.report_lac(request.ledger_id, request.lac, key, _ignore)
             self._read_on_if_room()
 
     def _serve_ledger(self, request_id: int, request: LedgerRequest | WaitLac) -> None:
-        key = self._master_keys.get(request.ledger_id)
+        attachment, asked_s = self._attachments.find(request.ledger_id), self._received_at_s
         if self._context.is_closing:
             self._refuse(request_id, Status.CLOSING, "the bookie is closing")
-        elif not self._may(operation_of(request), request.ledger_id):
+        elif not self._may(operation_of(request)):
             as_whom = self._principal if self._may_use_ledgers else "a client that named no bookie"
             why = f"{as_whom} may not do this: {operation_of(request)}"
             self._refuse(request_id, Status.UNAUTHORIZED, why)
-        elif isinstance(request, ListEntries | ReadAccess | FenceWithoutKey):
-            self._submit(request_id, request, key)
-        elif key is None:
-            self._refuse(request_id, Status.UNAUTHORIZED, "the ledger is not attached")
-        elif isinstance(request, WaitLac):
-            if self._polls.is_full:
-                self._refuse(request_id, Status.BAD_REQUEST, "too many long polls are waiting")
-            else:
-                self._polls.wait(request_id, request, key)
+        elif isinstance(request, ReadAccess | FenceWithoutKey):
+            self._served.submit(request_id, request, None, asked_s)
+        elif attachment is not None:
+            call = partial(self._served.serve, request_id, request, attachment, asked_s)
+            if not attachment.is_undecided:
+                call()
+            elif not self._attachments.wait(attachment, 0, call):
+                self._refuse(request_id, Status.UNKNOWN, NO_ROOM)
+        elif isinstance(request, ListEntries) and self._attachments.is_exempt:
+            self._served.submit(request_id, request, None, asked_s)
         else:
-            self._read_or_submit(request_id, request, key)
+            self._refuse(request_id, Status.UNAUTHORIZED, "the ledger is not attached")
 
-    def _read_or_submit(self, request_id: int, request: LedgerRequest, key: bytes) -> None:
-        # While answers are unread, reads from memory wait in the queue too.
-        if isinstance(request, ReadEntries) and not self._pause & Pause.ANSWERS_UNREAD:
-            answer = self._requests.try_read(request_id, request, key, self._received_at_s)
-            if answer is not None:
-                self._send_answer(answer)
-                return
-        self._submit(request_id, request, key)
-
-    def _submit(self, request_id: int, request: LedgerRequest, key: bytes | None) -> None:
-        size, answer = self._requests.bytes_of(request), self._requests.answer
-        answering = partial(answer, request_id, request, key, self._received_at_s)
-        self._runner.submit(request_id, size, answering)
-
-    def _may(self, operation: LedgerOperation, ledger_id: LedgerId) -> bool:
+    def _may(self, operation: LedgerOperation) -> bool:
         assert self._principal is not None
-        return self._may_use_ledgers and authorize(self._principal, operation, ledger_id)
+        return self._may_use_ledgers and authorize(self._principal, operation)
 
     # -- adds
 
@@ -320,13 +323,39 @@ class ClientConnection(ServerConnection):
             context.log.warning("bad batch", **self._origin(), reason=str(error))
             done(Status.BAD_REQUEST)
             return
-        ledger_id = batch.header.ledger_id
-        key = self._master_keys.get(ledger_id)
-        operation = _MAY_RECOVER if recovery else _MAY_ADD
-        if key is None or not self._may(operation, ledger_id):
+        attachment = self._attachments.find(batch.header.ledger_id)
+        if attachment is None:
             done(Status.UNAUTHORIZED)
-            return
-        context.add(batch, recovery=recovery, master_key=key, done=done)
+        elif attachment.rights & (RECOVERY_ADD_BIT if recovery else APPEND_BIT):
+            context.add(batch, recovery=recovery, master_key=attachment.master_key, done=done)
+        else:
+            add = partial(
+                self._add_or_refuse, frame.request_id, batch, attachment, done, recovery=recovery
+            )
+            if not attachment.is_undecided:
+                add()
+            elif not self._attachments.wait(attachment, len(batch.data), add):
+                done(Status.UNKNOWN)
+
+    def _add_or_refuse(
+        self,
+        request_id: int,
+        batch: BatchView,
+        attachment: Attachment,
+        done: Callable[[Status], None],
+        *,
+        recovery: bool,
+    ) -> None:
+        """Add or refuse a batch, once the rights are known or cannot be read."""
+        context = self._context
+        if context.is_closing:
+            done(Status.CLOSING)
+        elif attachment.rights & (RECOVERY_ADD_BIT if recovery else APPEND_BIT):
+            context.add(batch, recovery=recovery, master_key=attachment.master_key, done=done)
+            self._read_on_if_room()
+        else:
+            self._adds_pending -= 1
+            self._served.refuse_add(request_id, attachment, recovery=recovery)
 
     def _read_on_if_room(self) -> None:
         if not self._context.storage.has_room:
@@ -353,6 +382,9 @@ class ClientConnection(ServerConnection):
             write_all(transport, buffers, self._context.limits.write_buffer_bytes_max)
         if self._pause is not Pause.NONE and not self._runner.is_full:
             self.set_pause(Pause.REQUESTS_WAIT, on=False)
+
+    def _peer(self) -> str:
+        return str(self._origin()["peer"])
 
     def _refuse(self, request_id: int, status: Status, reason: str) -> None:
         self._send_answer([refusal_frame(request_id, status, reason)])

@@ -28,6 +28,7 @@ SERVER: Final = {
     "bad_frames": counter("Frames that could not be read; each closed its connection."),
     "reading_paused": counter("Number of times that reading from a connection was paused."),
     "hellos_refused": counter("Hellos refused: wrong bookie, version or credentials."),
+    "refused_by_roles": counter("Requests refused because the client lacks a role on the ledger."),
     "requests": counter("Requests received, adds included."),
     "bad_requests": counter("Requests refused because they are not valid."),
     "ack_frames": counter("Frames of answers to adds; one frame carries many answers."),

@@ -2,7 +2,8 @@
 
 Without credentials a client is anonymous, and may do everything except reading the master keys of
 ledgers and fencing without one. The key of repair proves the role that may. Leaves ledger passwords
-to the storage, which compares master keys, and the key itself to `metadata.repair.repair_key`.
+to the storage, which compares master keys, the key itself to `metadata.repair.repair_key`, and
+roles on ledgers to `bookie.server.ledger_authorizer`.
 
 Invariants: credentials that prove nothing refuse the connection: a client that presents a key is
 never served as an anonymous one; keys are compared in constant time; however many unknown keys are
@@ -18,7 +19,6 @@ from enum import StrEnum
 from typing import Final, NewType
 
 from metadata.errors import MetadataError
-from metadata.ids import LedgerId
 from metadata.paths import REPAIR_KEY
 
 Principal = NewType("Principal", str)
@@ -111,7 +111,6 @@ class ServerAccess:
             self._failure = f"the metadata service did not answer within {KEY_READ_S_MAX:g} s"
 
 
-def authorize(principal: Principal, operation: LedgerOperation, ledger_id: LedgerId) -> bool:
-    """Return whether `principal` may do an operation on a ledger. Called for every operation."""
-    del ledger_id  # there are no rules for single ledgers yet
+def authorize(principal: Principal, operation: LedgerOperation) -> bool:
+    """Return whether the credentials of `principal` are enough for an operation."""
     return operation not in REPAIR_ONLY or principal == REPAIR

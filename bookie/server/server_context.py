@@ -13,8 +13,9 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
+from bookie.server.ledger_authorizer import LedgerAuthorizer
 from bookie.server.server_access import Principal, ServerAccess
 from bookie.server.server_counters import ServerCounters
 from bookie.server.server_limits import ServerLimits
@@ -62,9 +63,12 @@ class ServerContext(ConnectionContext):
         counters: ServerCounters,
         log: ServerLog,
         now: Callable[[], float],
+        authorizer: LedgerAuthorizer | None = None,
     ) -> None:
+        """Create the state of a bookie; without `authorizer`, clients need no roles."""
         super().__init__(limits, counters, log, now)
         self.bookie_id = bookie_id
+        self.authorizer = authorizer
         self.storage = storage
         self.access = access
         self.append_latency = RecentLatency()
@@ -84,9 +88,17 @@ class ServerContext(ConnectionContext):
         super().connection_lost(connection)
         self._paused.pop(connection, None)
 
-    def answer_hello(self, hello: Hello) -> tuple[HelloReply, Principal | None]:
-        """Return the reply to a hello (rule 2.3), and the principal; None if the hello is
-        refused.
+    def certified_principal(self, transport: asyncio.BaseTransport | None) -> str:
+        """Return the principal of a client's certificate (rule 12.1); empty if there is none, or
+        if clients need no roles.
+        """
+        if self.authorizer is None or transport is None:
+            return ""
+        return self.authorizer.principal_of(transport)
+
+    def answer_hello(self, hello: Hello, certified: str) -> tuple[HelloReply, Principal | None]:
+        """Return the reply to a hello (rule 2.3), and what its credentials prove; None if the hello
+        is refused. `certified` is the principal of the client's certificate (rule 12.1).
         """
         principal = self.access.authenticate(hello.credentials)
         status, reason = Status.OK, ""
@@ -113,8 +125,19 @@ class ServerContext(ConnectionContext):
             self.limits.frame_bytes_max,
             self.limits.entry_bytes_max,
             reason,
+            certified if status is Status.OK else "",
         )
         return reply, principal if status is Status.OK else None
+
+    async def follow_grants(self) -> None:
+        """Give connections their new rights after each change of grants (rule 12.5), until
+        cancelled.
+        """
+        assert self.authorizer is not None, "grants matter only with an authorizer"
+        while True:
+            changed = await self.authorizer.wait_for_changes()
+            for connection in list(self.connections):
+                await cast("ClientConnection", connection).refresh_rights(changed)
 
     def pong(self) -> Pong:
         """Return the answer to a ping."""

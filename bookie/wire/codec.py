@@ -225,6 +225,7 @@ _CHECKS: Final[dict[str, Callable[[object], object]]] = {
     "last_entry_id": _entry_id,
     "ledger_id": _integer(0, LEDGER_ID_MAX),
     "master_key": _binary(m.MASTER_KEY_BYTES, m.MASTER_KEY_BYTES),
+    "principal": _text,
     "ranges": _ranges,
     "reason": _text,
     "status": _status,

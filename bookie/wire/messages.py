@@ -70,14 +70,18 @@ class HelloReply:
     frame_bytes_max: int
     entry_bytes_max: int
     reason: str
+    principal: str = ""
+    """Principal of the client (rule 12.1); empty if it proved none, if the bookie has no
+    authorizer, or if the bookie is of a release that does not say.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class AttachLedger:
     """Master key of a ledger, sent before its adds, reads and fences on this connection.
 
-    Answered only if it is refused: too many ledgers are attached. With a wrong key, later
-    requests are answered UNAUTHORIZED.
+    Answered only if it is refused: too many ledgers are attached. With a wrong key, or without a
+    role that allows them (rule 12.4), later requests are answered UNAUTHORIZED.
     """
 
     ledger_id: LedgerId

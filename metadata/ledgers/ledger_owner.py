@@ -8,7 +8,7 @@ them a control character. Empty text: the ledger has no owner.
 
 Invariant: the owner of a ledger never changes.
 
-Source: docs/formats.md, "One ledger".
+Source: protocol rule 12.2.
 """
 
 from typing import Final

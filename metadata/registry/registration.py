@@ -59,6 +59,10 @@ LIMBO_FEATURE: Final = "condition:limbo"
 """Feature of a bookie that may have lost stored data (rule 2.4)."""
 TLS_FEATURE: Final = "tls"
 """Feature of a bookie that takes connections with TLS and without it."""
+OWNERS_FEATURE: Final = "owners"
+"""Feature of a bookie that says to clients who they are, so that new ledgers have owners (rule
+12.2).
+"""
 
 VersionRange = tuple[int, int]
 """Oldest and newest supported version."""
@@ -95,6 +99,11 @@ class BookieRegistration:
     def offers_tls(self) -> bool:
         """Whether the bookie takes connections with TLS, and others too unless `tls` is set."""
         return self.tls or TLS_FEATURE in self.features
+
+    @property
+    def names_owners(self) -> bool:
+        """Whether the bookie says to clients who they are."""
+        return OWNERS_FEATURE in self.features
 
     @property
     def is_in_limbo(self) -> bool:

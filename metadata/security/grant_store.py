@@ -6,7 +6,7 @@ Invariants: a change is computed from the grants that its write replaces; a new 
 with an unknown outcome: it is repeated unless the store shows its result; a principal without
 grants has no node.
 
-Source: protocol rules 1.2-1.3; docs/security.md, "Roles on ledgers".
+Source: protocol rules 1.2-1.3, 12.3.
 """
 
 import asyncio

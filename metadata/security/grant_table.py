@@ -7,7 +7,7 @@ Invariants: the table keeps what it has while the store does not answer; grants 
 when a successful read shows that they are gone; a record that cannot be read leaves the last
 readable grants in use.
 
-Source: protocol rule 1.6; docs/security.md, "Roles on ledgers".
+Source: protocol rules 1.6, 12.5.
 """
 
 from collections.abc import Callable

@@ -15,7 +15,7 @@ and `.` is written as `%` and two hexadecimal digits.
 Invariants: a record has at least one grant, and none twice; for any bytes, decoding returns a
 record or raises MetadataFormatError.
 
-Source: docs/security.md, "Roles on ledgers".
+Source: protocol rule 12.3.
 """
 
 from collections.abc import Iterable

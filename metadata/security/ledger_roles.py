@@ -10,7 +10,7 @@ owner; `all` every ledger.
 Invariants: what no grant allows is refused; the role of a writer includes no fence, and no add that
 passes a fence; an owner has all rights on its own ledgers; text and resource correspond one to one.
 
-Source: docs/security.md, "Roles on ledgers".
+Source: protocol rule 12.3.
 """
 
 from collections.abc import Iterable, Mapping

@@ -175,13 +175,17 @@ def _feed(assembler: FrameAssembler, data: bytes | bytearray | memoryview) -> li
 def _show_reply(reply: m.Reply) -> str:
     match reply:
         case m.HelloReply():
-            return " ".join((_name(reply.status), reply.reason)).strip()
+            return " ".join(filter(None, (_name(reply.status), reply.reason, reply.principal)))
         case m.LacReply():
             known = f"lac={reply.lac} highest={reply.highest_entry_id}"
             return f"{_name(reply.status)} {known}{' fenced' if reply.fenced else ''}"
         case m.Refused():
             return f"refused {_name(reply.status)}"
-        case m.EntryRanges() | m.AccessReply() | m.Pong():
+        case m.EntryRanges():
+            return " ".join(
+                (*(f"{low}..{high}" for low, high in reply.ranges), _name(reply.status))
+            )
+        case m.AccessReply() | m.Pong():
             raise AssertionError("no event asks for this")
 
 

@@ -44,6 +44,7 @@ PLAYERS: Final[Mapping[str, str]] = {
     "metadata": "tests.scenarios.metadata_player:MetadataPlayer",
     "placement": "tests.scenarios.placement_player:PlacementPlayer",
     "read": "tests.scenarios.read_player:ReadPlayer",
+    "roles": "tests.scenarios.roles_player:RolesPlayer",
     "rolling": "tests.scenarios.rolling_player:RollingPlayer",
     "bookie": "tests.scenarios.bookie_player:BookiePlayer",
     "recovery": "tests.scenarios.recovery_player:RecoveryPlayer",

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
+from bookie.server.ledger_authorizer import LedgerAuthorizer
 from bookie.server.server import BookieServer
 from bookie.server.server_access import ServerAccess
 from bookie.server.server_context import ServerContext
@@ -67,14 +68,13 @@ class StoredKeys:
         return self.key
 
 
-async def serve(limits: ServerLimits) -> RunningServer:
+async def serve(limits: ServerLimits, authorizer: LedgerAuthorizer | None = None) -> RunningServer:
     loop = asyncio.get_running_loop()
     storage = ManualStorage()
     keys = StoredKeys()
     access = ServerAccess(keys.read, loop.time)
-    context = ServerContext(
-        BOOKIE, storage, access, limits, ServerCounters(), ServerLog(loop.time), loop.time
-    )
+    log, counters = ServerLog(loop.time), ServerCounters()
+    context = ServerContext(BOOKIE, storage, access, limits, counters, log, loop.time, authorizer)
     server = BookieServer(context)
     address = await server.start("127.0.0.1", 0)
     return RunningServer(keys, storage, context, server, address)

@@ -65,12 +65,12 @@ async def refusal(served: RunningServer, credentials: bytes) -> HelloReply:
 
 def test_only_repair_may_read_keys() -> None:
     for operation in LedgerOperation:
-        assert authorize(REPAIR, operation, ONE)
+        assert authorize(REPAIR, operation)
         is_open = operation not in (
             LedgerOperation.READ_ACCESS,
             LedgerOperation.FENCE_WITHOUT_KEY,
         )
-        assert authorize(ANONYMOUS, operation, ONE) is is_open
+        assert authorize(ANONYMOUS, operation) is is_open
 
 
 async def test_credentials_are_the_stored_key_or_prove_nothing() -> None:

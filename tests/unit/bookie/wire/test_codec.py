@@ -93,7 +93,7 @@ GOLDEN: list[tuple[Message, str]] = [
     (m.ReportLac(LedgerId(7), EntryId(5)), "930a0705"),
     (m.ReadAccess(LedgerId(7)), "920b07"),
     (m.FenceWithoutKey(LedgerId(7)), "920c07"),
-    (m.HelloReply(Status.OK, "b-1", 1, 0, 2, 3, ""), "984000a3622d3101000203a0"),
+    (m.HelloReply(Status.OK, "b-1", 1, 0, 2, 3, ""), "994000a3622d3101000203a0a0"),
     (m.LacReply(Status.FENCED, EntryId(5), EntryId(9), fenced=True), "9541040509c3"),
     (
         m.EntryRanges(Status.OK, ((0, 4), (6, 6)), complete=True),

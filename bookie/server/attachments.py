@@ -1,0 +1,184 @@
+"""Ledgers that one connection has attached: each with its key and the rights of the client.
+
+Leaves the rights to `bookie.server.ledger_authorizer`, and requests to `bookie.server.connection`.
+
+Invariants: without an authorizer, and for an exempt client, an attached ledger has every right at
+once; otherwise its requests wait until the rights are known, in the order of their arrival, at most
+WAITING_MAX of a connection and WAITING_BYTES_MAX of the bookie; a failed read decides nothing, and
+the next request begins another one; ledgers whose facts are known never wait.
+
+Source: protocol rules 12.4 and 12.5.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from bookie.server.ledger_authorizer import FactsUnavailableError, LedgerAuthorizer
+from bookie.server.ledger_rights import EVERY_BIT
+from bookie.wire.messages import Status
+from metadata.ids import LedgerId
+from metadata.security.ledger_roles import LedgerFacts
+
+WAITING_MAX: Final = 1_024
+"""Maximum number of requests of a connection that wait for rights."""
+WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Maximum bytes of adds that wait for rights, of all connections."""
+RIGHTS_PER_SLICE: Final = 1_000
+"""Number of rights that are computed again before other work runs."""
+
+GONE: Final = "the ledger does not exist: it was never created, or was deleted"
+NO_ROOM: Final = "too many requests wait until the rights of their clients are known: try again"
+
+_Call = Callable[[], None]
+
+
+@dataclass(slots=True, eq=False)
+class Attachment:
+    """One attached ledger."""
+
+    ledger_id: LedgerId
+    master_key: bytes
+    rights: int = 0
+    """Bits of `LedgerRight`; none until they are known."""
+    facts: LedgerFacts | None = None
+    status: Status = Status.UNKNOWN
+    """Status of a refusal: UNKNOWN until the rights are known."""
+    reason: str = ""
+    """Why nothing is known, or that the ledger does not exist."""
+    waiting: list[tuple[_Call, int]] | None = None
+    """Requests that wait for the rights, with their bytes; None if no read runs."""
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether requests must wait, because the rights are not known."""
+        return not self.rights and self.status is Status.UNKNOWN
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Attachments:
+    """Attached ledgers of one connection."""
+
+    _authorizer: LedgerAuthorizer | None
+    principal: str = ""
+    """Principal of the client; empty if it proved none."""
+    is_exempt: bool = True
+    """Whether nothing is refused to the client."""
+    _attached: dict[LedgerId, Attachment] = field(default_factory=dict, init=False)
+    _reading: dict[asyncio.Task[None], Attachment] = field(default_factory=dict, init=False)
+    """Reads of facts, with the ledgers, which may be detached meanwhile."""
+    _waiting_count: int = field(default=0, init=False)
+
+    def __len__(self) -> int:
+        return len(self._attached)
+
+    def greet(self, principal: str, *, is_repair: bool) -> None:
+        """Note who the client is. The key of repair allows everything."""
+        authorizer = self._authorizer
+        self.principal = principal
+        self.is_exempt = is_repair or authorizer is None or authorizer.is_exempt(principal)
+
+    def find(self, ledger_id: LedgerId) -> Attachment | None:
+        """Return an attached ledger."""
+        return self._attached.get(ledger_id)
+
+    def attach(self, ledger_id: LedgerId, master_key: bytes) -> Attachment:
+        """Attach a ledger, or replace its key; begin to read its facts if they matter."""
+        attachment = self._attached[ledger_id] = Attachment(ledger_id, master_key)
+        authorizer = self._authorizer
+        if authorizer is None or self.is_exempt:
+            attachment.rights = EVERY_BIT
+        elif (facts := authorizer.known_facts(ledger_id)) is not None:
+            self._decide(attachment, facts)
+        else:
+            self._read(attachment, authorizer)
+        return attachment
+
+    def detach(self, ledger_id: LedgerId) -> None:
+        """Forget a ledger; its waiting requests are still answered."""
+        self._attached.pop(ledger_id, None)
+
+    def wait(self, attachment: Attachment, size: int, call: _Call) -> bool:
+        """Call once the rights are known or cannot be read; return False if there is no room."""
+        authorizer = self._authorizer
+        assert authorizer is not None, "without an authorizer nothing is undecided"
+        is_full = self._waiting_count >= WAITING_MAX
+        if is_full or authorizer.waiting_bytes + size > WAITING_BYTES_MAX:
+            return False
+        if attachment.waiting is None:
+            self._read(attachment, authorizer)
+        assert attachment.waiting is not None, "the read has begun"
+        attachment.waiting.append((call, size))
+        self._waiting_count += 1
+        authorizer.waiting_bytes += size
+        return True
+
+    async def refresh(self) -> None:
+        """Compute all rights again, because grants of the client changed (rule 12.5)."""
+        authorizer = self._authorizer
+        assert authorizer is not None, "grants change only where they matter"
+        for number, attachment in enumerate(list(self._attached.values()), 1):
+            if attachment.facts is not None:
+                attachment.rights = authorizer.rights(self.principal, attachment.facts)
+            if number % RIGHTS_PER_SLICE == 0:
+                await asyncio.sleep(0)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether requests wait for rights."""
+        return self._waiting_count > 0
+
+    def end_waiting(self) -> None:
+        """Call every waiting request now: the bookie closes, and they are refused."""
+        for task, attachment in list(self._reading.items()):
+            task.cancel()
+            self._release(attachment)
+
+    def cancel(self) -> None:
+        """Drop every waiting request: the connection is lost."""
+        for task, attachment in self._reading.items():
+            task.cancel()
+            for _, size in attachment.waiting or ():
+                self._free(size)
+            attachment.waiting = None
+        self._attached.clear()
+
+    def _read(self, attachment: Attachment, authorizer: LedgerAuthorizer) -> None:
+        attachment.waiting = []
+        work = self._read_and_decide(attachment, authorizer)
+        task = asyncio.get_running_loop().create_task(work)
+        self._reading[task] = attachment
+        task.add_done_callback(self._reading.pop)
+
+    async def _read_and_decide(self, attachment: Attachment, authorizer: LedgerAuthorizer) -> None:
+        try:
+            facts = await authorizer.read_facts(attachment.ledger_id)
+        except FactsUnavailableError as error:
+            attachment.reason = (
+                f"the rights on ledger {attachment.ledger_id} could not be read ({error}): try it "
+                "again"
+            )
+        else:
+            if facts is None:
+                attachment.status, attachment.reason = Status.DELETED, GONE
+            else:
+                self._decide(attachment, facts)
+        self._release(attachment)
+
+    def _decide(self, attachment: Attachment, facts: LedgerFacts) -> None:
+        assert self._authorizer is not None, "it read the facts"
+        attachment.facts = facts
+        attachment.status = Status.UNAUTHORIZED
+        attachment.rights = self._authorizer.rights(self.principal, facts)
+
+    def _release(self, attachment: Attachment) -> None:
+        waiting, attachment.waiting = attachment.waiting, None
+        for call, size in waiting or ():
+            self._free(size)
+            call()
+
+    def _free(self, size: int) -> None:
+        assert self._authorizer is not None, "requests wait for its answers"
+        self._waiting_count -= 1
+        self._authorizer.waiting_bytes -= size

@@ -1,0 +1,351 @@
+"""Roles on ledgers: a bookie refuses what they do not allow, before it has any state."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from bookie.server import attachments, ledger_authorizer
+from bookie.server.ledger_authorizer import AuthorizerMode, parse_super_users
+from bookie.wire.entries import Entries
+from bookie.wire.messages import (
+    DetachLedger,
+    EntryRanges,
+    HelloReply,
+    LacReply,
+    ListEntries,
+    ReadEntries,
+    ReadLac,
+    Refused,
+    ReportLac,
+    Request,
+    Status,
+    WaitLac,
+    WriteLac,
+)
+from metadata.cancelling import cancel_and_wait
+from metadata.errors import StoreUnavailableError
+from metadata.ids import EntryId, LedgerId
+from metadata.ledgers.chain import CHAIN_NAME
+from metadata.security.ledger_roles import LedgerRole
+from metadata.store.memory_faults import NoFaults, StoreCall
+from serving.overriding import override
+from tests.support.bookie.roles_setting import RolesSetting
+from tests.support.bookie.running_server import BOOKIE, LIMITS, RunningServer, serve
+from tests.support.bookie.wire_client import WireClient, batch_of, hello
+from tests.support.sample_ledgers import open_ledger
+from tests.until import until
+
+SEVEN, EIGHT = LedgerId(7), LedgerId(8)
+ZERO = EntryId(0)
+ALICE, BOB, ROOT = "User:alice", "User:bob", "User:root"
+READER, WRITER, RECOVERER, ADMIN = LedgerRole
+REQUESTS: dict[str, Request] = {
+    "lac": ReadLac(SEVEN, fence=False),
+    "fence": ReadLac(SEVEN, fence=True),
+    "read": ReadEntries(SEVEN, ZERO, ZERO, 1_000, fence=False),
+    "fencing read": ReadEntries(SEVEN, ZERO, ZERO, 1_000, fence=True),
+    "poll": WaitLac(SEVEN, EntryId(-1), 1, 0),
+    "list": ListEntries(SEVEN, ZERO),
+    "write lac": WriteLac(SEVEN, ZERO),
+}
+
+
+class AwayFaults(NoFaults):
+    """A metadata service that can be away."""
+
+    def __init__(self) -> None:
+        self.is_away = False
+        self.call_count = 0
+
+    @override
+    async def before(self, call: StoreCall) -> None:
+        await super().before(call)
+        self.call_count += not call.is_write
+        if self.is_away:
+            raise StoreUnavailableError("memory", "it is away")
+
+
+@dataclass
+class World:
+    """A bookie, the metadata, and clients by their principals."""
+
+    faults: AwayFaults
+    roles: RolesSetting
+    served: RunningServer
+    clients: list[WireClient] = field(default_factory=list)
+
+    async def client(self, principal: str, *ledgers: int) -> WireClient:
+        client, _ = await self.greet(principal)
+        for each in ledgers:
+            client.attach(each)
+        return client
+
+    async def greet(
+        self, principal: str, credentials: bytes = b""
+    ) -> tuple[WireClient, HelloReply]:
+        self.roles.authorizer.next_principal = principal
+        client = await WireClient.connect(self.served.address)
+        self.clients.append(client)
+        reply = await client.request(hello(BOOKIE, credentials=credentials))
+        assert isinstance(reply, HelloReply)
+        return client, reply
+
+
+async def world_of(mode: AuthorizerMode) -> AsyncIterator[World]:
+    faults = AwayFaults()
+    roles = RolesSetting(faults, mode, ROOT)
+    await roles.create(replace(open_ledger("abc"), owner=ALICE))
+    await roles.create(replace(open_ledger("abc", ledger_id=8), custom={CHAIN_NAME: "orders"}))
+    await roles.authorizer.start()
+    served = await serve(replace(LIMITS, hello_deadline_s=60), roles.authorizer)
+    following = asyncio.get_running_loop().create_task(served.context.follow_grants())
+    world = World(faults, roles, served)
+    yield world
+    faults.is_away = False
+    for client in world.clients:
+        await client.close()
+    await served.server.close()
+    await cancel_and_wait(following)
+    await roles.authorizer.aclose()
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async for each in world_of(AuthorizerMode.ENFORCE):
+        yield each
+
+
+@pytest.fixture
+async def recording() -> AsyncIterator[World]:
+    async for each in world_of(AuthorizerMode.RECORD):
+        yield each
+
+
+async def allowed(client: WireClient, ledger_id: int = 7) -> set[str]:
+    """Return what a client may do with a ledger, and check that each refusal has its reason."""
+    found = set()
+    for name, request in REQUESTS.items():
+        answer = await client.request(replace(request, ledger_id=LedgerId(ledger_id)))  # type: ignore[arg-type]
+        if not isinstance(answer, Refused):
+            assert isinstance(answer, LacReply | Entries | EntryRanges)
+            found.add(name)
+        else:
+            assert answer.status is Status.UNAUTHORIZED
+            assert "quire grant add" in answer.reason or "certificate" in answer.reason
+    for name, recovery in (("recovery add", True), ("add", False)):
+        request_id = client.send_add(batch_of(ledger_id, 0), recovery=recovery)
+        if await is_refused(client, request_id) is None:
+            found.add(name)
+    return found
+
+
+async def is_refused(client: WireClient, request_id: int) -> Refused | None:
+    """Return the refusal of an add; None if it was answered by an ack."""
+    while request_id not in client.acks and request_id not in client.frames:
+        await client._receive()
+    if client.acks.pop(request_id, None) is not None:
+        return None
+    answer = await client.answer(request_id)
+    assert isinstance(answer, Refused)
+    return answer
+
+
+READS = {"lac", "read", "poll", "list"}
+FENCES = {"fence", "fencing read"}
+APPENDS = {"write lac", "add"}
+EVERYTHING = READS | FENCES | APPENDS | {"recovery add"}
+
+
+async def test_the_owner_may_do_everything_and_others_nothing(world: World) -> None:
+    other = await world.client(BOB, 7)
+    assert await allowed(other) == set()
+    assert world.served.storage.add_count == 0
+    assert await allowed(await world.client("", 7)) == set()
+    assert world.served.storage.add_count == 0, "no state before the rights are known"
+    assert await allowed(await world.client(ALICE, 7)) == EVERYTHING
+    assert world.served.counters.refused_by_roles == 2 * len(EVERYTHING)
+    assert await allowed(await world.client(ROOT, 7)) == EVERYTHING
+
+
+@pytest.mark.parametrize(
+    ("role", "operations"),
+    [
+        (READER, READS),
+        (WRITER, APPENDS),
+        (RECOVERER, READS | FENCES | {"recovery add"}),
+        (ADMIN, EVERYTHING),
+    ],
+)
+async def test_a_role_allows_its_operations(
+    world: World, role: LedgerRole, operations: set[str]
+) -> None:
+    await world.roles.grant(BOB, role, "chain:orders")
+    await until(lambda: world.roles.authorizer._grants.granted_to(BOB)._exact != {})
+    client = await world.client(BOB, 7, 8)
+    assert await allowed(client, 8) == operations
+    assert await allowed(client, 7) == set()
+
+
+async def test_a_client_learns_who_it_is(world: World) -> None:
+    for principal in (ALICE, ""):
+        _, reply = await world.greet(principal)
+        assert reply.principal == principal
+
+
+async def test_changes_of_grants_reach_attached_ledgers(world: World) -> None:
+    client = await world.client(BOB, 7)
+    assert isinstance(await client.request(REQUESTS["lac"]), Refused)
+    await world.roles.grant(BOB, READER, "ledger:7")
+    await until(lambda: attachment_of(world, 7).rights != 0)
+    assert isinstance(await client.request(REQUESTS["lac"]), LacReply)
+    assert isinstance(await client.request(REQUESTS["fence"]), Refused)
+    await world.roles.revoke(BOB, READER, "ledger:7")
+    await until(lambda: attachment_of(world, 7).rights == 0)
+    assert isinstance(await client.request(REQUESTS["lac"]), Refused)
+
+
+def attachment_of(world: World, ledger_id: int) -> attachments.Attachment:
+    (connection,) = world.served.context.connections
+    found = connection._attachments.find(LedgerId(ledger_id))  # type: ignore[attr-defined]
+    assert isinstance(found, attachments.Attachment)
+    return found
+
+
+async def test_requests_wait_for_the_rights_in_order(world: World) -> None:
+    world.faults.is_away = True
+    client = await world.client(ALICE, 7)
+    adds = [client.send_add(batch_of(7, each)) for each in range(3)]
+    lac = client.send_request(ReadLac(SEVEN, fence=False))
+    await until(lambda: world.roles.authorizer.waiting_bytes > 0)
+    assert world.served.storage.add_count == 0
+    world.faults.is_away = False
+    assert [await client.ack(each) for each in adds] == [Status.OK] * 3
+    reply = await client.answer(lac)
+    assert isinstance(reply, LacReply)
+    assert reply.status is Status.OK
+    assert world.roles.authorizer.waiting_bytes == 0
+
+
+async def test_attached_ledgers_go_on_while_the_metadata_service_is_away(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_authorizer, "READ_S_MAX", 0.05)
+    client = await world.client(ALICE, 7)
+    assert await client.add(batch_of(7, 0)) is Status.OK
+    world.faults.is_away = True
+    assert await client.add(batch_of(7, 1)) is Status.OK
+    client.attach(8)
+    refused = await is_refused(client, client.send_add(batch_of(8, 0)))
+    assert refused is not None
+    assert refused.status is Status.UNKNOWN, "nothing is decided without an answer"
+    assert "could not be read" in refused.reason
+    again = await world.client(ALICE, 7)
+    assert await again.add(batch_of(7, 2)) is Status.OK, "the facts are known"
+    world.faults.is_away = False
+    refused = await is_refused(client, client.send_add(batch_of(8, 0)))
+    assert refused is not None
+    assert refused.status is Status.UNAUTHORIZED, "the next request reads again"
+
+
+async def test_a_ledger_that_does_not_exist_is_no_state(world: World) -> None:
+    client = await world.client(ALICE, 9)
+    answer = await client.request(ReadLac(LedgerId(9), fence=True))
+    assert isinstance(answer, Refused)
+    assert answer.status is Status.DELETED
+    refused = await is_refused(client, client.send_add(batch_of(9, 0)))
+    assert refused is not None
+    assert refused.status is Status.DELETED
+
+
+async def test_waiting_requests_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attachments, "WAITING_MAX", 2)
+    world.faults.is_away = True
+    client = await world.client(ALICE, 7)
+    waiting = [client.send_add(batch_of(7, each)) for each in range(2)]
+    assert await client.add(batch_of(7, 2)) is Status.UNKNOWN
+    answer = await client.request(ReadLac(SEVEN, fence=False))
+    assert isinstance(answer, Refused)
+    assert answer.status is Status.UNKNOWN
+    world.faults.is_away = False
+    assert [await client.ack(each) for each in waiting] == [Status.OK] * 2
+
+
+async def test_waiting_bytes_are_bounded_and_freed_with_the_connection(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.faults.is_away = True
+    client, other = await world.client(ALICE, 7), await world.client(ALICE, 7)
+    size = len(batch_of(7, 0))
+    monkeypatch.setattr(attachments, "WAITING_BYTES_MAX", size)
+    client.send_add(batch_of(7, 0))
+    await until(lambda: world.roles.authorizer.waiting_bytes == size)
+    assert await other.add(batch_of(7, 0)) is Status.UNKNOWN
+    client.abort()
+    await until(lambda: world.roles.authorizer.waiting_bytes == 0)
+
+
+async def test_a_closing_bookie_refuses_what_waits(world: World) -> None:
+    world.faults.is_away = True
+    client = await world.client(ALICE, 7)
+    add = client.send_add(batch_of(7, 0))
+    client.send_request(DetachLedger(SEVEN))
+    await until(lambda: world.roles.authorizer.waiting_bytes > 0)
+    closing = asyncio.get_running_loop().create_task(world.served.server.close())
+    assert await client.ack(add) is Status.CLOSING
+    await closing
+
+
+async def test_repair_needs_no_role(world: World) -> None:
+    world.served.keys.key = bytes(range(32))
+    client, _ = await world.greet("", bytes(range(32)))
+    client.attach(7)
+    assert await allowed(client) == EVERYTHING
+
+
+async def test_a_list_of_entries_needs_an_attached_ledger(world: World) -> None:
+    for principal, is_allowed in ((BOB, False), (ALICE, False), (ROOT, True)):
+        answer = await (await world.client(principal)).request(REQUESTS["list"])
+        assert isinstance(answer, EntryRanges if is_allowed else Refused)
+
+
+async def test_a_report_of_a_lac_needs_the_right_to_append(world: World) -> None:
+    owner = await world.client(ALICE, 7)
+    assert await owner.add(batch_of(7, 0)) is Status.OK
+    other = await world.client(BOB, 7)
+    other.send_request(ReportLac(SEVEN, ZERO))
+    assert isinstance(await other.request(REQUESTS["lac"]), Refused)
+    assert world.served.storage.lac_of(SEVEN) == -1
+    owner.send_request(ReportLac(SEVEN, ZERO))
+    await owner.request(REQUESTS["lac"])
+    assert world.served.storage.lac_of(SEVEN) == 0
+
+
+async def test_a_recording_bookie_refuses_nothing(recording: World) -> None:
+    calls = recording.faults.call_count
+    assert await allowed(await recording.client(BOB, 7)) == EVERYTHING
+    assert recording.faults.call_count == calls, "it reads nothing"
+
+
+async def test_facts_are_read_once(world: World) -> None:
+    await allowed(await world.client(ALICE, 7))
+    calls = world.faults.call_count
+    await allowed(await world.client(ALICE, 7))
+    assert world.faults.call_count == calls
+
+
+async def test_known_facts_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_authorizer, "FACTS_MAX", 1)
+    for ledger_id in (SEVEN, EIGHT):
+        await world.roles.authorizer.read_facts(ledger_id)
+    assert list(world.roles.authorizer._facts) == [EIGHT]
+
+
+def test_super_users_are_separated_by_semicolons() -> None:
+    assert parse_super_users("User:CN=a,O=b; User:c;") == ("User:CN=a,O=b", "User:c")
+    assert parse_super_users("") == ()
+    with pytest.raises(ValueError, match="separate several by semicolons"):
+        parse_super_users("alice")
+    with pytest.raises(ValueError, match="at most 1000"):
+        parse_super_users("User:a;" * 1_001)
