@@ -16,6 +16,7 @@ The names in `__all__` are the public interface; `ledger_client.sync` offers the
 - `errors`: failures of a call, one class per fact.
 - `own_packages`: check that other modules do not hide packages of Quire.
 - `metadata_failures`: failures of the metadata service, translated.
+- `own_principal`: who this client is, as bookies say it.
 - `observability`: events and counters.
 - `digest`: keys and digests of a ledger.
 - `encryption/`: encryption of payloads.
@@ -70,6 +71,7 @@ from ledger_client.errors import (
     NotEnoughBookiesError,
     NotEnoughInSyncReplicasError,
     PlainLedgerError,
+    PrincipalUnknownError,
     QuorumTimeoutError,
     RecoveryUndecidedError,
     TooManyFragmentsError,
@@ -166,6 +168,7 @@ __all__ = [
     "PayloadEncryption",
     "PlacementPolicy",
     "PlainLedgerError",
+    "PrincipalUnknownError",
     "Published",
     "Quorum",
     "QuorumTimeoutError",

@@ -136,7 +136,7 @@ class LedgerClient:
         Leaving its block waits for pending appends and closes the ledger. An id that you choose
         must never have been used or allocated: choose far above the allocated ones, which begin at
         1. Raises ValueError for arguments out of range; NotEnoughBookiesError, LedgerExistsError,
-        MetadataTooLargeError, MetadataUnavailableError, EncryptionKeyError.
+        MetadataTooLargeError, MetadataUnavailableError, EncryptionKeyError, PrincipalUnknownError.
         """
         wanted = NewLedger.of(quorum, ledger_id, digest, password, metadata, encryption)
         return AwaitableHandle(partial(self._session.create, wanted, timeout))

@@ -32,6 +32,7 @@ from ledger_client.observability import (
     MetadataSessionChanged,
     Observer,
 )
+from ledger_client.own_principal import OwnPrincipal
 from ledger_client.recovery.late_fences import LateFences
 from ledger_client.writing.append_shell import WriterServices
 from ledger_client.writing.bookie_probes import BookieProbes
@@ -126,6 +127,7 @@ class ClientServices:
             client_name=self.registration.client_id,
             observer=self.observer,
         )
+        self.principal = OwnPrincipal(self.directory, self.pool, config.read_timeout_s)
         on_failed = self.observer.note_callback_failed
         self.placement = Placement(self.directory, self.quarantine, rng, settings.policy, on_failed)
         self.for_writers = self._services_of_writers()

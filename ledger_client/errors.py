@@ -215,7 +215,13 @@ class EntryConflictError(LedgerError):
 
 
 class UnauthorizedError(LedgerError):
-    """The password or the credentials were refused."""
+    """The password or the credentials were refused, or a role is missing."""
+
+
+class PrincipalUnknownError(LedgerError):
+    """No bookie said who this client is, and a new ledger names its owner."""
+
+    retriable = True
 
 
 class BackpressureError(LedgerError):

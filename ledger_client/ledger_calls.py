@@ -115,8 +115,8 @@ class LedgerCalls:
         self._services = services
 
     async def create(self, wanted: NewLedger, timeout_s: float) -> Found:
-        """Store a new ledger's metadata. Raises NotEnoughBookiesError, LedgerExistsError and the
-        errors of the metadata service.
+        """Store a new ledger's metadata. Raises NotEnoughBookiesError, LedgerExistsError,
+        PrincipalUnknownError and the errors of the metadata service.
         """
         deadline_s = self._services.config.append_deadline_s
         lag_s = wanted.quorum.replica_lag_time_max_ms / 1000
@@ -172,7 +172,7 @@ class LedgerCalls:
                     status = error.status or Status.UNKNOWN
                 if status is Status.UNAUTHORIZED:
                     text = f"bookie {bookie_id} refused the password: open it with the correct one"
-                    raise UnauthorizedError(text, ledger_id=ledger_id)
+                    raise pool.refusals.explained(UnauthorizedError(text, ledger_id=ledger_id))
                 if status is Status.OK:
                     return
         finally:
@@ -184,6 +184,7 @@ class LedgerCalls:
         metadata, version, keys = await self.find(ledger_id, password, timeout_s)
         if metadata.state is LedgerState.CLOSED:
             return LedgerInfo.of(metadata)
+        await services.principal.check_may_recover(metadata, keys)
         recoverer = Recoverer(
             metadata=metadata,
             version=version,
@@ -329,6 +330,7 @@ class LedgerCalls:
             ensemble = services.placement.new_ensemble(wanted.quorum)
         if isinstance(ensemble, Shortage):
             raise not_enough_bookies(ensemble, ledger_id)
+        owner = await services.principal.owner_in(ensemble)
         key = wanted.key
         if isinstance(key, NamedKey):
             token = key.draw_token()
@@ -347,6 +349,7 @@ class LedgerCalls:
             writer=services.registration.client_id,
             custom=wanted.custom,
             encryption=encryption,
+            owner=owner,
         )
 
     async def _info(self, ledger_id: LedgerId) -> LedgerInfo | None:

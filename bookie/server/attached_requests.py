@@ -13,15 +13,20 @@ from collections.abc import Callable
 from functools import partial
 
 from bookie.server.attachments import Attachment, Attachments
-from bookie.server.ledger_requests import LedgerRequest, LedgerRequests, operation_of
+from bookie.server.ledger_requests import (
+    AttachedRequest,
+    LedgerRequest,
+    LedgerRequests,
+    operation_of,
+)
 from bookie.server.ledger_rights import RIGHT_BITS, refusal_text
 from bookie.server.long_polls import LongPolls
 from bookie.server.request_runner import RequestRunner
 from bookie.server.server_access import LedgerOperation
-from bookie.server.server_answers import refusal_frame
+from bookie.server.server_answers import refusal_frame, reply_frame
 from bookie.server.server_context import ServerContext
 from bookie.wire.batch import Buffer
-from bookie.wire.messages import ReadEntries, Status, WaitLac
+from bookie.wire.messages import ReadEntries, ReadRights, RightsReply, Status, WaitLac
 
 
 class AttachedRequests:
@@ -50,7 +55,7 @@ class AttachedRequests:
     def serve(
         self,
         request_id: int,
-        request: LedgerRequest | WaitLac,
+        request: AttachedRequest,
         attachment: Attachment,
         asked_s: float,
     ) -> None:
@@ -60,6 +65,8 @@ class AttachedRequests:
         operation = operation_of(request)
         if self._context.is_closing:
             self._refuse(request_id, Status.CLOSING, "the bookie is closing")
+        elif isinstance(request, ReadRights):
+            self._answer_rights(request_id, attachment)
         elif not attachment.rights & RIGHT_BITS[operation]:
             self._refuse_by_roles(request_id, operation, attachment)
         elif isinstance(request, WaitLac):
@@ -99,6 +106,13 @@ class AttachedRequests:
             audit = self._context.log.audit
             audit.refused(operation, who=who, peer=self._peer(), ledger=ledger_id)
         self._refuse(request_id, attachment.status, reason)
+
+    def _answer_rights(self, request_id: int, attachment: Attachment) -> None:
+        is_known = attachment.rights or attachment.status is Status.UNAUTHORIZED
+        if is_known:
+            self._send([reply_frame(request_id, RightsReply(attachment.rights))])
+        else:
+            self._refuse(request_id, attachment.status, attachment.reason)
 
     def _read_or_submit(
         self, request_id: int, request: LedgerRequest, key: bytes, asked_s: float

@@ -18,7 +18,7 @@ from typing import Final, assert_never
 from bookie.server.attached_requests import AttachedRequests
 from bookie.server.attachments import NO_ROOM, Attachment, Attachments
 from bookie.server.incoming_batch import checked_batch
-from bookie.server.ledger_requests import LedgerRequest, operation_of
+from bookie.server.ledger_requests import AttachedRequest, operation_of
 from bookie.server.ledger_rights import APPEND_BIT, RECOVERY_ADD_BIT
 from bookie.server.request_runner import RequestRunner
 from bookie.server.server_access import REPAIR, LedgerOperation, Principal, authorize
@@ -38,6 +38,7 @@ from bookie.wire.messages import (
     ReadAccess,
     ReadEntries,
     ReadLac,
+    ReadRights,
     ReportLac,
     Request,
     Status,
@@ -253,7 +254,7 @@ class ClientConnection(ServerConnection):
                 self._attach(request_id, ledger_id, key)
             case DetachLedger(ledger_id=ledger_id):
                 self._attachments.detach(ledger_id)
-            case ReadAccess() | FenceWithoutKey():
+            case ReadAccess() | FenceWithoutKey() | ReadRights():
                 self._serve_ledger(request_id, request)
             case ReadLac() | WriteLac() | ReadEntries() | ListEntries() | WaitLac():
                 self._serve_ledger(request_id, request)
@@ -281,7 +282,7 @@ class ClientConnection(ServerConnection):
             self._context.storage.report_lac(request.ledger_id, request.lac, key, _ignore)
             self._read_on_if_room()
 
-    def _serve_ledger(self, request_id: int, request: LedgerRequest | WaitLac) -> None:
+    def _serve_ledger(self, request_id: int, request: AttachedRequest) -> None:
         attachment, asked_s = self._attachments.find(request.ledger_id), self._received_at_s
         if self._context.is_closing:
             self._refuse(request_id, Status.CLOSING, "the bookie is closing")

@@ -27,6 +27,7 @@ from bookie.wire.messages import (
     ReadAccess,
     ReadEntries,
     ReadLac,
+    ReadRights,
     Status,
     WaitLac,
     WriteLac,
@@ -34,16 +35,17 @@ from bookie.wire.messages import (
 from metadata.ids import ENTRY_ID_MAX, NO_ENTRY, EntryId, LedgerId
 
 LedgerRequest = ReadLac | WriteLac | ReadEntries | ListEntries | ReadAccess | FenceWithoutKey
+AttachedRequest = LedgerRequest | WaitLac | ReadRights
 
 
-def operation_of(request: LedgerRequest | WaitLac) -> LedgerOperation:
-    """Return the operation of a request, for `authorize`."""
+def operation_of(request: AttachedRequest) -> LedgerOperation:
+    """Return the operation of a request. Reading the own rights needs none; it counts as a read."""
     match request:
         case ReadLac(fence=True) | ReadEntries(fence=True):
             return LedgerOperation.FENCE
         case WriteLac():
             return LedgerOperation.WRITE_LAC
-        case ReadLac() | ReadEntries() | WaitLac() | ListEntries():
+        case ReadLac() | ReadEntries() | WaitLac() | ListEntries() | ReadRights():
             return LedgerOperation.READ
         case ReadAccess():
             return LedgerOperation.READ_ACCESS

@@ -41,6 +41,7 @@ _REQUESTS: Final[dict[int, type[Request]]] = {
     10: m.ReportLac,
     11: m.ReadAccess,
     12: m.FenceWithoutKey,
+    13: m.ReadRights,
 }
 _REPLIES: Final[dict[int, type[Reply]]] = {
     64: m.HelloReply,
@@ -49,6 +50,7 @@ _REPLIES: Final[dict[int, type[Reply]]] = {
     67: m.Pong,
     68: m.Refused,
     69: m.AccessReply,
+    70: m.RightsReply,
 }
 _OPCODES: Final[dict[type[Message], int]] = {
     **{cls: code for code, cls in _REQUESTS.items()},
@@ -228,6 +230,7 @@ _CHECKS: Final[dict[str, Callable[[object], object]]] = {
     "principal": _text,
     "ranges": _ranges,
     "reason": _text,
+    "rights": _u32,
     "status": _status,
     "stored_key": _stored_key,
     "wait_ms": _integer(0, int(m.WAIT_S_MAX * 1000)),

@@ -2,7 +2,7 @@
 
 Leaves their bytes to `bookie.wire.codec`.
 
-Source: protocol rules 2.3, 4.3, 7.2, 8.3, 8.4, 9.14; storage design.
+Source: protocol rules 2.3, 4.3, 7.2, 8.3, 8.4, 9.14, 12.1, 12.4; storage design.
 """
 
 from dataclasses import dataclass
@@ -196,6 +196,24 @@ class FenceWithoutKey:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadRights:
+    """Request for the client's rights on an attached ledger (rule 12.4). Answered by RightsReply. A
+    client asks before it begins a recovery, because the first step of a recovery ends the writer.
+    """
+
+    ledger_id: LedgerId
+
+
+@dataclass(frozen=True, slots=True)
+class RightsReply:
+    """Rights of the client on a ledger, as bits of `metadata.security.ledger_roles.LedgerRight`;
+    all of them if the bookie has no authorizer.
+    """
+
+    rights: int
+
+
+@dataclass(frozen=True, slots=True)
 class EntryRanges:
     """Stored ranges (first, last), ascending and merged. `complete` is False when more may follow
     the last one.
@@ -252,7 +270,8 @@ Request = (
     | ListEntries
     | ReadAccess
     | FenceWithoutKey
+    | ReadRights
     | Ping
 )
-Reply = HelloReply | LacReply | EntryRanges | AccessReply | Pong | Refused
+Reply = HelloReply | LacReply | EntryRanges | AccessReply | RightsReply | Pong | Refused
 Message = Request | Reply

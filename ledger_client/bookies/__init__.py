@@ -10,5 +10,6 @@
 - `placement`: bookies that are up and did not fail lately.
 - `placement_policy`: choice of an ensemble and of replacements.
 - `placement_search`: copies on different racks and hosts (rule 3.3).
+- `refusals`: reasons of bookies for lack of a role.
 - `quarantine`: bookies that failed lately.
 """

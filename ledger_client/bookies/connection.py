@@ -65,6 +65,7 @@ one: the size that a read requests with the default limits.
 _ADD: Final = FrameKind.ADD  # a lookup in the enumeration costs as much as the header
 
 Answer = Reply | Entries
+RefusedCallback = Callable[[BookieId, LedgerId, Refused], None]
 LostCallback = Callable[["BookieConnection", CallFailure, str], None]
 
 
@@ -86,6 +87,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         on_lost: LostCallback,
         on_latency: Callable[[float, float, int], None],
         bodies: BodyPool | None = None,
+        on_refused: RefusedCallback | None = None,
     ) -> None:
         """Create a connection. Answers are received into buffers of `bodies`, if given."""
         self.bookie_id = bookie_id
@@ -102,6 +104,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._add_timeout_s = add_timeout_s
         self._on_lost = on_lost
         self._on_latency = on_latency
+        self._on_refused = on_refused
         self._transport: asyncio.Transport | None = None
         self._assembler = FrameAssembler(bodies=bodies, trusted_bytes_max=ANSWER_BYTES_TRUSTED_MAX)
         self._writes = ConnectionWrites(loop)
@@ -263,6 +266,8 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     def _take_reply(self, request_id: int, reply: Reply) -> None:
         if isinstance(reply, Refused) and request_id in self._adds:
+            if self._on_refused is not None:
+                self._on_refused(self.bookie_id, self._adds[request_id][0].ledger_id, reply)
             self._take_acks([(request_id, reply.status)])
         elif isinstance(reply, HelloReply) or not self.opened.done():
             self._take_hello(reply)

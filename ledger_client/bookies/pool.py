@@ -26,6 +26,7 @@ from bookie.wire.messages import (
     EntryRanges,
     FenceWithoutKey,
     Hello,
+    HelloReply,
     LacReply,
     ListEntries,
     Ping,
@@ -33,14 +34,18 @@ from bookie.wire.messages import (
     ReadAccess,
     ReadEntries,
     ReadLac,
+    ReadRights,
+    Refused,
     ReportLac,
     Request,
+    RightsReply,
     WaitLac,
 )
 from ledger_client.bookies.connection import Answer
 from ledger_client.bookies.connection_calls import AddSink, BookieCallError, CallFailure, PendingAdd
 from ledger_client.bookies.latency import RecentLatency
 from ledger_client.bookies.pool_link import AddressLookup, BookieLink, LinkSettings
+from ledger_client.bookies.refusals import Refusals
 from ledger_client.config import ClientConfig
 from ledger_client.errors import UnauthorizedError
 from ledger_client.observability import Observer
@@ -84,6 +89,10 @@ class BookiePool:
         self._client_name = client_name
         self._bodies = BodyPool(BODIES_BYTES_MAX)
         self._is_closed = False
+        self.refusals = Refusals()
+        """Reasons of refusals, for errors."""
+        self.principals: dict[BookieId, str] = {}
+        """Principal of this client, as each bookie said it at the last hello (rule 12.1)."""
 
     def add(
         self,
@@ -162,6 +171,14 @@ class BookiePool:
         """
         return await self._call(bookie_id, request, LacReply, None, timeout_s)
 
+    async def read_rights(
+        self, bookie_id: BookieId, request: ReadRights, *, timeout_s: float
+    ) -> RightsReply:
+        """Request this client's rights on a ledger. Raises BookieCallError; a bookie of an older
+        release refuses the request.
+        """
+        return await self._call(bookie_id, request, RightsReply, request.ledger_id, timeout_s)
+
     async def ping(self, bookie_id: BookieId, *, timeout_s: float) -> Pong:
         """Check that the bookie lives and accepts adds. Raises BookieCallError."""
         return await self._call(bookie_id, Ping(), Pong, None, timeout_s)
@@ -187,6 +204,7 @@ class BookiePool:
             self._attach_counts[ledger_id] = count
             return
         del self._attach_counts[ledger_id], self._keys[ledger_id]
+        self.refusals.forget(ledger_id)
         for link in self._links.values():
             link.detach(ledger_id)
 
@@ -234,6 +252,7 @@ class BookiePool:
         for bookie_id, link in list(self._links.items()):
             if bookie_id not in registered and link.is_idle:
                 del self._links[bookie_id]
+                self.principals.pop(bookie_id, None)
 
     async def aclose(self) -> None:
         """End every connection; everything under way fails as CLOSED."""
@@ -256,7 +275,12 @@ class BookiePool:
             raise BookieCallError(bookie_id, why, failure=CallFailure.CLOSED)
         self._observer.calls_sent += 1
         link = self._link(bookie_id)
-        answer = await link.call(request, expects, ledger_id, timeout_s)
+        try:
+            answer = await link.call(request, expects, ledger_id, timeout_s)
+        except BookieCallError as error:
+            if ledger_id is not None and error.status is not None:
+                self.refusals.note(bookie_id, ledger_id, error.status, error.reason)
+            raise
         assert isinstance(answer, expects), "the connection checked it"
         return answer
 
@@ -278,9 +302,17 @@ class BookiePool:
             hello,
             self._rng,
             self._observer.note_connected,
+            self._note_hello,
+            self._note_refused,
             self._on_link_failed,
             self._bodies,
         )
+
+    def _note_hello(self, reply: HelloReply) -> None:
+        self.principals[BookieId(reply.bookie_id)] = reply.principal
+
+    def _note_refused(self, bookie_id: BookieId, ledger_id: LedgerId, refused: Refused) -> None:
+        self.refusals.note(bookie_id, ledger_id, refused.status, refused.reason)
 
     def _on_link_failed(self, bookie_id: BookieId, failure: CallFailure, reason: str) -> None:
         self._observer.note_connection_lost(bookie_id, f"{failure.value}: {reason}")

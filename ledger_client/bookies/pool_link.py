@@ -18,8 +18,8 @@ from ssl import SSLContext
 from typing import Final, Protocol
 
 from bookie.wire.bodies import BodyPool
-from bookie.wire.messages import Hello, Request, Status
-from ledger_client.bookies.connection import Answer, BookieConnection
+from bookie.wire.messages import Hello, HelloReply, Request, Status
+from ledger_client.bookies.connection import Answer, BookieConnection, RefusedCallback
 from ledger_client.bookies.connection_calls import BookieCallError, CallFailure, PendingAdd
 from ledger_client.bookies.latency import RecentLatency
 from ledger_client.config import ClientConfig
@@ -72,6 +72,9 @@ class LinkSettings:
     hello: Hello
     rng: Random
     on_connected: Callable[[BookieId], None]
+    on_hello: Callable[[HelloReply], None]
+    on_refused: RefusedCallback
+    """Called with the reason of an add that is refused."""
     on_unavailable: Callable[[BookieId, CallFailure, str], None]
     bodies: BodyPool
     """Buffers into which large answers are received."""
@@ -293,12 +296,13 @@ class BookieLink:
             on_lost=self._on_lost,
             on_latency=self._on_latency,
             bodies=settings.bodies,
+            on_refused=settings.on_refused,
         )
         try:
             await self._loop.create_connection(
                 lambda: connection, address.host, address.port, ssl=settings.ssl
             )
-            await connection.opened
+            settings.on_hello(await connection.opened)
         except BaseException:
             connection.close(CallFailure.REFUSED, "its connection was not completed")
             raise

@@ -113,7 +113,8 @@ class CopyTarget:
         return good.next_entry_id
 
     def _refusal(self, first: EntryId, status: Status | None, reason: str) -> LedgerError:
-        return refusal_error(self._keys.ledger_id, self._bookie_id, first, status, reason)
+        error = refusal_error(self._keys.ledger_id, self._bookie_id, first, status, reason)
+        return self._pool.refusals.explained(error)
 
 
 class _Answers:

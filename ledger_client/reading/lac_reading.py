@@ -42,7 +42,8 @@ async def read_lac(ledger: FollowedLedger, pool: BookiePool, timeout_s: float) -
             position, status, reason = await answers.get()
             if status is Status.UNAUTHORIZED:
                 text = f"bookie {ensemble[position]} refused the password: open it with the correct"
-                raise UnauthorizedError(f"{text} one", ledger_id=ledger.ledger_id)
+                refused = UnauthorizedError(f"{text} one", ledger_id=ledger.ledger_id)
+                raise pool.refusals.explained(refused)
             if status in KNOWN:
                 known.append(position)
             else:

@@ -21,6 +21,7 @@ from bookie.wire.messages import ReadEntries, Status
 from ledger_client.batches import EntryBatch
 from ledger_client.bookies.latency import RecentLatency
 from ledger_client.bookies.pool import BookieCallError
+from ledger_client.bookies.refusals import Refusals
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import (
@@ -57,6 +58,10 @@ class RangeEntries:
 
 class EntryReads(Protocol):
     """Reads of entries of single bookies."""
+
+    @property
+    def refusals(self) -> Refusals:
+        """Reasons of refusals, for errors."""
 
     async def read_entries(
         self, bookie_id: BookieId, request: ReadEntries, *, timeout_s: float
@@ -269,10 +274,9 @@ class RangeReader:
                     entry_id=entry_id,
                 )
             case p.ReportUnauthorized(bookie_id):
-                return UnauthorizedError(
-                    f"bookie {bookie_id} refused the password: open it with the correct one",
-                    ledger_id=ledger_id,
-                )
+                text = f"bookie {bookie_id} refused the password: open it with the correct one"
+                refused = UnauthorizedError(text, ledger_id=ledger_id)
+                return self._pool.refusals.explained(refused)
             case p.ReportUnreadable(reasons, is_damaged):
                 why = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in reasons.items())
                 if is_damaged:

@@ -114,10 +114,11 @@ class TailPoller:
         if self._polls.get(ended.bookie_id) is ended.poll:
             del self._polls[ended.bookie_id]
         if ended.is_unauthorized:
-            raise UnauthorizedError(
+            refused = UnauthorizedError(
                 f"bookie {ended.bookie_id} refused the password: open it with the correct one",
                 ledger_id=self._ledger.ledger_id,
             )
+            raise self._pool.refusals.explained(refused)
         answer = ended.answer
         if answer is not None:
             self._ledger.advance_lac(answer.lac)

@@ -164,7 +164,8 @@ class Recoverer:
             case e.Finish(metadata, version):
                 self._result.set_result((metadata, version))
             case e.Fail(failure):
-                self._fail(recovery_error(self._ledger_id, failure))
+                error = recovery_error(self._ledger_id, failure)
+                self._fail(self._pool.refusals.explained(error))
             case e.WriteBack(bookie_id, span, lac):
                 self._write_back(bookie_id, span, lac)
             case e.ReleaseEntries(before):

@@ -19,6 +19,7 @@ from bookie.wire.entries import Entries
 from bookie.wire.messages import FenceWithoutKey, LacReply, ReadEntries, ReadLac, Status
 from ledger_client.bookies.connection_calls import AddSink, BookieCallError
 from ledger_client.bookies.pool import BookiePool
+from ledger_client.bookies.refusals import Refusals
 from ledger_client.reading.range_reader import EntryReads
 from metadata.ids import BookieId, EntryId, LedgerId
 
@@ -59,6 +60,11 @@ class KeylessBookies:
     def __init__(self, pool: BookiePool) -> None:
         """`pool` has the credentials of repair."""
         self._pool = pool
+
+    @property
+    def refusals(self) -> Refusals:
+        """Reasons of refusals, for errors."""
+        return self._pool.refusals
 
     def attach(self, ledger_id: LedgerId, master_key: bytes) -> None:
         """Do nothing: there is no key to send."""

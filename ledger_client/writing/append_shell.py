@@ -220,7 +220,7 @@ class AppendShell:
             case e.MembersChanged():
                 self._observe(action)
             case e.FailWriter(error):
-                self._fail(error)
+                self._fail(self._services.pool.refusals.explained(error))
                 self._observe(action)
             case e.Closed(metadata):
                 if not self.closed.done():

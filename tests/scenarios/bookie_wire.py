@@ -185,7 +185,7 @@ def _show_reply(reply: m.Reply) -> str:
             return " ".join(
                 (*(f"{low}..{high}" for low, high in reply.ranges), _name(reply.status))
             )
-        case m.AccessReply() | m.Pong():
+        case m.AccessReply() | m.RightsReply() | m.Pong():
             raise AssertionError("no event asks for this")
 
 

@@ -27,6 +27,7 @@ from bookie.wire.messages import (
     WaitLac,
 )
 from ledger_client.bookies.pool import AddSink, BookieCallError, BookiePool, CallFailure
+from ledger_client.bookies.refusals import Refusals
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.reading.entry_ranges import merged
@@ -118,6 +119,7 @@ class MemoryBookies:
         self.bookies = {BookieId(name): MemoryBookie() for name in names}
         self.keys = keys
         self.attached = 0
+        self.refusals = Refusals()
 
     def __getitem__(self, name: str) -> MemoryBookie:
         return self.bookies[BookieId(name)]

@@ -29,6 +29,7 @@ from bookie.wire.messages import (
     ReadAccess,
     ReadEntries,
     ReadLac,
+    ReadRights,
     Refused,
     Reply,
     ReportLac,
@@ -60,6 +61,9 @@ class ScriptedBookie:
         self.hello: Callable[[Hello], HelloReply | None] = self.accept
         self.answer: Callable[[Request], Reply | bytes | None] = self.usual_answer
         self.add_status = Status.OK
+        self.add_refusal: Refused | None = None
+        self.principal = ""
+        """What it says of each client."""
         self.connection_count = 0
         self.speaking = 0
         """Connection whose frame is being answered."""
@@ -99,7 +103,8 @@ class ScriptedBookie:
     def accept(self, hello: Hello) -> HelloReply:
         same = hello.bookie_id == self.id
         status = Status.OK if same else Status.WRONG_BOOKIE
-        return HelloReply(status, self.id, WIRE_VERSION, 0, self.frame_bytes_max, 2**20, "")
+        limits = self.frame_bytes_max, 2**20
+        return HelloReply(status, self.id, WIRE_VERSION, 0, *limits, "", self.principal)
 
     def usual_answer(self, request: Request) -> Reply | bytes | None:
         match request:
@@ -112,7 +117,7 @@ class ScriptedBookie:
             case ReadEntries() | WaitLac():
                 nothing = encode_entries(Status.NO_SUCH_ENTRY, EntryId(5), EntryId(8), [])
                 return b"".join(nothing)
-            case ReadAccess() | FenceWithoutKey():
+            case ReadAccess() | FenceWithoutKey() | ReadRights():
                 return Refused(Status.UNAUTHORIZED, "anonymous")
             case Hello() | AttachLedger() | DetachLedger() | ReportLac():
                 return None

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from bookie.wire.batch import BatchView
-from bookie.wire.codec import encode_acks
+from bookie.wire.codec import encode_acks, encode_message
 from bookie.wire.entries import encode_entries
 from bookie.wire.frames import ADD_RECOVERY, Frame, FrameKind, frame_header
 from bookie.wire.messages import (
@@ -20,10 +20,12 @@ from bookie.wire.messages import (
     ReadAccess,
     ReadEntries,
     ReadLac,
+    ReadRights,
     Refused,
     Reply,
     ReportLac,
     Request,
+    RightsReply,
     Status,
     WaitLac,
     WriteLac,
@@ -56,12 +58,22 @@ class StoringBookie(ScriptedBookie):
         self.answer = self.stored_answer
         self.refuse_adds: Status | None = None
         self.entry_bytes_max = 2**30
+        self.rights: int | None = None
+        """Rights that it says; None for a bookie of an older release."""
         self._registrar: BookieRegistrar | None = None
 
-    async def register(self, store: MetadataStore, *, writable: bool = True) -> None:
+    async def register(
+        self, store: MetadataStore, *, writable: bool = True, features: tuple[str, ...] = ()
+    ) -> None:
         address = self.address
         registration = BookieRegistration(
-            self.id, address.host, address.port, writable=writable, free_bytes=1, capacity_bytes=1
+            self.id,
+            address.host,
+            address.port,
+            writable=writable,
+            free_bytes=1,
+            capacity_bytes=1,
+            features=features,
         )
         self._registrar = BookieRegistrar(store, registration, Random(1))
         await self._registrar.start()
@@ -90,8 +102,8 @@ class StoringBookie(ScriptedBookie):
                 return None
             case DetachLedger() | Hello():
                 return None
-            case ReadAccess() | FenceWithoutKey():
-                return Refused(Status.UNAUTHORIZED, "every client is anonymous here")
+            case ReadRights() | ReadAccess() | FenceWithoutKey():
+                return self._rights(request)
             case Ping():
                 return Pong(writable=True)
             case ListEntries(ledger_id):
@@ -106,13 +118,23 @@ class StoringBookie(ScriptedBookie):
             case WaitLac(ledger_id, lac):
                 return self._read(ledger_id, EntryId(lac + 1), self.lac_of(ledger_id))
 
+    def _rights(self, request: Request) -> Reply:
+        if not isinstance(request, ReadRights):
+            return Refused(Status.UNAUTHORIZED, "every client is anonymous here")
+        if self.rights is None:
+            return Refused(Status.BAD_REQUEST, "unknown operation 13")
+        return RightsReply(self.rights)
+
     def lac_of(self, ledger_id: LedgerId) -> EntryId:
         ledger = self.ledgers.get(ledger_id)
         return NO_ENTRY if ledger is None else ledger.lac
 
     @override
     def answer_add(self, frame: Frame) -> bytes:
-        """Store a batch; return the ACKS frame."""
+        """Store a batch; return the ACKS frame, or the refusal of all adds that a test wants."""
+        if self.add_refusal is not None:
+            refusal = encode_message(self.add_refusal)
+            return frame_header(FrameKind.REPLY, frame.request_id, len(refusal)) + refusal
         body = encode_acks([(frame.request_id, self._store(frame))])
         return frame_header(FrameKind.ACKS, 0, len(body)) + body
 

@@ -23,8 +23,10 @@ OF_LEDGERS = {
     m.FenceWithoutKey(ONE): LedgerRight.NONE,
 }
 """Requests for a ledger that are answered. A new one is a decision on security."""
-OTHERS = {m.Hello, m.AttachLedger, m.DetachLedger, m.Ping, m.ReportLac}
-"""ReportLac needs the right to append, and has no answer: `test_roles.py` tests it."""
+OTHERS = {m.Hello, m.AttachLedger, m.DetachLedger, m.Ping, m.ReportLac, m.ReadRights}
+"""ReadRights needs no role. ReportLac needs the right to append, and has no answer: `test_roles.py`
+tests it.
+"""
 
 
 def test_every_operation_has_a_right_or_needs_the_key_of_repair() -> None:

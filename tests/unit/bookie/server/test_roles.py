@@ -17,9 +17,11 @@ from bookie.wire.messages import (
     ListEntries,
     ReadEntries,
     ReadLac,
+    ReadRights,
     Refused,
     ReportLac,
     Request,
+    RightsReply,
     Status,
     WaitLac,
     WriteLac,
@@ -28,7 +30,7 @@ from metadata.cancelling import cancel_and_wait
 from metadata.errors import StoreUnavailableError
 from metadata.ids import EntryId, LedgerId
 from metadata.ledgers.chain import CHAIN_NAME
-from metadata.security.ledger_roles import LedgerRole
+from metadata.security.ledger_roles import LedgerFacts, LedgerRole
 from metadata.store.memory_faults import NoFaults, StoreCall
 from serving.overriding import override
 from tests.support.bookie.roles_setting import RolesSetting
@@ -349,3 +351,19 @@ def test_super_users_are_separated_by_semicolons() -> None:
         parse_super_users("alice")
     with pytest.raises(ValueError, match="at most 1000"):
         parse_super_users("User:a;" * 1_001)
+
+
+async def test_a_client_can_read_its_rights(world: World) -> None:
+    for principal, rights in ((ALICE, 15), (BOB, 0), ("", 0), (ROOT, 15)):
+        client = await world.client(principal, 7)
+        assert await client.request(ReadRights(SEVEN)) == RightsReply(rights)
+    await world.roles.grant(BOB, READER, "ledger:7")
+    await world.roles.grant(BOB, WRITER, "ledger:7")
+    client = await world.client(BOB, 7, 9)
+    await until(lambda: world.roles.authorizer.rights(BOB, LedgerFacts(SEVEN)) == 3)
+    assert await client.request(ReadRights(SEVEN)) == RightsReply(3)
+    missing = await client.request(ReadRights(LedgerId(9)))
+    assert isinstance(missing, Refused)
+    assert missing.status is Status.DELETED
+    unattached = await client.request(ReadRights(EIGHT))
+    assert isinstance(unattached, Refused)

@@ -93,6 +93,9 @@ GOLDEN: list[tuple[Message, str]] = [
     (m.ReportLac(LedgerId(7), EntryId(5)), "930a0705"),
     (m.ReadAccess(LedgerId(7)), "920b07"),
     (m.FenceWithoutKey(LedgerId(7)), "920c07"),
+    (m.ReadRights(LedgerId(7)), "920d07"),
+    (m.RightsReply(15), "92460f"),
+    (m.HelloReply(Status.OK, "b", 1, 0, 2, 3, "", "User:a"), "994000a16201000203a0a6557365723a61"),
     (m.HelloReply(Status.OK, "b-1", 1, 0, 2, 3, ""), "994000a3622d3101000203a0a0"),
     (m.LacReply(Status.FENCED, EntryId(5), EntryId(9), fenced=True), "9541040509c3"),
     (
@@ -115,6 +118,11 @@ def test_golden_bytes(message: Message, golden: str) -> None:
 
 def test_a_pong_of_an_older_release() -> None:
     assert decode_reply(memoryview(bytes.fromhex("9243c3"))) == m.Pong(writable=True)
+
+
+def test_a_hello_reply_of_an_older_release() -> None:
+    older = decode_reply(memoryview(bytes.fromhex("984000a3622d3101000203a0")))
+    assert older == m.HelloReply(Status.OK, "b-1", 1, 0, 2, 3, "")
 
 
 def test_every_message_has_golden_bytes() -> None:
@@ -145,7 +153,7 @@ BAD_REQUESTS: list[tuple[object, str]] = [
     ([True, 7, True], "starts with its opcode"),
     ([9.0], "starts with its opcode"),
     ([0], "unknown operation 0"),
-    ([13], "unknown operation 13"),
+    ([14], "unknown operation 14"),
     ([-1], "unknown operation -1"),
     ([2**63], "unknown operation"),
     ([64, 0, "b", 1, 0, 2, 3, ""], "unknown operation 64"),  # a reply is not a request

@@ -1,0 +1,207 @@
+"""Roles on ledgers with real bookies, ZooKeeper and certificates: an owner, a reader and others."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bookie.wire.messages import ListEntries, Status
+from ledger_client import LedgerClient, Quorum, UnauthorizedError
+from ledger_client.bookies.connection_calls import BookieCallError
+from ledger_client.cluster_access import open_cluster
+from ledger_client.config import ClientConfig
+from ledger_client.digest import LedgerKeys
+from metadata.ids import BookieId, EntryId, LedgerId
+from quire.errors import ExitCode
+from quire.local.secure_directory import SecureDirectory
+from quire.local_cluster import LocalCluster
+from tests.integration.quire.command import run_quire
+from tests.support.bookie.wire_client import batch_of
+
+THREE = Quorum(3, 3, 2)
+ORGANISATION = "O=quire development"
+NAMES = ("alice", "bob", "carol", "root")
+LIMIT_S = 60.0
+FAST = ClientConfig(append_deadline_s=10.0)
+
+
+def principal(name: str) -> str:
+    return f"User:CN={name},{ORGANISATION}"
+
+
+@dataclass
+class SecuredCluster:
+    """A cluster whose bookies enforce roles."""
+
+    cluster: LocalCluster
+    directory: SecureDirectory
+
+    def uri(self, name: str) -> str:
+        return f"{self.cluster.metadata_uri}?client={self.directory.client_file(name)}"
+
+    def client(self, name: str) -> LedgerClient:
+        return LedgerClient(self.uri(name), config=FAST)
+
+    async def quire(self, *words: str, name: str = "root") -> int:
+        done = await asyncio.to_thread(run_quire, *words, metadata=self.uri(name))
+        return done.returncode
+
+
+@pytest.fixture
+async def secured(tmp_path: Path) -> AsyncIterator[SecuredCluster]:
+    directory = SecureDirectory(tmp_path / "tls")
+    directory.fill(clients=NAMES)
+    options = {
+        "tls": "required",
+        "authorizer": "enforce",
+        "super_users": principal("root"),
+        "repair": "false",
+        **directory.certificate_options("bookie"),
+    }
+    async with LocalCluster(3, tmp_path / "data", bookie_options=options) as cluster:
+        yield SecuredCluster(cluster, directory)
+
+
+async def read_all(client: LedgerClient, ledger_id: int) -> list[bytes]:
+    async with client.open_ledger(ledger_id) as reader:
+        last = reader.last_confirmed
+        return [each.data async for batch in reader.read(0, last) for each in batch]
+
+
+async def test_others_may_not_use_a_ledger_and_its_owner_may(secured: SecuredCluster) -> None:
+    async with secured.client("alice") as alice, secured.client("bob") as bob:
+        ledger = await alice.create_ledger(THREE)
+        assert (await alice.ledger_info(ledger.id)).owner == principal("alice")
+        await ledger.append_many([b"one", b"two"])
+        why = rf"CN=bob,.* may not read ledger {ledger.id}: .*quire grant add .* reader"
+        with pytest.raises(UnauthorizedError, match=why):
+            await read_all(bob, ledger.id)
+        await check_raw_access(secured, "bob", ledger.id)
+        with pytest.raises(UnauthorizedError, match="may not"):
+            await bob.recover_ledger(ledger.id)
+        await ledger.append(b"three")
+        await ledger.aclose()
+        assert await read_all(alice, ledger.id) == [b"one", b"two", b"three"]
+
+
+async def check_raw_access(secured: SecuredCluster, name: str, ledger_id: int) -> None:
+    """No bookie stores, lists or fences anything for this client."""
+    async with open_cluster(secured.uri(name)) as cluster:
+        metadata, _ = await cluster.ledgers.get(LedgerId(ledger_id))
+        keys = LedgerKeys.of(metadata, b"")
+        pool = cluster.open_pool()
+        pool.attach(metadata.ledger_id, keys.master_key)
+        try:
+            for bookie_id in metadata.last_fragment.ensemble:
+                with pytest.raises(BookieCallError) as refused:
+                    request = ListEntries(metadata.ledger_id, EntryId(0))
+                    await pool.list_entries(bookie_id, request, timeout_s=10)
+                assert refused.value.status is Status.UNAUTHORIZED
+                for recovery in (False, True):
+                    outcome = Outcome()
+                    batch = batch_of(ledger_id, 5)
+                    pool.add(
+                        bookie_id,
+                        metadata.ledger_id,
+                        batch,
+                        EntryId(5),
+                        recovery=recovery,
+                        sink=outcome,
+                    )
+                    assert await outcome.status is Status.UNAUTHORIZED
+        finally:
+            pool.detach(metadata.ledger_id)
+            await pool.aclose()
+
+
+class Outcome:
+    """An `AddSink` of one add."""
+
+    def __init__(self) -> None:
+        self.status: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+
+    def on_add_answered(self, _bookie_id: BookieId, _first: EntryId, status: Status) -> None:
+        self.status.set_result(status)
+
+    def on_add_failed(self, _bookie_id: BookieId, _first: EntryId, *_: object) -> None:
+        self.status.set_result(Status.UNKNOWN)
+
+
+async def test_an_owner_recovers_its_ledger_with_another_client(secured: SecuredCluster) -> None:
+    async with secured.client("alice") as writing, secured.client("alice") as recovering:
+        ledger = await writing.create_ledger(THREE)
+        await ledger.append_many([b"one", b"two"])
+        assert (await recovering.recover_ledger(ledger.id)).last_entry_id == 1
+
+
+async def test_roles_reach_bookies_while_ledgers_are_attached(secured: SecuredCluster) -> None:
+    async with (
+        secured.client("alice") as alice,
+        secured.client("bob") as bob,
+        secured.client("carol") as carol,
+    ):
+        ledger = await alice.create_ledger(THREE, metadata=alice.chain("orders").custom_metadata)
+        await ledger.append_many([b"one", b"two"])
+        with pytest.raises(UnauthorizedError):
+            await read_all(carol, ledger.id)
+        assert (
+            await secured.quire("grant", "add", principal("carol"), "reader", "chain:orders") == 0
+        )
+        await until_done(lambda: read_all(carol, ledger.id))
+        with pytest.raises(UnauthorizedError, match="may not fence"):
+            await carol.recover_ledger(ledger.id)
+        await ledger.append(b"three")
+        grant = (principal("bob"), "recoverer", "chain-prefix:ord")
+        assert await secured.quire("grant", "add", *grant) == 0
+        await until_done(lambda: bob.recover_ledger(ledger.id))
+        assert (await bob.ledger_info(ledger.id)).last_entry_id == 2
+        assert await secured.quire("grant", "remove", principal("carol"), "reader", "all") == (
+            ExitCode.NOT_FOUND
+        )
+        await secured.quire("grant", "remove", principal("carol"), "reader", "chain:orders")
+        await until_refused(lambda: read_all(carol, ledger.id))
+
+
+async def until_done(call: Callable[[], Awaitable[object]]) -> None:
+    """Repeat a call until it is not refused any more; a change takes at most 5 s."""
+    async with asyncio.timeout(LIMIT_S):
+        while True:
+            with contextlib.suppress(UnauthorizedError):
+                await call()
+                return
+            await asyncio.sleep(0.1)
+
+
+async def until_refused(call: Callable[[], Awaitable[object]]) -> None:
+    """Repeat a call until it is refused."""
+    async with asyncio.timeout(LIMIT_S):
+        while True:
+            try:
+                await call()
+            except UnauthorizedError:
+                return
+            await asyncio.sleep(0.1)
+
+
+async def test_attached_ledgers_go_on_without_zookeeper(secured: SecuredCluster) -> None:
+    async with secured.client("alice") as alice:
+        ledger = await alice.create_ledger(THREE)
+        await ledger.append(b"one")
+        await secured.cluster.zookeeper.stop()
+        for number in range(20):
+            await ledger.append(b"%d" % number)
+        await secured.cluster.zookeeper.start()
+        await ledger.aclose()
+
+
+async def test_a_super_user_and_commands_use_every_ledger(secured: SecuredCluster) -> None:
+    async with secured.client("alice") as alice, secured.client("root") as root:
+        ledger = await alice.create_ledger(THREE)
+        await ledger.append(b"one")
+        await ledger.aclose()
+        assert await read_all(root, ledger.id) == [b"one"]
+        assert await secured.quire("ledger", "verify", str(ledger.id)) == ExitCode.DONE
+        assert await secured.quire("ledger", "read", str(ledger.id), name="bob") != ExitCode.DONE
