@@ -135,6 +135,7 @@ class TlsListener:
         loop = asyncio.get_running_loop()
         until_s = loop.time() + listening.limits.handshake_s
         context = self._contexts.pop() if self._contexts else AlertingContext(PROTOCOL)
+        peer = _peer(connection)  # a socket has no address once a handshake has failed
         try:
             if listening.is_required or await self._wants_tls(connection):
                 counters.handshakes += 1
@@ -150,7 +151,7 @@ class TlsListener:
                 await loop.connect_accepted_socket(self._make, connection)
         except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
             counters.handshakes_failed += 1
-            peer, reason = _peer(connection), str(error) or type(error).__name__
+            reason = str(error) or type(error).__name__
             listening.log.audit.refused("handshake", who="unknown", peer=peer, reason=reason)
             connection.close()
         except asyncio.CancelledError:

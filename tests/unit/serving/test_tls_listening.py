@@ -1,6 +1,7 @@
 """An address with TLS: handshakes within limits, and connections without TLS if they may be."""
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -12,9 +13,11 @@ import uvloop
 from quire.local.development_certificates import DevelopmentAuthority
 from security.server_tls import ClientCertificates, ServerTls
 from security.tls import TlsFiles, client_context
+from serving.audit_log import LOGGER
 from serving.overriding import override
 from serving.server_log import ServerLog
 from serving.tls_listening import TlsCounters, TlsLimits, TlsListener, TlsListening
+from tests.until import until
 
 HOST = "127.0.0.1"
 LIMITS = TlsLimits()
@@ -106,6 +109,22 @@ async def test_a_connection_without_tls_is_refused(serve: Serve) -> None:
         await served.echo(None)
     assert served.counters.handshakes_failed == 1
     assert await served.echo(served.client()) == b"hello", "the others are served"
+
+
+async def test_a_refused_handshake_is_in_the_audit_log(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    served = serve(ClientCertificates.REQUIRED)
+    await served.open()
+    with caplog.at_level(logging.INFO, LOGGER):
+        for context in (None, served.client()):
+            with pytest.raises((ConnectionError, ssl.SSLError, asyncio.IncompleteReadError)):
+                await served.echo(context)
+        await until(lambda: served.counters.handshakes_failed == 2)
+    fields = [vars(each)["fields"] for each in caplog.records if each.name == LOGGER]
+    found = [(each["act"], each["result"], each["who"], each["peer"]) for each in fields]
+    assert found == [("handshake", "refused", "unknown", HOST)] * 2
+    assert all(each["reason"] for each in fields)
 
 
 async def test_an_address_can_take_both(serve: Serve) -> None:
