@@ -33,6 +33,7 @@ def test_the_subject_has_the_most_specific_part_first() -> None:
         ("RULE:^CN=(.*?),.*$/$1/U, DEFAULT", "ALICE"),
         ("RULE:^CN=(Bob),.*$/$1/, RULE:^.*OU=(.*?),.*$/$1/", "Team"),
         ("RULE:^CN=Bob$/x/,DEFAULT", SUBJECT),
+        ("RULE:CN=Alice/x/,RULE:Alice/y/,RULE:.*OU=Team/z/,DEFAULT", SUBJECT),
         ("RULE:CN=(.*?),.*,O=(Quire)?.*/$1$2/", "Alice"),
     ],
 )
@@ -45,6 +46,7 @@ def test_without_a_certificate_or_a_rule_a_client_is_anonymous() -> None:
     assert principal_of(None, default) is ANONYMOUS
     assert principal_of({}, default) is ANONYMOUS
     assert principal_of(ALICE, parse_mapping_rules("RULE:CN=Bob/x/")) is ANONYMOUS
+    assert principal_of(ALICE, parse_mapping_rules("RULE:CN=Alice/x/")) is ANONYMOUS, "a part"
     assert principal_of(ALICE, parse_mapping_rules("RULE:.*//")) is ANONYMOUS
     long = {"subject": ((("commonName", "a" * 1_025),),)}
     assert principal_of(long, default) is ANONYMOUS

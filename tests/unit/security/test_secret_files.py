@@ -1,5 +1,6 @@
 """Secrets in files."""
 
+import traceback
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ def test_a_secret_is_read_without_the_end_of_its_line(tmp_path: Path) -> None:
         (b"a", 0o644, "chmod 600"),
         (b"a", 0o620, "chmod 600"),
         (b"\n", 0o600, "is empty"),
-        (b"\xff", 0o600, "not UTF-8"),
+        (b"Geheim \xff", 0o600, "not UTF-8"),
         (b"a" * (SECRET_BYTES_MAX + 1), 0o600, "more than"),
     ],
 )
@@ -31,8 +32,11 @@ def test_other_files_are_refused_without_their_content(
     path = tmp_path / "secret"
     path.write_bytes(content)
     path.chmod(mode)
-    with pytest.raises(SecretError, match=why):
+    with pytest.raises(SecretError, match=why) as caught:
         read_secret(str(path))
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "Geheim" not in shown
+    assert "UnicodeDecodeError" not in shown, "it holds the content"
 
 
 def test_a_missing_secret_is_named(tmp_path: Path) -> None:
