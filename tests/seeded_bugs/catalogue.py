@@ -42,7 +42,11 @@ from tests.seeded_bugs.families import (
     topics_state,
     zookeeper_servers,
 )
+from tests.seeded_bugs.families.security import logins, rights, stored, tokens, transport
 from tests.seeded_bugs.seeded_bug import SeededBug
+
+SECURITY: Final = (transport, logins, tokens, rights, stored)
+"""Families of security, whose rules are sections of documents, RFCs and known vulnerabilities."""
 
 BUGS: Final[tuple[SeededBug, ...]] = (
     *append.BUGS,
@@ -78,4 +82,5 @@ BUGS: Final[tuple[SeededBug, ...]] = (
     *topics_logs.BUGS,
     *topics_state.BUGS,
     *topics_groups.BUGS,
+    *(bug for family in SECURITY for bug in family.BUGS),
 )

@@ -142,4 +142,8 @@ def topics(theme: str = "") -> Detector:
 
 SHELL_ONLY: Final = hidden_from_model("the model drives decisions, not the shells that act on them")
 LEDGERS_ONLY: Final = hidden_from_model("the model knows ledgers, not what brokers do with them")
+CLIENTS_TRUSTED: Final = (
+    hidden_from_model("the model has no clients that prove who they are, or are refused"),
+    hidden_from_simulation("its clients use no TLS and no logins, and have all rights"),
+)
 DISK_ONLY: Final = hidden_from_model("the log, its files and the index are no part of the model")

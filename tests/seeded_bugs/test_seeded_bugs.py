@@ -12,7 +12,7 @@ import pytest
 from tests.model import scopes
 from tests.seeded_bugs import trees
 from tests.seeded_bugs.__main__ import sample_of
-from tests.seeded_bugs.catalogue import BUGS
+from tests.seeded_bugs.catalogue import BUGS, SECURITY
 from tests.seeded_bugs.families import topics_groups, topics_logs, topics_state
 from tests.seeded_bugs.seeded_bug import Edit, Kind, SeededBug
 from tests.seeded_bugs.trees import PatchError
@@ -22,12 +22,27 @@ TOPICS = (topics_groups, topics_logs, topics_state)
 CONFIGURATIONS = frozenset(scope.name for scope in scopes.FULL)
 KIP = re.compile(r"KIP-\d+")
 """Rules of Kafka's protocol, which topics follow, have the numbers of its proposals."""
+SECURITY_BUGS = [bug for family in SECURITY for bug in family.BUGS]
+SECTION = re.compile(r"(?P<document>[\w-]+\.md)#(?P<heading>[\w-]+)")
+"""Rules of security are sections of documents below docs/, and what they follow."""
+STANDARD = re.compile(r"RFC \d+|CVE-\d{4}-\d+")
 TEST_ID = re.compile(r"(?P<path>[\w/]+\.py)(?:::(?P<test>\w+))?")
 
 
 def rules_of_the_protocol() -> frozenset[str]:
     text = (trees.ROOT / "docs/protocol.md").read_text()
     return frozenset(re.findall(r"^(\d+\.\d+) ", text, re.M))
+
+
+def is_section(rule: str) -> bool:
+    """Return whether a rule names a heading of a document, as links do."""
+    found = SECTION.fullmatch(rule)
+    if found is None:
+        return False
+    text = (trees.ROOT / "docs" / found["document"]).read_text()
+    titles = re.findall(r"^#+ (.+)$", text, re.M)
+    anchors = [re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in titles]
+    return found["heading"] in anchors
 
 
 def test_there_are_enough_bugs_with_unique_names() -> None:
@@ -56,7 +71,10 @@ def test_patch_fits_the_code(bug: SeededBug) -> None:
 def test_bug_is_described(bug: SeededBug) -> None:
     known = rules_of_the_protocol()
     assert bug.rules
-    assert not [rule for rule in bug.rules if rule not in known and not KIP.fullmatch(rule)]
+    unknown = [rule for rule in bug.rules if rule not in known and not KIP.fullmatch(rule)]
+    if bug in SECURITY_BUGS:
+        unknown = [each for each in unknown if not (STANDARD.fullmatch(each) or is_section(each))]
+    assert not unknown
     assert bug.wrong.endswith(".")
     assert not any(edit.path.startswith(("tests/", "docs/")) for edit in bug.edits)
 
@@ -83,7 +101,15 @@ def test_the_document_has_a_row_for_each_bug_but_those_of_topics() -> None:
     text = (trees.ROOT / "docs/seeded-bugs.md").read_text()
     rows = set(re.findall(r"^\| (\w+) \| [\d., ]+ \|", text, re.M))
     of_topics = {bug.name for family in TOPICS for bug in family.BUGS}
-    assert rows == {bug.name for bug in BUGS} - of_topics
+    of_security = {bug.name for bug in SECURITY_BUGS}
+    assert rows == {bug.name for bug in BUGS} - of_topics - of_security
+
+
+def test_the_document_has_a_row_for_each_bug_of_security() -> None:
+    text = (trees.ROOT / "docs/seeded-bugs.md").read_text()
+    (section,) = re.findall(r"^## Security\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+    rows = re.findall(r"^\| (\w+) \| (.+?) \| \d+ tests, \d+ s \|$", section, re.M)
+    assert rows == [(bug.name, ", ".join(bug.rules)) for bug in SECURITY_BUGS]
 
 
 def test_an_edit_that_does_not_match_once_is_refused() -> None:

@@ -130,9 +130,11 @@ BUGS = (
             Edit(
                 "metadata/store/zookeeper_session.py",
                 "            contacted_s = self._loop.time()\n"
-                "            timeouts = plain_connect(host, address, port)\n",
-                "            timeouts = plain_connect(host, address, port)\n"
-                "            contacted_s = self._loop.time()\n",
+                "            try:\n"
+                "                timeouts = plain_connect(host, address, port)\n",
+                "            try:\n"
+                "                timeouts = plain_connect(host, address, port)\n"
+                "                contacted_s = self._loop.time()\n",
             ),
         ),
         (units("tests/unit/metadata/store/test_zookeeper_session.py"),),

@@ -62,6 +62,8 @@ def rule(
         (["allow ALTER_CONFIGS orders"], "DESCRIBE_CONFIGS", "orders", ALLOWED),
         (["allow ALTER_CONFIGS orders"], "DESCRIBE", "orders", DENIED),
         (["allow ALTER orders"], "DESCRIBE_CONFIGS", "orders", DENIED),
+        (["allow DESCRIBE orders"], "READ", "orders", DENIED),
+        (["allow DESCRIBE_CONFIGS orders"], "ALTER_CONFIGS", "orders", DENIED),
         (["allow DESCRIBE orders", "deny READ orders"], "DESCRIBE", "orders", ALLOWED),
         (["allow READ orders", "deny DESCRIBE orders"], "READ", "orders", ALLOWED),
         (["allow READ orders", "deny DESCRIBE orders"], "DESCRIBE", "orders", DENIED),
@@ -89,6 +91,8 @@ def test_other_types_principals_and_hosts() -> None:
 
     assert of(ALICE, "::1", "a")
     assert not of(BOB, "::1", "a")
+    assert not of(f"{ALICE}-2", "::1", "a")
+    assert not of(ALICE[:-1], "::1", "a")
     assert of(ALICE, HOST, "b")
     assert not of(ALICE, "10.0.0.2", "b")
     assert of("User:ANONYMOUS", HOST, "c")

@@ -1,6 +1,7 @@
 """Authorizer: super users, the default, unreadable lists, the cache and the audit log."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -54,6 +55,17 @@ def test_decisions_end_when_the_lists_change(lists: MemoryAcls) -> None:
     lists.change()
     assert not mine.may(READ, TOPIC, "a")
     assert not mine.may_any(READ, TOPIC)
+
+
+def test_decisions_about_one_client_are_not_those_about_another(lists: MemoryAcls) -> None:
+    here = replace(allow("a"), host="127.0.0.1")
+    lists.change(here, replace(here, operation=WRITE))
+    authorizer = Authorizer(lists, AuthorizerConfig(), AuditLog(lambda: 0.0))
+    clients = [(ALICE, "127.0.0.1"), (ALICE, "127.0.0.2"), (BOB, "127.0.0.1")]
+    for _ in range(2):  # the second time from the cache
+        rights = [authorizer.rights_of(*each, "CLIENTS", ApiKey.FETCH) for each in clients]
+        assert [each.may(READ, TOPIC, "a") for each in rights] == [True, False, False]
+        assert [each.may_any(WRITE, TOPIC) for each in rights] == [True, False, False]
 
 
 def test_lists_are_arranged_once_for_each_change(lists: MemoryAcls) -> None:

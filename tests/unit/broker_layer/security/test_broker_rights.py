@@ -60,6 +60,29 @@ async def _verify(client: Client) -> list[int]:
     return refusals_in(answer)
 
 
+async def test_a_transaction_gets_all_its_topics_or_none() -> None:
+    kind = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="x",
+        v3_and_below_producer_id=7,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=[kind(name=name, partitions=[0, 1]) for name in ("a", "b")],
+    )
+    async with authorized_broker(SHARED) as broker:
+        await broker.permit("TRANSACTIONAL_ID:x WRITE", "TOPIC:a WRITE")
+        answer = await broker.client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, request, 3)
+        assert isinstance(answer, AddPartitionsToTxnResponse)
+        codes = {
+            topic.name: [each.partition_error_code for each in topic.results_by_partition]
+            for topic in answer.results_by_topic_v3_and_below
+        }
+        refused, not_attempted = (
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            ErrorCode.OPERATION_NOT_ATTEMPTED,
+        )
+        assert codes == {"a": [not_attempted] * 2, "b": [refused] * 2}
+
+
 @pytest.mark.parametrize("ask", [_mark, _verify])
 async def test_clients_of_a_shared_listener_need_the_right_of_a_broker(
     ask: Callable[[Client], Awaitable[list[int]]],

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -52,6 +52,9 @@ from serving.server_log import JsonFormatter, ServerLog
 from tests.support.broker_layer.memory_topics import MemoryTopics
 from tests.support.broker_layer.served_broker import Client
 from tests.support.security.sasl_parts import DECOYS, PASSWORD, USERS, find, run_here
+
+if TYPE_CHECKING:
+    from broker_layer.handlers import Handler
 
 LISTENER: Final = ListenerAddress("OUTER", "127.0.0.1", 0)
 ALICE, BOB = USERS[0], USERS[2]
@@ -99,9 +102,9 @@ async def guarded(
         return MetadataResponse(brokers=[], cluster_id="c", controller_id=1, topics=[])
 
     topics, log = MemoryTopics({}), ServerLog(lambda: clock[0])
-    handlers = {ApiKey.METADATA: metadata}
+    handlers: dict[int, Handler] = {ApiKey.METADATA: metadata}
     services = BrokerServices(
-        ServiceParts(1, topics, topics, topics, dict(handlers), "INNER"),
+        ServiceParts(1, topics, topics, topics, handlers, "INNER"),
         BrokerLimits(drain_timeout_s=1.0),
         log,
         Random(5),
