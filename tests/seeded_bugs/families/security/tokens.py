@@ -13,7 +13,8 @@ TOKENS: Final = "security/sasl/tokens.py"
 JWKS: Final = "security/sasl/jwks.py"
 DOCUMENTS: Final = "security/sasl/jwks_documents.py"
 
-TOKEN_TESTS: Final = (units("tests/unit/security/sasl/test_tokens.py"),)
+TOKEN_FILE: Final = "tests/unit/security/sasl/test_tokens.py"
+TOKEN_TESTS: Final = (units(TOKEN_FILE),)
 JWKS_TESTS: Final = (units("tests/unit/security/sasl/test_jwks.py"),)
 DOCUMENT_TESTS: Final = (units("tests/unit/security/sasl/test_jwks_documents.py"),)
 
@@ -29,7 +30,7 @@ BUGS = (
                 "if not isinstance(algorithm, str):",
             ),
         ),
-        TOKEN_TESTS,
+        (units(f"{TOKEN_FILE}::test_algorithms_are_the_operators_choice"),),
         CLIENTS_TRUSTED,
     ),
     SeededBug(
@@ -125,7 +126,7 @@ BUGS = (
         "early_token_taken",
         "A token is taken before `nbf`.",
         ("RFC 7519",),
-        (Edit(TOKENS, 'if "nbf" in claims and now_s', 'if "nbf" in claims and LEEWAY_S'),),
+        (Edit(TOKENS, "now_s < (begins_at_s", "now_s < -(begins_at_s"),),
         TOKEN_TESTS,
         CLIENTS_TRUSTED,
     ),
