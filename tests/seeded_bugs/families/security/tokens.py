@@ -131,14 +131,6 @@ BUGS = (
         CLIENTS_TRUSTED,
     ),
     SeededBug(
-        "critical_header_ignored",
-        "A token with critical headers that this server does not know is taken.",
-        ("RFC 7515",),
-        (Edit(TOKENS, 'if "crit" in header:', 'if header.get("crit") == []:'),),
-        TOKEN_TESTS,
-        CLIENTS_TRUSTED,
-    ),
-    SeededBug(
         "redirect_followed",
         "The server of a JWKS document may send the broker to any other address.",
         ("CVE-2025-27817",),

@@ -231,7 +231,8 @@ BUGS = (
                 "    except UnicodeDecodeError:\n"
                 '        raise SecretError(path, "it is not UTF-8 text") from None\n',
                 "    except UnicodeDecodeError as error:\n"
-                '        raise SecretError(path, f"it is no text: {error.object!r}")\n',
+                "        why = f'it is not UTF-8 text: {error.object!r}'\n"
+                "        raise SecretError(path, why) from None\n",
             ),
         ),
         SECRET_TESTS,

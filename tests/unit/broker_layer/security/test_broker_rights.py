@@ -90,6 +90,9 @@ async def test_clients_of_a_shared_listener_need_the_right_of_a_broker(
     async with authorized_broker(SHARED) as broker:
         await broker.permit(*EVERYTHING[:2], *EVERYTHING[3:])
         assert await ask(broker.client) == [CLUSTER]
+        others = ("DESCRIBE", "CREATE", "ALTER_CONFIGS", "IDEMPOTENT_WRITE")
+        await broker.permit(*(f"CLUSTER:kafka-cluster {each}" for each in others))
+        assert await ask(broker.client) == [CLUSTER]
         await broker.permit("CLUSTER:kafka-cluster CLUSTER_ACTION")
         assert await ask(broker.client) == []
 

@@ -131,6 +131,19 @@ async def test_a_view_reports_a_shard_that_it_cannot_read(
     await view.aclose()
 
 
+async def test_a_view_that_begins_with_a_damaged_shard_is_not_readable(
+    store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    acls, view = AclStore(store, rng), AclView(store, rng)
+    await acls.add([READS])
+    path = acl_shard_path(READS.shard)
+    stored = await store.get(path)
+    await store.compare_and_set(path, b"damaged", stored.version)
+    await view.start()
+    assert not view.is_readable, "a missing rule may be one that denies"
+    await view.aclose()
+
+
 async def test_a_view_does_not_start_without_the_store(
     store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random
 ) -> None:

@@ -50,13 +50,16 @@ def final(
     mechanism: ScramMechanism = SHA_256,
     password: str = PASSWORD,
     extension: str = "",
+    nonce: str = "",
 ) -> bytes:
-    """Return a client's last message, made here again from the RFC's definitions."""
+    """Return a client's last message, made here again from the RFC's definitions; `nonce` replaces
+    the one of the challenge.
+    """
     fields = dict(each.split("=", 1) for each in challenge.decode().split(","))
     salt, iterations = base64.b64decode(fields["s"]), int(fields["i"])
     key = client_key(mechanism, salted_password(mechanism, password, salt, iterations))
     bare = first.decode().split(",", 2)[2]
-    without_proof = f"{start},r={fields['r']}{extension}"
+    without_proof = f"{start},r={nonce or fields['r']}{extension}"
     signed = f"{bare},{challenge.decode()},{without_proof}".encode()
     name = mechanism.hash_name
     mask = hmac.digest(hashlib.new(name, key).digest(), signed, name)
@@ -220,7 +223,7 @@ async def test_a_proof_for_a_nonce_that_ends_with_the_servers_is_refused() -> No
     """The proof fits what is signed, but the client's part is not that of its first message."""
     exchange = server()
     challenge = await exchange.respond(FIRST)
-    made = final(FIRST, challenge.replace(b"r=rOprNGfwEbeRWgbNEkqO", b"r=other"))
+    made = final(FIRST, challenge, nonce=f"other{SERVER_NONCE}")
     error = await failure(exchange, made)
     assert error.text == REFUSED
     assert "nonce" in error.why
