@@ -125,12 +125,15 @@ NAMING: Final = ("name", "topic", "group_id", "partition_index", "partition", "i
 NO_UUID: Final = "00000000-0000-0000-0000-000000000000"
 
 
-def reduce(answer: Tree, prefix: str, without: Sequence[str] = ()) -> Json:
+def reduce(
+    answer: Tree, prefix: str, without: Sequence[str] = (), kept: frozenset[str] = KEPT
+) -> Json:
     """Return the values to compare.
 
     `prefix` is the text that this run put before every name; fields in `without` are left out too.
+    `kept` names the fields whose values are compared.
     """
-    return _without(_reduce(answer, prefix), without)
+    return _without(_reduce(answer, prefix, kept), without)
 
 
 def at(answer: Tree, *path: str | int) -> Tree:
@@ -167,13 +170,13 @@ def error_codes(answer: Tree) -> list[int]:
     return []
 
 
-def _reduce(value: Tree, prefix: str) -> Json:
+def _reduce(value: Tree, prefix: str, kept: frozenset[str]) -> Json:
     if isinstance(value, Mapping):
         ignored = MEANINGLESS_WITH_ERROR if value.get("error_code") else frozenset()
         return {
             name: reduced
             for name, part in value.items()
-            for reduced in [_field(name, part, prefix)]
+            for reduced in [_field(name, part, prefix, kept)]
             if reduced is not _NOTHING and name not in ignored
         }
     if isinstance(value, str):
@@ -181,7 +184,7 @@ def _reduce(value: Tree, prefix: str) -> Json:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value).decode(errors="backslashreplace")
     if isinstance(value, Sequence):
-        return _sorted([_reduce(item, prefix) for item in value])
+        return _sorted([_reduce(item, prefix, kept) for item in value])
     return cast("Json", value)
 
 
@@ -196,8 +199,8 @@ def _without(value: Json, names: Sequence[str]) -> Json:
 _NOTHING: Final[Json] = "\0nothing"
 
 
-def _field(name: str, value: Tree, prefix: str) -> Json:
-    if name in DROPPED or name.startswith("_"):
+def _field(name: str, value: Tree, prefix: str, kept: frozenset[str]) -> Json:
+    if (name in DROPPED and name not in kept) or name.startswith("_"):
         return _NOTHING
     if name == "records":
         return cast("Json", summary(bytes(cast("bytes", value)))) if value else []
@@ -206,12 +209,12 @@ def _field(name: str, value: Tree, prefix: str) -> Json:
     if name in PRESENCE:
         return _is_present(value, least=1 if name in ("session_id", "log_append_time_ms") else 0)
     if isinstance(value, Mapping):
-        return _reduce(value, prefix)
+        return _reduce(value, prefix, kept)
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray)):
-        return _reduce(value, prefix)
+        return _reduce(value, prefix, kept)
     if name == "timestamp" and isinstance(value, int):
         return value if value < 0 else "a time"
-    return _reduce(value, prefix) if name in KEPT else _NOTHING
+    return _reduce(value, prefix, kept) if name in kept else _NOTHING
 
 
 def _is_present(value: Tree, least: int) -> bool:

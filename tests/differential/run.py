@@ -9,9 +9,9 @@ broker can be used again. A request whose answer says "not yet" is repeated for 
 import asyncio
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Final
+from typing import ClassVar, Final
 
-from tests.differential.answers import Json, at, error_codes, number, reduce, text
+from tests.differential.answers import KEPT, Json, at, error_codes, number, reduce, text
 from tests.differential.batches import Batch
 from tests.differential.wire import (
     ConnectionClosedError,
@@ -33,6 +33,9 @@ EARLIEST: Final = -2
 
 class Run:
     """Sends requests to one broker."""
+
+    kept: ClassVar = KEPT
+    """Fields of answers whose values are compared."""
 
     def __init__(self, address: str, rng: Random) -> None:
         self.address = address
@@ -96,7 +99,7 @@ class Run:
             return None
         answer = await self.quietly(api, version, values, client=client, is_patient=is_patient)
         assert name not in self.answers, name
-        self.answers[name] = reduce(answer, self.prefix, without)
+        self.answers[name] = reduce(answer, self.prefix, without, self.kept)
         return answer
 
     async def quietly(

@@ -8,6 +8,7 @@ Invariants: one request at a time on a connection; a connection that failed is n
 
 import asyncio
 import contextlib
+import ssl
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, TypeAlias, Union, cast
@@ -130,11 +131,12 @@ def decode_response(api: str, version: int, frame: bytes) -> Tree:
 
 
 class Wire:
-    """One connection."""
+    """One connection, with TLS if there is a context for it."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, context: ssl.SSLContext | None = None) -> None:
         self._host, _, port = address.rpartition(":")
         self._port = int(port)
+        self._context = context
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
@@ -143,12 +145,17 @@ class Wire:
         frame = await self.exchange(encode_request(api, version, values))
         return decode_response(api, version, frame)
 
+    async def connect(self) -> None:
+        """Open the connection."""
+        self._reader, self._writer = await asyncio.open_connection(
+            self._host, self._port, limit=FRAME_BYTES_MAX, ssl=self._context
+        )
+
     async def tell(self, frame: bytes) -> None:
         """Send a request that has no answer."""
         if self._writer is None:
-            self._reader, self._writer = await asyncio.open_connection(
-                self._host, self._port, limit=FRAME_BYTES_MAX
-            )
+            await self.connect()
+        assert self._writer is not None
         self._writer.write(frame)
         await self._writer.drain()
 
@@ -167,6 +174,11 @@ class Wire:
         assert self._reader is not None
         (size,) = struct.unpack(">i", await self._reader.readexactly(4))
         return await self._reader.readexactly(size)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection is open, as far as this end knows."""
+        return self._writer is not None
 
     async def aclose(self) -> None:
         """Close it; the next request opens another."""

@@ -7,8 +7,9 @@ Source: settings that are not named here are the defaults of Kafka 4.1.0.
 
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -22,25 +23,37 @@ CLUSTER_ID: Final = "cXVpcmUtYmVuY2htYXJrcw"
 FLAGS: Final = ("-Xms512m", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
 
+@dataclass(frozen=True, slots=True)
+class NodeOptions:
+    """What a node has besides the settings of this module."""
+
+    listeners: Mapping[str, str] = field(default_factory=dict)
+    """Address and port of each further listener, under its name."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings, which replace those of this module."""
+    format_arguments: Sequence[str] = ()
+    """Arguments of the tool that formats the node's disk."""
+
+
 @asynccontextmanager
-async def apache_kafka() -> AsyncIterator[str]:
-    """Run a node that is broker and controller; yield its address."""
+async def apache_kafka(options: NodeOptions | None = None) -> AsyncIterator[str]:
+    """Run a node that is broker and controller; yield its address without a login."""
     java = await kafka_jars()
     directory = Path(tempfile.mkdtemp(prefix="quire-kafka-"))
     try:
-        async with _node(java, directory) as address:
+        async with _node(java, directory, options or NodeOptions()) as address:
             yield address
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
 @asynccontextmanager
-async def _node(java: JavaPeer, directory: Path) -> AsyncIterator[str]:
+async def _node(java: JavaPeer, directory: Path, options: NodeOptions) -> AsyncIterator[str]:
     port, controller = free_ports(2)
     file, log = directory / "server.properties", directory / "kafka.log"
-    file.write_text(settings(port, controller, directory))
+    file.write_text(settings(port, controller, directory, options))
     tool = [java.java, "-cp", java.classpath, "kafka.tools.StorageTool", "format"]
-    await run_tool([*tool, "-t", CLUSTER_ID, "-c", str(file)], log)
+    await run_tool([*tool, "-t", CLUSTER_ID, "-c", str(file), *options.format_arguments], log)
     command = [java.java, *FLAGS, "-cp", java.classpath, "kafka.Kafka", str(file)]
     server = JavaServer("kafka", command, log)
     try:
@@ -51,9 +64,13 @@ async def _node(java: JavaPeer, directory: Path) -> AsyncIterator[str]:
         await server.kill()
 
 
-def settings(port: int, controller: int, directory: Path) -> str:
+def settings(
+    port: int, controller: int, directory: Path, options: NodeOptions | None = None
+) -> str:
     """Return the node's configuration file."""
-    broker = f"PLAINTEXT://{HOST}:{port}"
+    given = options or NodeOptions()
+    others = [f"{name}://{place}" for name, place in given.listeners.items()]
+    broker = ",".join([f"PLAINTEXT://{HOST}:{port}", *others])
     values = {
         "process.roles": "broker,controller",
         "node.id": 1,
@@ -73,5 +90,6 @@ def settings(port: int, controller: int, directory: Path) -> str:
         "transaction.state.log.min.isr": 1,
         "share.coordinator.state.topic.replication.factor": 1,
         "share.coordinator.state.topic.min.isr": 1,
+        **given.settings,
     }
     return "".join(f"{name}={value}\n" for name, value in values.items())

@@ -1,0 +1,89 @@
+"""One pass of the script of security over one broker; each client is a user that logs in.
+
+Leaves requests and answers to `tests.differential.run`, and logins to `login`.
+
+Invariants: the client without a name is the super user. All users have one password.
+"""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import ClassVar, Final
+
+from tests.differential.answers import KEPT, at
+from tests.differential.run import Run
+from tests.differential.security.login import ITERATIONS, LoginWire, salted
+from tests.differential.security.servers import SecureBroker
+from tests.differential.wire import Tree, Wire
+
+ALTER_USERS: Final = ("AlterUserScramCredentials", 51)
+DESCRIBE_USERS: Final = ("DescribeUserScramCredentials", 50)
+SHA_256, SHA_512 = 1, 2
+SALT: Final = b"salt of all users"
+PASSWORD: Final = "password of all users"
+SECURITY_FIELDS: Final = frozenset(
+    {
+        "authorized_operations",
+        "cluster_authorized_operations",
+        "host",
+        "iterations",
+        "mechanism",
+        "mechanisms",
+        "operation",
+        "pattern_type",
+        "permission_type",
+        "principal",
+        "topic_authorized_operations",
+        "user",
+    }
+)
+
+
+class SecureRun(Run):
+    """Sends requests to one broker with logins; `client` is the name of the user."""
+
+    kept: ClassVar = KEPT | SECURITY_FIELDS
+
+    def __init__(self, broker: SecureBroker, rng: Random) -> None:
+        super().__init__(broker.address, rng)
+        self.broker = broker
+
+    def wire(self, client: str = "") -> Wire:
+        """Return the connection of one user, which may be logged in."""
+        if client not in self._wires:
+            if client:
+                wire = self.login_wire(client, PASSWORD)
+            else:
+                wire = self.login_wire(self.broker.admin, self.broker.password)
+            self._wires[client] = wire
+        return self._wires[client]
+
+    def login_wire(self, user: str | None, password: str) -> LoginWire:
+        """Return another connection; without a user it does not log in."""
+        return LoginWire(self.address, self.broker.context, user, password)
+
+    async def add_users(self, names: Sequence[str]) -> None:
+        """Make users, and return once the broker shows them."""
+        values: Mapping[str, Tree] = {
+            "deletions": [],
+            "upsertions": [new_user(name) for name in names],
+        }
+        await self.quietly(ALTER_USERS, 0, values)
+        await self.wait_spread()
+        asked: Mapping[str, Tree] = {"users": [{"name": name} for name in names]}
+        answer = await self.quietly(DESCRIBE_USERS, 0, asked)
+        results = at(answer, "results")
+        assert isinstance(results, Sequence)
+        assert all(at(each, "error_code") == 0 for each in results), results
+
+
+def new_user(
+    name: str, mechanism: int = SHA_512, iterations: int = ITERATIONS
+) -> Mapping[str, Tree]:
+    """Return one upsertion of AlterUserScramCredentials, with the password of all users."""
+    return {
+        "name": name,
+        "mechanism": mechanism,
+        "iterations": iterations,
+        "salt": SALT,
+        "salted_password": salted(PASSWORD, SALT, iterations),
+    }
