@@ -183,6 +183,8 @@ def _reduce(value: Tree, prefix: str, kept: frozenset[str]) -> Json:
         return value.replace(prefix, "")
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value).decode(errors="backslashreplace")
+    if isinstance(value, (set, frozenset)):
+        return cast("Json", sorted(value))
     if isinstance(value, Sequence):
         return _sorted([_reduce(item, prefix, kept) for item in value])
     return cast("Json", value)

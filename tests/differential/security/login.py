@@ -11,6 +11,7 @@ import hmac
 import ssl
 from typing import Final
 
+from serving.overriding import override
 from tests.differential.answers import at, number
 from tests.differential.security.servers import MECHANISM
 from tests.differential.wire import ConnectionClosedError, Tree, Wire
@@ -22,9 +23,11 @@ HEADER: Final = "n,,"
 BINDING: Final = base64.b64encode(HEADER.encode()).decode()
 
 
-def salted(password: str, salt: bytes, iterations: int = ITERATIONS) -> bytes:
+def salted(
+    password: str, salt: bytes, iterations: int = ITERATIONS, hash_name: str = HASH
+) -> bytes:
     """Return the salted password of RFC 5802."""
-    return hashlib.pbkdf2_hmac(HASH, password.encode(), salt, iterations)
+    return hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
 
 
 def first_message(user: str, header: str = HEADER) -> bytes:
@@ -63,6 +66,7 @@ class LoginWire(Wire):
         self._user = user
         self._password = password
 
+    @override
     async def tell(self, frame: bytes) -> None:
         """Send a request that has no answer. Raises ConnectionClosedError for a refused login."""
         if not self.is_open and self._user is not None:

@@ -7,13 +7,13 @@ from typing import Final
 from tests.differential.answers import Json, number, reduce
 from tests.differential.security.login import (
     BINDING,
-    MECHANISM,
     LoginWire,
     auth_bytes,
     final_message,
     first_message,
 )
 from tests.differential.security.secure_run import PASSWORD, SecureRun
+from tests.differential.security.servers import MECHANISM
 from tests.differential.wire import (
     ConnectionClosedError,
     NoAnswerError,
@@ -21,14 +21,15 @@ from tests.differential.wire import (
     bare_request,
 )
 
+Step = tuple[str, int, Mapping[str, Tree]]
+
 HANDSHAKE: Final = "SaslHandshake"
 AUTHENTICATE: Final = "SaslAuthenticate"
-METADATA: Final = ("Metadata", 9, {"topics": []})
-API_VERSIONS: Final = ("ApiVersions", 0, {})
+METADATA: Final[Step] = ("Metadata", 9, {"topics": []})
+API_VERSIONS: Final[Step] = ("ApiVersions", 0, {})
 FRAME_BYTES_MAX: Final = 524_288
 OTHER_BINDING: Final = "eSws"
 """The binding of a client that supports channel binding: "y,,"."""
-Step = tuple[str, int, Mapping[str, Tree]]
 
 
 class Steps:

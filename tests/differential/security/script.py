@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from tests.differential.security import acl_cases, login_cases, user_cases
+from tests.differential.security import acl_cases, login_cases, rights_cases, user_cases
 from tests.differential.security.secure_run import SecureRun
 
 Case = Callable[[SecureRun], Awaitable[None]]
@@ -12,6 +12,7 @@ CASES: Final[tuple[Case, ...]] = (
     *login_cases.CASES,
     *user_cases.CASES,
     *acl_cases.CASES,
+    *rights_cases.CASES,
 )
 
 

@@ -9,15 +9,17 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import ClassVar, Final
 
+from serving.overriding import override
 from tests.differential.answers import KEPT, at
 from tests.differential.run import Run
-from tests.differential.security.login import ITERATIONS, LoginWire, salted
+from tests.differential.security.login import HASH, ITERATIONS, LoginWire, salted
 from tests.differential.security.servers import SecureBroker
 from tests.differential.wire import Tree, Wire
 
 ALTER_USERS: Final = ("AlterUserScramCredentials", 51)
 DESCRIBE_USERS: Final = ("DescribeUserScramCredentials", 50)
 SHA_256, SHA_512 = 1, 2
+HASHES: Final = {SHA_256: "sha256", SHA_512: "sha512"}
 SALT: Final = b"salt of all users"
 PASSWORD: Final = "password of all users"
 SECURITY_FIELDS: Final = frozenset(
@@ -47,6 +49,7 @@ class SecureRun(Run):
         super().__init__(broker.address, rng)
         self.broker = broker
 
+    @override
     def wire(self, client: str = "") -> Wire:
         """Return the connection of one user, which may be logged in."""
         if client not in self._wires:
@@ -85,5 +88,5 @@ def new_user(
         "mechanism": mechanism,
         "iterations": iterations,
         "salt": SALT,
-        "salted_password": salted(PASSWORD, SALT, iterations),
+        "salted_password": salted(PASSWORD, SALT, iterations, HASHES.get(mechanism, HASH)),
     }

@@ -76,7 +76,7 @@ async def describing(run: SecureRun) -> None:
 
 
 async def following(run: SecureRun) -> None:
-    """A login after the password was changed, and after the user was removed."""
+    """Log in after the password was changed, and after the user was removed."""
     user = run.name("changing")
     await run.add_users([user])
     run.answers["user/right password"] = await _is_served(run, user, PASSWORD)
