@@ -14,10 +14,11 @@ from metadata.security.errors import (
 )
 from metadata.security.user_store import UserStore
 from quire.cli.user.password_source import PASSWORD_VARIABLE
-from quire.cli.user.verbs import ITERATIONS_DEFAULT, parser
+from quire.cli.user.verbs import parser
 from quire.errors import ExitCode, UsageError, exit_code
 from security.errors import SecretError
 from security.sasl.credentials import (
+    ITERATIONS_DEFAULT,
     ITERATIONS_MIN,
     SALT_BYTES,
     ScramMechanism,
