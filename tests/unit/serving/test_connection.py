@@ -106,6 +106,25 @@ def test_the_number_of_connections_is_limited() -> None:
     assert counters.connections_refused == 1
 
 
+def test_the_number_of_connections_of_an_address_is_limited() -> None:
+    limits = ConnectionLimits(connections_per_address_max=1)
+    first = Opened(ConnectionContext(limits, ConnectionCounters(), ServerLog(_zero), _zero))
+    second = Opened(first.context)
+    assert second.transport.abort.call_count == 1
+    second.connection.connection_lost(None)
+    assert list(first.context.connections) == [first.connection]
+    first.connection.connection_lost(None)
+    third = Opened(first.context)
+    assert (third.connection.address, third.transport.abort.call_count) == ("a", 0)
+    counters = first.counters
+    assert (counters.connections_now, counters.connections_accepted) == (1, 2)
+    assert (counters.connections_refused, counters.connections_refused_of_address) == (0, 1)
+
+
+def _zero() -> float:
+    return 0.0
+
+
 def test_no_connection_is_accepted_behind_the_abort_of_all() -> None:
     first = Opened()
     first.context.abort_connections()
