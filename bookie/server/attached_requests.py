@@ -90,6 +90,12 @@ class AttachedRequests:
         operation = LedgerOperation.RECOVERY_ADD if recovery else LedgerOperation.ADD
         self._refuse_by_roles(request_id, operation, attachment)
 
+    def refuse_polls(self, attachment: Attachment) -> None:
+        """Refuse the long polls of a ledger that the client may not read any more."""
+        ledger_id = attachment.ledger_id
+        reason = refusal_text(self._attachments.principal, LedgerOperation.READ, ledger_id)
+        self.polls.refuse_ledger(ledger_id, reason)
+
     def refuse_waiting(self) -> None:
         """Refuse what waits, because the bookie is closing."""
         self.polls.refuse_all()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bookie.server.ledger_authorizer import FactsUnavailableError, LedgerAuthorizer
-from bookie.server.ledger_rights import EVERY_BIT
+from bookie.server.ledger_rights import EVERY_BIT, READ_BIT
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
 from metadata.security.ledger_roles import LedgerFacts
@@ -114,13 +114,18 @@ class Attachments:
         authorizer.waiting_bytes += size
         return True
 
-    async def refresh(self) -> None:
-        """Compute all rights again, because grants of the client changed (rule 12.5)."""
+    async def refresh(self, on_loss: Callable[[Attachment], None]) -> None:
+        """Compute all rights again, because grants of the client changed (rule 12.5). `on_loss` is
+        called with each ledger that the client may not read any more.
+        """
         authorizer = self._authorizer
         assert authorizer is not None, "grants change only where they matter"
         for number, attachment in enumerate(list(self._attached.values()), 1):
+            before = attachment.rights
             if attachment.facts is not None:
                 attachment.rights = authorizer.rights(self.principal, attachment.facts)
+            if before & ~attachment.rights & READ_BIT:
+                on_loss(attachment)
             if number % RIGHTS_PER_SLICE == 0:
                 await asyncio.sleep(0)
 

@@ -153,7 +153,7 @@ class ClientConnection(ServerConnection):
     async def refresh_rights(self, principals: Container[str]) -> None:
         """Compute the client's rights again if it is one of these principals."""
         if self._principal is not None and self._attachments.principal in principals:
-            await self._attachments.refresh()
+            await self._attachments.refresh(self._served.refuse_polls)
 
     @override
     def _overdue_request(self, waited_s: float) -> str | None:

@@ -34,6 +34,7 @@ RIGHT_BITS: Final[Mapping[LedgerOperation, int]] = MappingProxyType(
     {operation: int(right) for operation, right in RIGHT_FOR.items()}
 )
 EVERY_BIT: Final = int(EVERY_RIGHT)
+READ_BIT: Final = int(LedgerRight.READ)
 APPEND_BIT: Final = int(LedgerRight.APPEND)
 RECOVERY_ADD_BIT: Final = int(LedgerRight.RECOVERY_ADD)
 

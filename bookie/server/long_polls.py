@@ -8,7 +8,7 @@ Invariants: each poll is answered once, or dropped with its connection; a poll o
 fenced before the poll's arrival is answered only at a new LAC or at the end of its time, so that a
 client that repeats its poll does not spin.
 
-Source: protocol rule 8.4.
+Source: protocol rules 8.4, 12.5.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from bookie.storage.answers import ReadResult
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.batch import Buffer
 from bookie.wire.messages import Status, WaitLac
-from metadata.ids import ENTRY_ID_MAX, EntryId
+from metadata.ids import ENTRY_ID_MAX, EntryId, LedgerId
 
 _WORTH_WAITING = (Status.OK, Status.NO_SUCH_LEDGER, Status.UNKNOWN)
 
@@ -84,6 +84,12 @@ class LongPolls:
         for poll in list(self._parked.values()):
             self._unpark(poll)
             self._send([refusal_frame(poll.request_id, Status.CLOSING, "the bookie is closing")])
+
+    def refuse_ledger(self, ledger_id: LedgerId, reason: str) -> None:
+        """Answer every waiting poll of a ledger UNAUTHORIZED (rule 12.5)."""
+        for poll in [each for each in self._parked.values() if each.request.ledger_id == ledger_id]:
+            self._unpark(poll)
+            self._send([refusal_frame(poll.request_id, Status.UNAUTHORIZED, reason)])
 
     def cancel(self) -> None:
         """Drop every poll, because the connection is lost."""

@@ -1,4 +1,4 @@
-"""Seeded bugs of roles on ledgers: a bookie allows what no role allows, or forgets what one does.
+"""Seeded bugs of roles on ledgers: a bookie allows what no role allows, or drops what one does.
 
 Source: protocol section 12.
 """

@@ -7,6 +7,7 @@ import pytest
 from bookie.config import StorageConfig
 from bookie.options import OPTIONS, BookieOptions, load_options
 from bookie.server.server_limits import ServerLimits
+from metadata.registry.registration import OWNERS_FEATURE
 from serving.errors import OptionError
 
 FLAGS = {"data_dir": "/data"}
@@ -72,6 +73,9 @@ def test_numbers_and_switches_are_read_from_text() -> None:
         (None, {}, {"location": "rack1"}, "location"),
         (None, {}, {"disk_low_mark": 0.9, "disk_high_mark": 0.8}, "disk_low_mark"),
         (None, {}, {"frame_bytes_max": 65536, "entry_bytes_max": 65536}, "frame_bytes_max"),
+        (None, {}, {"authorizer": "on"}, "authorizer must be one of off, record, enforce"),
+        (None, {}, {"authorizer": "record"}, "clients prove nothing: set tls"),
+        (None, {}, {"super_users": "alice"}, "super_users: 'alice' is not a principal"),
     ],
 )
 def test_error_names_the_wrong_option(
@@ -82,6 +86,42 @@ def test_error_names_the_wrong_option(
 ) -> None:
     with pytest.raises(OptionError, match=says):
         load_options(text, variables, {**FLAGS, **flags})
+
+
+TLS = {
+    "tls": "required",
+    "tls_cert_file": "c.pem",
+    "tls_key_file": "k.pem",
+    "tls_ca_file": "a.pem",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "mode", "says"),
+    [
+        ({}, "enforce", ""),
+        ({}, "record", ""),
+        ({"tls": "optional"}, "record", ""),
+        ({"tls_client_certificates": "requested"}, "record", ""),
+        ({"tls": "optional"}, "enforce", "without a certificate could connect"),
+        (
+            {"tls_client_certificates": "requested"},
+            "enforce",
+            "without a certificate could connect",
+        ),
+        ({"tls_client_certificates": "none"}, "record", "clients prove nothing"),
+    ],
+)
+def test_roles_need_certificates_of_clients(changes: dict[str, str], mode: str, says: str) -> None:
+    flags = {**FLAGS, **TLS, **changes, "authorizer": mode}
+    if says:
+        with pytest.raises(OptionError, match=says):
+            load_options(None, {}, flags)
+        return
+    options = load_options(None, {}, {**flags, "super_users": "User:CN=a,O=b;User:c"})
+    assert options.roles.super_users == ("User:CN=a,O=b", "User:c")
+    assert OWNERS_FEATURE in options.features
+    assert OWNERS_FEATURE not in load_options(None, {}, FLAGS).features
 
 
 @pytest.mark.parametrize("value", ['["Geheim"]', '{ secret = "Geheim" }', "4711"])

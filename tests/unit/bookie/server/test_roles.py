@@ -208,6 +208,29 @@ async def test_changes_of_grants_reach_attached_ledgers(world: World) -> None:
     assert isinstance(await client.request(REQUESTS["lac"]), Refused)
 
 
+async def test_a_waiting_poll_ends_with_the_right_to_read(world: World) -> None:
+    await (await world.client(ALICE, 7)).add(batch_of(7, 0))
+    await world.roles.grant(BOB, READER, "all")
+    await until(lambda: world.roles.authorizer.rights(BOB, LedgerFacts(SEVEN)) != 0)
+    client = await world.client(BOB, 7)
+    poll = client.send_request(WaitLac(SEVEN, EntryId(5), 60_000, 0))
+    await until(lambda: world.served.counters.long_polls_now == 1)
+    await until(lambda: len(parked_in(world)) == 1)
+    await world.roles.revoke(BOB, READER, "all")
+    answer = await client.answer(poll)
+    assert isinstance(answer, Refused)
+    assert answer.status is Status.UNAUTHORIZED
+    assert world.served.counters.long_polls_now == 0
+
+
+def parked_in(world: World) -> list[object]:
+    return [
+        poll
+        for connection in world.served.context.connections
+        for poll in connection._served.polls._parked.values()  # type: ignore[attr-defined]
+    ]
+
+
 def attachment_of(world: World, ledger_id: int) -> attachments.Attachment:
     (connection,) = world.served.context.connections
     found = connection._attachments.find(LedgerId(ledger_id))  # type: ignore[attr-defined]
