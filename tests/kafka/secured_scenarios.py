@@ -23,9 +23,7 @@ LOGIN: Final = (
     *("Java client: every compression", "Java client: group, KIP-848"),
     *("Java client: transactions", "Java client: administration"),
     *("Kafka's tools: topics", "Kafka's tools: groups", "Kafka's tools: configs"),
-    *("Kafka's tools: users", "Kafka's tools: console clients", "Kafka's tools: performance"),
-    *("Kafka's tools: cluster and groups", "Kafka's tools: API versions"),
-    "Kafka Connect: worker restarted and killed",
+    *("Kafka's tools: users", "Kafka's tools: console clients"),
 )
 CERTIFICATE: Final = (
     *("confluent-kafka: every compression", "confluent-kafka: group, classic"),
@@ -33,7 +31,7 @@ CERTIFICATE: Final = (
     "kcat: produce and consume",
     *("kafkajs: produce", "Confluent's JavaScript: produce"),
     *("Java client: transactions", "Java client: administration"),
-    *("Kafka's tools: topics", "Kafka's tools: console clients"),
+    "Kafka's tools: console clients",
 )
 
 
