@@ -8,6 +8,7 @@ from tests.support.metadata.dumps import paths_in_dump
 
 KEPT = {
     "ACLS",
+    "QUOTAS",
     "LEDGERS",
     "LEDGER_IDS",
     "CHOSEN_IDS",
