@@ -5,6 +5,8 @@ Leaves the bookie's own files to `tests.fuzz.disk_targets`.
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Final, TypeVar
 
@@ -40,6 +42,8 @@ from metadata.repair.status import (
     pack_status,
     unpack_status,
 )
+from metadata.security.ledger_grants import grants_of, pack_grants, unpack_grants
+from metadata.security.ledger_roles import LedgerGrant, LedgerRole, parse_resource
 from metadata.security.quotas import QuotaKey, entity_of, pack_quota, unpack_quota
 from metadata.store.ephemeral import HeldNode, pack_held, unpack_held
 from metadata.store.number_blocks import pack_block, unpack_block
@@ -84,7 +88,8 @@ def sample_ledgers() -> tuple[bytes, ...]:
     )
     closed: LedgerMetadata = open_ledger(11)
     closed = _closed(closed)
-    made = [encode_ledger_metadata(each) for each in (open_ledger(), recovering, closed)]
+    owned = replace(open_ledger(), owner="User:CN=alice,O=example")
+    made = [encode_ledger_metadata(each) for each in (open_ledger(), recovering, closed, owned)]
     return ((GOLDEN / "ledger_metadata_v1.bin").read_bytes(), *made)
 
 
@@ -163,6 +168,14 @@ def check_export(data: bytes, _origin: bytes, is_sealed: bool) -> bool:
     return True
 
 
+def sample_grants() -> tuple[bytes, ...]:
+    """Return stored grants: one, and one of each kind."""
+    resources = ("all", "chain:orders", "chain-prefix:or", "ledger:7", "owner:User:alice")
+    grants = [LedgerGrant(role, parse_resource(each)) for role in LedgerRole for each in resources]
+    records = [grants_of("User:CN=bob,O=example", some) for some in (grants[:1], grants)]
+    return tuple(pack_grants("path", each) for each in records if each is not None)
+
+
 def stored_targets() -> list[ParserTarget]:
     """Return the targets of this module."""
     cookie = CookieRecord(BookieId("bookie-a"), bytes(16), 1_700_000_000_000, 3, bytes(32))
@@ -193,6 +206,13 @@ def stored_targets() -> list[ParserTarget]:
             "held_node",
             codec_check(pack_held, lambda value: unpack_held("path", value)),
             tuple(map(pack_held, held)),
+            weight=0.5,
+        ),
+        ParserTarget(
+            "ledger_grants",
+            codec_check(partial(pack_grants, "path"), partial(unpack_grants, "path")),
+            sample_grants(),
+            hostile=HOSTILE_MSGPACK,
             weight=0.5,
         ),
         *_repair_targets(),
