@@ -43,7 +43,7 @@ CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 pyth
 # Tests start thousands of processes: each would compile the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test test-all test-fast test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-repair campaign-topics campaign-zookeeper sim sim-topics seeded-bugs mutation model faults fuzz flood docs docs-site lock sbom audit clean
+.PHONY: help venv test test-all test-fast test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-repair campaign-topics campaign-zookeeper sim sim-topics seeded-bugs mutation model faults fuzz flood differential docs docs-site lock sbom audit clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
@@ -68,6 +68,7 @@ help:
 	@echo 'make model            every interleaving of a small scope: SCOPE=small, ci or full'
 	@echo 'make faults           real processes and files under faults: BUDGET=small or full'
 	@echo 'make fuzz             damaged bytes into every parser: FRAMES=1000000'
+	@echo 'make differential     thousands of Kafka requests, with and without logins and rights, compared with answers of Apache Kafka'
 	@echo 'make flood            bad clients against one bookie: latencies of a good client, before and during'
 	@echo 'make docs             write docs/reference/ again from the code'
 	@echo 'make docs-site        the documents as a site in build/site; fails on a broken link'
@@ -206,6 +207,11 @@ fuzz: $(STAMP)
 # Status 1 if one of its appends failed, an entry came back wrong, or memory grew beyond the limits. Latencies are only printed.
 flood: $(STAMP)
 	@$(BIN)/python -m tests.fuzz.flood --connections $(CONNECTIONS) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+# Against answers that were recorded. Against a new Apache Kafka: python -m tests.differential quire --against kafka
+differential: $(STAMP)
+	@$(BIN)/python -m tests.differential quire
+	@$(BIN)/python -m tests.differential.security quire
 
 # Commands, options, metrics, errors and the Python interface, from the code. A test fails while a page is stale.
 docs: $(STAMP)

@@ -79,8 +79,13 @@ def seen_topics(rights: Rights | None, names: Iterable[str]) -> list[str]:
 def operations_on(
     rights: Rights | None, kind: ResourceType, name: str = CLUSTER_NAME
 ) -> tuple[Operation, ...]:
-    """Return the operations that a client may do on a resource; all without an authorizer."""
+    """Return the operations that a client may do on a resource; all without an authorizer.
+
+    A client that may not describe the cluster gets none of the cluster, as from Kafka.
+    """
     shown = _SHOWN[kind]
     if rights is None:
         return shown
+    if kind is ResourceType.CLUSTER and not rights.may(Operation.DESCRIBE, kind, name):
+        return ()
     return tuple(each for each in shown if rights.may(each, kind, name))

@@ -101,7 +101,8 @@ class ConsumerGroupHandlers:
                     assignor_name="",
                     members=[],
                 )
-            if request.include_authorized_operations:
+            is_shown = described.error_code == ErrorCode.NONE
+            if is_shown and request.include_authorized_operations:
                 operations = operations_on(context.rights, ResourceType.GROUP, group_id)
                 described.authorized_operations = bits_of(operations)
             groups.append(described)
@@ -163,7 +164,9 @@ class ConsumerGroupHandlers:
             ),
         ]
         if request.member_epoch == JOIN_EPOCH:
-            has_topics = bool(request.subscribed_topic_names or request.subscribed_topic_regex)
+            named, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
+            # A client's own pattern that selects no topic yet is an empty list.
+            has_topics = named is not None or pattern is not None
             faults += [
                 (request.rebalance_timeout_ms < 0, "RebalanceTimeoutMs must be given when joining"),
                 (request.topic_partitions != [], "TopicPartitions must be empty when joining"),

@@ -169,7 +169,7 @@ async def describing(run: SecureRun) -> None:
         await find(f"operation {operation}", chosen(operation=operation))
     for permission in range(5):
         await find(f"permission {permission}", chosen(permission=permission))
-    for principal in ("User:alice", "User:*", "User:nobody", "alice", ""):
+    for principal in ("User:alice", "User:*", "User:carol", "alice", ""):
         await find(f"principal {principal or 'empty'}", chosen(principal=principal))
     for host in ("*", "10.0.0.1", "10.0.0.2", ""):
         await find(f"host {host or 'empty'}", chosen(host=host))

@@ -3,8 +3,8 @@ security.
 
 Format: a JSON object with a line for each operation. The answers of one request of `rights_cases`
 to all profiles are one line, `{"answers": [{"profiles": [...], "answer": ...}]}`, where equal
-answers are written once. An intended difference has `operation`, `reason` and `answer`; one of
-rights has `profiles` too.
+answers are written once. A reason for intended differences has `reason` and `answers`: a list of
+our answers, each with the operations, or with the request and the profiles, that get it.
 """
 
 import json
@@ -40,11 +40,10 @@ def expected_answers() -> dict[str, Json]:
     """Return our answers to the operations with an intended difference."""
     found: dict[str, Json] = {}
     for rule in json.loads(EXPECTED.read_text()):
-        profiles = rule.get("profiles")
-        names = [rule["operation"]]
-        if profiles is not None:
-            names = [f"{rule['operation']}{MARK}{each}" for each in profiles]
-        found |= dict.fromkeys(names, rule["answer"])
+        for row in rule["answers"]:
+            names = list(row.get("operations", ()))
+            names += [f"{row['request']}{MARK}{each}" for each in row.get("profiles", ())]
+            found |= dict.fromkeys(names, row["answer"])
     return found
 
 

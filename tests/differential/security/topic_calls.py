@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tests.differential.batches import Batch
+from tests.differential.batches import TRANSACTIONAL, Batch
 from tests.differential.config_cases import (
     ALTER,
     BROKER,
@@ -55,6 +55,16 @@ def _produced(cell: Cell, *topics: str) -> Mapping[str, Tree]:
         assert isinstance(found, Sequence)
         rows += found  # type: ignore[arg-type]
     return {**produce_values(cell.topic, Batch()), "topic_data": rows}
+
+
+def _transactional(cell: Cell) -> Batch:
+    """Return a batch of the shared producer, which has no transaction."""
+    return Batch(
+        attributes=TRANSACTIONAL,
+        producer_id=cell.shared.producer_id,
+        producer_epoch=cell.shared.producer_epoch,
+        base_sequence=0,
+    )
 
 
 def _deleted(*topics: Mapping[str, Tree]) -> Mapping[str, Tree]:
@@ -161,7 +171,9 @@ TOPIC_CALLS: Final = (
         "produce with a transactional id",
         PRODUCE,
         9,
-        lambda c: produce_values(c.own(GROWN), Batch(), transactional_id=c.transactional_id),
+        lambda c: produce_values(
+            c.own(GROWN), _transactional(c), transactional_id=c.transactional_id
+        ),
     ),
     Call("fetch", FETCH, 12, lambda c: fetch_values([(c.topic, 0, 0)]), MOVING),
     Call("fetch, absent", FETCH, 12, lambda c: fetch_values([(c.own(ABSENT), 0, 0)])),

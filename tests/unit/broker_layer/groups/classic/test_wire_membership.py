@@ -253,7 +253,7 @@ async def test_groups_are_described_listed_and_deleted() -> None:
         described = (await world.call(request, DescribeGroupsResponse, version=6)).groups
         assert [each.group_state for each in described] == ["Stable", "Empty", "Dead"]
         assert [each.error_code for each in described] == [0, 0, ErrorCode.GROUP_ID_NOT_FOUND]
-        assert described[0].authorized_operations == {3, 6, 8}
+        assert described[0].authorized_operations == {3, 6, 8, 10, 11}
         assert described[0].protocol_data == "range"
         shown = described[0].members[0]
         assert (shown.member_id, shown.client_id, shown.client_host) == (

@@ -31,6 +31,8 @@ from tests.unit.broker_layer.groups.offsets.test_wire_offsets import (
     fetch,
 )
 
+NOT_ASKED = -(2**31)
+
 
 async def send(
     world: World,
@@ -98,6 +100,18 @@ async def test_a_member_joins_and_leaves(version: int) -> None:
         assert (left.error_code, left.member_epoch) == (ErrorCode.NONE, -1)
 
 
+async def test_a_member_may_join_without_topics() -> None:
+    """A consumer whose own pattern selects no topic yet sends an empty list."""
+    async with open_world() as world:
+        joined = await send(world, topics=[])
+        assert (joined.error_code, joined.member_epoch) == (ErrorCode.NONE, 1)
+        assert joined.assignment is not None
+        assert joined.assignment.topic_partitions == []
+        found = await send(world, epoch=1, topics=["orders"])
+        assert found.error_code == ErrorCode.NONE
+        assert found.member_epoch > 1
+
+
 async def test_invalid_requests_are_refused() -> None:
     async with open_world() as world:
         orders = ["orders"]
@@ -158,7 +172,8 @@ async def test_groups_are_described_listed_and_deleted() -> None:
             "uniform",
         )
         assert (found.group_epoch, found.assignment_epoch) == (1, 1)
-        assert found.authorized_operations == 1 << 3 | 1 << 6 | 1 << 8
+        assert found.authorized_operations == sum(1 << each for each in (3, 6, 8, 10, 11))
+        assert missing.authorized_operations == NOT_ASKED
         member = found.members[0]
         assert (member.member_id, member.instance_id, member.client_id) == ("m", "i", "tester")
         shown = member.assignment.topic_partitions[0]

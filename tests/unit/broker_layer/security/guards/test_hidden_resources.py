@@ -266,4 +266,8 @@ async def test_operations_on_groups_and_the_cluster(broker: AuthorizedBroker) ->
     asked = DescribeClusterRequest(include_cluster_authorized_operations=True, endpoint_type=1)
     shown = await broker.client.ask(ApiKey.DESCRIBE_CLUSTER, asked, 1)
     assert isinstance(shown, DescribeClusterResponse)
-    assert shown.authorized_operations == {Operation.CREATE}
+    assert shown.authorized_operations == set()
+    await broker.permit("CLUSTER:kafka-cluster CREATE", "CLUSTER:kafka-cluster DESCRIBE")
+    shown = await broker.client.ask(ApiKey.DESCRIBE_CLUSTER, asked, 1)
+    assert isinstance(shown, DescribeClusterResponse)
+    assert shown.authorized_operations == {Operation.CREATE, Operation.DESCRIBE}
