@@ -2,7 +2,6 @@
 
 import json
 
-from tests.differential.answers import Json
 from tests.differential.security.golden import (
     EXPECTED,
     expected_answers,
@@ -13,8 +12,8 @@ from tests.differential.security.login import final_message, first_message
 
 
 def test_recorded_answers_of_all_profiles_are_written_and_read() -> None:
-    answers: dict[str, Json] = {"login/right": [1], "right/a @ x": 1, "right/a @ y": {"b": 2}}
-    found = json.loads(golden_text(answers))
+    text = golden_text({"login/right": [1], "right/a @ x": 1, "right/a @ y": {"b": 2}})
+    found = json.loads(text)
     assert found["login/right"] == [1]
     assert [each["profiles"] for each in found["right/a"]["answers"]] == [["x"], ["y"]]
 

@@ -38,6 +38,8 @@ from tests.differential.wire import Tree
 CALLS: Final[Sequence[Call]] = (*TOPIC_CALLS, *GROUP_CALLS, *TRANSACTION_CALLS, *CLUSTER_CALLS)
 CREATED_MAX: Final = 50
 """Maximum number of topics in one request."""
+KEPT_FOREVER: Final = "-1"
+"""Kafka deletes records with old times while the script runs, unless the topic keeps them."""
 RULES_MAX: Final = 500
 """Maximum number of rules in one request."""
 
@@ -98,7 +100,7 @@ def _without_short(value: Json, short: str) -> Json:
 async def _prepare(run: SecureRun, users: Sequence[_User]) -> Shared:
     """Make what the requests are about, then the users and their rights."""
     await run.quietly(DELETE, 3, {"filters": [chosen()]})
-    topic = await run.topic(SHARED_TOPIC)
+    topic = await run.topic(SHARED_TOPIC, retention_ms=KEPT_FOREVER)
     await store(run, topic, Batch())
     for short in (SHARED_GROUP, *(f"{user.short}{SHARED_GROUP}" for user in users)):
         await run.quietly(COMMIT, 2, commit_values(run.name(short), topic, 1))
@@ -125,7 +127,8 @@ async def _prepare(run: SecureRun, users: Sequence[_User]) -> Shared:
 
 async def _make_topics(run: SecureRun, names: Sequence[str]) -> None:
     for start in range(0, len(names), CREATED_MAX):
-        topics = [new_topic(name) for name in names[start : start + CREATED_MAX]]
+        kept = {"retention.ms": KEPT_FOREVER}
+        topics = [new_topic(name, configs=kept) for name in names[start : start + CREATED_MAX]]
         await run.quietly(("CreateTopics", 19), 5, create_values(*topics))
     for name in names:
         await run.wait_ready(name, 1)

@@ -87,7 +87,7 @@ def _records_deleted(topic: str) -> Mapping[str, Tree]:
 
 
 def _replaced(topic: str) -> Mapping[str, Tree]:
-    settings: Tree = [{"name": "retention.ms", "value": "7200000"}]
+    settings: Tree = [{"name": "retention.ms", "value": "-1"}]
     resource: Mapping[str, Tree] = {
         "resource_type": TOPIC,
         "resource_name": topic,
