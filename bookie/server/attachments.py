@@ -5,9 +5,10 @@ Leaves the rights to `bookie.server.ledger_authorizer`, and requests to `bookie.
 Invariants: without an authorizer, and for an exempt client, an attached ledger has every right at
 once; otherwise its requests wait until the rights are known, in the order of their arrival, at most
 WAITING_MAX of a connection and WAITING_BYTES_MAX of the bookie; a failed read decides nothing, and
-the next request begins another one; ledgers whose facts are known never wait.
+the next request begins another one; ledgers whose facts are known never wait; a read runs only for
+a ledger that is attached, or that requests wait for.
 
-Source: protocol rules 12.4 and 12.5.
+Source: protocol rules 12.4 and 12.5; docs/decisions/0016-roles-from-the-owner.md.
 """
 
 import asyncio
@@ -49,6 +50,8 @@ class Attachment:
     """Why nothing is known, or that the ledger does not exist."""
     waiting: list[tuple[_Call, int]] | None = None
     """Requests that wait for the rights, with their bytes; None if no read runs."""
+    reading: "asyncio.Task[None] | None" = None
+    """Last read of the facts."""
 
     @property
     def is_undecided(self) -> bool:
@@ -85,6 +88,7 @@ class Attachments:
 
     def attach(self, ledger_id: LedgerId, master_key: bytes) -> Attachment:
         """Attach a ledger, or replace its key; begin to read its facts if they matter."""
+        self.detach(ledger_id)
         attachment = self._attached[ledger_id] = Attachment(ledger_id, master_key)
         authorizer = self._authorizer
         if authorizer is None or self.is_exempt:
@@ -96,8 +100,10 @@ class Attachments:
         return attachment
 
     def detach(self, ledger_id: LedgerId) -> None:
-        """Forget a ledger; its waiting requests are still answered."""
-        self._attached.pop(ledger_id, None)
+        """Remove a ledger; its waiting requests are still answered."""
+        attachment = self._attached.pop(ledger_id, None)
+        if attachment is not None and attachment.reading is not None and not attachment.waiting:
+            attachment.reading.cancel()  # otherwise attaching again and again would pile up reads
 
     def wait(self, attachment: Attachment, size: int, call: _Call) -> bool:
         """Call once the rights are known or cannot be read; return False if there is no room."""
@@ -154,6 +160,7 @@ class Attachments:
         work = self._read_and_decide(attachment, authorizer)
         task = asyncio.get_running_loop().create_task(work)
         self._reading[task] = attachment
+        attachment.reading = task
         task.add_done_callback(self._reading.pop)
 
     async def _read_and_decide(self, attachment: Attachment, authorizer: LedgerAuthorizer) -> None:

@@ -15,6 +15,7 @@ from bookie.wire.messages import (
     HelloReply,
     LacReply,
     ListEntries,
+    Ping,
     ReadEntries,
     ReadLac,
     ReadRights,
@@ -309,6 +310,26 @@ async def test_waiting_bytes_are_bounded_and_freed_with_the_connection(
     assert await other.add(batch_of(7, 0)) is Status.UNKNOWN
     client.abort()
     await until(lambda: world.roles.authorizer.waiting_bytes == 0)
+
+
+async def test_attaching_again_and_again_piles_up_no_reads(world: World) -> None:
+    world.faults.is_away = True
+    client = await world.client(ALICE, 8)
+    add = client.send_add(batch_of(8, 0))
+    for _ in range(50):
+        client.attach(7)
+        client.send_request(DetachLedger(SEVEN))
+        client.attach(8)
+    client.attach(7)
+    await client.request(Ping())
+    (connection,) = world.served.context.connections
+    reads = connection._attachments._reading  # type: ignore[attr-defined]
+    await until(lambda: len(reads) == 3)
+    world.faults.is_away = False
+    refused = await is_refused(client, add)
+    assert refused is not None
+    assert refused.status is Status.UNAUTHORIZED
+    await until(lambda: not reads)
 
 
 async def test_a_closing_bookie_refuses_what_waits(world: World) -> None:
