@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +12,6 @@ from bookie.wire.entries import Entries
 from bookie.wire.messages import (
     DetachLedger,
     EntryRanges,
-    HelloReply,
     LacReply,
     ListEntries,
     Ping,
@@ -27,22 +26,15 @@ from bookie.wire.messages import (
     WaitLac,
     WriteLac,
 )
-from metadata.cancelling import cancel_and_wait
-from metadata.errors import StoreUnavailableError
 from metadata.ids import EntryId, LedgerId
-from metadata.ledgers.chain import CHAIN_NAME
 from metadata.security.ledger_roles import LedgerFacts, LedgerRole
-from metadata.store.memory_faults import NoFaults, StoreCall
-from serving.overriding import override
-from tests.support.bookie.roles_setting import RolesSetting
-from tests.support.bookie.running_server import BOOKIE, LIMITS, RunningServer, serve
-from tests.support.bookie.wire_client import WireClient, batch_of, hello
-from tests.support.sample_ledgers import open_ledger
+from tests.support.bookie.roles_world import ALICE, ROOT, World, world_of
+from tests.support.bookie.wire_client import WireClient, batch_of
 from tests.until import until
 
 SEVEN, EIGHT = LedgerId(7), LedgerId(8)
 ZERO = EntryId(0)
-ALICE, BOB, ROOT = "User:alice", "User:bob", "User:root"
+BOB = "User:bob"
 READER, WRITER, RECOVERER, ADMIN = LedgerRole
 REQUESTS: dict[str, Request] = {
     "lac": ReadLac(SEVEN, fence=False),
@@ -53,65 +45,6 @@ REQUESTS: dict[str, Request] = {
     "list": ListEntries(SEVEN, ZERO),
     "write lac": WriteLac(SEVEN, ZERO),
 }
-
-
-class AwayFaults(NoFaults):
-    """A metadata service that can be away."""
-
-    def __init__(self) -> None:
-        self.is_away = False
-        self.call_count = 0
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        await super().before(call)
-        self.call_count += not call.is_write
-        if self.is_away:
-            raise StoreUnavailableError("memory", "it is away")
-
-
-@dataclass
-class World:
-    """A bookie, the metadata, and clients by their principals."""
-
-    faults: AwayFaults
-    roles: RolesSetting
-    served: RunningServer
-    clients: list[WireClient] = field(default_factory=list)
-
-    async def client(self, principal: str, *ledgers: int) -> WireClient:
-        client, _ = await self.greet(principal)
-        for each in ledgers:
-            client.attach(each)
-        return client
-
-    async def greet(
-        self, principal: str, credentials: bytes = b""
-    ) -> tuple[WireClient, HelloReply]:
-        self.roles.authorizer.next_principal = principal
-        client = await WireClient.connect(self.served.address)
-        self.clients.append(client)
-        reply = await client.request(hello(BOOKIE, credentials=credentials))
-        assert isinstance(reply, HelloReply)
-        return client, reply
-
-
-async def world_of(mode: AuthorizerMode) -> AsyncIterator[World]:
-    faults = AwayFaults()
-    roles = RolesSetting(faults, mode, ROOT)
-    await roles.create(replace(open_ledger("abc"), owner=ALICE))
-    await roles.create(replace(open_ledger("abc", ledger_id=8), custom={CHAIN_NAME: "orders"}))
-    await roles.authorizer.start()
-    served = await serve(replace(LIMITS, hello_deadline_s=60), roles.authorizer)
-    following = asyncio.get_running_loop().create_task(served.context.follow_grants())
-    world = World(faults, roles, served)
-    yield world
-    faults.is_away = False
-    for client in world.clients:
-        await client.close()
-    await served.server.close()
-    await cancel_and_wait(following)
-    await roles.authorizer.aclose()
 
 
 @pytest.fixture
