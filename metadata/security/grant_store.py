@@ -12,17 +12,7 @@ Source: protocol rules 1.2-1.3, 12.3.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from random import Random
-from typing import Final
 
-from metadata.backoff import Backoff
-from metadata.errors import (
-    MetadataError,
-    NodeExistsError,
-    NodeNotFoundError,
-    OutcomeUnknownError,
-    StoreUnavailableError,
-    VersionConflictError,
-)
 from metadata.paths import LEDGER_GRANTS, ledger_grant_path
 from metadata.security.errors import GrantNotFoundError, TooManyPrincipalsError
 from metadata.security.ledger_grants import (
@@ -36,12 +26,8 @@ from metadata.security.ledger_grants import (
 )
 from metadata.security.ledger_roles import LedgerGrant
 from metadata.store.child_values import READS_AT_ONCE_MAX
-from metadata.store.interface import MetadataStore, Stored, find
-
-ATTEMPTS_MAX: Final = 1_000
-"""Maximum number of attempts at one change; most attempts fail because another process changed the
-same grants.
-"""
+from metadata.store.interface import MetadataStore, find
+from metadata.store.value_changes import change_node
 
 _Grants = frozenset[LedgerGrant]
 
@@ -58,7 +44,7 @@ class GrantStore:
 
     async def get(self, principal: str) -> frozenset[LedgerGrant]:
         """Read a principal's grants with a fresh read. Raises InvalidGrantError."""
-        record, _ = await self._read(principal)
+        record = await self._read(principal)
         return frozenset(() if record is None else record.grants)
 
     async def pages(self) -> AsyncIterator[list[GrantRecord]]:
@@ -70,7 +56,7 @@ class GrantStore:
         for start in range(0, len(principals), READS_AT_ONCE_MAX):
             some = principals[start : start + READS_AT_ONCE_MAX]
             found = await asyncio.gather(*map(self._read, some))
-            yield [record for record, _ in found if record is not None]
+            yield [record for record in found if record is not None]
 
     async def add(self, principal: str, grant: LedgerGrant) -> None:
         """Add a grant; one that exists stays. Raises TooManyGrantsError, TooManyPrincipalsError,
@@ -93,51 +79,23 @@ class GrantStore:
 
         Repeats until the outcome is certain or the call is cancelled; a cancelled call may have
         been applied, or may still be. Raises what `change` raises, InvalidGrantError,
-        StoreUnavailableError when nothing was written, and the last error after ATTEMPTS_MAX
+        StoreUnavailableError when nothing was written, and the last error after many
         attempts.
         """
-        path, backoff = ledger_grant_path(grant_node(principal)), Backoff(self._rng)
-        is_unknown = False
-        wanted: GrantRecord | None = None
-        failure: MetadataError | None = None
-        for _ in range(ATTEMPTS_MAX):
-            try:
-                record, stored = await self._read(principal)
-                if is_unknown and record == wanted:
-                    return
-                grants = change(frozenset(() if record is None else record.grants))
-                wanted = grants_of(principal, grants)
-                await self._write(path, wanted, stored)
-            except OutcomeUnknownError as error:
-                is_unknown = True
-                failure = error
-            except (NodeExistsError, NodeNotFoundError, VersionConflictError) as error:
-                failure = error
-            except StoreUnavailableError as error:
-                if not is_unknown:
-                    raise
-                failure = error
-            else:
-                return
-            await asyncio.sleep(backoff.next_s())
-        assert failure is not None, "every attempt ended with an error"
-        raise failure
+        path = ledger_grant_path(grant_node(principal))
 
-    async def _read(self, principal: str) -> tuple[GrantRecord | None, Stored | None]:
+        def changed(value: bytes | None) -> bytes | None:
+            grants = () if value is None else unpack_grants(path, value).grants
+            wanted = grants_of(principal, change(frozenset(grants)))
+            return None if wanted is None else pack_grants(path, wanted)
+
+        await change_node(self._store, path, changed, self._rng, check_room=self._check_room)
+
+    async def _read(self, principal: str) -> GrantRecord | None:
         path = ledger_grant_path(grant_node(principal))
         stored = await find(self._store, path)
-        return (None if stored is None else unpack_grants(path, stored.value)), stored
+        return None if stored is None else unpack_grants(path, stored.value)
 
-    async def _write(self, path: str, record: GrantRecord | None, stored: Stored | None) -> None:
-        if record is None:
-            if stored is not None:
-                await self._store.delete(path, stored.version)
-            return
-        value = pack_grants(path, record)
-        if stored is not None:
-            if stored.value != value:
-                await self._store.compare_and_set(path, value, stored.version)
-            return
+    async def _check_room(self) -> None:
         if len(await self._store.children(LEDGER_GRANTS, fresh=True)) >= self._principals_max:
             raise TooManyPrincipalsError(self._principals_max)
-        await self._store.create(path, value)

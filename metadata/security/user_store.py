@@ -12,17 +12,7 @@ Source: protocol rules 1.2-1.3; KIP-554.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from random import Random
-from typing import Final
 
-from metadata.backoff import Backoff
-from metadata.errors import (
-    MetadataError,
-    NodeExistsError,
-    NodeNotFoundError,
-    OutcomeUnknownError,
-    StoreUnavailableError,
-    VersionConflictError,
-)
 from metadata.paths import USERS, user_path
 from metadata.security.errors import TooManyUsersError, UserExistsError, UserNotFoundError
 from metadata.security.users import (
@@ -36,13 +26,9 @@ from metadata.security.users import (
     user_of,
 )
 from metadata.store.child_values import READS_AT_ONCE_MAX
-from metadata.store.interface import MetadataStore, Stored, find
+from metadata.store.interface import MetadataStore, find
+from metadata.store.value_changes import change_node
 from security.sasl.credentials import ScramCredential, ScramMechanism
-
-ATTEMPTS_MAX: Final = 1_000
-"""Maximum number of attempts at one change; most attempts fail because another process changed the
-same user.
-"""
 
 UserChange = Callable[[UserRecord | None], UserRecord | None]
 """Function that returns the wanted user, from the stored one. None is a user that does not exist.
@@ -60,7 +46,7 @@ class UserStore:
 
     async def get(self, name: str) -> UserRecord:
         """Read a user with a fresh read. Raises UserNotFoundError, InvalidUserNameError."""
-        user, _ = await self._read(name)
+        user = await self._read(name)
         if user is None:
             raise UserNotFoundError(name)
         return user
@@ -77,7 +63,7 @@ class UserStore:
         for start in range(0, len(names), READS_AT_ONCE_MAX):
             some = names[start : start + READS_AT_ONCE_MAX]
             found = await asyncio.gather(*map(self._read, some))
-            yield [user for user, _ in found if user is not None]
+            yield [user for user in found if user is not None]
 
     async def add(self, name: str, credentials: Iterable[ScramCredential]) -> None:
         """Create a user. Raises UserExistsError, and as `change` does."""
@@ -133,48 +119,24 @@ class UserStore:
         Repeats until the outcome is certain or the call is cancelled; a cancelled call may have
         been applied, or may still be. Raises what `change` raises, InvalidUserNameError,
         TooManyUsersError, StoreUnavailableError when nothing was written, and the last error after
-        ATTEMPTS_MAX attempts.
+        many attempts.
         """
-        path, backoff = user_path(node_name(name)), Backoff(self._rng)
-        is_unknown = False
-        wanted: UserRecord | None = None
-        failure: MetadataError | None = None
-        for _ in range(ATTEMPTS_MAX):
-            try:
-                user, stored = await self._read(name)
-                if is_unknown and user == wanted:
-                    return wanted
-                wanted = change(user)
-                await self._write(path, wanted, stored)
-                return wanted
-            except OutcomeUnknownError as error:
-                is_unknown = True
-                failure = error
-            except (NodeExistsError, NodeNotFoundError, VersionConflictError) as error:
-                failure = error
-            except StoreUnavailableError as error:
-                if not is_unknown:
-                    raise
-                failure = error
-            await asyncio.sleep(backoff.next_s())
-        assert failure is not None, "every attempt ended with an error"
-        raise failure
+        path = user_path(node_name(name))
 
-    async def _read(self, name: str) -> tuple[UserRecord | None, Stored | None]:
+        def changed(value: bytes | None) -> bytes | None:
+            wanted = change(None if value is None else unpack_user(path, value))
+            return None if wanted is None else pack_user(path, wanted)
+
+        value = await change_node(
+            self._store, path, changed, self._rng, check_room=self._check_room
+        )
+        return None if value is None else unpack_user(path, value)
+
+    async def _read(self, name: str) -> UserRecord | None:
         path = user_path(node_name(name))
         stored = await find(self._store, path)
-        return (None if stored is None else unpack_user(path, stored.value)), stored
+        return None if stored is None else unpack_user(path, stored.value)
 
-    async def _write(self, path: str, user: UserRecord | None, stored: Stored | None) -> None:
-        if user is None:
-            if stored is not None:
-                await self._store.delete(path, stored.version)
-            return
-        value = pack_user(path, user)
-        if stored is not None:
-            if stored.value != value:
-                await self._store.compare_and_set(path, value, stored.version)
-            return
+    async def _check_room(self) -> None:
         if len(await self._store.children(USERS, fresh=True)) >= self._users_max:
             raise TooManyUsersError(self._users_max)
-        await self._store.create(path, value)

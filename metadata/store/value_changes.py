@@ -1,4 +1,4 @@
-"""Change of one stored value by compare-and-set, repeated until its outcome is certain.
+"""Change of one stored value or node by compare-and-set, repeated until its outcome is certain.
 
 Leaves the meaning of the value to its owner.
 
@@ -10,7 +10,7 @@ Source: protocol rules 1.2-1.4.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Final
 
@@ -32,26 +32,52 @@ same value.
 
 ValueChange = Callable[[bytes | None], bytes]
 """Function that returns the wanted value, which is the given one if it needs no change. The given
-value is None if the node does not exist. It is called again after a conflict and after an unknown
-outcome, so a second call with its own result must return that result.
+value is None if the node does not exist. It is called again after a conflict, and after an unknown
+outcome unless its own result is read back.
 """
 
 
+NodeChange = Callable[[bytes | None], bytes | None]
+"""The same for a node that may also be removed; then it returns None."""
+
+
 async def change_value(store: MetadataStore, path: str, change: ValueChange, rng: Random) -> bytes:
-    """Change a value, or create its node. Return the value as stored.
+    """Change a value, or create its node. Return the value as stored. Raises as `change_node`."""
+    value = await change_node(store, path, change, rng)
+    assert value is not None, "the change returns a value"
+    return value
+
+
+async def change_node(
+    store: MetadataStore,
+    path: str,
+    change: NodeChange,
+    rng: Random,
+    *,
+    check_room: Callable[[], Awaitable[None]] | None = None,
+) -> bytes | None:
+    """Change a value, create its node, or remove it. Return the value as stored; None if there is
+    no node.
 
     Repeats until the outcome is certain or the call is cancelled; a cancelled call may have been
-    applied, or may still be. Raises what `change` raises, StoreUnavailableError when nothing was
-    written, and the last error after ATTEMPTS_MAX attempts.
+    applied, or may still be. Raises what `change` raises, and `check_room`, which is called before
+    the node is created; StoreUnavailableError when nothing was written, and the last error after
+    ATTEMPTS_MAX attempts.
     """
     backoff = Backoff(rng)
     is_unknown = False
+    wanted: bytes | None = None
     failure: MetadataError | None = None
     for _ in range(ATTEMPTS_MAX):
         try:
             stored = await find(store, path)
-            value = change(None if stored is None else stored.value)
-            await _write(store, path, value, stored)
+            before = None if stored is None else stored.value
+            if is_unknown and before == wanted:
+                return wanted
+            wanted = change(before)
+            if wanted is not None and stored is None and check_room is not None:
+                await check_room()
+            await _write(store, path, wanted, stored)
         except OutcomeUnknownError as error:
             is_unknown = True
             failure = error
@@ -62,14 +88,19 @@ async def change_value(store: MetadataStore, path: str, change: ValueChange, rng
                 raise
             failure = error
         else:
-            return value
+            return wanted
         await asyncio.sleep(backoff.next_s())
     assert failure is not None, "every attempt ended with an error"
     raise failure
 
 
-async def _write(store: MetadataStore, path: str, value: bytes, stored: Stored | None) -> None:
-    if stored is None:
+async def _write(
+    store: MetadataStore, path: str, value: bytes | None, stored: Stored | None
+) -> None:
+    if value is None:
+        if stored is not None:
+            await store.delete(path, stored.version)
+    elif stored is None:
         await store.create(path, value)
     elif stored.value != value:
         await store.compare_and_set(path, value, stored.version)
