@@ -356,3 +356,9 @@ class Gate:
 def message_of(answer: ApiMessage) -> str:
     """Return the text of an error."""
     return str(getattr(answer, "error_message", ""))
+
+
+async def turns(count: int = 20) -> None:
+    """Give the loop's ready callbacks their turns."""
+    for _ in range(count):
+        await asyncio.sleep(0)

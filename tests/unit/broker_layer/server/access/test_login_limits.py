@@ -1,11 +1,9 @@
 """Limits of first logins, over connections in memory, and logins that end in the middle."""
 
-import asyncio
 import gc
 import logging
 import struct
 import weakref
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -23,6 +21,7 @@ from tests.support.broker_layer.login_setting import (
     authenticate_frame,
     message_of,
     request_frame,
+    turns,
 )
 from tests.support.security.sasl_parts import PASSWORD, USERS
 from tests.until import until
@@ -32,19 +31,6 @@ PLAIN = Mechanism.PLAIN
 VERSIONS = request_frame(ApiKey.API_VERSIONS, 0)
 PLAIN_MESSAGE = PlainClient(USERS[0], PASSWORD).begin()
 PLAIN_FRAME = authenticate_frame(PLAIN_MESSAGE)
-
-
-@pytest.fixture
-async def setting() -> AsyncIterator[LoginSetting]:
-    setting = LoginSetting()
-    yield setting
-    await setting.aclose()
-
-
-async def turns(count: int = 20) -> None:
-    """Give the loop's ready callbacks their turns."""
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 async def test_a_large_frame_is_refused_before_the_login_and_taken_after_it(

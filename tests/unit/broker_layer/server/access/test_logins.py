@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -18,6 +17,7 @@ from tests.support.broker_layer.login_setting import (
     handshake_frame,
     message_of,
     request_frame,
+    turns,
 )
 from tests.support.security.sasl_parts import PASSWORD, USERS
 from tests.until import until
@@ -27,19 +27,6 @@ PLAIN = Mechanism.PLAIN
 VERSIONS = request_frame(ApiKey.API_VERSIONS, 0)
 PLAIN_MESSAGE = PlainClient(USERS[0], PASSWORD).begin()
 PLAIN_FRAME = authenticate_frame(PLAIN_MESSAGE)
-
-
-@pytest.fixture
-async def setting() -> AsyncIterator[LoginSetting]:
-    setting = LoginSetting()
-    yield setting
-    await setting.aclose()
-
-
-async def turns(count: int = 20) -> None:
-    """Give the loop's ready callbacks their turns."""
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("mechanism", [Mechanism.SCRAM_SHA_512, SCRAM, PLAIN])

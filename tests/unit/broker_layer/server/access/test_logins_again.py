@@ -1,8 +1,6 @@
 """Logins that follow on a connection, and the end of sessions."""
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -10,14 +8,12 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.login_messages import SaslAuthenticateResponse
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.access.logins import LOGIN_S_MAX, SESSION_MS_MAX
-from security.errors import TokenError
 from security.principal import Principal
 from security.sasl.credentials import ScramMechanism
 from security.sasl.mechanism import Mechanism
-from security.sasl.oauthbearer import OAuthBearerClient, VerifiedToken
+from security.sasl.oauthbearer import OAuthBearerClient
 from security.sasl.plain import PlainClient
 from tests.support.broker_layer.login_setting import (
-    WALL_CLOCK_MS,
     Gate,
     LoginClient,
     LoginSetting,
@@ -25,7 +21,9 @@ from tests.support.broker_layer.login_setting import (
     handshake_frame,
     message_of,
     request_frame,
+    turns,
 )
+from tests.support.broker_layer.login_tokens import with_tokens
 from tests.support.security.sasl_parts import PASSWORD, USERS, credential
 from tests.until import until
 
@@ -36,33 +34,6 @@ BEARER = Mechanism.OAUTHBEARER
 FETCH = request_frame(ApiKey.FETCH, 4)
 FAILED = ErrorCode.SASL_AUTHENTICATION_FAILED
 NEW = credential(ScramMechanism.SHA_256, "a new password")
-
-
-@pytest.fixture
-async def setting() -> AsyncIterator[LoginSetting]:
-    setting = LoginSetting()
-    yield setting
-    await setting.aclose()
-
-
-async def verify(token: str) -> VerifiedToken:
-    """Accept `USER/SECONDS` as a token of that user which expires in that time."""
-    user, _, seconds = token.partition("/")
-    if not seconds:
-        raise TokenError("it is not a token")
-    return VerifiedToken(Principal(user), WALL_CLOCK_MS / 1_000 + float(seconds))
-
-
-def with_tokens(session_ms_max: int = 0) -> LoginSetting:
-    return LoginSetting(
-        mechanisms=[BEARER, SCRAM], verify_token=verify, session_ms_max=session_ms_max
-    )
-
-
-async def turns(count: int = 20) -> None:
-    """Give the loop's ready callbacks their turns."""
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 # -- who logs in again
