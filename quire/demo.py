@@ -18,7 +18,7 @@ from typing import Final
 from ledger_client import LedgerClient, LedgerInfo, LedgerWriter, Quorum
 from metadata.cancelling import cancel_and_wait
 from metadata.registry.directory import JITTER_S
-from quire.cli.output import describe_bytes
+from quire.cli.quantities import describe_bytes
 from quire.demo_source import DemoSource
 from quire.demo_takeover import take_over
 from quire.demo_view import DemoStatus, DemoView, FragmentLine, describe_fragment

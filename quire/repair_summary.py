@@ -19,8 +19,8 @@ from metadata.repair.scrub import ScrubRecord
 from metadata.repair.settings import RepairSettings
 from metadata.repair.status import BLOCKED_REASONS_MAX, RepairStatus
 from quire.assessment import START, next_step
-from quire.cli.output import Json, describe_bytes
-from quire.cli.quantities import describe_duration
+from quire.cli.output import Json
+from quire.cli.quantities import describe_bytes, describe_duration
 from quire.findings import names
 from quire.scrub_summary import scrubs_as_json
 from repair.needs import RepairClass

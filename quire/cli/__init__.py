@@ -3,6 +3,7 @@
 - `main`: finds the noun, runs the verb, returns the exit status.
 - `command_line`: nouns and verbs for argparse, with shared options.
 - `output`: tables for people, JSON for programs.
+- `fields`: fields of a row as people read them.
 - `as_json`: metadata as JSON.
 - `progress`: progress of long work.
 - `standard_input`: standard input, cut into entries.
@@ -22,7 +23,7 @@
 - `spark`: `quire spark`.
 - `bench`: `quire bench compare` and `report`.
 - `fleet`: `quire bench fleet`.
-- `quantities`: byte rates and durations as people write them.
+- `quantities`: sizes, rates, durations and times as people write and read them.
 - `bookie/`: `quire bookie`.
 - `repair/`: `quire repair`.
 - `metadata/`: `quire metadata`.

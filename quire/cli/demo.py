@@ -8,7 +8,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from quire.cli.command_line import lone_command
-from quire.cli.output import Json, Output, describe_bytes
+from quire.cli.output import Json, Output
+from quire.cli.quantities import describe_bytes
 from quire.errors import ExitCode
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Output of commands: tables for people, one JSON document for programs.
 
-Leaves the content to the commands. Results go to the standard output, everything else to the
-standard error, so that pipes carry only results.
+Leaves the content to the commands, and fields as people read them to `quire.cli.fields`. Results go
+to the standard output, everything else to the standard error, so that pipes carry only results.
 
 Invariants: with `-o json` the standard output holds one JSON document, or one per line for commands
 that document it; only output to a terminal is coloured.
@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, TextIO
 
+from quire.cli.fields import describe_field, heading
+
 Json = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
 Row = Mapping[str, Json]
 
-KIBIBYTE: Final = 1024
 ROWS_MEASURED_MAX: Final = 500
 """Number of rows of a table that are held back to find its column widths; later rows are printed at
 once."""
@@ -36,9 +37,9 @@ class Output:
         if self.as_json:
             self.line(json.dumps(row))
             return
-        width = max((len(name) for name in row), default=0)
+        width = max((len(heading(name)) for name in row), default=0)
         for name, value in row.items():
-            self.line(f"{name.replace('_', ' '):<{width}}  {_text(value)}")
+            self.line(f"{heading(name):<{width}}  {describe_field(name, value)}")
 
     @contextmanager
     def listing(self, *columns: str) -> Iterator["Listing"]:
@@ -124,7 +125,7 @@ class TableListing:
     def add(self, row: Row) -> None:
         """Print one more row, or hold it back until the column widths are known."""
         self.count += 1
-        cells = [_text(row.get(column)) for column in self._columns]
+        cells = [describe_field(column, row.get(column)) for column in self._columns]
         if self._widths:
             self._print(cells)
             return
@@ -140,7 +141,7 @@ class TableListing:
             self._print_held()
 
     def _print_held(self) -> None:
-        headings = [_heading(column) for column in self._columns]
+        headings = [heading(column).upper() for column in self._columns]
         self._widths = [max(map(len, column)) for column in zip(headings, *self._held, strict=True)]
         self._print(headings)
         for cells in self._held:
@@ -160,7 +161,7 @@ class TableListing:
             return False
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         for column in self._columns:
-            table.add_column(_heading(column), overflow="fold")
+            table.add_column(heading(column).upper(), overflow="fold")
         for cells in self._held:
             table.add_row(*(Text(cell) for cell in cells))
         Console(file=self._output.results).print(table)
@@ -168,33 +169,3 @@ class TableListing:
 
 
 Listing = JsonListing | JsonLines | TableListing
-
-
-def _heading(column: str) -> str:
-    return column.replace("_", " ").upper()
-
-
-def _text(value: Json) -> str:
-    match value:
-        case None:
-            return "-"
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return f"{value:,.2f}"
-        case str() | int():
-            return str(value)
-        case Mapping():
-            return ", ".join(f"{name}={_text(each)}" for name, each in value.items()) or "-"
-        case _:
-            return ", ".join(_text(each) for each in value) or "-"
-
-
-def describe_bytes(count: int) -> str:
-    """Return a readable number of bytes: 1536 is '1.5 KiB'."""
-    size, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if size < KIBIBYTE:
-            break
-        size, unit = size / KIBIBYTE, larger
-    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"

@@ -1,7 +1,4 @@
-"""Byte rates and durations as people write them, for argparse: 50MB/s, 30m.
-
-Leaves numbers of bytes for people to `quire.cli.output`.
-"""
+"""Sizes, rates, durations and times as people write and read them: 50MB/s, 30m, 1.5 GiB."""
 
 import argparse
 import re
@@ -23,6 +20,7 @@ _BYTES: Final = {
 }
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 24 * 3600}
 UNLIMITED: Final = "unlimited"
+KIBIBYTE: Final = 1024
 
 
 def byte_rate(text: str) -> int:
@@ -46,6 +44,16 @@ def duration_s(text: str) -> int:
             f"{text!r} is not a duration: use a number with s, m, h or d, such as 30m"
         )
     return seconds
+
+
+def describe_bytes(count: int) -> str:
+    """Return a readable number of bytes: 1536 is '1.5 KiB'."""
+    size, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < KIBIBYTE:
+            break
+        size, unit = size / KIBIBYTE, larger
+    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
 def describe_duration(seconds: float) -> str:

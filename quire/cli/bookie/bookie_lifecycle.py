@@ -26,8 +26,7 @@ from quire.assessment import next_step
 from quire.cli.bookie.bookie_registry import NoSuchBookieError
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger_reading import each_ledger
-from quire.cli.output import Json, Output, describe_bytes
-from quire.cli.quantities import describe_duration, describe_time
+from quire.cli.output import Json, Output
 from quire.copy_counts import names_bookie
 from quire.drain_plan import DrainPlan, TargetLoad, drain_targets
 from quire.errors import CommandError, ExitCode
@@ -243,16 +242,11 @@ def _show_plan(plan: DrainPlan, unreadable: int, estimate_s: float | None, outpu
     if output.as_json:
         output.record(row | {"targets": [_load_row(each) for each in loads]})
         return
-    row["bytes"] = describe_bytes(plan.size_bytes)
-    row["estimate"] = "-" if estimate_s is None else describe_duration(estimate_s)
-    del row["estimate_s"]
     output.record(row)
     output.line("")
     with output.listing("target", "bytes", "free_bytes", "would_be_full") as listing:
         for each in loads:
-            sizes = {"bytes": each.size_bytes, "free_bytes": each.free_bytes}
-            shown = {name: describe_bytes(size) for name, size in sizes.items()}
-            listing.add(_load_row(each) | shown)
+            listing.add(_load_row(each))
     if full:
         output.remark("disks of targets would be too full: add bookies first")
 
@@ -267,16 +261,13 @@ def _load_row(load: TargetLoad) -> dict[str, Json]:
 
 
 def _print(after: Records, before: Records, output: Output) -> None:
-    with output.lines("id", "lifecycle", "since", "reason", "changed") as lines:
+    with output.lines("id", "lifecycle", "since_ms", "reason", "changed") as lines:
         for bookie_id, record in after.items():
-            since: dict[str, Json] = {"since_ms": record.since_ms}
-            if not output.as_json:
-                since = {"since": describe_time(record.since_ms)}
             lines.add(
                 {
                     "id": bookie_id,
                     "lifecycle": str(record.state),
-                    **since,
+                    "since_ms": record.since_ms,
                     "reason": record.reason,
                     "changed": record != before[bookie_id],
                 }

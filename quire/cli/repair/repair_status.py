@@ -16,8 +16,7 @@ from metadata.repair.scrub_store import ScrubStore
 from metadata.repair.settings_store import RepairSettingsStore
 from metadata.repair.status_store import StatusStore
 from quire.cli.command_line import metadata_address
-from quire.cli.output import Json, Output, describe_bytes
-from quire.cli.quantities import describe_time
+from quire.cli.output import Output
 from quire.errors import ExitCode
 from quire.repair_summary import RepairSummary
 
@@ -72,7 +71,7 @@ def _print(summary: RepairSummary, output: Output) -> None:
         output.record(row)
         return
     tables = {name: row.pop(name, []) for name, _ in TABLES}
-    output.record(_readable(row))
+    output.record(row)
     for name, columns in TABLES:
         rows = tables[name]
         if isinstance(rows, list) and rows:
@@ -80,18 +79,4 @@ def _print(summary: RepairSummary, output: Output) -> None:
             with output.listing(*columns) as listing:
                 for each in rows:
                     assert isinstance(each, dict), "a table has rows"
-                    listing.add(_readable(each))
-
-
-def _readable(row: dict[str, Json]) -> dict[str, Json]:
-    """Return a row with its bytes and times as people read them."""
-    return dict(_readable_field(name, value) for name, value in row.items())
-
-
-def _readable_field(name: str, value: Json) -> tuple[str, Json]:
-    if "bytes" in name and isinstance(value, int):
-        return name, describe_bytes(value)
-    if name.endswith("_ms"):
-        shown = describe_time(value) if isinstance(value, int) else value
-        return name.removesuffix("_ms"), shown
-    return name, value
+                    listing.add(each)

@@ -5,8 +5,9 @@ import json
 
 import pytest
 
-from quire.cli.output import ROWS_MEASURED_MAX, Output, describe_bytes
+from quire.cli.output import ROWS_MEASURED_MAX, Output
 from quire.cli.progress import describe_progress
+from quire.cli.quantities import describe_bytes
 from quire.errors import UsageError
 
 

@@ -31,7 +31,7 @@ async def test_a_cluster_without_an_auditor(memory_cluster: MemoryCluster) -> No
     assert (code, row["auditor"], row["workers"]) == (0, None, [])
     assert row["state"].startswith("No auditor runs")
     _, text = await memory_cluster.text(parser(), "status")
-    assert "bytes per s max         47.7 MiB\n" in text
+    assert "bytes per s max         47.7 MiB/s\n" in text
 
 
 async def test_everything_that_is_known_is_shown(memory_cluster: MemoryCluster) -> None:
