@@ -43,6 +43,10 @@ class UsageError(CommandError):
     code = ExitCode.USAGE
 
 
+class UnusableDirectoryError(UsageError):
+    """A directory for data cannot be made or written to."""
+
+
 class NeedsConsentError(CommandError):
     """A destructive verb printed its plan because --yes was not given."""
 

@@ -4,22 +4,20 @@ brokers.
 Leaves one process to `quire.local.child_process`, one bookie to `quire.local.local_bookie`, one
 broker to `quire.local.local_broker`, and ZooKeeper to `metadata.store.embedded`.
 
-Format of the data directory: `zookeeper/`, one `bookie-<n>/` for each bookie, `broker-<n>.port`,
-`logs/`, `lock`; `tls/` if it is secure.
+Format of the data directory: `zookeeper/`, one `bookie-<n>/` for each bookie, `bookie-<n>.port` and
+`broker-<n>.port`, the same with `.admin-port`, `logs/`, `lock`; `tls/` if it is secure.
 
 Invariants: every started process is stopped at the end, also when the start failed; a given data
-directory is kept, and the next cluster on it has the same bookies; one cluster at a time uses a
-directory.
+directory is kept, and the next cluster on it has the same bookies, and the same ports if they are
+free; one cluster at a time uses a directory.
 """
 
 import asyncio
-import contextlib
 import fcntl
 import os
 import shutil
-import socket
 import tempfile
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import IO, Final, Self
@@ -29,7 +27,8 @@ from metadata.cancelling import cancel_and_wait
 from metadata.registry.cluster import create_cluster, open_cluster_store
 from metadata.security.user_store import UserStore
 from metadata.store.embedded import HOST, EmbeddedZooKeeper
-from quire.errors import LocalClusterError
+from quire.errors import LocalClusterError, UnusableDirectoryError
+from quire.local.kept_ports import choose_port, keep_port, last_port
 from quire.local.local_bookie import LocalBookie
 from quire.local.local_broker import LocalBroker
 from quire.local.secure_directory import CLIENT_NAME, SecureDirectory
@@ -43,6 +42,7 @@ BOOKIE_PREFIX: Final = "bookie-"
 BROKER_PREFIX: Final = "broker-"
 CHROOT: Final = "/quire"
 PORT_NAME: Final = "port"
+ADMIN_PORT_NAME: Final = "admin-port"
 TLS_DIRECTORY: Final = "tls"
 BROKER_SECURITY: Final = {
     "tls_principal_rules": "RULE:^CN=([^,]+),.*$/$1/",
@@ -64,7 +64,8 @@ class LocalCluster:
 
     `bookies` is the minimum number of bookies: all those found in `data_dir` are started. `broker`
     is the number of brokers. `bookie_options` and `broker_options` are further options of
-    `quire bookie run` and `quire broker run`. Without `data_dir` the data is temporary. A `secure`
+    `quire bookie run` and `quire broker run`. `report` gets a line about each step of the start.
+    Without `data_dir` the data is temporary. A `secure`
     cluster makes certificates in its data directory, and its servers take only clients that have
     one.
     """
@@ -79,6 +80,7 @@ class LocalCluster:
         bookie_options: Mapping[str, str] | None = None,
         broker_options: Mapping[str, str] | None = None,
         secure: bool = False,
+        report: Callable[[str], None] | None = None,
     ) -> None:
         if not 0 <= broker <= BROKERS_MAX:
             raise LocalClusterError(f"{broker} brokers: use 0 to {BROKERS_MAX}")
@@ -91,6 +93,7 @@ class LocalCluster:
         self._bookie_options = dict(bookie_options or {})
         self._broker_options = dict(broker_options or {})
         self._is_secure = secure
+        self._report = report or (lambda _: None)
         self._data_dir: Path | None = None
         self._zookeeper: EmbeddedZooKeeper | None = None
         self._lock: IO[bytes] | None = None
@@ -145,11 +148,13 @@ class LocalCluster:
         if self._is_secure:
             self.certificates.fill()
         zookeeper_dir = self.data_dir / "zookeeper"
-        self._zookeeper_port = self._zookeeper_port or _port_for(zookeeper_dir / PORT_NAME)
+        self._zookeeper_port = self._zookeeper_port or choose_port(zookeeper_dir / PORT_NAME)
         self._zookeeper = EmbeddedZooKeeper(zookeeper_dir, port=self._zookeeper_port)
         try:
             numbers = range(1, self._bookie_count() + 1)
             self.bookies = [self._make_bookie(number) for number in numbers]
+            started = _counted(len(self.bookies), "bookie")
+            self._report(f"Starting ZooKeeper and {started} in {self.data_dir} ...")
             # Bookies wait for ZooKeeper by themselves, and Python starts slowly.
             await _all_or_first_failure(
                 self._zookeeper.start(), *(bookie.start() for bookie in self.bookies)
@@ -160,7 +165,10 @@ class LocalCluster:
                 await self._add_user()
             numbers = range(1, self._wanted_brokers + 1)
             self.brokers = [self._make_broker(number) for number in numbers]
+            if self.brokers:
+                self._report(f"Starting {_counted(len(self.brokers), 'broker')} ...")
             await _all_or_first_failure(*(broker.start() for broker in self.brokers))
+            self._keep_ports()
         except BaseException:
             await self.aclose()
             raise
@@ -213,9 +221,15 @@ class LocalCluster:
         if self._given_dir is None:
             self._data_dir = Path(tempfile.mkdtemp(prefix="quire-"))
         else:
-            self._given_dir.mkdir(parents=True, exist_ok=True)
             self._data_dir = self._given_dir
-        self._lock = (self._data_dir / "lock").open("ab")
+        try:
+            self._data_dir.mkdir(parents=True, exist_ok=True)
+            self._lock = (self._data_dir / "lock").open("ab")
+        except OSError as error:
+            raise UnusableDirectoryError(
+                f"no cluster can be kept in {self._data_dir}: {error.strerror}",
+                try_next="give --data a directory that you may write to",
+            ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -240,40 +254,51 @@ class LocalCluster:
         if self._is_secure:
             secure = self.certificates.certificate_options("bookie")
             options = {"tls": "required", **secure, **options}
+        options = {**self._last_ports(name), **options}
         uri = self._uri_for("bookie")
         return LocalBookie(name, self.data_dir / name, log_path, uri, options)
+
+    def _last_ports(self, name: str) -> dict[str, str]:
+        """Return a server's ports of the last run as options; 0, for any port, where one is not
+        free.
+        """
+        return {
+            "port": str(last_port(self.data_dir / f"{name}.{PORT_NAME}")),
+            "admin_port": str(last_port(self.data_dir / f"{name}.{ADMIN_PORT_NAME}")),
+        }
+
+    def _keep_ports(self) -> None:
+        for bookie in self.bookies:
+            keep_port(self.data_dir / f"{bookie.name}.{PORT_NAME}", _port_of(bookie.address))
+        for server in (*self.bookies, *self.brokers):
+            keep_port(
+                self.data_dir / f"{server.name}.{ADMIN_PORT_NAME}", _port_of(server.admin_url)
+            )
 
     def _make_broker(self, number: int) -> LocalBroker:
         name = f"{BROKER_PREFIX}{number}"
         ports = dict[str, int]()
         for listener, suffix in SECURE_LISTENERS if self._is_secure else LISTENERS:
             port_path = self.data_dir / f"{name}.{suffix}"
-            ports[listener] = port = _port_for(port_path)
-            port_path.write_text(f"{port}\n")
+            ports[listener] = port = choose_port(port_path)
+            keep_port(port_path, port)
         log_path = self.data_dir / "logs" / f"{name}.log"
         options = self._broker_options
         if self._is_secure:
             secure = self.certificates.certificate_options("broker")
             options = {**secure, **BROKER_SECURITY, **options}
+        admin_port = self._last_ports(name)["admin_port"]
+        options = {"admin_port": admin_port, **options}
         uri = self._uri_for("broker")
         return LocalBroker(number, log_path, uri, ports, len(self.bookies), options)
 
 
-def _port_for(path: Path) -> int:
-    """Return the port of the last start, so that clients find the cluster again, or else any free
-    port.
+def _port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])
 
-    It is chosen before ZooKeeper starts, because the bookies start at the same time.
-    """
-    with contextlib.suppress(OSError, ValueError):
-        last = int(path.read_text())
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((HOST, last))
-            return last
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 async def _all_or_first_failure(*works: Coroutine[None, None, None]) -> None:

@@ -94,6 +94,7 @@ async def _run(arguments: argparse.Namespace, output: Output) -> int:
         bookie_options=of_bookies,
         broker_options=of_brokers,
         secure=arguments.secure,
+        report=output.remark,
     )
     ended: dict[str, None] = {}
     starting = asyncio.create_task(cluster.start())

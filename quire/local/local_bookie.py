@@ -2,7 +2,8 @@
 
 Leaves kills and pauses to `quire.local.local_server`, and the bookie to `quire bookie run`.
 
-Invariant: a restarted bookie has its old directory and therefore its old id; its port may change.
+Invariant: a restarted bookie has its old directory and therefore its old id; its port may change if
+another process has taken it.
 """
 
 from collections.abc import Mapping

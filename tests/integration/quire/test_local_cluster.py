@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ledger_client import LedgerClient, Quorum
-from quire.errors import ExitCode, LocalClusterError
+from quire.errors import ExitCode, LocalClusterError, UnusableDirectoryError
 from quire.local_cluster import LocalCluster
 from tests.integration.quire.command import (
     TIMEOUT_S,
@@ -28,6 +28,10 @@ async def read_all(uri: str, ledger_id: int) -> list[bytes]:
     async with LedgerClient(uri) as client, client.open_ledger(ledger_id) as reader:
         last = await reader.refresh_last_confirmed()
         return [e.data async for batch in reader.read(0, last) for e in batch]
+
+
+def addresses_of(cluster: LocalCluster) -> list[tuple[str, str]]:
+    return [(each.address, each.admin_url) for each in (*cluster.bookies, *cluster.brokers)]
 
 
 @pytest.mark.long
@@ -64,13 +68,20 @@ async def test_bookies_are_killed_paused_restarted_and_added() -> None:
 
 @pytest.mark.long
 async def test_the_same_directory_is_the_same_cluster(tmp_path: Path) -> None:
-    async with LocalCluster(bookies=3, data_dir=tmp_path) as cluster:
+    steps = list[str]()
+    async with LocalCluster(3, tmp_path, broker=1, report=steps.append) as cluster:
         ids = [bookie.id for bookie in cluster.bookies]
+        addresses = addresses_of(cluster)
         uri = cluster.metadata_uri
         async with LedgerClient(uri) as client, client.create_ledger(Quorum.all(3)) as ledger:
             await ledger.append(b"kept")
-    async with LocalCluster(bookies=None, data_dir=tmp_path) as cluster:
+    assert steps == [
+        f"Starting ZooKeeper and 3 bookies in {tmp_path} ...",
+        "Starting 1 broker ...",
+    ]
+    async with LocalCluster(None, tmp_path, broker=1) as cluster:
         assert [bookie.id for bookie in cluster.bookies] == ids
+        assert addresses_of(cluster) == addresses
         assert cluster.metadata_uri == uri
         assert await read_all(uri, ledger.id) == [b"kept"]
 
@@ -90,6 +101,14 @@ async def test_a_start_that_fails_shows_the_log_and_leaves_nothing(tmp_path: Pat
         await cluster.start()
     assert not cluster.zookeeper.is_running
     assert not cluster.bookies[0].is_running
+
+
+async def test_a_directory_that_cannot_be_made_is_a_wrong_argument(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for unusable in (file, file / "below"):
+        with pytest.raises(UnusableDirectoryError, match="no cluster can be kept in"):
+            await LocalCluster(bookies=0, data_dir=unusable).start()
 
 
 @pytest.mark.parametrize("wanted", [{"broker": -1}, {"bookies": -1}])
