@@ -21,9 +21,11 @@ from typing import Final
 from bookie.config import StorageConfig
 from bookie.server.ledger_authorizer import AuthorizerMode, RoleOptions, parse_super_users
 from bookie.server.server_limits import ServerLimits
+from metadata.errors import InvalidUriError
 from metadata.registry.location import UNKNOWN_LOCATION
 from metadata.registry.registration import OWNERS_FEATURE, TLS_FEATURE
 from metadata.store.interface import SESSION_TIMEOUT_S
+from metadata.store.uri import parse_metadata_uri
 from security.server_tls import ClientCertificates
 from serving.errors import OptionError
 from serving.option_reading import (
@@ -300,6 +302,10 @@ def _check_together(options: BookieOptions) -> None:
     if not options.data_dir:
         raise OptionError("data_dir is not set: give --data-dir, or data_dir in the file")
     check_log_level(options.log_level)
+    try:
+        parse_metadata_uri(options.metadata)
+    except InvalidUriError as error:
+        raise OptionError(f"metadata: {error}") from None
     options.check_tls()
     _check_roles(options)
     options.check_listening("host", options.host)

@@ -24,8 +24,10 @@ from broker_layer.security.protocols import SecurityProtocol, protocols_of
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.listeners import PORT_MAX, parse_listeners
 from broker_layer.transactions.config import TransactionConfig
+from metadata.errors import InvalidUriError
 from metadata.security.acls import ANY_USER
 from metadata.store.interface import SESSION_TIMEOUT_S
+from metadata.store.uri import parse_metadata_uri
 from metadata.topics.topic import BROKER_ID_MAX
 from security.principal import parse_principal
 from serving.errors import OptionError
@@ -42,6 +44,7 @@ from serving.overriding import override
 from serving.security_options import TlsMode, check_advertised, is_loopback
 
 TABLE: Final = "broker"
+MIN_IN_SYNC: Final = "min.insync.replicas"
 VARIABLE_PREFIX: Final = "QUIRE_BROKER_"
 
 _GIB: Final = 2**30
@@ -255,6 +258,13 @@ def topic_default_configs(options: BrokerOptions) -> dict[str, str]:
         check_configs(configs, is_strict=options.strict_settings)
     except TopicError as error:
         raise OptionError(f"topic_defaults: {error}") from None
+    factor = options.default_replication_factor
+    if int(configs.get(MIN_IN_SYNC, 0)) > factor:
+        raise OptionError(
+            f"topic_defaults: {MIN_IN_SYNC} is {configs[MIN_IN_SYNC]}, more than "
+            f"default_replication_factor, {factor}, so each append to a new topic would be "
+            "refused: lower the first or raise the second"
+        )
     return configs
 
 
@@ -324,6 +334,10 @@ def _check_together(options: BrokerOptions) -> None:
         raise OptionError(f"inter_broker_listener {inter_broker} is not in listeners: add it there")
     _check_security(options)
     check_log_level(options.log_level)
+    try:
+        parse_metadata_uri(options.metadata)
+    except InvalidUriError as error:
+        raise OptionError(f"metadata: {error}") from None
     topic_default_configs(options)
     if options.group_session_timeout_min_ms > options.group_session_timeout_max_ms:
         raise OptionError(

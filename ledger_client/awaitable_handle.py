@@ -6,7 +6,7 @@ Leaves the work to the given coroutine, which starts only then.
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 HandleT = TypeVar("HandleT", bound=AbstractAsyncContextManager[object])
 
@@ -17,6 +17,17 @@ class AwaitableHandle(Generic[HandleT]):
     def __init__(self, open_handle: Callable[[], Coroutine[Any, Any, HandleT]]) -> None:
         self._open = open_handle
         self._handle: HandleT | None = None
+
+    if not TYPE_CHECKING:  # type checkers report unknown names themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise AttributeError for a use before the handle is open."""
+            if name.startswith("__"):
+                raise AttributeError(name)
+            raise AttributeError(
+                f"the ledger is not open yet, so it has no {name!r}: write `await` before the call "
+                "that opens it, or `async with ... as ledger`"
+            )
 
     def __await__(self) -> Generator[Any, None, HandleT]:
         """Open the handle; the caller must close it."""

@@ -291,7 +291,10 @@ class LedgerClient:
         await self.aclose()
 
 
-def _checked(ledger_id: int) -> LedgerId:
+def _checked(ledger_id: object) -> LedgerId:
+    if not isinstance(ledger_id, int):
+        kind = type(ledger_id).__name__
+        raise TypeError(f"a ledger id is an int, not the {kind} {ledger_id!r}: use int(...)")
     if not is_ledger_id(ledger_id):
         raise ValueError(f"{ledger_id} is not a ledger id: use 0 to 2^63 - 1")
     return LedgerId(ledger_id)

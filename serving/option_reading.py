@@ -10,6 +10,7 @@ import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
+from functools import partial
 from typing import ClassVar, Final, Protocol, TypeVar
 
 from serving.errors import OptionError
@@ -21,6 +22,7 @@ LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 _TRUE: Final = ("1", "true", "yes", "on")
 _FALSE: Final = ("0", "false", "no", "off")
+VARIABLE: Final = "environment variable"
 
 Value = str | int | float | bool
 ValueT = TypeVar("ValueT", bound=Value)
@@ -103,18 +105,40 @@ def merge_options(
     flags: Mapping[str, Value],
 ) -> dict[str, Value]:
     """Merge the tables of a file (keyed by their names in messages), variables and flags; later
-    ones override earlier ones. Raises OptionError.
+    ones override earlier ones. Raises OptionError with one line for each error.
     """
-    options, values = table.options, dict[str, Value]()
-    for title, content in given.items():
-        for name, value in content.items():
-            known = known_name(name, list(options), f"option in {title}")
-            values[known] = _typed(options[known], value, f"{title} {name}")
-    for name, text in _own_variables(table, variables).items():
-        values[name] = _parsed(options[name], text, f"{table.variable_prefix}{name.upper()}")
-    for name, value in flags.items():
+    options, values, errors = table.options, dict[str, Value](), list[str]()
+    prefix = table.variable_prefix
+
+    def read_file(title: str, name: str, value: object) -> None:
+        known = known_name(name, list(options), f"option in {title}")
+        values[known] = _typed(options[known], value, f"{title} {name}")
+
+    def read_variable(name: str, text: str) -> None:
+        if name not in options:
+            known_name(prefix + name.upper(), [prefix + each.upper() for each in options], VARIABLE)
+        values[name] = _parsed(options[name], text, prefix + name.upper())
+
+    def read_flag(name: str, value: Value) -> None:
         known = known_name(name, list(options), "option")
         values[known] = _typed(options[known], value, f"--{name.replace('_', '-')}")
+
+    steps = [
+        *(
+            partial(read_file, title, *each)
+            for title, content in given.items()
+            for each in content.items()
+        ),
+        *(partial(read_variable, *each) for each in _own_variables(table, variables).items()),
+        *(partial(read_flag, *each) for each in flags.items()),
+    ]
+    for step in steps:
+        try:
+            step()
+        except OptionError as error:
+            errors.append(str(error))
+    if errors:
+        raise OptionError("\n".join(dict.fromkeys(errors)))
     return values
 
 
@@ -144,10 +168,8 @@ def _own_variables(table: OptionTable, variables: Mapping[str, str]) -> dict[str
     own = {}
     if METADATA_VARIABLE in variables and "metadata" in table.options:
         own["metadata"] = variables[METADATA_VARIABLE]
-    known = [table.variable_prefix + name.upper() for name in table.options]
     for variable, text in variables.items():
         if variable.startswith(table.variable_prefix):
-            known_name(variable, known, "environment variable")
             own[variable.removeprefix(table.variable_prefix).lower()] = text
     return own
 

@@ -20,6 +20,7 @@
 - `cluster_version`: `quire cluster version`.
 - `ledger_reading`: metadata of every ledger, with progress.
 - `config`: `quire config`.
+- `config_lines`: lines of a configuration file, for errors about its options.
 - `spark`: `quire spark`.
 - `bench`: `quire bench compare` and `report`.
 - `fleet`: `quire bench fleet`.

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from quire.cli.command_line import METADATA_VARIABLE, Noun
+from quire.cli.config_lines import located
 from quire.cli.output import Output
 from quire.cli.server_options import load_given, read_config_file
-from quire.errors import ExitCode
+from quire.errors import ExitCode, UsageError
 from serving.option_reading import OptionInfo, Value
 
 GIVEN_LATER = "(given when it is started)"
@@ -23,13 +24,14 @@ TRY_NEXT = "quire config show"
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """One server: name, prefix of its variables, options, values from the file, and the reader of
-    all.
+    """One server: name, prefix of its variables, options, title and values of its table in the
+    file, and the reader of all.
     """
 
     name: str
     variable_prefix: str
     options: Mapping[str, OptionInfo]
+    title: str
     given: Mapping[str, object]
     load: Callable[[], object]
 
@@ -63,8 +65,15 @@ def _show(arguments: argparse.Namespace, output: Output) -> int:
 
 def _check(arguments: argparse.Namespace, output: Output) -> int:
     text = read_config_file(arguments.file)
+    errors: dict[str, None] = {}
     for server in _servers(text):
-        _values(server)
+        try:
+            _values(server)
+        except UsageError as error:
+            for each in str(error).splitlines():
+                errors[located(each, arguments.file, text or "", server.title)] = None
+    if errors:
+        raise UsageError("\n       ".join(errors), try_next=TRY_NEXT)
     output.record({"file": arguments.file, "is_valid": True})
     return ExitCode.DONE
 
@@ -82,6 +91,7 @@ def _servers(text: str | None) -> tuple[_Server, ...]:
             name,
             bookie.VARIABLE_PREFIX,
             bookie.OPTIONS,
+            f"[[{bookie.TABLE}]] {number + 1}" if several else f"[{bookie.TABLE}]",
             _given_to_bookie(text, number),
             partial(_load_bookie, text, number),
         )
@@ -93,6 +103,7 @@ def _servers(text: str | None) -> tuple[_Server, ...]:
         broker.TABLE,
         broker.VARIABLE_PREFIX,
         broker.OPTIONS,
+        f"[{broker.TABLE}]",
         given if isinstance(given, dict) else {},
         load,
     )
