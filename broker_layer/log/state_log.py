@@ -112,7 +112,7 @@ class StateLog:
         """The number of entries that were written, those of snapshots included."""
         newest, last = self._roller.newest, self._ledger_list.record.last_segment
         if newest is not None:
-            return newest.segment.base_offset + newest.writer.next_entry_id
+            return newest.segment.base_offset + newest.writer.admission.next_entry_id
         return 0 if last is None or last.end_offset is None else last.end_offset
 
     def append(self, record: bytes) -> asyncio.Future[None]:

@@ -329,7 +329,7 @@ class TopicLog:
         appender.require_usable()
         appender.state.expire_producers(now_ms, PRODUCER_EXPIRATION_MS)
         if ledger is not None and ledger.record_bytes:
-            is_short = ledger.writer.quorum.ensemble_size < config.quorum.ensemble
+            is_short = ledger.writer.admission.quorum.ensemble_size < config.quorum.ensemble
             if is_short or is_aged(ledger.segment, ledger.max_timestamp_ms, config, now_ms):
                 appender.wants_roll = True
             appender.roll_if_due()

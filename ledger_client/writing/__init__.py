@@ -3,6 +3,7 @@
 - `writer`: handle of a ledger that is being written.
 - `append_shell`: performs the append protocol's actions.
 - `window`: limit of unconfirmed entries.
+- `admission`: ids and batches of entries, without any wait.
 - `append_range`: many entries as one range of ids.
 - `batcher`: entries into batches.
 - `outbox`: bytes of batches until they are confirmed.

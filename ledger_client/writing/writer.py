@@ -1,6 +1,7 @@
 """Handle of a ledger that is being written: the result of `create_ledger`.
 
-Leaves the protocol and its actions to `append_shell`, batches to `batcher`, and limits to `window`.
+Leaves the protocol and its actions to `append_shell`, ids and batches to `admission`, and waiting
+for room to `window`.
 
 Source: api design, "Client"; protocol sections 4-6, rule 8.4.
 """
@@ -24,17 +25,16 @@ from ledger_client.errors import (
 from ledger_client.info import LedgerInfo
 from ledger_client.own_loop import LoopGuard
 from ledger_client.protocol import append_events as e
-from ledger_client.protocol.append_errors import not_enough_in_sync
+from ledger_client.writing.admission import Admission
 from ledger_client.writing.append_range import AppendedRange, EntryLike, append_range
 from ledger_client.writing.append_shell import AppendShell, WriterServices
-from ledger_client.writing.batcher import BatchLimits, cut_batches, own_entry
+from ledger_client.writing.batcher import BatchLimits, own_entry
 from ledger_client.writing.confirmations import Follower
 from ledger_client.writing.in_sync_members import InSyncMembers
 from ledger_client.writing.watchdog import Watchdog
-from ledger_client.writing.window import AppendWindow
 from ledger_client.writing.writer_watch import WriterWatch
 from metadata.ids import BookieId, EntryId, LedgerId, Version
-from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
+from metadata.ledgers.ledger_metadata import LedgerMetadata
 
 SETTLE_WAIT_S: Final = 0.5
 """Maximum time for which a close waits for the slowest copies of confirmed entries."""
@@ -59,12 +59,15 @@ class LedgerWriter:
         self.ledger_id: Final = metadata.ledger_id
         self._services = services
         self._shell = AppendShell(metadata, version, keys, services, observe, sealer)
-        self._limits = BatchLimits.of(config, 0 if sealer is None else sealer.overhead_bytes)
         self._own_loop: Final = LoopGuard("writer", self.ledger_id, asyncio.get_running_loop())
-        self._gathered: list[bytes] = []
         is_in_sync = metadata.quorum.is_in_sync and not config.fixed_membership
         members = InSyncMembers(self._shell, services, keys) if is_in_sync else None
         self._watch = WriterWatch(self._shell, services, members, watchdog)
+        limits = BatchLimits.of(config, 0 if sealer is None else sealer.overhead_bytes)
+        self.admission: Final = Admission(
+            self._shell, self._watch, limits, services.next_tick, self.ledger_id
+        )
+        """Ids and batches without any wait, for a layer above that waits itself."""
         self._closing: asyncio.Task[None] | None = None
         self._on_closed = on_closed
         services.pool.attach(metadata.ledger_id, keys.master_key)
@@ -84,7 +87,7 @@ class LedgerWriter:
     @property
     def last_pushed(self) -> EntryId:
         """The last assigned entry id; -1 before the first."""
-        return EntryId(self._shell.outbox.lap + len(self._gathered))
+        return self.admission.last_pushed
 
     @property
     def info(self) -> LedgerInfo:
@@ -116,17 +119,17 @@ class LedgerWriter:
         QuorumTimeoutError (outcome "unknown" once an id was assigned: `entry_id`).
         """
         self._own_loop.require()
-        owned = own_entry(data, self._limits, self.ledger_id)
-        size = self._limits.stored_bytes(owned)
+        owned = own_entry(data, self.admission.limits, self.ledger_id)
+        size = self.admission.limits.stored_bytes(owned)
         window = self._shell.window
         if timeout is None and window.is_free(size):
-            return await self._shell.confirmations.expect(self.push_entry(owned, size))
+            return await self._shell.confirmations.expect(self.admission.push_entry(owned, size))
         entry_id: EntryId | None = None
         try:
             async with asyncio.timeout(timeout):
                 async with window.turn():
                     await window.wait_for_room(size, 1)
-                    entry_id = self.push_entry(owned, size)
+                    entry_id = self.admission.push_entry(owned, size)
                     handle = self._shell.confirmations.expect(entry_id)
                 return await handle
         except QuorumTimeoutError:
@@ -143,17 +146,17 @@ class LedgerWriter:
     def append_followed(self, data: EntryLike) -> EntryId:
         """Append one entry as `append_nowait`, and return its id; the follower gets the outcome."""
         self._own_loop.require()
-        owned = own_entry(data, self._limits, self.ledger_id)
-        size = self._limits.stored_bytes(owned)
+        owned = own_entry(data, self.admission.limits, self.ledger_id)
+        size = self.admission.limits.stored_bytes(owned)
         if not self._shell.window.is_free(size):
-            self._require_open()
+            self.admission.require_open()
             window = self._shell.window
             why = "earlier callers wait for room"
             if not window.has_room(size):
                 why = f"{window.entries} entries are pending, the window is full"
             text = f"{why}: await some of them, or use append(), which waits"
             raise BackpressureError(text, ledger_id=self.ledger_id)
-        return self.push_entry(owned, size)
+        return self.admission.push_entry(owned, size)
 
     def follow(self, follower: Follower) -> None:
         """Call `follower` in a separate loop iteration: with None whenever the LAC has moved, with
@@ -173,12 +176,12 @@ class LedgerWriter:
         errors of `append`, with `first_entry_id`, `admitted_count` and `confirmed_count`.
         """
         self._own_loop.require()
-        self._require_open()
+        self.admission.require_open()
         done = AppendedRange()
         try:
             async with asyncio.timeout(timeout):
                 async with self._shell.window.turn():
-                    await append_range(self, entries, done)
+                    await append_range(self.admission, entries, done)
                 if done.count:
                     await self._shell.confirmations.expect(EntryId(done.first + done.count - 1))
         except LedgerError as error:
@@ -250,32 +253,6 @@ class LedgerWriter:
         except LedgerError as second:
             error.add_note(f"and ledger {self.ledger_id} could not be closed: {second}")
 
-    # -- admitting entries -----------------------------------------------------------------------
-
-    def push_entry(self, payload: bytes, payload_bytes: int) -> EntryId:
-        """Assign an id to one entry, sent with the others of this loop iteration; return the id."""
-        self._require_open()
-        self._shell.window.take(payload_bytes, 1)
-        if not self._gathered:
-            self._services.next_tick.soon(self._flush)
-        self._gathered.append(payload)
-        return self.last_pushed
-
-    def _flush(self) -> None:
-        """Send the entries appended since the last loop iteration, in few batches."""
-        payloads, self._gathered = self._gathered, []
-        shell = self._shell
-        if not payloads or shell.failure is not None:
-            return
-        now = asyncio.get_running_loop().time()
-        if len(payloads) == 1:  # a single entry always fits
-            shell.push(payloads, self._limits.stored_bytes(payloads[0]), now)
-        else:
-            first = EntryId(shell.outbox.lap + 1)
-            for cut in cut_batches(payloads, first, shell.protocol.metadata.quorum, self._limits):
-                shell.push(cut.payloads, cut.payload_bytes, now)
-        self._watch.note_sent(now)
-
     @property
     def is_usable(self) -> bool:
         """Whether the writer has not ended and, in in-sync mode, enough members are in sync."""
@@ -284,63 +261,18 @@ class LedgerWriter:
         return not has_ended and not shell.protocol.lacks_in_sync
 
     @property
-    def limits(self) -> BatchLimits:
-        """Size limits of batches and entries."""
-        return self._limits
-
-    @property
     def fully_replicated_to(self) -> EntryId:
         """Last entry for which no bookie's answer is awaited any more: all entries up to it are on
         their complete write quorum, except those in `under_replicated`. -1 before the first.
         """
         return self._shell.replication.settled
 
-    @property
-    def quorum(self) -> QuorumSpec:
-        """Replication of the ledger."""
-        return self._shell.protocol.metadata.quorum
-
-    @property
-    def window(self) -> AppendWindow:
-        """Limit of pending appends."""
-        return self._shell.window
-
-    @property
-    def next_entry_id(self) -> EntryId:
-        """The id that the next entry will get."""
-        return EntryId(self.last_pushed + 1)
-
-    def push_batch(self, payloads: list[bytes], payload_bytes: int) -> EntryId:
-        """Admit and send one complete batch (the caller holds the turn and has room); return its
-        first id.
-        """
-        self._flush()
-        self._require_open()
-        shell = self._shell
-        first = EntryId(shell.outbox.lap + 1)
-        now = asyncio.get_running_loop().time()
-        shell.window.take(payload_bytes, len(payloads))
-        shell.push(payloads, payload_bytes, now)
-        self._watch.note_sent(now)
-        return first
-
-    def _require_open(self) -> None:
-        failure = self._shell.failure
-        if failure is not None:
-            raise failure.for_entry(EntryId(-1), "not_written")
-        if self._closing is not None:
-            text = "this writer is closed: create a new ledger to continue"
-            raise LedgerClosedError(text, ledger_id=self.ledger_id)
-        if self._shell.protocol.lacks_in_sync:
-            protocol = self._shell.protocol
-            self._watch.wake()
-            raise not_enough_in_sync(protocol.metadata, protocol.in_sync)
-
     # -- closing ---------------------------------------------------------------------------------
 
     async def _close(self, timeout: float | None, *, wait_pending: bool) -> None:
         self._own_loop.require()
         if self._closing is None:
+            self.admission.is_closing = True
             work = self._run_close(timeout, wait_pending=wait_pending)
             self._closing = asyncio.get_running_loop().create_task(work)
         await asyncio.shield(self._closing)
@@ -349,7 +281,7 @@ class LedgerWriter:
         shell = self._shell
         limit = self._services.config.close_timeout_s if timeout is None else timeout
         try:
-            self._flush()
+            self.admission.flush()
             if wait_pending:
                 await self._wait_pending(timeout)
             self._give_up_pending()
@@ -386,7 +318,7 @@ class LedgerWriter:
 
     def _give_up_pending(self) -> None:
         """Fail pending appends and request the close (rule 6.1), unless that is done."""
-        self._flush()
+        self.admission.flush()
         shell = self._shell
         text = "the writer was closed before the entry was confirmed: read the ledger to find it"
         shell.fail_pending(LedgerClosedError(text, ledger_id=self.ledger_id, outcome="unknown"))

@@ -110,7 +110,7 @@ class LogAppender:
         size = len(data)
         if coordinator_epoch is None:
             check_limits(self.config, header, data, self._wall_clock_ms())
-        if self._deferred or ledger is None or not ledger.writer.window.is_free(size):
+        if self._deferred or ledger is None or not ledger.writer.admission.window.is_free(size):
             deferred = DeferredBatch(header, data, coordinator_epoch, waits_for_one=waits_for_one)
             self._deferred.append(deferred)
             self.roller.want_ledger()
@@ -164,9 +164,9 @@ class LogAppender:
         It has no future: it is committed with the batch after it. The writer accepts it even if its
         window is full.
         """
-        entry = self.state.to_state_entry(ledger.writer.next_entry_id)
+        entry = self.state.to_state_entry(ledger.writer.admission.next_entry_id)
         try:
-            entry_id = ledger.writer.push_entry(entry, len(entry))
+            entry_id = ledger.writer.admission.push_entry(entry, len(entry))
         except LedgerError as error:
             self.fail(str(error))
             return
@@ -258,7 +258,7 @@ class LogAppender:
         ledger = self.roller.ledger
         while self._deferred and ledger is not None and self.failure is None:
             first = self._deferred[0]
-            if not ledger.writer.window.is_free(len(first.data)):
+            if not ledger.writer.admission.window.is_free(len(first.data)):
                 return
             self._deferred.popleft()
             try:

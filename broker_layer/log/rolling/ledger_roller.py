@@ -130,13 +130,15 @@ class LedgerRoller:
     def wanted_replicas(self) -> int:
         """Number of bookies that the newest ledger is to have; 0 before the first ledger."""
         if self.newest is not None:
-            return max(self.newest.writer.quorum.ensemble_size, self.config.quorum.ensemble)
+            return max(
+                self.newest.writer.admission.quorum.ensemble_size, self.config.quorum.ensemble
+            )
         return 0 if self._last is None else self._last.quorum.ensemble_size
 
     @property
     def in_sync(self) -> tuple[BookieId, ...]:
         """The replicas known to store every committed entry."""
-        if self.newest is not None and self.newest.writer.quorum.is_in_sync:
+        if self.newest is not None and self.newest.writer.admission.quorum.is_in_sync:
             return self.newest.writer.in_sync
         return self.replicas
 

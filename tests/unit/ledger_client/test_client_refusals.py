@@ -356,3 +356,18 @@ async def test_a_ledger_with_too_many_fragments(
     with pytest.raises(TooManyFragmentsError):
         while True:
             await ledger.append(b"y")
+
+
+async def test_ids_of_another_type(cluster: TestCluster) -> None:
+    client = cluster.client()
+    with pytest.raises(TypeError, match=r"a ledger id is an int, not the str '7': use int"):
+        client.open_ledger("7")  # type: ignore[arg-type]
+
+
+async def test_a_ledger_that_is_not_open_yet_says_so(cluster: TestCluster) -> None:
+    client = cluster.client()
+    opening = client.create_ledger(THREE)
+    with pytest.raises(AttributeError, match=r"no 'append': write `await` before the call"):
+        opening.append(b"x")  # type: ignore[attr-defined]
+    async with opening as ledger:
+        assert await ledger.append(b"x") == 0

@@ -287,7 +287,7 @@ async def test_changed_replication_begins_with_next_ledger(setting: LogSetting) 
     while log._roller.ledger is not None and log._roller.ledger.writer.id == ledger_id:
         await append(log, batch(b"x" * 30))
     assert log._roller.ledger is not None
-    assert log._roller.ledger.writer.quorum.ensemble_size == 2
+    assert log._roller.ledger.writer.admission.quorum.ensemble_size == 2
 
 
 async def test_producers_are_kept_when_only_empty_ledger_would_remain(

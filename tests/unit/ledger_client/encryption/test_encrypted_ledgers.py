@@ -155,9 +155,9 @@ async def test_the_window_counts_stored_bytes(cluster: TestCluster) -> None:
     async with cluster.client() as client:
         async with client.create_ledger(THREE, encryption=keys()) as ledger:
             ledger.append_followed(bytes(10))
-            assert ledger.window._bytes == 10 + 16 + 64
+            assert ledger.admission.window._bytes == 10 + 16 + 64
             await ledger.append_many([bytes(5)] * 3)
-        assert ledger.window._bytes == 0
+        assert ledger.admission.window._bytes == 0
 
 
 # -- keys ------------------------------------------------------------------------------------------
