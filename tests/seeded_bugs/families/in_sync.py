@@ -27,7 +27,7 @@ READ = "ledger_client/protocol/recovery_read.py"
 RECOVERY = "ledger_client/protocol/recovery.py"
 WRITE = "ledger_client/protocol/recovery_write.py"
 CALLS = "ledger_client/ledger_calls.py"
-WRITER = "ledger_client/writing/writer.py"
+ADMISSION = "ledger_client/writing/admission.py"
 METADATA = "metadata/ledgers/ledger_metadata.py"
 
 WATCH = "ledger_client/writing/stored_watch.py"
@@ -145,7 +145,7 @@ BUGS = (
         ("11.4",),
         (
             Edit(
-                WRITER,
+                ADMISSION,
                 "        if self._shell.protocol.lacks_in_sync:\n",
                 "        if self._shell.failure is not None:\n",
             ),
