@@ -5,10 +5,10 @@
 - `server_tls`: contexts of servers, and new ones when their files change.
 - `client_file`: the file with a client's identity.
 - `kafka_settings`: the same for Kafka's Python client.
-- `sasl_access`: login of a client at brokers.
+- `sasl_access`: login of a client at brokers and bookies.
 - `zookeeper_access`: TLS and login of connections to ZooKeeper.
 - `certificate_names`: principal of a certificate.
-- `sasl/`: authentication of Kafka's clients.
+- `sasl/`: authentication of clients by a password or a token.
 - `secret_files`: secrets in files of their owner, and reads with a limit.
 - `errors`: errors of certificates and secrets.
 

@@ -3,7 +3,8 @@
 - `errors`: what can go wrong with users, quotas and grants.
 - `users`: a user, its credentials and its bytes.
 - `user_store`: users, changed and listed.
-- `user_table`: users, followed in the memory of a broker.
+- `user_table`: users, followed in the memory of a server.
+- `user_decoys`: decoys of unknown users.
 - `quotas`: a quota, its values and its bytes.
 - `quota_store`: quotas, changed.
 - `quota_set`: quotas in memory.

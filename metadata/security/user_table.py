@@ -1,4 +1,4 @@
-"""Users in the memory of a broker, followed.
+"""Users in the memory of a server, followed.
 
 Leaves changes to `user_store.py`, following the nodes to `metadata.store.child_values`, and closing
 connections to the owner of the connections.

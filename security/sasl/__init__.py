@@ -1,7 +1,8 @@
-"""Authentication of Kafka's clients by SASL.
+"""Authentication of clients of brokers and bookies by SASL.
 
 - `authenticator`: mechanisms that a server offers.
 - `mechanism`: names of mechanisms, and the interface of one exchange.
+- `sessions`: who is logging in, who has logged in, and whose session ends.
 - `user_names`: names of users in messages.
 - `credentials`: what is stored of a password.
 - `decoys`: what stands for the credentials of unknown users.
@@ -16,6 +17,6 @@
 - `jwks_cache`: when the keys are read again.
 - `jwks_documents`: reads of keys, from a file or a server.
 
-Leaves frames and connections to the broker, and storing credentials to `metadata.security`. All but
-`authenticator`, `nonces`, `tokens` and the three of keys is pure.
+Leaves frames and connections to the servers, and storing credentials to `metadata.security`. All
+but `authenticator`, `sessions`, `nonces`, `tokens` and the three of keys is pure.
 """

@@ -25,13 +25,13 @@ from typing_extensions import override  # `typing` has it from 3.12 on
 from broker_layer.kafka.login_messages import SaslAuthenticateResponse
 from broker_layer.kafka.messages import decode_response
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.server.access.logins import LOGIN_S_MAX
 from broker_layer.server.exchange import Exchange
 from security.errors import SaslError
 from security.sasl.credentials import ScramMechanism, salted_password
 from security.sasl.mechanism import Mechanism, SaslClientExchange
 from security.sasl.plain import PlainClient, parse_plain
 from security.sasl.scram_client import ScramClient
+from security.sasl.sessions import LOGIN_S_MAX
 from serving.audit_log import AuditLog
 from tests.fuzz.findings import Finding, Tally, describe, require
 from tests.fuzz.kafka_targets import request_samples
@@ -348,9 +348,9 @@ class _Talk:
         if self._setting.tasks._tasks:
             await asyncio.sleep(REFUSAL_S)
         self._setting.held.clear()
-        logins = self._setting.logins
+        sessions = self._setting.logins.sessions
         require(self._transport.is_lost, "the connection ends")
-        require(not logins._under_way and not logins._done, "a login is left")
+        require(not sessions.count, "a login is left")
         require(not self._setting.tasks._tasks, "a task is left")
         require(not context.budget.used_bytes, "bytes are left in the budget")
         require(not context.announced.used_bytes, "announced bytes are left")

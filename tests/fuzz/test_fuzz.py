@@ -221,8 +221,8 @@ def test_a_defect_of_sasl_is_found(
             lambda *_: False,
             "served without a login",
         ),
-        ("broker_layer.server.access.logins.Login.revoke", lambda *_: None, "password"),
-        ("broker_layer.server.access.logins.Login.forget", lambda *_: None, "a login is left"),
+        ("security.sasl.sessions.SaslSession.revoke", lambda *_: None, "password"),
+        ("security.sasl.sessions.SaslSession.forget", lambda *_: None, "a login is left"),
         (
             "broker_layer.server.connections.connection.BrokerConnection.unanswered_count",
             0,

@@ -287,6 +287,13 @@ TARGETS: Final = (
         ),
     ),
     Target(
+        "sessions of clients that log in",
+        OTHERS_WANTED,
+        "security/sasl",
+        ("sessions",),
+        ("unit/security/sasl/test_sessions.py",),
+    ),
+    Target(
         "transactions",
         OTHERS_WANTED,
         "broker_layer/transactions",

@@ -1,20 +1,18 @@
 """Logins of clients by SASL: what all connections share, and the login of one connection.
 
-Leaves the mechanisms to `security.sasl`, users to `metadata.security`, and frames and limits of
-connections to `server.connections`.
+Leaves the mechanisms and the end of sessions to `security.sasl`, users to `metadata.security`, and
+frames and limits of connections to `server.connections`.
 
 Invariants: a client that has not logged in can send nothing but ApiVersions, SaslHandshake and
 SaslAuthenticate, one at a time, in small frames, and for LOGIN_S_MAX at most; at most LOGINS_MAX
 clients are at it. A refusal is answered after the requests before it, a wrong proof also after a
-pause, and ends the connection. A client that logs in again stays who it is. A session ends when its
-proof does, and soon after the user's password is changed or removed, also if that happens during
-the login. A login whose connection is closed is removed.
+pause, and ends the connection. A session ends when its proof does.
 
 Source: KIP-43, KIP-152, KIP-368, KIP-84.
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -32,21 +30,24 @@ from broker_layer.server.request_tasks import RequestTasks
 from security.errors import SaslError, SaslMechanismError
 from security.principal import Principal
 from security.sasl.authenticator import SaslAuthenticator
-from security.sasl.mechanism import Mechanism, SaslExchange
+from security.sasl.sessions import (
+    LOGIN_S_MAX,
+    REFUSAL_DELAY_S,
+    SaslSession,
+    SaslSessions,
+    SaslStep,
+)
 from serving.audit_log import AuditLog
 
 FRAME_BYTES_MAX: Final = 512 * 1024
 """Largest request of a client that has not logged in; Kafka's `sasl.server.max.receive.size`."""
-LOGIN_S_MAX: Final = 10.0
 LOGINS_MAX: Final = 1_000
-REFUSAL_DELAY_S: Final = 0.1
-"""Pause before a refusal, so that guessing is slow; Kafka's
-`connection.failed.authentication.delay.ms`."""
+"""Maximum number of clients of a listener that are about to log in."""
 SESSION_MS_MAX: Final = 2**62
 
+EVENT: Final = "login"
 _NO_HANDSHAKE: Final = "SaslHandshake must come first"
 _UNKNOWN: Final = "unknown"
-_OTHER_PRINCIPAL: Final = "a client that logs in again must log in as before"
 
 
 class LoginConnection(Protocol):
@@ -85,55 +86,36 @@ class Logins:
     """Logins of all connections of one listener."""
 
     def __init__(self, authenticator: SaslAuthenticator, parts: LoginParts) -> None:
-        self.authenticator = authenticator
-        self.parts = parts
-        self._under_way: dict[Login, None] = {}
-        self._done: dict[Login, None] = {}
+        self.sessions = SaslSessions(authenticator, LOGINS_MAX)
+        self._parts = parts
 
     def begin(self, connection: LoginConnection) -> "Login | None":
         """Begin the login of a new connection; None if too many are under way."""
-        if len(self._under_way) >= LOGINS_MAX:
+        session = self.sessions.begin(lambda why: connection.drop(EVENT, why))
+        if session is None:
             return None
-        login = Login(self, connection)
-        self._under_way[login] = None
-        return login
-
-    def revoke(self, user: str, mechanisms: Collection[str]) -> None:
-        """End the connections of a user that logged in with an old password; call it after each
-        change.
-        """
-        for login in (*self._under_way, *self._done):
-            login.revoke(user, mechanisms)
-
-    def note_done(self, login: "Login") -> None:
-        """Note that a client has logged in."""
-        self._under_way.pop(login, None)
-        self._done[login] = None
-
-    def forget(self, login: "Login") -> None:
-        """Remove a login whose connection is closed."""
-        self._under_way.pop(login, None)
-        self._done.pop(login, None)
+        enabled = self.sessions.authenticator.enabled
+        return Login(session, connection, self._parts, [str(each) for each in enabled])
 
 
 class Login:
     """Login of one connection, and the logins that follow on it."""
 
-    def __init__(self, logins: Logins, connection: LoginConnection) -> None:
-        self._logins = logins
-        self._parts = logins.parts
+    def __init__(
+        self,
+        session: SaslSession,
+        connection: LoginConnection,
+        parts: LoginParts,
+        mechanisms: list[str],
+    ) -> None:
+        """`mechanisms` has the names of those that are enabled."""
+        self._session = session
         self._connection = connection
+        self._parts = parts
+        self._mechanisms = mechanisms
         self._began_s = self._parts.now()
-        self._exchange: SaslExchange | None = None
-        self._mechanism = ""
-        """Mechanism of the exchange, or of the last one that was complete."""
         self._is_busy = False
         """Whether a request of the login has not been answered."""
-        self._revoked: set[str] = set()
-        """Users whose password changed since this exchange began."""
-        self._is_done = False
-        self._is_gone = False
-        """Whether the connection is closed."""
         self._refused_s: float | None = None
         """When the client was refused; None: it was not."""
         self._ends_s: float | None = None
@@ -143,7 +125,7 @@ class Login:
         """Return what the client should have done, or None."""
         if self._refused_s is not None and now_s - self._refused_s > LOGIN_S_MAX:
             return f"the login was refused {LOGIN_S_MAX:g} s ago, and the answer still waits"
-        if self._is_done or now_s - self._began_s <= LOGIN_S_MAX:
+        if self._session.is_done or now_s - self._began_s <= LOGIN_S_MAX:
             return None
         return f"the client did not log in within {LOGIN_S_MAX:g} s"
 
@@ -151,8 +133,8 @@ class Login:
         """Serve a request of the login, or refuse one that may not be served; return whether it was
         one of these.
         """
-        api_key = exchange.api_key
-        is_early = not self._is_done and self._connection.unanswered_count > 1
+        api_key, is_done = exchange.api_key, self._session.is_done
+        is_early = not is_done and self._connection.unanswered_count > 1
         if self._is_busy or is_early:
             self._drop("a request came before the one before it, of the login, was answered")
         elif api_key == ApiKey.SASL_HANDSHAKE:
@@ -162,7 +144,7 @@ class Login:
             self._parts.tasks.run(exchange, self._authenticate(exchange))
         elif api_key == ApiKey.API_VERSIONS:
             return False
-        elif not self._is_done:
+        elif not is_done:
             self._drop(f"API {int(api_key)} came before the login")
         elif self._ends_s is not None and self._parts.now() >= self._ends_s:
             self._drop("the session has ended, and the client did not log in again")
@@ -170,36 +152,22 @@ class Login:
             return False
         return True
 
-    def revoke(self, user: str, mechanisms: Collection[str]) -> None:
-        """End the connection if it is that of a user whose password changed."""
-        if self._exchange is not None:
-            self._revoked.add(user)
-        is_own = self._is_done and self._connection.principal.name == user
-        if is_own and self._proved_by(mechanisms):
-            self._drop(f"the password of {user!r} was changed or removed")
-
     def forget(self) -> None:
         """Note that the connection is closed."""
-        self._is_gone = True
-        self._logins.forget(self)
+        self._session.forget()
 
     # -- one exchange
 
     def _shake_hands(self, exchange: Exchange) -> None:
         request = decode_request(exchange.api_key, exchange.api_version, exchange.body)
         assert isinstance(request, SaslHandshakeRequest), "the codec selects by API"
-        enabled = self._logins.authenticator.enabled
         code = ErrorCode.NONE
         try:
-            if self._is_done and request.mechanism != self._mechanism:
-                raise SaslMechanismError([self._mechanism])
-            self._exchange = self._logins.authenticator.begin(request.mechanism)
-            self._mechanism = request.mechanism
-            self._revoked.clear()
+            self._session.begin(request.mechanism)
         except SaslMechanismError as error:
             code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
             self._note_refusal(str(error))
-        answer = SaslHandshakeResponse(error_code=code, mechanisms=[str(each) for each in enabled])
+        answer = SaslHandshakeResponse(error_code=code, mechanisms=self._mechanisms)
         body = encode_response(answer, exchange.api_version)
         if code is ErrorCode.NONE:
             exchange.answer([body])
@@ -209,58 +177,39 @@ class Login:
     async def _authenticate(self, exchange: Exchange) -> None:
         request = decode_request(exchange.api_key, exchange.api_version, exchange.body)
         assert isinstance(request, SaslAuthenticateRequest), "the codec selects by API"
-        sasl = self._exchange
-        if sasl is None:
+        if not self._session.has_begun:
             self._note_refusal(_NO_HANDSHAKE)
             await self._refuse(exchange, ErrorCode.ILLEGAL_SASL_STATE, _NO_HANDSHAKE)
             return
         try:
-            challenge = await sasl.respond(bytes(request.auth_bytes))
-            if self._is_gone:
-                return
-            lifetime_ms = self._accept(sasl) if sasl.is_complete else 0
+            step = await self._session.respond(bytes(request.auth_bytes))
         except SaslError as error:
             self._note_refusal(error.why)
             await self._refuse(exchange, ErrorCode.SASL_AUTHENTICATION_FAILED, error.text)
             return
+        if self._session.is_gone:
+            return
+        lifetime_ms = self._take_over(step) if step.is_complete else 0
         self._is_busy = False
         answer = SaslAuthenticateResponse(
             error_code=ErrorCode.NONE,
             error_message=None,
-            auth_bytes=challenge,
+            auth_bytes=step.challenge,
             session_lifetime_ms=lifetime_ms,
         )
         exchange.answer([encode_response(answer, exchange.api_version)])
 
-    def _accept(self, sasl: SaslExchange) -> int:
-        """Take over what an exchange proved; return how long it holds, in ms, 0 for ever. Raises
-        SaslError.
-        """
-        principal = sasl.principal
-        if self._is_done and principal != self._connection.principal:
-            why = f"{principal.text} is not {self._connection.principal.text}"
-            raise SaslError(_OTHER_PRINCIPAL, why)
-        if principal.name in self._revoked and self._mechanism != Mechanism.OAUTHBEARER:
-            text = "the password was changed during the login: try again"
-            raise SaslError(text, f"the password of {principal.name!r} was changed meanwhile")
+    def _take_over(self, step: SaslStep) -> int:
+        """Take over what an exchange proved; return how long it holds, in ms, 0 for ever."""
         limits_ms = [self._parts.session_ms_max] if self._parts.session_ms_max else []
-        if sasl.expires_at_s is not None:
-            left_ms = 1_000 * sasl.expires_at_s - self._parts.wall_clock_ms()
+        if step.expires_at_s is not None:
+            left_ms = 1_000 * step.expires_at_s - self._parts.wall_clock_ms()
             limits_ms.append(max(1, min(SESSION_MS_MAX, int(left_ms))))
         lifetime_ms = min(limits_ms, default=0)
         self._ends_s = self._parts.now() + lifetime_ms / 1_000 if lifetime_ms else None
-        self._exchange = None
-        self._is_done = True
-        self._connection.principal = principal
+        self._connection.principal = self._session.principal
         self._connection.logged_in()
-        self._logins.note_done(self)
         return lifetime_ms
-
-    def _proved_by(self, mechanisms: Collection[str]) -> bool:
-        """Return whether the client proved itself with one of these credentials. PLAIN takes a
-        password that fits any of them.
-        """
-        return self._mechanism in mechanisms or self._mechanism == Mechanism.PLAIN
 
     async def _refuse(self, exchange: Exchange, code: ErrorCode, text: str) -> None:
         await asyncio.sleep(REFUSAL_DELAY_S)
@@ -281,9 +230,9 @@ class Login:
         exchange.requester.when_first(exchange, answer)
 
     def _note_refusal(self, why: str) -> None:
-        who = self._connection.principal.text if self._is_done else _UNKNOWN
+        who = self._connection.principal.text if self._session.is_done else _UNKNOWN
         peer = self._connection.client_host
         self._parts.audit.refused("login", who=who, peer=peer, reason=why)
 
     def _drop(self, why: str) -> None:
-        self._connection.drop("login", why)
+        self._connection.drop(EVENT, why)

@@ -2,30 +2,24 @@
 
 Leaves checking the options to `login_options`, logins to `logins`, and certificates to
 `serving.served_tls`.
-
-Invariant: the decoys of unknown users are the same on all brokers of a cluster, because their
-secret is made from the key of repair, which no client can read.
 """
 
-import hashlib
-import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from random import Random
 from ssl import SSLContext
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from broker_layer.security.login_options import HTTPS, LoginOptions
 from broker_layer.security.protocols import SecurityProtocol
 from broker_layer.server.access.listener_access import ListenerAccess
 from broker_layer.server.access.logins import LoginParts, Logins
-from metadata.repair.repair_key import read_or_create_repair_key
+from metadata.security.user_decoys import read_decoys
 from metadata.security.user_table import UserTable
 from metadata.store.interface import MetadataStore
 from security.errors import SaslError
 from security.sasl.authenticator import SaslAuthenticator, SaslParts
-from security.sasl.decoys import Decoys
 from security.sasl.jwks_cache import FILE_REFRESH_S, URL_REFRESH_S, JwksCache
 from security.sasl.jwks_documents import fetch_jwks, read_jwks_file
 from security.sasl.mechanism import Mechanism
@@ -34,7 +28,8 @@ from security.tls import TlsFiles, client_context
 from serving.served_tls import ServedTls
 from serving.slow_work import SlowWork, SlowWorkFullError
 
-DECOY_LABEL: Final = b"decoys of unknown users"
+if TYPE_CHECKING:
+    from security.sasl.decoys import Decoys
 
 ResultT = TypeVar("ResultT")
 
@@ -58,8 +53,7 @@ class ServedLogins:
 
     async def start(self, store: MetadataStore) -> None:
         """Read the secret of the decoys. Raises MetadataError."""
-        key = await read_or_create_repair_key(store, self._rng)
-        self._decoys = Decoys(hmac.digest(key, DECOY_LABEL, hashlib.sha256))
+        self._decoys = await read_decoys(store, self._rng)
 
     async def aclose(self) -> None:
         """Stop threads and reads."""
@@ -80,7 +74,7 @@ class ServedLogins:
             None if verifier is None else verifier.verify,
         )
         logins = Logins(SaslAuthenticator(enabled, parts), self._parts)
-        self._closing.callback(self._users.on_revocation(logins.revoke))
+        self._closing.callback(self._users.on_revocation(logins.sessions.revoke))
         return logins
 
     def _verifier(self) -> TokenVerifier:

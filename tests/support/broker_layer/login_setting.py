@@ -311,7 +311,7 @@ class LoginSetting:
             del self.credentials[key]
         if password is not None:
             self.credentials[user, password.mechanism] = password
-        self.logins.revoke(user, [mechanism for _, mechanism in gone])
+        self.logins.sessions.revoke(user, [mechanism for _, mechanism in gone])
 
     def answer(self) -> None:
         """Answer the oldest Fetch."""

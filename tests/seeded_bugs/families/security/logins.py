@@ -15,6 +15,7 @@ SCRAM: Final = "security/sasl/scram.py"
 SCRAM_CLIENT: Final = "security/sasl/scram_client.py"
 PLAIN: Final = "security/sasl/plain.py"
 LOGINS: Final = "broker_layer/server/access/logins.py"
+SESSIONS: Final = "security/sasl/sessions.py"
 CONNECTION: Final = "broker_layer/server/connections/connection.py"
 
 SCRAM_TESTS: Final = (units("tests/unit/security/sasl/test_scram.py"),)
@@ -176,8 +177,8 @@ BUGS = (
         (
             Edit(
                 LOGINS,
-                "        elif not self._is_done:\n",
-                "        elif not self._is_done and api_key != ApiKey.METADATA:\n",
+                "        elif not is_done:\n",
+                "        elif not is_done and api_key != ApiKey.METADATA:\n",
             ),
         ),
         GATE_TESTS,
@@ -190,8 +191,8 @@ BUGS = (
         (
             Edit(
                 LOGINS,
-                "        elif not self._is_done:\n",
-                "        elif not self._is_done and not self._mechanism:\n",
+                "        elif not is_done:\n",
+                "        elif not is_done and not self._session.has_begun:\n",
             ),
         ),
         GATE_TESTS,
@@ -203,9 +204,9 @@ BUGS = (
         ("KIP-368",),
         (
             Edit(
-                LOGINS,
-                "if self._is_done and principal != self._connection.principal:",
-                "if self._is_done and not principal.name:",
+                SESSIONS,
+                "if self.is_done and principal != self.principal:",
+                "if self.is_done and not principal.name:",
             ),
         ),
         GATE_TESTS,
@@ -232,8 +233,8 @@ BUGS = (
         (
             Edit(
                 LOGINS,
-                "if sasl.expires_at_s is not None:",
-                "if sasl.expires_at_s is not None and not limits_ms:",
+                "if step.expires_at_s is not None:",
+                "if step.expires_at_s is not None and not limits_ms:",
             ),
         ),
         GATE_TESTS,
@@ -245,7 +246,7 @@ BUGS = (
         RULES,
         (
             Edit(
-                LOGINS,
+                SESSIONS,
                 "if is_own and self._proved_by(mechanisms):",
                 "if is_own and not mechanisms:",
             ),
@@ -257,7 +258,7 @@ BUGS = (
         "password_changed_during_the_login",
         "A login that began with a password ends well after the password was removed.",
         RULES,
-        (Edit(LOGINS, "            self._revoked.add(user)\n", "            pass\n"),),
+        (Edit(SESSIONS, "            self._revoked.add(user)\n", "            pass\n"),),
         GATE_TESTS,
         CLIENTS_TRUSTED,
     ),
@@ -268,8 +269,8 @@ BUGS = (
         (
             Edit(
                 LOGINS,
-                "if self._is_done or now_s",
-                "if self._is_done or self._exchange is not None or now_s",
+                "if self._session.is_done or now_s",
+                "if self._session.is_done or self._session.has_begun or now_s",
             ),
         ),
         GATE_TESTS,
@@ -295,9 +296,9 @@ BUGS = (
         RULES,
         (
             Edit(
-                LOGINS,
-                "if len(self._under_way) >= LOGINS_MAX:",
-                "if len(self._done) >= LOGINS_MAX:",
+                SESSIONS,
+                "if len(self._under_way) >= self._under_way_max:",
+                "if len(self._done) >= self._under_way_max:",
             ),
         ),
         GATE_TESTS,

@@ -32,7 +32,6 @@ from broker_layer.server.access import logins as logins_module
 from broker_layer.server.access.listener_access import ListenerAccess
 from broker_layer.server.access.logins import (
     FRAME_BYTES_MAX,
-    LOGIN_S_MAX,
     LoginParts,
     Logins,
 )
@@ -47,6 +46,7 @@ from security.sasl.mechanism import Mechanism, SaslClientExchange
 from security.sasl.oauthbearer import OAuthBearerClient, VerifiedToken
 from security.sasl.plain import PlainClient
 from security.sasl.scram_client import ScramClient
+from security.sasl.sessions import LOGIN_S_MAX
 from serving.audit_log import LOGGER
 from serving.server_log import JsonFormatter, ServerLog
 from tests.support.broker_layer.memory_topics import MemoryTopics
@@ -248,7 +248,7 @@ async def test_a_connection_ends_with_its_users_password(mechanism: Mechanism) -
         exchange = scram() if mechanism is not Mechanism.PLAIN else PlainClient(ALICE, PASSWORD)
         await log_in(client, exchange, mechanism)
         await log_in(other, scram(BOB))
-        server.logins.revoke(ALICE, [ScramMechanism.SHA_256])
+        server.logins.sessions.revoke(ALICE, [ScramMechanism.SHA_256])
         assert not await is_answered(client)
         assert await is_answered(other)
 
@@ -258,7 +258,7 @@ async def test_a_password_that_is_removed_during_the_login_proves_nothing() -> N
         client, exchange = await server.connect(), scram()
         await shake_hands(client)
         challenge = await authenticate(client, exchange.begin())
-        server.logins.revoke(ALICE, [ScramMechanism.SHA_256])
+        server.logins.sessions.revoke(ALICE, [ScramMechanism.SHA_256])
         proof = await exchange.respond(bytes(challenge.auth_bytes))
         assert proof is not None
         answer = await authenticate(client, proof)

@@ -9,12 +9,12 @@ import pytest
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.server.access import logins
-from broker_layer.server.access.logins import FRAME_BYTES_MAX, LOGIN_S_MAX, Login
+from broker_layer.server.access.logins import FRAME_BYTES_MAX
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.connection import BrokerConnection
 from security.sasl.mechanism import Mechanism
 from security.sasl.plain import PlainClient
+from security.sasl.sessions import LOGIN_S_MAX, SaslSession
 from tests.support.broker_layer.login_setting import (
     Gate,
     LoginSetting,
@@ -112,7 +112,7 @@ async def test_a_client_that_does_not_log_in_is_disconnected(setting: LoginSetti
 async def test_logins_under_way_are_limited(
     setting: LoginSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logins, "LOGINS_MAX", 2)
+    monkeypatch.setattr(setting.logins.sessions, "_under_way_max", 2)
     first, second, third = (setting.connect() for _ in range(3))
     assert third.is_closed
     assert not first.is_closed
@@ -130,7 +130,7 @@ async def test_a_connection_beyond_the_limit_is_never_served(
     setting: LoginSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even by a transport that delivers something after the end."""
-    monkeypatch.setattr(logins, "LOGINS_MAX", 0)
+    monkeypatch.setattr(setting.logins.sessions, "_under_way_max", 0)
     monkeypatch.setattr(BrokerConnection, "drop", lambda *_: None)
     client = setting.connect()
     client.send(request_frame(ApiKey.METADATA, 1, bytes(4)))
@@ -153,8 +153,8 @@ async def test_a_client_that_is_gone_is_not_logged_in() -> None:
     await turns()
     gate.is_open.set()
     await turns()
-    assert not setting.logins._done
-    assert not setting.logins._under_way
+    assert not setting.logins.sessions._done
+    assert not setting.logins.sessions._under_way
     assert setting.context.counters.requests_failed == 0
 
 
@@ -169,9 +169,12 @@ async def test_no_login_stays_in_memory(password: str) -> None:
     busy.send(authenticate_frame(b"\0user\0" + password.encode()))
     await until(lambda: gate.begun == 1)
     clients = [logged_in, shaken, fresh, busy]
-    known = [weakref.ref(each) for each in (*setting.logins._under_way, *setting.logins._done)]
+    known = [
+        weakref.ref(each)
+        for each in (*setting.logins.sessions._under_way, *setting.logins.sessions._done)
+    ]
     assert len(known) == 4
-    assert all(isinstance(each(), Login) for each in known)
+    assert all(isinstance(each(), SaslSession) for each in known)
     for client in clients:
         client.lose()
     await turns()

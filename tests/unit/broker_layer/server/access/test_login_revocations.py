@@ -50,7 +50,7 @@ async def test_only_sessions_of_the_mechanism_are_ended(setting: LoginSetting) -
     clients = {each: setting.connect() for each in (SCRAM, SHA_512, PLAIN)}
     for mechanism, client in clients.items():
         await client.log_in(mechanism)
-    setting.logins.revoke(USERS[0], [ScramMechanism.SHA_256])
+    setting.logins.sessions.revoke(USERS[0], [ScramMechanism.SHA_256])
     assert [each.is_closed for each in clients.values()] == [True, False, True]
 
 
@@ -134,14 +134,14 @@ async def test_passwords_that_changed_in_a_session_do_not_matter_later(
 ) -> None:
     client = setting.connect()
     await client.log_in(SHA_512)
-    setting.logins.revoke(USERS[0], [ScramMechanism.SHA_256])
+    setting.logins.sessions.revoke(USERS[0], [ScramMechanism.SHA_256])
     await client.shake_hands(SHA_512)
     assert client.connection._login is not None
-    assert not client.connection._login._revoked
+    assert not client.connection._login._session._revoked
     answer = await client.prove(client_exchange(SHA_512, USERS[0], PASSWORD))
     assert answer.error_code == 0
-    setting.logins.revoke(USERS[1], [ScramMechanism.SHA_256])
-    assert not client.connection._login._revoked, "nothing is remembered outside of logins"
+    setting.logins.sessions.revoke(USERS[1], [ScramMechanism.SHA_256])
+    assert not client.connection._login._session._revoked, "nothing is remembered outside of logins"
 
 
 async def test_a_user_with_the_name_of_those_that_proved_nothing_is_not_they(
@@ -149,6 +149,6 @@ async def test_a_user_with_the_name_of_those_that_proved_nothing_is_not_they(
 ) -> None:
     client = setting.connect()
     await client.shake_hands(SCRAM)
-    setting.logins.revoke("ANONYMOUS", [ScramMechanism.SHA_256])
+    setting.logins.sessions.revoke("ANONYMOUS", [ScramMechanism.SHA_256])
     answer = await client.prove(client_exchange(SCRAM, USERS[0], PASSWORD))
     assert answer.error_code == 0

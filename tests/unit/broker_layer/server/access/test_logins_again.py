@@ -7,12 +7,13 @@ import pytest
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.login_messages import SaslAuthenticateResponse
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.server.access.logins import LOGIN_S_MAX, SESSION_MS_MAX
+from broker_layer.server.access.logins import SESSION_MS_MAX
 from security.principal import Principal
 from security.sasl.credentials import ScramMechanism
 from security.sasl.mechanism import Mechanism
 from security.sasl.oauthbearer import OAuthBearerClient
 from security.sasl.plain import PlainClient
+from security.sasl.sessions import LOGIN_S_MAX
 from tests.support.broker_layer.login_setting import (
     Gate,
     LoginClient,
@@ -48,7 +49,8 @@ async def test_a_client_logs_in_again_as_the_same(
         answer = await client.log_in(mechanism)
         assert answer.error_code == 0
         assert await client.is_served()
-    assert list(setting.logins._done) == [client.connection._login]
+    assert client.connection._login is not None
+    assert list(setting.logins.sessions._done) == [client.connection._login._session]
 
 
 async def test_a_client_cannot_log_in_again_as_another(
@@ -201,7 +203,7 @@ async def test_a_request_during_a_check_ends_the_connection() -> None:
     gate.is_open.set()
     await turns()
     assert ApiKey.FETCH not in setting.served
-    assert not setting.logins._done
+    assert not setting.logins.sessions._done
 
 
 # -- ends of sessions
