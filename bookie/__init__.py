@@ -10,6 +10,7 @@ Leaves replication to `ledger_client`.
 - `config`: limits of the storage, each with its unit.
 - `errors`: what can go wrong inside a bookie.
 - `server_errors`: why a bookie does not start or cannot be set up.
+- `condition_log`: log lines about conditions in which it takes no entries.
 - `slices`: large collections, walked in slices so that the event loop runs in between.
 - `files/`: disk and key-value store.
 - `log/`: write-ahead log.

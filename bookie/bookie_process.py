@@ -18,6 +18,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from bookie.condition_log import report_conditions
 from bookie.config import StorageConfig
 from bookie.errors import BookieError, DiskFailedError
 from bookie.files.disk import Disk
@@ -35,6 +36,7 @@ from bookie.log.reserve import make_room
 from bookie.options import BookieOptions
 from bookie.scrub.scrubber import Scrubber
 from bookie.server.admin import BookieAdmin
+from bookie.server.client_logins import make_logins
 from bookie.server.collector import Collector, FeedExpiry
 from bookie.server.ledger_authorizer import make_authorizer
 from bookie.server.metrics import BookieMetrics
@@ -47,7 +49,6 @@ from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.disk_health import DiskHealth
 from bookie.storage.opening import KnownDisk
 from bookie.storage.standing import standing_reader
-from bookie.storage.writability import ADVICE, ConditionChange, Writability
 from bookie.wire.messages import WIRE_VERSION, WIRE_VERSION_MIN
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError
@@ -97,8 +98,11 @@ class BookieProcess:
         *,
         build: str,
         wall_clock_ms: Callable[[], int],
+        secret_rng: Random | None = None,
     ) -> None:
-        """Use a locked disk and a store; the caller closes both."""
+        """Use a locked disk and a store; the caller closes both. `secret_rng` makes nonces: outside
+        of tests it is a `random.SystemRandom`.
+        """
         self._options = options
         self.under_way = RunningOperations(asyncio.get_running_loop().time)
         self.health: DiskHealth | None = None
@@ -106,6 +110,7 @@ class BookieProcess:
         self._disk = watched(disk, self.under_way)
         self._store = store
         self._rng = rng
+        self._secret_rng = secret_rng or rng
         self._build = build
         self._wall_clock_ms = wall_clock_ms
         self._parts = AsyncExitStack()
@@ -138,8 +143,7 @@ class BookieProcess:
         await lifecycle.restore()
         report_conditions(storage.writability, log)
         limits = self._options.server
-        access = ServerAccess(partial(read_repair_key, self._store), loop.time)
-        await access.start()
+        access = await self._start_access(loop.time)
         ledgers = LedgerStore(self._store, self._rng, self._wall_clock_ms)
         authorizer = make_authorizer(ledgers, self._store, self._rng, self._options.roles)
         counters = ServerCounters()
@@ -184,6 +188,15 @@ class BookieProcess:
     async def _make_room(self, config: StorageConfig, log: ServerLog) -> None:
         if await make_room(self._disk, config):
             log.warning("reserve file removed", reason="the disk is full at the start")
+
+    async def _start_access(self, now: Callable[[], float]) -> ServerAccess:
+        logins = make_logins(self._store, self._secret_rng, self._options.login_mode)
+        if logins is not None:
+            self._parts.push_async_callback(logins.aclose)
+            await logins.start()
+        access = ServerAccess(partial(read_repair_key, self._store), now, logins)
+        await access.start()
+        return access
 
     async def _open_storage(self, identity: Identity, config: StorageConfig) -> BookieStorage:
         ledgers = LedgerStore(self._store, self._rng, self._wall_clock_ms)
@@ -357,27 +370,6 @@ class BookieProcess:
         self._has_failed = True
         if not self._failed.done():
             self._failed.set_exception(error)
-
-
-def report_conditions(writability: Writability, log: ServerLog) -> None:
-    """Log the active conditions, and from now on each condition that begins or ends."""
-
-    def report(change: ConditionChange) -> None:
-        condition, lasted_s = change.condition, change.lasted_s
-        name = "read-only" if condition.turns_away else "limbo"
-        values = {"reason": condition.reason.value, "writable": writability.is_writable}
-        if condition.where:
-            values["where"] = condition.where
-        if lasted_s is None:
-            advice = ADVICE[condition.reason]
-            log.warning(name, **values, detail=condition.text, try_next=advice)
-        else:
-            ended = f"{name} ended"
-            log.info(ended, **values, lasted_s=round(lasted_s, 1))
-
-    for condition in writability.conditions():
-        report(ConditionChange(condition, None))
-    writability.on_change(report)
 
 
 async def _keep_seen(age: MetadataAge) -> None:

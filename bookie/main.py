@@ -134,7 +134,15 @@ async def _serve_with(
     rng: random.Random,
     stopping: asyncio.Event,
 ) -> None:
-    process = BookieProcess(options, disk, store, rng, build=build(), wall_clock_ms=wall_clock_ms)
+    process = BookieProcess(
+        options,
+        disk,
+        store,
+        rng,
+        build=build(),
+        wall_clock_ms=wall_clock_ms,
+        secret_rng=random.SystemRandom(),
+    )
     guard: HangGuard | None = None
     try:
         bookie_id, addresses = await process.start()

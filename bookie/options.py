@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bookie.config import StorageConfig
+from bookie.server.client_logins import LoginMode
 from bookie.server.ledger_authorizer import AuthorizerMode, RoleOptions, parse_super_users
 from bookie.server.server_limits import ServerLimits
 from metadata.errors import InvalidUriError
@@ -235,6 +236,10 @@ class BookieOptions(SecurityOptions):
         low=1,
         high=10_000_000,
     )
+    client_logins: str = option(
+        LoginMode.OFF.value,
+        "logins of clients with the password of a user (`quire user`): off, optional or required",
+    )
     authorizer: str = option(
         AuthorizerMode.OFF.value,
         "roles of clients on ledgers: off, record (new ledgers have owners, and nothing is refused)"
@@ -245,6 +250,11 @@ class BookieOptions(SecurityOptions):
     )
     die_with_parent: bool = option(False, "stop when standard input ends")  # noqa: FBT003
     log_level: str = option("info", "debug, info, warning or error")
+
+    @property
+    def login_mode(self) -> LoginMode:
+        """Whether clients log in."""
+        return LoginMode(self.client_logins)
 
     @property
     def roles(self) -> RoleOptions:
@@ -307,6 +317,7 @@ def _check_together(options: BookieOptions) -> None:
     except InvalidUriError as error:
         raise OptionError(f"metadata: {error}") from None
     options.check_tls()
+    check_choice("client_logins", options.client_logins, LoginMode)
     _check_roles(options)
     options.check_listening("host", options.host)
     options.check_admin(options.admin_host)
@@ -341,14 +352,19 @@ def _check_roles(options: BookieOptions) -> None:
     mode, certificates = options.roles.mode, options.tls_client_certificates
     if mode is AuthorizerMode.OFF:
         return
-    if options.tls_mode is TlsMode.OFF or certificates == ClientCertificates.NONE:
+    has_certificates = options.tls_mode is not TlsMode.OFF and certificates != (
+        ClientCertificates.NONE
+    )
+    if not has_certificates and options.login_mode is LoginMode.OFF:
         raise OptionError(
             f"authorizer is {mode}, and clients prove nothing: set tls, and"
-            " tls_client_certificates to required"
+            " tls_client_certificates to required, or client_logins to required"
         )
     is_strict = options.tls_mode is TlsMode.REQUIRED and certificates == ClientCertificates.REQUIRED
+    is_strict |= options.login_mode is LoginMode.REQUIRED
     if mode is AuthorizerMode.ENFORCE and not is_strict:
         raise OptionError(
-            "authorizer is enforce, and clients without a certificate could connect: set tls and"
-            " tls_client_certificates to required, or authorizer to record"
+            "authorizer is enforce, and clients that prove nothing could connect: set tls and"
+            " tls_client_certificates to required, or client_logins to required, or authorizer to"
+            " record"
         )

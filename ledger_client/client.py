@@ -40,7 +40,7 @@ from metadata.ledgers.payload_encryption import PayloadEncryption
 from metadata.registry.cluster import open_cluster_store
 from metadata.store.interface import MetadataStore
 from metadata.store.uri import parse_metadata_uri
-from security.client_file import context_of
+from security.client_file import identity_in
 
 
 class LedgerClient:
@@ -58,12 +58,14 @@ class LedgerClient:
     ) -> None:
         """Create a client for the cluster at `zk://host:port[,host:port]/path[?client=FILE]`.
 
-        With `ssl`, or a client's file with TLS, bookies are contacted only over TLS. `policy`
-        chooses bookies; the default is `SpreadPolicy()`. `on_event` is called, on the loop, with
-        each `ClientEvent`. Raises ValueError for a malformed URI, SecurityError for a client's file
-        that cannot be used.
+        With `ssl`, or a client's file with TLS, bookies are contacted only over TLS. With `[sasl]`
+        in that file, the client logs in at bookies that take logins. `policy` chooses bookies; the
+        default is `SpreadPolicy()`. `on_event` is called, on the loop, with each `ClientEvent`.
+        Raises ValueError for a malformed URI, SecurityError for a client's file that cannot be
+        used.
         """
         where = parse_metadata_uri(uri)
+        identity = identity_in(where.client_file)
         config = config or ClientConfig()
         rng = Random()  # tokens must differ, they need not be secret
         self._session = ClientSession(
@@ -73,7 +75,8 @@ class LedgerClient:
                 config=config,
                 rng=rng,
                 wall_clock_ms=_wall_clock_ms,
-                ssl=ssl or context_of(where.client_file),
+                ssl=ssl or identity.context,
+                sasl=identity.sasl,
                 credentials=credentials,
                 policy=policy,
                 on_event=on_event,

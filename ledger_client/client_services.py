@@ -52,6 +52,7 @@ from metadata.registry.registrar import ClientRegistration
 from metadata.registry.registration import BookieRegistration, unpack_registration
 from metadata.store.ephemeral import unpack_held
 from metadata.store.interface import MetadataStore, SessionState, find
+from security.sasl_access import SaslAccess
 
 COUNTED_FAILURES = (
     CallFailure.REFUSED,
@@ -71,6 +72,8 @@ class ClientSettings:
     rng: Random
     wall_clock_ms: Callable[[], int]
     ssl: SSLContext | None = None
+    sasl: SaslAccess | None = None
+    """Login at bookies."""
     credentials: bytes = b""
     policy: PlacementPolicy | None = None
     on_event: EventCallback | None = None
@@ -123,6 +126,7 @@ class ClientServices:
             config=config,
             rng=rng,
             ssl=settings.ssl,
+            sasl=settings.sasl,
             credentials=settings.credentials,
             client_name=self.registration.client_id,
             observer=self.observer,

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
-from ssl import SSLContext
 
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.client_services import DirectoryAddresses
@@ -25,7 +24,7 @@ from metadata.registry.cookies import CookieStore
 from metadata.registry.directory import BookieDirectory
 from metadata.store.interface import MetadataStore
 from metadata.store.uri import parse_metadata_uri
-from security.client_file import NO_IDENTITY, ClientFile, read_client_file
+from security.client_file import ClientFile, identity_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +42,13 @@ class Cluster:
         """Open a pool of connections to single bookies; the caller closes it. Raises
         SecurityError for a client's file that cannot be used.
         """
+        identity = identity_of(self.address)
         return BookiePool(
             DirectoryAddresses(self.directory, self.store),
             config=ClientConfig(),
             rng=self.rng,
-            ssl=context_for(self.address),
+            ssl=identity.context,
+            sasl=identity.sasl,
         )
 
 
@@ -91,17 +92,9 @@ async def open_pool(cluster: Cluster, keys: LedgerKeys) -> AsyncIterator[BookieP
         await pool.aclose()
 
 
-def context_for(address: str) -> SSLContext | None:
-    """Return the context of the client's file that a metadata URI names; None if it names none.
-    Raises SecurityError, InvalidUriError.
-    """
-    return identity_of(address).context
-
-
 def identity_of(address: str) -> ClientFile:
     """Return the client's file that a metadata URI names. Raises SecurityError, InvalidUriError."""
-    path = parse_metadata_uri(address).client_file
-    return read_client_file(path) if path else NO_IDENTITY
+    return identity_in(parse_metadata_uri(address).client_file)
 
 
 def wall_clock_ms() -> int:

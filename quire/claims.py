@@ -22,7 +22,7 @@ from typing import Final
 
 from ledger_client import ClientConfig, LedgerClosedError, LedgerInfo, LedgerWriter
 from ledger_client.client_services import ClientServices, ClientSettings
-from ledger_client.cluster_access import context_for, wall_clock_ms
+from ledger_client.cluster_access import identity_of, wall_clock_ms
 from ledger_client.digest import LedgerKeys
 from ledger_client.encryption.keys import Encryption, sealer_to_write
 from ledger_client.encryption.sealing import PayloadSealer
@@ -151,14 +151,15 @@ def _writer(
 @asynccontextmanager
 async def _services(address: str) -> AsyncIterator[ClientServices]:
     """Start the parts of a client; end them after the block."""
-    rng, config = Random(os.urandom(16)), ClientConfig()
+    rng, config, identity = Random(os.urandom(16)), ClientConfig(), identity_of(address)
     settings = ClientSettings(
         open_store=partial(open_cluster_store, address, rng=rng),
         address=address,
         config=config,
         rng=rng,
         wall_clock_ms=wall_clock_ms,
-        ssl=context_for(address),
+        ssl=identity.context,
+        sasl=identity.sasl,
     )
     async with metadata_call("connecting", address, config.metadata_timeout_s):
         services = ClientServices(settings, await settings.open_store())

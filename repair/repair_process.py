@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from random import Random
-from ssl import SSLContext
 from typing import Final, Self
 
 from ledger_client.client_services import ClientServices, ClientSettings
@@ -36,6 +35,7 @@ from repair.auditor import Auditor, AuditorParts
 from repair.ledger_repair import LedgerRepair
 from repair.open_ledgers import MissingWriters
 from repair.worker import RepairViews, RepairWorker
+from security.client_file import NO_IDENTITY, ClientFile
 
 AUDIT_AGAIN_S: Final = 10.0
 
@@ -64,7 +64,7 @@ class RepairProcess:
         secret_rng: Random,
         wall_clock_ms: Callable[[], int],
         config: ClientConfig,
-        ssl: SSLContext | None = None,
+        identity: ClientFile = NO_IDENTITY,
         roles: RepairRoles,
     ) -> None:
         """Create the process. `process_id` has the form of a bookie's id; the store is closed at
@@ -77,12 +77,12 @@ class RepairProcess:
         self._secret_rng = secret_rng
         self._wall_clock_ms = wall_clock_ms
         self._config = config
-        self._ssl = ssl
+        self._identity = identity
         self._roles = roles
         self._ends = AsyncExitStack()
 
     async def start(self) -> Self:
-        """Begin. Raises MetadataError, and leaves nothing running then."""
+        """Begin. Raises MetadataError and SecurityError, and leaves nothing running then."""
         async with AsyncExitStack() as ends:
             await self._start(ends)
             self._ends = ends.pop_all()
@@ -118,7 +118,8 @@ class RepairProcess:
                 config=self._config,
                 rng=self._rng,
                 wall_clock_ms=self._wall_clock_ms,
-                ssl=self._ssl,
+                ssl=self._identity.context,
+                sasl=self._identity.sasl,
                 credentials=key,
             ),
             self._store,

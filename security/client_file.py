@@ -6,11 +6,11 @@ Leaves the address of the cluster to the metadata URI, which names this file:
 
 Format: TOML. `[tls]` has `certificate`, `key` and `authorities`, each a PEM file. An empty `[tls]`
 uses the authorities of the system. `[admin]` has `token_file`, the secret for the servers' admin
-ports. `[sasl]` has `mechanism` (SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN), `user` and `password_file`,
-for logins at brokers. `[zookeeper]` has `tls` (true: ZooKeeper is reached by TLS with the files of
-`[tls]`, or with its own `certificate`, `key` and `authorities`), and a digest login: `user` and
-`password_file`; `allow_plaintext` is true if the password may be sent without TLS. A path is
-relative to the directory of this file.
+ports. `[sasl]` has `mechanism` (SCRAM-SHA-512, SCRAM-SHA-256, or PLAIN for brokers alone), `user`
+and `password_file`, for logins at brokers and bookies. `[zookeeper]` has `tls` (true: ZooKeeper is
+reached by TLS with the files of `[tls]`, or with its own `certificate`, `key` and `authorities`),
+and a digest login: `user` and `password_file`; `allow_plaintext` is true if the password may be
+sent without TLS. A path is relative to the directory of this file.
 """
 
 import difflib
@@ -61,7 +61,7 @@ class ClientFile:
     admin_token_file: str = ""
     """File with the secret for admin ports; empty if there is none."""
     sasl: SaslAccess | None = None
-    """Login at brokers; None if there is none."""
+    """Login at brokers and bookies; None if there is none."""
     zookeeper: ZooKeeperAccess = NO_ACCESS
     """TLS and login of connections to ZooKeeper."""
 
@@ -79,18 +79,18 @@ class ClientFile:
 NO_IDENTITY: Final = ClientFile()
 
 
-def context_of(path: str) -> SSLContext | None:
-    """Return the context that a client's file describes; None for an empty path. Raises
-    SecurityError.
+def identity_in(path: str) -> ClientFile:
+    """Return the identity that a client's file describes; none for an empty path. Raises
+    ClientFileError.
     """
-    return read_client_file(path).context if path else None
+    return read_client_file(path) if path else NO_IDENTITY
 
 
 def zookeeper_access_of(path: str) -> ZooKeeperAccess:
     """Return what a client's file says of ZooKeeper; no TLS and no login for an empty path. Raises
     ClientFileError.
     """
-    return read_client_file(path).zookeeper if path else NO_ACCESS
+    return identity_in(path).zookeeper
 
 
 def read_client_file(path: str) -> ClientFile:

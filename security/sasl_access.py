@@ -1,4 +1,4 @@
-"""Login of a client at brokers: the mechanism, the user, and the file with the password.
+"""Login of a client at brokers and bookies: the mechanism, the user, and its password's file.
 
 Leaves the table of the client's file to `client_file`, and the messages to `sasl`.
 

@@ -2,6 +2,8 @@
 
 - `server`: listens, and limits the answers that clients have not read.
 - `connection`: one client: frames, adds and answers.
+- `greeting`: one client from its hello to the end of its login.
+- `client_logins`: logins of clients: what all connections share.
 - `incoming_batch`: check of a batch before anything is done with it.
 - `request_runner`: requests of one connection that wait, a limited number and size at a time.
 - `ledger_requests`: reads, fences, LACs and lists of ranges.

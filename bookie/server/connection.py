@@ -1,14 +1,16 @@
 """Connection of one client: decodes frames, passes adds to the storage, and sends answers.
 
-Leaves attached ledgers to `bookie.server.attachments`, other requests for them to
+Leaves hellos and logins to `bookie.server.greeting`, attached ledgers to
+`bookie.server.attachments`, other requests for them to
 `bookie.server.attached_requests`, long polls to `bookie.server.long_polls`, pauses and the end of a
 connection to `serving.connection`, listening to `bookie.server.server`.
 
-Invariants: no request is executed before the client's hello is accepted; a complete request is
+Invariants: no request is executed before the client's hello is accepted, and its login is complete
+if one is due; a complete request is
 answered once, unless the connection is lost; reading pauses while the storage has no room, while
 too many requests wait, and while the client does not read its answers.
 
-Source: protocol rules 2.3, 4.3, 12.4; storage design, "Limits and refusals".
+Source: protocol rules 2.3, 4.3, 12.4, 12.6; storage design, "Limits and refusals".
 """
 
 from collections.abc import Callable, Container
@@ -17,6 +19,7 @@ from typing import Final, assert_never
 
 from bookie.server.attached_requests import AttachedRequests
 from bookie.server.attachments import NO_ROOM, Attachment, Attachments
+from bookie.server.greeting import Door, Greeting, Guest
 from bookie.server.incoming_batch import checked_batch
 from bookie.server.ledger_requests import AttachedRequest, operation_of
 from bookie.server.ledger_rights import APPEND_BIT, RECOVERY_ADD_BIT
@@ -30,6 +33,8 @@ from bookie.wire.errors import BatchError, FrameError, MessageError
 from bookie.wire.frames import ADD_RECOVERY, Frame, FrameAssembler, FrameKind
 from bookie.wire.messages import (
     AttachLedger,
+    BeginLogin,
+    ContinueLogin,
     DetachLedger,
     FenceWithoutKey,
     Hello,
@@ -66,8 +71,7 @@ class ClientConnection(ServerConnection):
     def __init__(self, context: ServerContext) -> None:
         super().__init__(context)
         self._assembler = FrameAssembler(bodies=context.bodies)
-        self._principal: Principal | None = None
-        self._is_greeting = False  # a hello waits for the check of its credentials
+        self._role: Principal | None = None  # what the hello's credentials prove
         self._may_use_ledgers = False
         self._attachments = Attachments(context.authorizer)
         self._acks: list[tuple[int, Status]] = []
@@ -84,6 +88,16 @@ class ClientConnection(ServerConnection):
             lambda: bool(self._pause & Pause.ANSWERS_UNREAD),
             self._peer,
         )
+        door = Door(
+            self._send_answer,
+            self._welcome,
+            self._assembler.allow,
+            self.drop,
+            self.close,
+            self._certified,
+            self._peer,
+        )
+        self._greeting = Greeting(context, self._runner, door)
 
     # -- called by the transport
 
@@ -91,6 +105,7 @@ class ClientConnection(ServerConnection):
     def connection_lost(self, error: Exception | None) -> None:
         """See `asyncio.BufferedProtocol`."""
         super().connection_lost(error)
+        self._greeting.forget()
         self._runner.cancel()
         self._served.polls.cancel()
         self._attachments.cancel()
@@ -152,16 +167,16 @@ class ClientConnection(ServerConnection):
 
     async def refresh_rights(self, principals: Container[str]) -> None:
         """Compute the client's rights again if it is one of these principals."""
-        if self._principal is not None and self._attachments.principal in principals:
+        if self._role is not None and self._attachments.principal in principals:
             await self._attachments.refresh(self._served.refuse_polls)
 
     @override
     def _overdue_request(self, waited_s: float) -> str | None:
-        limits = self._context.limits
-        if self._principal is None:
-            return "no hello" if waited_s > limits.hello_deadline_s else None
+        if self._role is None:
+            return self._greeting.overdue(waited_s)
         if self._assembler.is_mid_frame and not self._pause:
-            return "a frame stays unfinished" if waited_s > limits.frame_deadline_s else None
+            is_late = waited_s > self._context.limits.frame_deadline_s
+            return "a frame stays unfinished" if is_late else None
         return None
 
     def flush_acks(self) -> None:
@@ -185,8 +200,8 @@ class ClientConnection(ServerConnection):
                 self._add(frame)
             elif frame.kind is FrameKind.REQUEST:
                 self._serve_request(frame.request_id, frame.body)
-            elif self._principal is None:
-                self._drop_bad_frame(f"a frame of kind {frame.kind.name} before the hello")
+            elif self._role is None:
+                self._drop_bad_frame(f"a frame of kind {frame.kind.name} before the hello or login")
             else:
                 self._drop_bad_frame(f"a frame of kind {frame.kind.name} is not for a bookie")
         except Exception as error:  # noqa: BLE001 - affects only this connection
@@ -198,53 +213,27 @@ class ClientConnection(ServerConnection):
         try:
             request = decode_request(body)
         except MessageError as error:
-            if self._principal is None:
+            if self._role is None:
                 self._drop_bad_frame(str(error))
                 return
             self._context.counters.bad_requests += 1
             self._context.log.warning("bad request", **self._origin(), reason=str(error))
             self._refuse(request_id, Status.BAD_REQUEST, str(error))
             return
-        if isinstance(request, Hello):
-            self._greet(request_id, request)
-        elif self._principal is None:
-            self._drop_bad_frame(f"{type(request).__name__} before the hello")
+        if self._role is None or isinstance(request, Hello | BeginLogin | ContinueLogin):
+            why = self._greeting.take(request_id, request)
+            if why is not None:
+                self._drop_bad_frame(why)
         else:
             self._serve_message(request_id, request)
 
-    def _greet(self, request_id: int, hello: Hello) -> None:
-        if self._principal is not None or self._is_greeting:
-            self._drop_bad_frame("a second hello")
-        elif self._context.access.authenticate(hello.credentials) is None:
-            self._is_greeting = True
-            self._runner.submit(request_id, 0, partial(self._learn_and_greet, request_id, hello))
-        else:
-            self._answer_hello(request_id, hello)
+    def _welcome(self, guest: Guest) -> None:
+        self._role = guest.role
+        self._attachments.greet(guest.principal, is_repair=guest.role == REPAIR)
+        self._may_use_ledgers = guest.names_bookie
 
-    async def _learn_and_greet(self, request_id: int, hello: Hello) -> list[Buffer]:
-        await self._context.access.learn()
-        self._answer_hello(request_id, hello)
-        return []  # the answer is sent
-
-    def _answer_hello(self, request_id: int, hello: Hello) -> None:
-        certified = self._context.certified_principal(self._transport)
-        reply, principal = self._context.answer_hello(hello, certified)
-        self._send_answer([reply_frame(request_id, reply)])
-        if principal is None:
-            self._context.counters.hellos_refused += 1
-            self._context.log.audit.refused(
-                "hello",
-                who="unknown",
-                peer=self._peer(),
-                client=hello.client_name,
-                reason=reply.reason,
-            )
-            self.close()
-            return
-        self._principal = principal
-        self._attachments.greet(certified, is_repair=principal == REPAIR)
-        self._may_use_ledgers = bool(hello.bookie_id)
-        self._assembler.allow(self._context.limits.frame_bytes_max)
+    def _certified(self) -> str:
+        return self._context.certified_principal(self._transport)
 
     def _serve_message(self, request_id: int, request: Request) -> None:
         match request:
@@ -260,8 +249,8 @@ class ClientConnection(ServerConnection):
                 self._serve_ledger(request_id, request)
             case ReportLac():
                 self._note_lac(request)
-            case Hello():
-                raise AssertionError("a hello is answered before")
+            case Hello() | BeginLogin() | ContinueLogin():
+                raise AssertionError("greetings are answered before")
             case _:
                 assert_never(request)
 
@@ -287,7 +276,7 @@ class ClientConnection(ServerConnection):
         if self._context.is_closing:
             self._refuse(request_id, Status.CLOSING, "the bookie is closing")
         elif not self._may(operation_of(request)):
-            as_whom = self._principal if self._may_use_ledgers else "a client that named no bookie"
+            as_whom = self._role if self._may_use_ledgers else "a client that named no bookie"
             why = f"{as_whom} may not do this: {operation_of(request)}"
             self._refuse(request_id, Status.UNAUTHORIZED, why)
         elif isinstance(request, ReadAccess | FenceWithoutKey):
@@ -304,8 +293,8 @@ class ClientConnection(ServerConnection):
             self._refuse(request_id, Status.UNAUTHORIZED, "the ledger is not attached")
 
     def _may(self, operation: LedgerOperation) -> bool:
-        assert self._principal is not None
-        return self._may_use_ledgers and authorize(self._principal, operation)
+        assert self._role is not None
+        return self._may_use_ledgers and authorize(self._role, operation)
 
     # -- adds
 

@@ -7,7 +7,7 @@ Invariants: facts about a ledger come from its metadata and do not change while 
 are read once; at most READS_AT_ONCE_MAX reads run at a time, each at most READ_S_MAX; a ledger
 counts as missing only after an agreed read; without an answer nothing is decided.
 
-Source: protocol rules 1.6, 12.1, 12.4 and 12.5.
+Source: protocol rules 1.6, 12.1, 12.4, 12.5 and 12.6.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from metadata.security.grant_table import GrantTable
 from metadata.security.ledger_roles import EVERY_RIGHT, LedgerFacts, rights_of
 from metadata.store.interface import MetadataStore
 from security.certificate_names import MappingRule, principal_of
-from security.principal import ANONYMOUS
+from security.principal import ANONYMOUS, Principal
 
 READS_AT_ONCE_MAX: Final = 32
 READ_S_MAX: Final = 5.0
@@ -101,7 +101,12 @@ class LedgerAuthorizer:
 
     def principal_of(self, transport: asyncio.BaseTransport) -> str:
         """Return the principal of a connection's client; empty if it proved none."""
-        found = principal_of(transport.get_extra_info("peercert"), self._rules)
+        return self.usable(principal_of(transport.get_extra_info("peercert"), self._rules))
+
+    def usable(self, found: Principal) -> str:
+        """Return a principal as owners and grants have it; empty if it proved nothing, or cannot
+        own a ledger.
+        """
         is_usable = found != ANONYMOUS and is_owner(found.text)
         return found.text if is_usable else ""
 

@@ -57,7 +57,8 @@ def refusal_text(principal: str, operation: LedgerOperation, ledger_id: LedgerId
     if not principal:
         return (
             f"a client without a principal may not {verb} ledger {ledger_id}: connect with a "
-            "certificate that the bookie's tls_principal_rules map to a name"
+            "certificate that the bookie's tls_principal_rules map to a name, or log in, if the"
+            " bookie's client_logins are on, with [sasl] in the client's file"
         )
     return (
         f"{principal} may not {verb} ledger {ledger_id}: an administrator can give it the role with"

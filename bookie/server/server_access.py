@@ -1,9 +1,10 @@
 """Authentication and authorization of clients.
 
 Without credentials a client is anonymous, and may do everything except reading the master keys of
-ledgers and fencing without one. The key of repair proves the role that may. Leaves ledger passwords
-to the storage, which compares master keys, the key itself to `metadata.repair.repair_key`, and
-roles on ledgers to `bookie.server.ledger_authorizer`.
+ledgers and fencing without one, once it has logged in if it must. The key of repair proves the role
+that may, and replaces no login. Leaves logins to `bookie.server.client_logins`, ledger passwords to
+the storage, which compares master keys, the key itself to `metadata.repair.repair_key`, and roles
+on ledgers to `bookie.server.ledger_authorizer`.
 
 Invariants: credentials that prove nothing refuse the connection: a client that presents a key is
 never served as an anonymous one; keys are compared in constant time; however many unknown keys are
@@ -18,6 +19,7 @@ from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Final, NewType
 
+from bookie.server.client_logins import ClientLogins
 from metadata.errors import MetadataError
 from metadata.paths import REPAIR_KEY
 
@@ -54,9 +56,15 @@ class ServerAccess:
     """Check of the credentials in hellos."""
 
     def __init__(
-        self, read_key: Callable[[], Awaitable[bytes | None]], now: Callable[[], float]
+        self,
+        read_key: Callable[[], Awaitable[bytes | None]],
+        now: Callable[[], float],
+        logins: ClientLogins | None = None,
     ) -> None:
-        """`read_key` returns the stored key of repair, None if there is none yet."""
+        """`read_key` returns the stored key of repair, None if there is none yet. Without `logins`,
+        clients do not log in.
+        """
+        self.logins = logins
         self._read_key = read_key
         self._now = now
         self._key: bytes | None = None

@@ -6,15 +6,17 @@ Leaves the open connections to `serving.connection_context`, listening, sweeping
 Invariants: the acks of one group commit are sent in one write per connection; while a ledger is
 held, no add for it reaches the storage, and its waiting adds follow in order.
 
-Source: protocol rules 2.3, 10.1; storage design, "Limits and refusals".
+Source: protocol rules 2.3, 10.1, 12.6; storage design, "Limits and refusals".
 """
 
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
+from bookie.server.client_logins import LOGIN_NEEDED
 from bookie.server.ledger_authorizer import LedgerAuthorizer
 from bookie.server.server_access import Principal, ServerAccess
 from bookie.server.server_counters import ServerCounters
@@ -23,6 +25,8 @@ from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.batch import BatchView
 from bookie.wire.bodies import BodyPool
 from bookie.wire.messages import (
+    LOGIN_DUE,
+    LOGINS_KNOWN,
     WIRE_VERSION,
     WIRE_VERSION_MIN,
     Hello,
@@ -31,6 +35,7 @@ from bookie.wire.messages import (
     Status,
 )
 from metadata.ids import BookieId, LedgerId
+from security.principal import Principal as ProvedPrincipal
 from serving.connection import ServerConnection
 from serving.connection_context import ConnectionContext
 from serving.overriding import override
@@ -41,7 +46,6 @@ from serving.server_log import ServerLog
 if TYPE_CHECKING:
     from bookie.server.connection import ClientConnection
 
-FEATURES: Final = 0
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
 """Maximum bytes of adds that wait while their ledger may be deleted; above it, adds are answered
 UNKNOWN.
@@ -96,6 +100,10 @@ class ServerContext(ConnectionContext):
             return ""
         return self.authorizer.principal_of(transport)
 
+    def usable_principal(self, found: ProvedPrincipal) -> str:
+        """Return the principal of a login (rule 12.1); empty if clients need no roles."""
+        return "" if self.authorizer is None else self.authorizer.usable(found)
+
     def answer_hello(self, hello: Hello, certified: str) -> tuple[HelloReply, Principal | None]:
         """Return the reply to a hello (rule 2.3), and what its credentials prove; None if the hello
         is refused. `certified` is the principal of the client's certificate (rule 12.1).
@@ -115,19 +123,31 @@ class ServerContext(ConnectionContext):
             )
         elif principal is None:
             status, reason = Status.UNAUTHORIZED, self.access.refusal
+        elif self._lacks_login(hello):
+            status, reason = Status.UNAUTHORIZED, LOGIN_NEEDED
         elif self.is_closing:
             status, reason = Status.CLOSING, "the bookie is closing"
-        reply = HelloReply(
-            status,
+        if status is not Status.OK:
+            return self.refuse_hello(hello, status, reason), None
+        reply = self._hello_reply(hello)
+        is_login_due = bool(reply.features & LOGIN_DUE)
+        return replace(reply, principal="" if is_login_due else certified), principal
+
+    def refuse_hello(self, hello: Hello, status: Status, reason: str) -> HelloReply:
+        """Return the refusal of a hello."""
+        return replace(self._hello_reply(hello), status=status, reason=reason)
+
+    def _hello_reply(self, hello: Hello) -> HelloReply:
+        known = LOGINS_KNOWN if self.access.logins is None else LOGINS_KNOWN | LOGIN_DUE
+        return HelloReply(
+            Status.OK,
             self.bookie_id,
             min(WIRE_VERSION, hello.wire_version_max),
-            FEATURES & hello.features,
+            known & hello.features,
             self.limits.frame_bytes_max,
             self.limits.entry_bytes_max,
-            reason,
-            certified if status is Status.OK else "",
+            "",
         )
-        return reply, principal if status is Status.OK else None
 
     async def follow_grants(self) -> None:
         """Give connections their new rights after each change of grants (rule 12.5), until
@@ -143,6 +163,11 @@ class ServerContext(ConnectionContext):
         """Return the answer to a ping."""
         p99_s = self.append_latency.percentile_s(99, self.now())
         return Pong(writable=self.storage.is_offered, append_p99_us=round(p99_s * 1_000_000))
+
+    def _lacks_login(self, hello: Hello) -> bool:
+        logins = self.access.logins
+        is_required = logins is not None and logins.is_required
+        return is_required and not hello.features & LOGIN_DUE
 
     @staticmethod
     def _has_common_version(hello: Hello) -> bool:

@@ -16,6 +16,7 @@ class ServerCounters(ConnectionCounters):
     """Counters since the start of the process; `*_now` are gauges."""
 
     hellos_refused: int = 0
+    logins_refused: int = 0
     refused_by_roles: int = 0
     requests: int = 0
     bad_requests: int = 0

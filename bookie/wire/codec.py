@@ -42,6 +42,8 @@ _REQUESTS: Final[dict[int, type[Request]]] = {
     11: m.ReadAccess,
     12: m.FenceWithoutKey,
     13: m.ReadRights,
+    14: m.BeginLogin,
+    15: m.ContinueLogin,
 }
 _REPLIES: Final[dict[int, type[Reply]]] = {
     64: m.HelloReply,
@@ -51,6 +53,7 @@ _REPLIES: Final[dict[int, type[Reply]]] = {
     68: m.Refused,
     69: m.AccessReply,
     70: m.RightsReply,
+    71: m.LoginReply,
 }
 _OPCODES: Final[dict[type[Message], int]] = {
     **{cls: code for code, cls in _REQUESTS.items()},
@@ -227,10 +230,12 @@ _CHECKS: Final[dict[str, Callable[[object], object]]] = {
     "last_entry_id": _entry_id,
     "ledger_id": _integer(0, LEDGER_ID_MAX),
     "master_key": _binary(m.MASTER_KEY_BYTES, m.MASTER_KEY_BYTES),
+    "mechanism": _text,
     "principal": _text,
     "ranges": _ranges,
     "reason": _text,
     "rights": _u32,
+    "sasl_message": _binary(0, m.SASL_BYTES_MAX),
     "status": _status,
     "stored_key": _stored_key,
     "wait_ms": _integer(0, int(m.WAIT_S_MAX * 1000)),

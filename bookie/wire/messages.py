@@ -2,10 +2,10 @@
 
 Leaves their bytes to `bookie.wire.codec`.
 
-Source: protocol rules 2.3, 4.3, 7.2, 8.3, 8.4, 9.14, 12.1, 12.4; storage design.
+Source: protocol rules 2.3, 4.3, 7.2, 8.3, 8.4, 9.14, 12.1, 12.4, 12.6; storage design.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
@@ -16,6 +16,13 @@ WIRE_VERSION_MIN: Final = 1
 MASTER_KEY_BYTES: Final = 32
 CREDENTIALS_BYTES_MAX: Final = 8 * 1024
 WAIT_S_MAX: Final = 60.0
+SASL_BYTES_MAX: Final = 4 * 1024
+"""Maximum size of one message of SASL."""
+
+LOGINS_KNOWN: Final = 1
+"""Feature of a hello: this side knows logins (rule 12.6)."""
+LOGIN_DUE: Final = 2
+"""Feature of a hello: the client logs in before its first request (rule 12.6)."""
 
 
 class Status(IntEnum):
@@ -55,6 +62,7 @@ class Hello:
     wire_version_min: int
     wire_version_max: int
     features: int
+    """Bits of `LOGINS_KNOWN` and `LOGIN_DUE` that the client offers."""
     credentials: bytes
     client_name: str
 
@@ -67,13 +75,42 @@ class HelloReply:
     bookie_id: str
     wire_version: int
     features: int
+    """Features that the client offers and the bookie knows."""
     frame_bytes_max: int
     entry_bytes_max: int
     reason: str
     principal: str = ""
-    """Principal of the client (rule 12.1); empty if it proved none, if the bookie has no
-    authorizer, or if the bookie is of a release that does not say.
+    """Principal of the client (rule 12.1); empty if it proved none, if its login is due, if the
+    bookie has no authorizer, or if the bookie is of a release that does not say.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class BeginLogin:
+    """Begin of a login (rule 12.6), with the mechanism and its first message. Answered by
+    LoginReply, or by Refused (UNAUTHORIZED): the connection is closed after it.
+    """
+
+    mechanism: str
+    sasl_message: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueLogin:
+    """Next message of a login. Answered as BeginLogin."""
+
+    sasl_message: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LoginReply:
+    """Answer to a message of a login."""
+
+    sasl_message: bytes = field(repr=False)
+    complete: bool
+    """Whether the client has logged in; otherwise the next message is due."""
+    principal: str
+    """Principal of the client, once complete; empty if the bookie has no authorizer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +309,10 @@ Request = (
     | FenceWithoutKey
     | ReadRights
     | Ping
+    | BeginLogin
+    | ContinueLogin
 )
-Reply = HelloReply | LacReply | EntryRanges | AccessReply | RightsReply | Pong | Refused
+Reply = (
+    HelloReply | LacReply | EntryRanges | AccessReply | RightsReply | Pong | Refused | LoginReply
+)
 Message = Request | Reply

@@ -14,7 +14,6 @@ Source: KIP-43, KIP-152, KIP-368.
 
 import asyncio
 import struct
-from collections.abc import Callable
 from typing import Final, TypeVar
 
 from broker_layer.kafka.error_codes import ErrorCode
@@ -28,7 +27,7 @@ from broker_layer.kafka.login_messages import (
 from broker_layer.kafka.messages import ApiMessage, decode_response, encode_request
 from broker_layer.kafka.versions import ApiKey
 from security.errors import SaslError
-from security.sasl.mechanism import Mechanism
+from security.sasl.mechanism import Mechanism, run_at_once
 from security.sasl_access import PLAIN_NEEDS_TLS, SaslAccess
 
 VERSION: Final = 1
@@ -44,7 +43,6 @@ _SIZE: Final = struct.Struct(">i")
 _CORRELATION: Final = struct.Struct(">i")
 
 MessageT = TypeVar("MessageT", bound="ApiMessage")
-ResultT = TypeVar("ResultT")
 
 
 async def log_in(
@@ -57,7 +55,7 @@ async def log_in(
     """
     if access.mechanism is Mechanism.PLAIN and writer.get_extra_info("ssl_object") is None:
         raise SaslError(PLAIN_NEEDS_TLS)
-    exchange = access.begin(_at_once)
+    exchange = access.begin(run_at_once)
     request = SaslHandshakeRequest(mechanism=access.mechanism.value)
     shaken = await _ask(reader, writer, request, SaslHandshakeResponse)
     if shaken.error_code != ErrorCode.NONE:
@@ -82,11 +80,6 @@ async def log_in(
 
 def _shown(text: str) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
-
-
-async def _at_once(work: Callable[[], ResultT]) -> ResultT:
-    """Run work of some milliseconds in the loop's thread: a connection begins rarely."""
-    return work()
 
 
 async def _ask(

@@ -3,6 +3,8 @@
 - `pool`: one shared connection for each bookie, by its id.
 - `pool_link`: makes and renews that connection.
 - `connection`: requests over one connection, many at a time.
+- `hello_check`: what is wrong with the answer to a hello.
+- `bookie_login`: login after the hello.
 - `connection_calls`: requests to one bookie, and how they can end.
 - `connection_writes`: frames of one iteration of the loop, written together.
 - `ledger_access`: master key of a ledger, for repair.

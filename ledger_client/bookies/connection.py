@@ -44,6 +44,7 @@ from bookie.wire.messages import (
 )
 from ledger_client.bookies.connection_calls import BookieCallError, CallFailure, PendingAdd
 from ledger_client.bookies.connection_writes import ConnectionWrites, set_socket_options
+from ledger_client.bookies.hello_check import violation_of
 from metadata.ids import BookieId, LedgerId
 
 SWEEP_PERIOD_S: Final = 0.25
@@ -95,6 +96,8 @@ class BookieConnection(asyncio.BufferedProtocol):
         self.attached: dict[LedgerId, None] = {}
         self.frame_bytes_max = FRAME_BYTES_MAX
         self.is_open = False  # the hello was accepted and the connection has not ended
+        self.is_welcome = False
+        """Whether the bookie takes any request: the login is complete, if there is one."""
         loop = asyncio.get_running_loop()
         self.opened: asyncio.Future[HelloReply] = loop.create_future()
         self.ended: asyncio.Future[None] = loop.create_future()
@@ -299,10 +302,8 @@ class BookieConnection(asyncio.BufferedProtocol):
             why = BookieCallError(self.bookie_id, reply.reason, status=reply.status)
             self.opened.set_exception(why)
             self.close(CallFailure.REFUSED, f"hello refused: {reply.status.name}: {reply.reason}")
-        elif reply.bookie_id != self.bookie_id:
-            self.close(CallFailure.PROTOCOL, f"the hello reached {reply.bookie_id}")
-        elif not self._hello.wire_version_min <= reply.wire_version <= self._hello.wire_version_max:
-            self.close(CallFailure.PROTOCOL, f"it chose wire version {reply.wire_version}")
+        elif (wrong := violation_of(reply, self._hello, self.bookie_id)) is not None:
+            self.close(CallFailure.PROTOCOL, wrong)
         else:
             self._calls.clear()  # the hello's entry
             self.frame_bytes_max = min(reply.frame_bytes_max, FRAME_BYTES_MAX)
@@ -341,7 +342,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             if now - self._pinged_at >= PING_TIMEOUT_S:
                 silence = now - self._last_received_at
                 self.close(CallFailure.LOST, f"nothing was received for {silence:.1f} s")
-        elif now - self._last_received_at >= self._ping_after_s() and self.opened.done():
+        elif now - self._last_received_at >= self._ping_after_s() and self.is_welcome:
             self._pinged_at = now
             self._send_request(Ping(), _Call(Pong, None))
 

@@ -41,6 +41,7 @@ from bookie.wire.messages import (
     RightsReply,
     WaitLac,
 )
+from ledger_client.bookies.bookie_login import FEATURES
 from ledger_client.bookies.connection import Answer
 from ledger_client.bookies.connection_calls import AddSink, BookieCallError, CallFailure, PendingAdd
 from ledger_client.bookies.latency import RecentLatency
@@ -51,6 +52,7 @@ from ledger_client.errors import UnauthorizedError
 from ledger_client.observability import Observer
 from metadata.callbacks import Callbacks
 from metadata.ids import BookieId, EntryId, LedgerId
+from security.sasl_access import SaslAccess
 
 BODIES_BYTES_MAX: Final = 32 * 1024 * 1024
 """Maximum total size of the buffers of large answers that are kept for reuse."""
@@ -72,6 +74,7 @@ class BookiePool:
         config: ClientConfig,
         rng: Random,
         ssl: SSLContext | None = None,
+        sasl: SaslAccess | None = None,
         credentials: bytes = b"",
         client_name: str = "",
         observer: Observer | None = None,
@@ -85,6 +88,7 @@ class BookiePool:
         self._config = config
         self._rng = rng
         self._ssl = ssl
+        self._sasl = sasl
         self._credentials = credentials
         self._client_name = client_name
         self._bodies = BodyPool(BODIES_BYTES_MAX)
@@ -92,7 +96,9 @@ class BookiePool:
         self.refusals = Refusals()
         """Reasons of refusals, for errors."""
         self.principals: dict[BookieId, str] = {}
-        """Principal of this client, as each bookie said it at the last hello (rule 12.1)."""
+        """Principal of this client, as each bookie said it at the last hello or login (rule
+        12.1).
+        """
 
     def add(
         self,
@@ -292,13 +298,19 @@ class BookiePool:
 
     def _settings(self, bookie_id: BookieId) -> LinkSettings:
         hello = Hello(
-            bookie_id, WIRE_VERSION_MIN, WIRE_VERSION, 0, self._credentials, self._client_name
+            bookie_id,
+            WIRE_VERSION_MIN,
+            WIRE_VERSION,
+            0 if self._sasl is None else FEATURES,
+            self._credentials,
+            self._client_name,
         )
         return LinkSettings(
             self._config,
             self._addresses,
             self._keys,
             self._ssl,
+            self._sasl,
             hello,
             self._rng,
             self._observer.note_connected,

@@ -3,22 +3,32 @@
 Leaves the traffic to `ledger_client.bookies.connection`, and the decision to replace the bookie to
 the writers.
 
-Invariants: at most one connection and one attempt at a time; requests during an attempt wait for
-its outcome, limited in bytes; between attempts everything fails at once with the last failure; a
-ledger's key is the first thing sent for that ledger on a connection.
+Invariants: at most one connection and one attempt at a time; requests during an attempt, with its
+login, wait for its outcome, limited in bytes; between attempts everything fails at once with the
+last failure; a ledger's key is the first thing sent for that ledger on a connection.
 
-Source: protocol rules 2.1, 2.3 and 4.6.
+Source: protocol rules 2.1, 2.3, 4.6 and 12.6.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from ssl import SSLContext
 from typing import Final, Protocol
 
 from bookie.wire.bodies import BodyPool
-from bookie.wire.messages import Hello, HelloReply, Request, Status
+from bookie.wire.messages import (
+    BeginLogin,
+    ContinueLogin,
+    Hello,
+    HelloReply,
+    LoginReply,
+    Request,
+    Status,
+)
+from ledger_client.bookies.bookie_login import log_in
 from ledger_client.bookies.connection import Answer, BookieConnection, RefusedCallback
 from ledger_client.bookies.connection_calls import BookieCallError, CallFailure, PendingAdd
 from ledger_client.bookies.latency import RecentLatency
@@ -26,11 +36,16 @@ from ledger_client.config import ClientConfig
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError
 from metadata.ids import BookieId, LedgerId
+from security.sasl_access import SaslAccess
 
 RECONNECT_DELAY_MIN_S: Final = 0.05
 SETTLED_AFTER_S: Final = 5.0
 """Lifetime after which a lost connection is renewed without delay, in seconds."""
 BACK_OFF_DOUBLINGS_MAX: Final = 16
+REFUSED_DELAY_MAX_S: Final = 10.0
+"""Longest pause after a bookie refused the login or the credentials of this client, in seconds: an
+operator has to change something.
+"""
 HELLO_ATTEMPTS: Final = 2
 QUEUED_ADDS_MAX: Final = 100_000
 RECOVERIES_BYTES_MAX: Final = 1024 * 1024 * 1024
@@ -69,6 +84,8 @@ class LinkSettings:
     keys: Mapping[LedgerId, bytes]
     """Master keys of the attached ledgers, kept by the pool."""
     ssl: SSLContext | None
+    sasl: SaslAccess | None
+    """Login after the hello; None without."""
     hello: Hello
     rng: Random
     on_connected: Callable[[BookieId], None]
@@ -302,7 +319,13 @@ class BookieLink:
             await self._loop.create_connection(
                 lambda: connection, address.host, address.port, ssl=settings.ssl
             )
-            settings.on_hello(await connection.opened)
+            reply = await connection.opened
+            if settings.sasl is not None:
+                ask = partial(_ask, connection)
+                principal = await log_in(self.bookie_id, reply, settings.sasl, ask)
+                reply = replace(reply, principal=principal)
+            connection.is_welcome = True
+            settings.on_hello(reply)
         except BaseException:
             connection.close(CallFailure.REFUSED, "its connection was not completed")
             raise
@@ -336,6 +359,8 @@ class BookieLink:
         doublings = min(self._failures_in_row, BACK_OFF_DOUBLINGS_MAX)
         self._failures_in_row += 1
         longest = self._settings.config.reconnect_delay_max_s
+        if why.status is Status.UNAUTHORIZED:
+            longest = max(longest, REFUSED_DELAY_MAX_S)
         delay = min(RECONNECT_DELAY_MIN_S * 2**doublings, longest)
         self._not_before = self._loop.time() + delay * (0.5 + self._settings.rng.random() / 2)
         self._settings.on_unavailable(self.bookie_id, why.failure, why.reason)
@@ -352,3 +377,9 @@ class BookieLink:
 
     def _error(self, why: _Unreachable) -> BookieCallError:
         return BookieCallError(self.bookie_id, why.reason, failure=why.failure, status=why.status)
+
+
+async def _ask(connection: BookieConnection, request: BeginLogin | ContinueLogin) -> LoginReply:
+    answer = await connection.call(request, LoginReply)
+    assert isinstance(answer, LoginReply), "the connection checked it"
+    return answer

@@ -41,6 +41,11 @@ class RunSlow(Protocol):
         """Run a function that touches nothing but its own values, and return its answer."""
 
 
+async def run_at_once(slow: Callable[[], Answer]) -> Answer:
+    """Run a function in the event loop: see `RunSlow`. For clients, which rarely log in."""
+    return slow()
+
+
 class SaslExchange(Protocol):
     """One authentication, on the side of the server."""
 

@@ -152,6 +152,7 @@ class _Talk:
         connection.connection_made(transport)
         await transport.deliver(self._greeting(), rng)
         if connection.is_open and not transport.is_closing():
+            connection.is_welcome = True
             await self._ask(connection)
             await transport.deliver(self._make_stream(), rng)
             if rng.random() < 0.2:

@@ -47,6 +47,8 @@ class Wire(asyncio.Transport):
         self._assembler = FrameAssembler(FRAME_BYTES_MAX)
         self._last_id = 0
         self._is_closing = False
+        self.sasl_message = b""
+        """Message of the last answer to one of a login."""
         self._connection = ClientConnection(context)
         self._connection.connection_made(self)
 
@@ -106,7 +108,10 @@ class Wire(asyncio.Transport):
             case FrameKind.ENTRIES:
                 answers = [(frame.request_id, _show_entries(decode_entries(frame.body)))]
             case _:
-                answers = [(frame.request_id, _show_reply(decode_reply(frame.body)))]
+                reply = decode_reply(frame.body)
+                if isinstance(reply, m.LoginReply):
+                    self.sasl_message = reply.sasl_message
+                answers = [(frame.request_id, _show_reply(reply))]
         for request_id, answer in answers:
             label = self._asked.pop(request_id, None)
             if label is not None:
@@ -184,6 +189,10 @@ def _show_reply(reply: m.Reply) -> str:
         case m.EntryRanges():
             return " ".join(
                 (*(f"{low}..{high}" for low, high in reply.ranges), _name(reply.status))
+            )
+        case m.LoginReply():
+            return " ".join(
+                filter(None, ("logged-in" if reply.complete else "go-on", reply.principal))
             )
         case m.AccessReply() | m.RightsReply() | m.Pong():
             raise AssertionError("no event asks for this")

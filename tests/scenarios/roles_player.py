@@ -3,12 +3,17 @@
 Leaves the messages of a connection to `bookie_wire.py`, durability to the transcripts of a bookie,
 and the metadata service to the one in memory.
 
-Set-up: `authorizer enforce` or `authorizer record`, and `super-users NAME;NAME`, which may be
-absent. A name is the common name of a certificate; `anonymous` has no certificate.
+Set-up: `authorizer enforce` or `authorizer record`; `super-users NAME;NAME` and `logins optional`
+or `logins required`, which may be absent. A name is the common name of a certificate; `anonymous`
+has no certificate. With logins, the users alice and bob have the password `pencil`.
 
 Events, about ledger 7 unless `ledger=N` is given:
     create [as=NAME] [chain=NAME]            with this owner, for this chain
-    hello NAME                               the bookie's answer, with the principal that it knows
+    hello NAME [login]                       the bookie's answer, with the principal that it knows;
+                                             the client will log in
+    NAME begin [as=USER] [password=TEXT] [mechanism=TEXT]
+    NAME prove                               the messages of a login
+    user NAME removed
     NAME add 0..4 [recovery]                 on the connection of this client, which stays
     NAME read 0..4 [fence] | lac | fence | write-lac N | list
     grant NAME ROLE LEDGERS | revoke NAME ROLE LEDGERS
@@ -26,6 +31,7 @@ from typing import Final
 
 from typing_extensions import override  # `typing` has it from 3.12 on
 
+from bookie.server.client_logins import LoginMode, make_logins
 from bookie.server.ledger_authorizer import (
     AuthorizerMode,
     LedgerAuthorizer,
@@ -37,6 +43,7 @@ from bookie.server.server_context import ServerContext
 from bookie.server.server_counters import ServerCounters
 from bookie.server.server_limits import ServerLimits
 from bookie.wire import messages as m
+from bookie.wire.messages import LOGIN_DUE, LOGINS_KNOWN
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import StoreUnavailableError
 from metadata.ids import BookieId, EntryId, LedgerId
@@ -44,8 +51,12 @@ from metadata.ledgers.chain import CHAIN_NAME
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.security.grant_table import GrantTable
 from metadata.security.ledger_roles import parse_role
+from metadata.security.user_store import UserStore
 from metadata.store.memory_faults import NoFaults, StoreCall
 from security.certificate_names import parse_mapping_rules
+from security.sasl.credentials import ScramMechanism, new_credential
+from security.sasl.mechanism import run_at_once
+from security.sasl.scram_client import ScramClient
 from serving.server_log import ServerLog
 from tests.scenarios import words as w
 from tests.scenarios.bookie_wire import Wire, batch_of, hello_of, request_of
@@ -60,6 +71,9 @@ KEY: Final = b"k" * 32
 BOOKIE: Final = BookieId("bookie-1")
 RULES: Final = parse_mapping_rules("RULE:CN=(.*)/$1/")
 ANONYMOUS: Final = "anonymous"
+USERS: Final = ("alice", "bob")
+PASSWORD: Final = "pencil"
+SCRAM: Final = ScramMechanism.SHA_256
 
 
 class RolesPlayer:
@@ -68,6 +82,7 @@ class RolesPlayer:
     def __init__(self, setup: Mapping[str, str]) -> None:
         super_users = parse_super_users(setup.get("super-users", ""))
         self._options = RoleOptions(AuthorizerMode(setup["authorizer"]), RULES, super_users)
+        self._logins = LoginMode(setup.get("logins", LoginMode.OFF))
         self._events: list[Sequence[str]] = []
 
     def play(self, words: Sequence[str]) -> list[str]:
@@ -75,7 +90,7 @@ class RolesPlayer:
         return run_simulation(self._happen, SEED)
 
     async def _happen(self) -> list[str]:
-        bookie = _Bookie(self._options)
+        bookie = _Bookie(self._options, self._logins)
         following = await bookie.start()
         happened: list[str] = []
         for words in self._events:
@@ -114,7 +129,7 @@ class _CertifiedWire(Wire):
 class _Bookie:
     """Performs the events of a transcript."""
 
-    def __init__(self, options: RoleOptions) -> None:
+    def __init__(self, options: RoleOptions, mode: LoginMode) -> None:
         self._faults = _AwayFaults()
         self._roles = roles = RolesSetting(self._faults)
         ledgers, grants = (
@@ -122,11 +137,13 @@ class _Bookie:
             GrantTable(roles.own, roles.rng),
         )
         self._authorizer = LedgerAuthorizer(ledgers, grants, roles.rng, options)
+        self._logins = make_logins(roles.own, roles.rng, mode)
+        self._exchanges: dict[str, ScramClient] = {}
         now = simulation_loop().time
         self._context = ServerContext(
             BOOKIE,
             ManualStorage(),
-            ServerAccess(_no_key, now),
+            ServerAccess(_no_key, now, self._logins),
             ServerLimits(),
             ServerCounters(),
             ServerLog(now),
@@ -139,12 +156,19 @@ class _Bookie:
 
     async def start(self) -> "asyncio.Task[None]":
         await self._authorizer.start()
+        if self._logins is not None:
+            users = UserStore(self._roles.store, self._roles.rng)
+            for name in USERS:
+                await users.add(name, [new_credential(SCRAM, PASSWORD, self._roles.rng)])
+            await self._logins.start()
         return asyncio.get_running_loop().create_task(self._context.follow_grants())
 
     async def end(self) -> None:
         self._faults.is_away = False
         await asyncio.sleep(SETTLE_S)
         await self._authorizer.aclose()
+        if self._logins is not None:
+            await self._logins.aclose()
 
     async def perform(self, words: Sequence[str]) -> list[str]:
         """Perform one event and its consequences; return the bookie's answers."""
@@ -156,8 +180,13 @@ class _Bookie:
                 self._faults.is_away = words[0] == "metadata-away"
             case ["create", *options]:
                 await self._create(w.parse_options(options))
-            case ["hello", name]:
-                self._wire_of(name, " ".join(words))
+            case ["hello", name, *options]:
+                features = LOGINS_KNOWN | LOGIN_DUE if options == ["login"] else 0
+                self._wire_of(name, " ".join(words), features)
+            case ["user", name, "removed"]:
+                await UserStore(self._roles.store, self._roles.rng).remove(name)
+            case [name, "begin" | "prove", *options]:
+                await self._log_in(" ".join(words), name, words[1], w.parse_options(options))
             case ["grant" | "revoke", name, role, ledgers]:
                 change = self._roles.grant if words[0] == "grant" else self._roles.revoke
                 await change(f"User:{name}", parse_role(role), ledgers)
@@ -175,11 +204,23 @@ class _Bookie:
         owner = f"User:{options['as']}" if "as" in options else ""
         await self._roles.create(replace(metadata, owner=owner, custom=MappingProxyType(chain)))
 
-    def _wire_of(self, name: str, label: str = "") -> Wire:
+    async def _log_in(self, label: str, name: str, what: str, options: Mapping[str, str]) -> None:
+        wire = self._wires[name]
+        if what == "begin":
+            user, password = options.get("as", name), options.get("password", PASSWORD)
+            exchange = ScramClient(SCRAM, user, password, f"nonce-of-{name}", run_at_once)
+            self._exchanges[name] = exchange
+            mechanism = options.get("mechanism", SCRAM.value)
+            wire.ask(label, m.BeginLogin(mechanism, exchange.begin()))
+            return
+        message = await self._exchanges[name].respond(wire.sasl_message)
+        wire.ask(label, m.ContinueLogin(message or b""))
+
+    def _wire_of(self, name: str, label: str = "", features: int = 0) -> Wire:
         wire = self._wires.get(name)
         if wire is None or label:
             wire = self._wires[name] = _CertifiedWire(self._context, self._lines, name)
-            wire.ask(label, hello_of(BOOKIE, {}))
+            wire.ask(label, replace(hello_of(BOOKIE, {}), features=features))
             self._attached = {each for each in self._attached if each[0] != name}
         return wire
 

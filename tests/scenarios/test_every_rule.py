@@ -30,7 +30,7 @@ def cited_by(path: Path) -> set[str]:
 
 def test_the_rules_are_those_of_all_sections() -> None:
     assert {rule.split(".")[0] for rule in DEMANDED} == {*"123456789", "10", "11", "12"}
-    assert (DEMANDED[0], DEMANDED[-1]) == ("1.1", "12.5")
+    assert (DEMANDED[0], DEMANDED[-1]) == ("1.1", "12.6")
     assert len(DEMANDED) == len(set(DEMANDED))
 
 

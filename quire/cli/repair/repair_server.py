@@ -13,7 +13,7 @@ import random
 from functools import partial
 from typing import Final
 
-from ledger_client.cluster_access import context_for
+from ledger_client.cluster_access import identity_of
 from ledger_client.config import ClientConfig
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError
@@ -80,7 +80,7 @@ async def _repair(
         secret_rng=random.SystemRandom(),
         wall_clock_ms=wall_clock_ms,
         config=config,
-        ssl=context_for(metadata),
+        identity=identity_of(metadata),
         roles=roles,
     )
     try:

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
+from bookie.server.client_logins import ClientLogins
 from bookie.server.ledger_authorizer import LedgerAuthorizer
 from bookie.server.server import BookieServer
 from bookie.server.server_access import ServerAccess
@@ -68,11 +69,15 @@ class StoredKeys:
         return self.key
 
 
-async def serve(limits: ServerLimits, authorizer: LedgerAuthorizer | None = None) -> RunningServer:
+async def serve(
+    limits: ServerLimits,
+    authorizer: LedgerAuthorizer | None = None,
+    logins: ClientLogins | None = None,
+) -> RunningServer:
     loop = asyncio.get_running_loop()
     storage = ManualStorage()
     keys = StoredKeys()
-    access = ServerAccess(keys.read, loop.time)
+    access = ServerAccess(keys.read, loop.time, logins)
     log, counters = ServerLog(loop.time), ServerCounters()
     context = ServerContext(BOOKIE, storage, access, limits, counters, log, loop.time, authorizer)
     server = BookieServer(context)

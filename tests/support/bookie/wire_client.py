@@ -33,8 +33,10 @@ SEED = 77
 KEY = bytes(range(32))
 
 
-def hello(bookie_id: str, low: int = 1, high: int = 1, credentials: bytes = b"") -> Hello:
-    return Hello(bookie_id, low, high, 0, credentials, "test")
+def hello(
+    bookie_id: str, low: int = 1, high: int = 1, credentials: bytes = b"", features: int = 0
+) -> Hello:
+    return Hello(bookie_id, low, high, features, credentials, "test")
 
 
 def batch_of(

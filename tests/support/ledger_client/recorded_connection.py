@@ -56,5 +56,6 @@ def opened(recorder: Recorder, add_timeout_s: float = 5.0) -> BookieConnection:
     body = encode_message(HelloReply(Status.OK, bookie_id, 1, 0, 2**24, 2**23, ""))
     receive(connection, FrameKind.REPLY, 1, body)
     assert connection.is_open
+    connection.is_welcome = True
     recorder.writes.clear()
     return connection

@@ -17,6 +17,8 @@ from bookie.wire.frames import (
 from bookie.wire.messages import (
     WIRE_VERSION,
     AttachLedger,
+    BeginLogin,
+    ContinueLogin,
     DetachLedger,
     EntryRanges,
     FenceWithoutKey,
@@ -119,6 +121,8 @@ class ScriptedBookie:
                 return b"".join(nothing)
             case ReadAccess() | FenceWithoutKey() | ReadRights():
                 return Refused(Status.UNAUTHORIZED, "anonymous")
+            case BeginLogin() | ContinueLogin():
+                return Refused(Status.BAD_REQUEST, "no login is due")
             case Hello() | AttachLedger() | DetachLedger() | ReportLac():
                 return None
 

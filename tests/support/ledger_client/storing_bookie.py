@@ -9,6 +9,8 @@ from bookie.wire.entries import encode_entries
 from bookie.wire.frames import ADD_RECOVERY, Frame, FrameKind, frame_header
 from bookie.wire.messages import (
     AttachLedger,
+    BeginLogin,
+    ContinueLogin,
     DetachLedger,
     EntryRanges,
     FenceWithoutKey,
@@ -102,7 +104,7 @@ class StoringBookie(ScriptedBookie):
                 return None
             case DetachLedger() | Hello():
                 return None
-            case ReadRights() | ReadAccess() | FenceWithoutKey():
+            case ReadRights() | ReadAccess() | FenceWithoutKey() | BeginLogin() | ContinueLogin():
                 return self._rights(request)
             case Ping():
                 return Pong(writable=True)

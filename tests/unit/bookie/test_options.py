@@ -74,6 +74,7 @@ def test_numbers_and_switches_are_read_from_text() -> None:
         (None, {}, {"disk_low_mark": 0.9, "disk_high_mark": 0.8}, "disk_low_mark"),
         (None, {}, {"frame_bytes_max": 65536, "entry_bytes_max": 65536}, "frame_bytes_max"),
         (None, {}, {"authorizer": "on"}, "authorizer must be one of off, record, enforce"),
+        (None, {}, {"client_logins": "on"}, "client_logins must be one of off, optional, required"),
         (None, {}, {"authorizer": "record"}, "clients prove nothing: set tls"),
         (None, {}, {"super_users": "alice"}, "super_users: 'alice' is not a principal"),
     ],
@@ -103,11 +104,11 @@ TLS = {
         ({}, "record", ""),
         ({"tls": "optional"}, "record", ""),
         ({"tls_client_certificates": "requested"}, "record", ""),
-        ({"tls": "optional"}, "enforce", "without a certificate could connect"),
+        ({"tls": "optional"}, "enforce", "clients that prove nothing could connect"),
         (
             {"tls_client_certificates": "requested"},
             "enforce",
-            "without a certificate could connect",
+            "clients that prove nothing could connect",
         ),
         ({"tls_client_certificates": "none"}, "record", "clients prove nothing"),
     ],
@@ -122,6 +123,27 @@ def test_roles_need_certificates_of_clients(changes: dict[str, str], mode: str, 
     assert options.roles.super_users == ("User:CN=a,O=b", "User:c")
     assert OWNERS_FEATURE in options.features
     assert OWNERS_FEATURE not in load_options(None, {}, FLAGS).features
+
+
+@pytest.mark.parametrize(
+    ("changes", "mode", "says"),
+    [
+        ({"client_logins": "required"}, "enforce", ""),
+        ({"client_logins": "required", **TLS, "tls_client_certificates": "none"}, "enforce", ""),
+        ({"client_logins": "optional", **TLS}, "enforce", ""),
+        ({"client_logins": "optional"}, "record", ""),
+        ({"client_logins": "optional"}, "enforce", "clients that prove nothing could connect"),
+    ],
+)
+def test_roles_need_certificates_or_logins(changes: dict[str, str], mode: str, says: str) -> None:
+    flags = {**FLAGS, **changes, "authorizer": mode}
+    if says:
+        with pytest.raises(OptionError, match=says):
+            load_options(None, {}, flags)
+        return
+    options = load_options(None, {}, flags)
+    assert options.login_mode == changes["client_logins"]
+    assert options.roles.mode == mode
 
 
 @pytest.mark.parametrize("value", ['["Geheim"]', '{ secret = "Geheim" }', "4711"])

@@ -8,7 +8,7 @@ from quire.local.development_certificates import DevelopmentAuthority
 from security.client_file import (
     NO_IDENTITY,
     ClientFile,
-    context_of,
+    identity_in,
     parse_client_file,
     read_client_file,
     zookeeper_access_of,
@@ -39,7 +39,7 @@ def test_parts_that_are_missing() -> None:
     assert NO_IDENTITY.context is None
     assert NO_IDENTITY.admin_token == ""
     assert ClientFile(TlsFiles()).context is not None
-    assert context_of("") is None
+    assert identity_in("") is NO_IDENTITY
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_file_is_read_and_a_bad_one_is_named(tmp_path: Path) -> None:
     path.write_text(
         '[tls]\ncertificate = "alice.pem"\nkey = "alice-key.pem"\nauthorities = "ca.pem"\n'
     )
-    assert context_of(str(path)) is not None
+    assert identity_in(str(path)).context is not None
     for content in (b"\xff", b"[", b"x" * 70_000):
         path.write_bytes(content)
         with pytest.raises(ClientFileError, match=r"client\.toml"):

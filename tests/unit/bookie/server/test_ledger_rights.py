@@ -23,7 +23,16 @@ OF_LEDGERS = {
     m.FenceWithoutKey(ONE): LedgerRight.NONE,
 }
 """Requests for a ledger that are answered. A new one is a decision on security."""
-OTHERS = {m.Hello, m.AttachLedger, m.DetachLedger, m.Ping, m.ReportLac, m.ReadRights}
+OTHERS = {
+    m.Hello,
+    m.BeginLogin,
+    m.ContinueLogin,
+    m.AttachLedger,
+    m.DetachLedger,
+    m.Ping,
+    m.ReportLac,
+    m.ReadRights,
+}
 """ReadRights needs no role. ReportLac needs the right to append, and has no answer: `test_roles.py`
 tests it.
 """

@@ -51,6 +51,8 @@ requests = st.one_of(
     st.builds(m.ReportLac, ledger_ids, lacs),
     st.builds(m.ReadAccess, ledger_ids),
     st.builds(m.FenceWithoutKey, ledger_ids),
+    st.builds(m.BeginLogin, texts, st.binary(max_size=99)),
+    st.builds(m.ContinueLogin, st.binary(max_size=99)),
 )
 replies = st.one_of(
     st.builds(m.HelloReply, statuses, texts, u32s, st.integers(0, 2**64 - 1), u32s, u32s, texts),
@@ -61,6 +63,7 @@ replies = st.one_of(
     st.builds(m.AccessReply, statuses, st.sampled_from([b"", bytes(range(32))])),
     st.builds(m.Pong, st.booleans(), u32s),
     st.builds(m.Refused, statuses, texts),
+    st.builds(m.LoginReply, st.binary(max_size=99), st.booleans(), texts),
 )
 
 
@@ -94,6 +97,9 @@ GOLDEN: list[tuple[Message, str]] = [
     (m.ReadAccess(LedgerId(7)), "920b07"),
     (m.FenceWithoutKey(LedgerId(7)), "920c07"),
     (m.ReadRights(LedgerId(7)), "920d07"),
+    (m.BeginLogin("SCRAM-SHA-256", b"n,,"), "930ead534352414d2d5348412d323536c4036e2c2c"),
+    (m.ContinueLogin(b"c="), "920fc402633d"),
+    (m.LoginReply(b"v=", complete=True, principal="User:a"), "9447c402763dc3a6557365723a61"),
     (m.RightsReply(15), "92460f"),
     (m.HelloReply(Status.OK, "b", 1, 0, 2, 3, "", "User:a"), "994000a16201000203a0a6557365723a61"),
     (m.HelloReply(Status.OK, "b-1", 1, 0, 2, 3, ""), "994000a3622d3101000203a0a0"),
@@ -153,7 +159,7 @@ BAD_REQUESTS: list[tuple[object, str]] = [
     ([True, 7, True], "starts with its opcode"),
     ([9.0], "starts with its opcode"),
     ([0], "unknown operation 0"),
-    ([14], "unknown operation 14"),
+    ([16], "unknown operation 16"),
     ([-1], "unknown operation -1"),
     ([2**63], "unknown operation"),
     ([64, 0, "b", 1, 0, 2, 3, ""], "unknown operation 64"),  # a reply is not a request
@@ -312,3 +318,26 @@ def test_golden_acks() -> None:
 def test_bad_acks(body: bytes) -> None:
     with pytest.raises(MessageError):
         decode_acks(memoryview(body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [14, "SCRAM-SHA-256", bytes(m.SASL_BYTES_MAX + 1)],
+        [14, "S" * 1_025, b"n,,"],
+        [14, b"SCRAM-SHA-256", b"n,,"],
+        [14, "SCRAM-SHA-256", "n,,"],
+        [14, "SCRAM-SHA-256"],
+        [15, bytes(m.SASL_BYTES_MAX + 1)],
+        [15, None],
+        [15],
+    ],
+)
+def test_a_message_of_a_login_is_bounded(body: list[object]) -> None:
+    with pytest.raises(MessageError):
+        decode_request(memoryview(msgpack.packb(body)))
+
+
+def test_a_message_of_a_login_shows_no_proof() -> None:
+    shown = [m.BeginLogin("PLAIN", b"secret"), m.ContinueLogin(b"secret")]
+    assert "secret" not in repr([*shown, m.LoginReply(b"secret", complete=False, principal="")])
