@@ -88,7 +88,9 @@ class LoginTarget:
         return tally
 
 
-class _QuietAudit(AuditLog):
+class QuietAudit(AuditLog):
+    """Writes nothing, and checks what would be written."""
+
     @override
     def refused(self, act: str, *, who: str, peer: str, **values: object) -> None:
         require(all(f"{each}" for each in (act, who, peer)), "a refusal names who and where")
@@ -104,7 +106,7 @@ class _Episode:
         self.rng = rng
         self.tally = tally
         self.log = RecordingLog()
-        self.log.audit = _QuietAudit(lambda: 0.0)
+        self.log.audit = QuietAudit(lambda: 0.0)
         self.setting = LoginSetting(session_ms_max=SESSION_MS, log=self.log)
         self.setting.on_served = self._check_served
         self.mutator = Mutator(rng, (*REQUESTS, VERSIONS, handshake_frame(SCRAM[0])))

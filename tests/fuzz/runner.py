@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tests.fuzz.bookie_login_target import BookieLoginTarget
 from tests.fuzz.client_episode import ClientTarget
 from tests.fuzz.disk_targets import disk_targets
 from tests.fuzz.findings import Finding, Tally, describe
@@ -55,7 +56,7 @@ class Shared:
 def all_targets() -> dict[str, Target]:
     """Return every target by its name."""
     made: list[Target] = [*wire_targets(), *disk_targets(), *stored_targets(), *kafka_targets()]
-    made += [ServerTarget(), ClientTarget(), sasl_target(), LoginTarget()]
+    made += [ServerTarget(), ClientTarget(), sasl_target(), LoginTarget(), BookieLoginTarget()]
     return {target.name: target for target in made}
 
 

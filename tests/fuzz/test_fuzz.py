@@ -12,7 +12,9 @@ import pytest
 from crc32c import crc32c
 
 from bookie.server.connection import ClientConnection
+from bookie.server.greeting import Greeting, Guest
 from bookie.server.ledger_requests import LedgerRequests
+from bookie.server.server_access import ANONYMOUS
 from bookie.storage.answers import LedgerSnapshot
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire import codec, messages
@@ -266,3 +268,33 @@ def test_shares_do_not_depend_on_the_workers() -> None:
 )
 def test_samples_are_what_the_encoders_make(samples: Callable[[], tuple[bytes, ...]]) -> None:
     assert samples() == samples()
+
+
+@pytest.mark.parametrize(
+    ("place", "defect", "what"),
+    [
+        ("security.sasl.scram.proves", lambda *_: True, "without a proof"),
+        ("bookie.server.server_context.ServerContext._lacks_login", lambda *_: False, "hello"),
+        ("security.sasl.sessions.SaslSession.revoke", lambda *_: None, "without a proof"),
+        ("security.sasl.sessions.SaslSession.forget", lambda *_: None, "a session is left"),
+        ("bookie.server.greeting.SaslError", KeyError, "Error"),
+    ],
+)
+def test_a_defect_of_logins_at_bookies_is_found(
+    monkeypatch: pytest.MonkeyPatch, place: str, defect: object, what: str
+) -> None:
+    monkeypatch.setattr(place, defect)
+    assert what in _found_in("bookie_login", 4 * FRAMES_PLANTED)
+
+
+def test_a_request_that_is_served_before_the_login_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer_hello = Greeting._answer_hello
+
+    def welcome(greeting: Greeting, request_id: int, hello: messages.Hello) -> None:
+        answer_hello(greeting, request_id, hello)
+        greeting._door.welcome(Guest(ANONYMOUS, "", names_bookie=True))
+
+    monkeypatch.setattr(Greeting, "_answer_hello", welcome)
+    assert "without a login" in _found_in("bookie_login")

@@ -30,6 +30,8 @@ from bookie.wire.frames import (
 from bookie.wire.messages import (
     AccessReply,
     AttachLedger,
+    BeginLogin,
+    ContinueLogin,
     DetachLedger,
     EntryRanges,
     FenceWithoutKey,
@@ -37,6 +39,7 @@ from bookie.wire.messages import (
     HelloReply,
     LacReply,
     ListEntries,
+    LoginReply,
     Message,
     Ping,
     Pong,
@@ -80,11 +83,14 @@ REQUESTS: Final[tuple[Request, ...]] = (
     ReadAccess(ONE),
     FenceWithoutKey(ONE),
     ReadRights(ONE),
+    BeginLogin("SCRAM-SHA-512", b"n,,n=user,r=abc"),
+    ContinueLogin(b"c=biws,r=abcdef,p=AAAA"),
 )
 REPLIES: Final[tuple[Reply, ...]] = (
     HelloReply(Status.OK, "bookie-a", 1, 0, FRAME_BYTES_MAX, 2**23, ""),
     HelloReply(Status.OK, "bookie-a", 1, 0, FRAME_BYTES_MAX, 2**23, "", "User:CN=a,O=b"),
     RightsReply(15),
+    LoginReply(b"v=AAAA", complete=True, principal="User:a"),
     HelloReply(Status.WRONG_BOOKIE, "bookie-b", 1, 0, FRAME_BYTES_MAX, 2**23, "look it up"),
     LacReply(Status.OK, EntryId(7), EntryId(9), fenced=True),
     EntryRanges(Status.OK, ((0, 9), (12, 12), (20, ENTRY_ID_MAX)), complete=False),

@@ -42,10 +42,17 @@ from tests.seeded_bugs.families import (
     topics_state,
     zookeeper_servers,
 )
-from tests.seeded_bugs.families.security import logins, rights, stored, tokens, transport
+from tests.seeded_bugs.families.security import (
+    bookie_logins,
+    logins,
+    rights,
+    stored,
+    tokens,
+    transport,
+)
 from tests.seeded_bugs.seeded_bug import SeededBug
 
-SECURITY: Final = (transport, logins, tokens, rights, stored)
+SECURITY: Final = (transport, logins, bookie_logins, tokens, rights, stored)
 """Families of security, whose rules are sections of documents, RFCs and known vulnerabilities."""
 
 BUGS: Final[tuple[SeededBug, ...]] = (

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from bookie.server import greeting
+from bookie.server import client_logins, greeting
 from bookie.server.client_logins import FRAME_BYTES_MAX
 from bookie.wire.frames import FrameKind, frame_header
 from bookie.wire.messages import (
@@ -55,6 +55,7 @@ async def test_a_large_frame_is_refused_before_the_login_and_taken_after_it(
     client, _ = await world.greet()
     client.send(frame_header(FrameKind.REQUEST, 5, FRAME_BYTES_MAX + 1))
     assert await client.is_closed_by_peer()
+    assert world.served.counters.bad_frames == 1
     client = await world.logged_in("alice")
     client.attach(7)
     assert await client.add(batch_of(7, 0, [bytes(2**20)])) is Status.OK
@@ -71,19 +72,20 @@ async def test_a_login_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await done.is_offered()
 
 
-async def test_the_number_of_logins_under_way_is_limited(world: LoginWorld) -> None:
-    assert world.logins._sessions is not None
-    world.logins._sessions._under_way_max = 2
-    (first, _), (second, _) = await world.greet(), await world.greet()
-    third, reply = await world.greet()
-    assert reply.status is Status.UNKNOWN
-    assert "try again" in reply.reason
-    assert await third.is_closed_by_peer()
-    await world.log_in(first, "alice")
-    second.abort()
-    assert world.logins._sessions is not None
-    await until(lambda: world.logins._sessions.count == 1)  # type: ignore[union-attr]
-    assert await stores(await world.logged_in("bob"))
+async def test_the_number_of_logins_under_way_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_logins, "UNDER_WAY_MAX", 2)
+    async with login_world() as world:
+        sessions = world.logins._sessions
+        assert sessions is not None
+        (first, _), (second, _) = await world.greet(), await world.greet()
+        third, reply = await world.greet()
+        assert reply.status is Status.UNKNOWN
+        assert "try again" in reply.reason
+        assert await third.is_closed_by_peer()
+        await world.log_in(first, "alice")
+        second.abort()
+        await until(lambda: sessions.count == 1)
+        assert await stores(await world.logged_in("bob"))
 
 
 async def test_no_session_is_left_behind(world: LoginWorld) -> None:
