@@ -6,14 +6,14 @@ Leaves mapping a certificate to a principal, and enforcing rights, to the bookie
 Invariants: a cluster whose bookies know no principals is asked nothing; at most BOOKIES_ASKED_MAX
 bookies are asked; without an answer no ledger is created, because its creator could not use it.
 
-Source: protocol rules 12.2, 12.4.
+Source: protocol rules 12.2, 12.4 and 12.6.
 """
 
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from bookie.wire.messages import ReadRights
+from bookie.wire.messages import ReadRights, Status
 from ledger_client.bookies.connection_calls import BookieCallError
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.digest import LedgerKeys
@@ -40,20 +40,26 @@ class OwnPrincipal:
 
     async def owner_in(self, ensemble: tuple[BookieId, ...]) -> str:
         """Return the owner of a new ledger; empty if bookies know no principal of this client. The
-        bookies of `ensemble` are asked first. Raises PrincipalUnknownError.
+        bookies of `ensemble` are asked first. Raises PrincipalUnknownError; UnauthorizedError if
+        each bookie refuses this client.
         """
         if self._known is not None:
             return self._known
         failures: list[str] = []
+        is_refused = True
         for bookie_id in islice(self._candidates(ensemble), BOOKIES_ASKED_MAX):
             try:
                 await self._pool.ping(bookie_id, timeout_s=self._timeout_s)
             except BookieCallError as error:
                 failures.append(str(error))
+                is_refused &= error.status is Status.UNAUTHORIZED
                 continue
             told = self._pool.principals.get(bookie_id, NO_OWNER)
             self._known = told if is_owner(told) else NO_OWNER
             return self._known
+        if failures and is_refused:
+            why = "; ".join(failures)
+            raise UnauthorizedError(f"bookies refuse this client, and nothing was created: {why}")
         if failures:
             raise PrincipalUnknownError(
                 "no bookie said who this client is, and a new ledger names its owner "

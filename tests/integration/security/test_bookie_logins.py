@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from ledger_client import LedgerClient, LedgerError, Quorum, UnauthorizedError
+from ledger_client import LedgerClient, Quorum, UnauthorizedError
 from ledger_client.bookies.connection_calls import BookieCallError
 from ledger_client.cluster_access import open_cluster
 from ledger_client.config import ClientConfig
 from metadata.ids import BookieId, LedgerId
 from quire.errors import ExitCode
+from quire.local.local_broker import LocalBroker
 from quire.local_cluster import LocalCluster
 from tests.integration.quire.command import run_quire, start_quire
 
@@ -73,7 +74,7 @@ async def secured(tmp_path: Path) -> AsyncIterator[LoginCluster]:
     options = {
         "client_logins": "required",
         "authorizer": "enforce",
-        "super_users": "User:root",
+        "super_users": "User:root;User:broker",
         "repair": "false",
     }
     async with LocalCluster(3, tmp_path / "data", bookie_options=options) as cluster:
@@ -122,13 +123,13 @@ async def test_clients_without_a_login_or_with_a_wrong_password_learn_what_to_se
     async with LedgerClient(secured.cluster.metadata_uri, config=FAST) as plain:
         with pytest.raises(UnauthorizedError, match=r"needs a login: write mechanism, user and"):
             await read_all(plain, ledger_id)
-        with pytest.raises(LedgerError, match="needs a login: write mechanism, user and"):
+        with pytest.raises(UnauthorizedError, match="needs a login: write mechanism, user and"):
             await write(plain, [b"one"])
     async with secured.client("alice", "wrong") as wrong:
         text = "refuses the login of the user 'alice': authentication failed: check the user and"
         with pytest.raises(UnauthorizedError, match=text):
             await read_all(wrong, ledger_id)
-        with pytest.raises(LedgerError, match=text):
+        with pytest.raises(UnauthorizedError, match=text):
             await write(wrong, [b"one"])
     status, told = await secured.quire("ledger", "read", str(ledger_id), user="mallory")
     assert status != ExitCode.DONE
@@ -205,3 +206,22 @@ async def members(secured: LoginCluster, ledger_id: int) -> tuple[BookieId, ...]
     async with open_cluster(secured.uri("alice")) as cluster:
         metadata, _ = await cluster.ledgers.get(LedgerId(ledger_id), fresh=True)
         return metadata.last_fragment.ensemble
+
+
+async def test_a_broker_logs_in_at_bookies(secured: LoginCluster, tmp_path: Path) -> None:
+    await secured.add_user("broker")
+    uri = secured.uri("broker")
+    broker = LocalBroker(1, tmp_path / "broker.log", uri, {"SASL_PLAINTEXT": 0}, 3, {})
+    await broker.start()
+    try:
+        for words, sent in (
+            (("topic", "create", "orders", "--partitions", "1"), b""),
+            (("topic", "produce", "orders"), b"one\ntwo\n"),
+        ):
+            done = await asyncio.to_thread(run_quire, *words, metadata=uri, stdin=sent)
+            assert done.returncode == ExitCode.DONE, done.stderr.decode()
+        words = ("topic", "consume", "orders", "--count", "2")
+        done = await asyncio.to_thread(run_quire, *words, metadata=uri)
+        assert done.stdout.split() == [b"one", b"two"], done.stderr.decode()
+    finally:
+        await broker.stop()

@@ -4,7 +4,7 @@ recover a ledger changes nothing.
 
 import pytest
 
-from bookie.wire.messages import Ping, ReadRights, Refused, Status
+from bookie.wire.messages import HelloReply, Ping, ReadRights, Refused, Status
 from ledger_client import LedgerClient, PrincipalUnknownError, UnauthorizedError
 from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerState
@@ -65,6 +65,18 @@ async def test_without_an_answer_no_ledger_is_created(cluster: TestCluster) -> N
     for bookie in cluster.bookies:
         bookie.is_silent = False
     assert await owner_of_new(client) == ALICE
+
+
+async def test_a_client_that_bookies_refuse_creates_no_ledger(cluster: TestCluster) -> None:
+    await name_owners(cluster, ALICE)
+    refusal = HelloReply(Status.UNAUTHORIZED, "", 0, 0, 0, 0, "this bookie needs a login: write")
+    for bookie in cluster.bookies:
+        bookie.hello = lambda _: refusal
+    client = cluster.client()
+    with pytest.raises(UnauthorizedError, match="this bookie needs a login: write") as refused:
+        await client.create_ledger(THREE)
+    assert not refused.value.retriable
+    assert [each async for each in client.list_ledgers()] == []
 
 
 async def test_a_recovery_without_the_right_changes_nothing(cluster: TestCluster) -> None:
