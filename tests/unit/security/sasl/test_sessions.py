@@ -50,7 +50,8 @@ async def log_in(session: SaslSession, user: str = ALICE, mechanism: Mechanism =
     message: bytes | None = exchange.begin()
     while message is not None:
         step = await session.respond(message)
-        message = None if step.is_complete else await exchange.respond(step.challenge)
+        message = await exchange.respond(step.challenge)
+        assert step.is_complete == (message is None)
 
 
 async def test_a_client_is_who_it_proved_to_be() -> None:
@@ -62,6 +63,14 @@ async def test_a_client_is_who_it_proved_to_be() -> None:
     await log_in(session)
     assert (session.principal.name, session.is_done, session.has_begun) == (ALICE, True, False)
     assert not clients.ends
+
+
+async def test_a_client_that_proved_nothing_is_no_user_with_that_name() -> None:
+    clients = Clients()
+    session = clients.begin()
+    clients.sessions.revoke(ANONYMOUS.name, [ScramMechanism.SHA_256])
+    assert not clients.ends
+    assert not session._revoked, "nothing is remembered outside of exchanges"
 
 
 async def test_a_message_needs_an_exchange() -> None:
