@@ -20,13 +20,14 @@ from typing import Final
 
 from bookie.config import StorageConfig
 from bookie.server.client_logins import LoginMode
-from bookie.server.ledger_authorizer import AuthorizerMode, RoleOptions, parse_super_users
+from bookie.server.ledger_authorizer import AuthorizerMode, RoleOptions
 from bookie.server.server_limits import ServerLimits
 from metadata.errors import InvalidUriError
 from metadata.registry.location import UNKNOWN_LOCATION
 from metadata.registry.registration import OWNERS_FEATURE, TLS_FEATURE
+from metadata.security.client_principals import parse_super_users
 from metadata.store.interface import SESSION_TIMEOUT_S
-from metadata.store.uri import parse_metadata_uri
+from metadata.store.uri import parse_zookeeper_uri
 from security.server_tls import ClientCertificates
 from serving.errors import OptionError
 from serving.option_reading import (
@@ -313,7 +314,7 @@ def _check_together(options: BookieOptions) -> None:
         raise OptionError("data_dir is not set: give --data-dir, or data_dir in the file")
     check_log_level(options.log_level)
     try:
-        parse_metadata_uri(options.metadata)
+        parse_zookeeper_uri(options.metadata)
     except InvalidUriError as error:
         raise OptionError(f"metadata: {error}") from None
     options.check_tls()

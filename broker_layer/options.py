@@ -27,7 +27,7 @@ from broker_layer.transactions.config import TransactionConfig
 from metadata.errors import InvalidUriError
 from metadata.security.acls import ANY_USER
 from metadata.store.interface import SESSION_TIMEOUT_S
-from metadata.store.uri import parse_metadata_uri
+from metadata.store.uri import parse_zookeeper_uri
 from metadata.topics.topic import BROKER_ID_MAX
 from security.principal import parse_principal
 from serving.errors import OptionError
@@ -335,7 +335,7 @@ def _check_together(options: BrokerOptions) -> None:
     _check_security(options)
     check_log_level(options.log_level)
     try:
-        parse_metadata_uri(options.metadata)
+        parse_zookeeper_uri(options.metadata)
     except InvalidUriError as error:
         raise OptionError(f"metadata: {error}") from None
     topic_default_configs(options)

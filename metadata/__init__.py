@@ -10,6 +10,7 @@ Imports no other package of Quire but `security`; every other package builds on 
 - `cancelling`: cancellation of tasks whose object ends.
 - `errors`: what can go wrong with coordination.
 - `store/`: the metadata store.
+- `gateway/`: client of a gateway to it.
 - `ledgers/`: ledgers, ids, chains and the deletion feed.
 - `registry/`: bookies.
 - `brokers/`: brokers and the controller's election.

@@ -242,11 +242,12 @@ class NameHeldError(MetadataError):
 
 
 class InvalidUriError(MetadataError, ValueError):
-    """A metadata URI does not have the form `zk://host:port[,host:port...][/chroot]`."""
+    """A metadata URI has the form neither of ZooKeeper's nor of a gateway's address."""
 
     def __init__(self, uri: str, why: str) -> None:
         super().__init__(
-            f"{uri!r} is not a metadata URI ({why}): write zk://host:port[,host:port...][/path]"
+            f"{uri!r} is not a metadata URI ({why}): write zk://host:port[,host:port...][/path] or "
+            "gateway://host:port[,host:port...]"
         )
         self.uri = uri
         self.why = why

@@ -18,6 +18,7 @@ Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 
     /chains/<name>                        the head of a chain, value: `chain.py`
     /chains/<name>/creation               the chain's creation token, value: `chain_creation.py`
     /chains/<name>/creation/<token>       empty; every change checks that it exists: `chain_life.py`
+    /chains/<name>/owner                  the chain's owner, value: `chain_owner.py`
     /chains/<name>/links/0000/012/345     link 12345 of it, value: `chain.py`
     /chains/<name>/applications/ab/<hash> the last batch of an application, value: `chain.py`
     /topics/<name>                        a topic, value: `topic.py`
@@ -199,6 +200,11 @@ def chain_creation_path(name: str) -> str:
 def chain_life_path(name: str, creation_token: bytes) -> str:
     """Return the path of the node that a chain with this creation token has, and no other."""
     return f"{chain_creation_path(name)}/{creation_token.hex()}"
+
+
+def chain_owner_path(name: str) -> str:
+    """Return the path of a chain's owner."""
+    return f"{chain_path(name)}/owner"
 
 
 def chain_links_path(name: str) -> str:

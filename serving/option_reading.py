@@ -15,7 +15,15 @@ from typing import ClassVar, Final, Protocol, TypeVar
 
 from serving.errors import OptionError
 
-TABLES: Final = ("bookie", "bookie_defaults", "broker", "client", "console", "repair")
+TABLES: Final = (
+    "bookie",
+    "bookie_defaults",
+    "broker",
+    "client",
+    "console",
+    "gateway",
+    "repair",
+)
 METADATA_VARIABLE: Final = "QUIRE_METADATA"
 METADATA_DEFAULT: Final = "zk://127.0.0.1:2181/quire"
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")

@@ -21,21 +21,18 @@ from metadata.errors import MetadataError, NodeNotFoundError, StoreUnavailableEr
 from metadata.ids import LedgerId
 from metadata.ledgers.chain import CHAIN_NAME
 from metadata.ledgers.ledger_metadata import LedgerMetadata
-from metadata.ledgers.ledger_owner import is_owner
 from metadata.ledgers.ledger_store import LedgerStore
+from metadata.security.client_principals import certified_principal
 from metadata.security.grant_table import GrantTable
 from metadata.security.ledger_roles import EVERY_RIGHT, LedgerFacts, rights_of
 from metadata.store.interface import MetadataStore
-from security.certificate_names import MappingRule, principal_of
-from security.principal import ANONYMOUS, Principal
+from security.certificate_names import MappingRule
 
 READS_AT_ONCE_MAX: Final = 32
 READ_S_MAX: Final = 5.0
 """Maximum time for the facts about one ledger, in seconds, with the wait for other reads."""
 FACTS_MAX: Final = 100_000
 """Maximum number of ledgers whose facts are kept; the oldest are dropped."""
-SUPER_USERS_MAX: Final = 1_000
-SEPARATOR: Final = ";"
 
 
 class AuthorizerMode(StrEnum):
@@ -101,14 +98,7 @@ class LedgerAuthorizer:
 
     def principal_of(self, transport: asyncio.BaseTransport) -> str:
         """Return the principal of a connection's client; empty if it proved none."""
-        return self.usable(principal_of(transport.get_extra_info("peercert"), self._rules))
-
-    def usable(self, found: Principal) -> str:
-        """Return a principal as owners and grants have it; empty if it proved nothing, or cannot
-        own a ledger.
-        """
-        is_usable = found != ANONYMOUS and is_owner(found.text)
-        return found.text if is_usable else ""
+        return certified_principal(transport.get_extra_info("peercert"), self._rules)
 
     def is_exempt(self, principal: str) -> bool:
         """Return whether nothing is refused to a principal."""
@@ -183,16 +173,3 @@ def make_authorizer(
     if options.mode is AuthorizerMode.OFF:
         return None
     return LedgerAuthorizer(ledgers, GrantTable(store, rng), rng, options)
-
-
-def parse_super_users(text: str) -> tuple[str, ...]:
-    """Return the principals of a text, which semicolons separate. Raises ValueError."""
-    users = tuple(each.strip() for each in text.split(SEPARATOR) if each.strip())
-    for each in users:
-        if not is_owner(each):
-            raise ValueError(
-                f"{each!r} is not a principal: write User:NAME, and separate several by semicolons"
-            )
-    if len(users) > SUPER_USERS_MAX:
-        raise ValueError(f"there are {len(users)} super users: name at most {SUPER_USERS_MAX}")
-    return users

@@ -35,6 +35,7 @@ from bookie.wire.messages import (
     Status,
 )
 from metadata.ids import BookieId, LedgerId
+from metadata.security.client_principals import usable_principal
 from security.principal import Principal as ProvedPrincipal
 from serving.connection import ServerConnection
 from serving.connection_context import ConnectionContext
@@ -102,7 +103,7 @@ class ServerContext(ConnectionContext):
 
     def usable_principal(self, found: ProvedPrincipal) -> str:
         """Return the principal of a login (rule 12.1); empty if clients need no roles."""
-        return "" if self.authorizer is None else self.authorizer.usable(found)
+        return "" if self.authorizer is None else usable_principal(found)
 
     def answer_hello(self, hello: Hello, certified: str) -> tuple[HelloReply, Principal | None]:
         """Return the reply to a hello (rule 2.3), and what its credentials prove; None if the hello

@@ -9,6 +9,7 @@
 - `ledger_ids`: ledger ids, unique in the cluster.
 - `chain`: an ordered list of ledgers as values; pure.
 - `chain_creation`: creates a chain, with the token that identifies it.
+- `chain_owner`: the principal that created it through a gateway; pure.
 - `chain_life`: separates the chains of one name from each other; removes a chain.
 - `chain_store`: stores chains by compare-and-set.
 - `deletion_feed`: reports to bookies which ledgers were deleted.

@@ -77,7 +77,12 @@ async def chain_creation_token(store: MetadataStore, name: str) -> UpdateToken:
     stored = await find(store, path)
     if stored is None:
         return NO_TOKEN
-    fields = unpack_versioned(path, stored.value, _FORMAT_VERSION, 2)
+    return unpack_creation_token(path, stored.value)
+
+
+def unpack_creation_token(path: str, value: bytes) -> UpdateToken:
+    """Read a stored creation token. Raises MetadataFormatError for anything else."""
+    fields = unpack_versioned(path, value, _FORMAT_VERSION, 2)
     try:
         return UpdateToken(bytes_of(fields[1], UPDATE_TOKEN_BYTES))
     except FieldError as error:

@@ -70,7 +70,7 @@ class DeletionFeed:
             path = deletion_path(ledger_id)
             try:
                 stored = await self._store.get(path)
-                if _deleted_ms(path, stored.value) < before_ms:
+                if deleted_ms(path, stored.value) < before_ms:
                     await self._store.delete(path, stored.version)
                     count += 1
             except (NodeNotFoundError, VersionConflictError):
@@ -147,7 +147,8 @@ def _id_of(name: str) -> LedgerId | None:
     return LedgerId(value) if is_ledger_id(value) else None
 
 
-def _deleted_ms(path: str, value: bytes) -> int:
+def deleted_ms(path: str, value: bytes) -> int:
+    """Return when a deletion was recorded. Raises MetadataFormatError."""
     fields = unpack_versioned(path, value, _FORMAT_VERSION, 2)
     try:
         return int_of(fields[1], 0, _MS_MAX)

@@ -21,6 +21,7 @@ from metadata.errors import (
     OutcomeUnknownError,
     RestoreUnfinishedError,
 )
+from metadata.gateway.opening import open_store
 from metadata.msgpack_fields import FieldError, bytes_of, pack, unpack_versioned
 from metadata.paths import INSTANCE, RESTORE
 from metadata.store.interface import (
@@ -29,7 +30,6 @@ from metadata.store.interface import (
     MetadataStore,
     find,
 )
-from metadata.store.zookeeper import open_store
 
 INSTANCE_BYTES: Final = 16
 

@@ -9,6 +9,7 @@
 - `quota_store`: quotas, changed.
 - `quota_set`: quotas in memory.
 - `quota_table`: quotas, followed in the memory of a broker.
+- `client_principals`: principals of certificates, and super users.
 - `ledger_roles`: roles on ledgers, and the rights that they give; pure.
 - `ledger_grants`: grants of one principal and their bytes; pure.
 - `grant_store`: grants, changed and listed.

@@ -39,10 +39,16 @@ class LedgerRight(IntFlag):
     """Fence the ledger, which ends its writer."""
     RECOVERY_ADD = 8
     """Add entries that pass a fence: of a recovery, a repair or an in-sync copy."""
+    MANAGE = 16
+    """Delete the ledger, and change its metadata in other ways than writers and recoveries do."""
 
 
 EVERY_RIGHT: Final = (
-    LedgerRight.READ | LedgerRight.APPEND | LedgerRight.FENCE | LedgerRight.RECOVERY_ADD
+    LedgerRight.READ
+    | LedgerRight.APPEND
+    | LedgerRight.FENCE
+    | LedgerRight.RECOVERY_ADD
+    | LedgerRight.MANAGE
 )
 
 
@@ -122,17 +128,23 @@ class GrantedRights:
 
     def rights_on(self, facts: LedgerFacts) -> LedgerRight:
         """Return the rights that the grants give on a ledger."""
+        own = self._exact.get(f"{ResourceKind.LEDGER}:{facts.ledger_id}", LedgerRight.NONE)
+        return own | self.rights_on_chain(facts.chain, facts.owner)
+
+    def rights_on_chain(self, chain: str, owner: str) -> LedgerRight:
+        """Return the rights that the grants give on a chain itself, or on an owner's ledgers for
+        it.
+        """
         rights = LedgerRight.NONE
         for key in (
             ALL_LEDGERS,
-            f"{ResourceKind.LEDGER}:{facts.ledger_id}",
-            f"{ResourceKind.OWNER}:{facts.owner}",
-            f"{ResourceKind.CHAIN}:{facts.chain}",
+            f"{ResourceKind.OWNER}:{owner}",
+            f"{ResourceKind.CHAIN}:{chain}",
         ):
             rights |= self._exact.get(key, LedgerRight.NONE)
-        if facts.chain:
+        if chain:
             for prefix, given in self._prefixes:
-                if facts.chain.startswith(prefix):
+                if chain.startswith(prefix):
                     rights |= given
         return rights
 
@@ -182,3 +194,14 @@ def _is_id_text(text: str) -> bool:
     return (
         text.isascii() and text.isdecimal() and str(int(text)) == text and is_ledger_id(int(text))
     )
+
+
+def chain_rights_of(principal: str, granted: GrantedRights, chain: str, owner: str) -> LedgerRight:
+    """Return the rights of a principal on a chain itself: APPEND allows to link ledgers, MANAGE
+    everything. An empty principal proved nothing.
+    """
+    if not principal:
+        return LedgerRight.NONE
+    if principal == owner:
+        return EVERY_RIGHT
+    return granted.rights_on_chain(chain, owner)

@@ -1,9 +1,10 @@
 """Parser of metadata URIs.
 
-Leaves connecting to `zookeeper.py`.
+Leaves connecting to `zookeeper.py` and `metadata.gateway.opening`.
 
-Format: `zk://host:port[,host:port...][/chroot][?client=file]`; the default port is 2181; an IPv6
-address is written in brackets. The file has the client's certificates and logins
+Format: `zk://host:port[,host:port...][/chroot][?client=file]` names servers of ZooKeeper, and
+`gateway://host:port[,host:port...][?client=file]` gateways of one cluster; the default port is 2181
+or 2188; an IPv6 address is written in brackets. The file has the client's certificates and logins
 (`security.client_file`).
 """
 
@@ -14,7 +15,9 @@ from typing import Final
 from metadata.errors import InvalidUriError
 
 SCHEME: Final = "zk://"
+GATEWAY_SCHEME: Final = "gateway://"
 PORT_DEFAULT: Final = 2181
+GATEWAY_PORT_DEFAULT: Final = 2188
 HOSTS_MAX: Final = 32
 CLIENT_PARAMETER: Final = "client"
 
@@ -30,19 +33,20 @@ _SECRET = re.compile(r"[^/,'\"]*@|(?<=\?)(?!client=).*", re.DOTALL)
 @dataclass(frozen=True, slots=True)
 class MetadataUri:
     """Address of a cluster's metadata: the servers of one ZooKeeper, and the node below which all
-    of it is stored.
+    of it is stored; or gateways to it.
     """
 
     hosts: tuple[tuple[str, int], ...]
     chroot: str
     client_file: str = ""
     """Path of the client's file; empty if there is none."""
+    scheme: str = SCHEME
 
     @property
     def text(self) -> str:
         """The URI, with every port."""
         client = f"?{CLIENT_PARAMETER}={self.client_file}" if self.client_file else ""
-        return SCHEME + self.host_text + self.chroot + client
+        return self.scheme + self.host_text + self.chroot + client
 
     @property
     def host_text(self) -> str:
@@ -52,22 +56,35 @@ class MetadataUri:
         )
 
 
+def parse_zookeeper_uri(uri: str) -> MetadataUri:
+    """Parse the URI of ZooKeeper itself. Raises InvalidUriError, also for that of a gateway."""
+    where = parse_metadata_uri(uri)
+    if where.scheme != SCHEME:
+        raise _refused(uri, f"this needs ZooKeeper itself, so it must start with {SCHEME}")
+    return where
+
+
 def parse_metadata_uri(uri: str) -> MetadataUri:
     """Parse a URI. Raises InvalidUriError, which says what is wrong."""
-    if not uri.startswith(SCHEME):
-        raise _refused(uri, f"it does not start with {SCHEME}")
-    address, question_mark, parameters = uri.removeprefix(SCHEME).partition("?")
+    scheme = next((each for each in (SCHEME, GATEWAY_SCHEME) if uri.startswith(each)), "")
+    if not scheme:
+        raise _refused(uri, f"it does not start with {SCHEME} or {GATEWAY_SCHEME}")
+    address, question_mark, parameters = uri.removeprefix(scheme).partition("?")
     hosts, _, path = address.partition("/")
     chroot = f"/{path}".rstrip("/")
     if _CHROOT.fullmatch(chroot) is None or {".", ".."} & set(chroot.split("/")):
         raise _refused(uri, f"{chroot!r} is not a path of plain names")
+    if chroot and scheme == GATEWAY_SCHEME:
+        raise _refused(uri, "a gateway serves one cluster, and has no path")
     name, equals, client_file = parameters.partition("=")
     if question_mark and not (name == CLIENT_PARAMETER and equals and client_file):
         raise _refused(uri, f"after ? only {CLIENT_PARAMETER}=FILE is possible")
     texts = hosts.split(",")
     if len(texts) > HOSTS_MAX:
         raise _refused(uri, f"it lists more than {HOSTS_MAX} servers")
-    return MetadataUri(tuple(_host_of(uri, text) for text in texts), chroot, client_file)
+    port = PORT_DEFAULT if scheme == SCHEME else GATEWAY_PORT_DEFAULT
+    found = tuple(_host_of(uri, text, port) for text in texts)
+    return MetadataUri(found, chroot, client_file, scheme)
 
 
 def _refused(uri: str, why: str) -> InvalidUriError:
@@ -75,11 +92,11 @@ def _refused(uri: str, why: str) -> InvalidUriError:
     return InvalidUriError(_SECRET.sub("...", uri), _SECRET.sub("...", why))
 
 
-def _host_of(uri: str, text: str) -> tuple[str, int]:
+def _host_of(uri: str, text: str, port_default: int) -> tuple[str, int]:
     match = _HOST.fullmatch(text)
     if match is None:
         raise _refused(uri, f"{text!r} is not host:port" if text else "it lists no server")
-    port = int(match["port"] or PORT_DEFAULT)
+    port = int(match["port"] or port_default)
     if not 0 < port <= _PORT_MAX:
         raise _refused(uri, f"{port} is not a port")
     return match["v6"] or match["name"], port

@@ -51,7 +51,7 @@ from metadata.store.interface import (
     check_multi,
 )
 from metadata.store.session_clock import SessionClock
-from metadata.store.uri import MetadataUri, parse_metadata_uri
+from metadata.store.uri import MetadataUri, parse_zookeeper_uri
 from metadata.store.zookeeper_calls import (
     CONNECTION_ERRORS,
     CallError,
@@ -87,7 +87,7 @@ async def open_store(
     AccessRefusedError for a login that is not one of the cluster.
     """
     store = ZooKeeperMetadataStore(
-        parse_metadata_uri(uri),
+        parse_zookeeper_uri(uri),
         rng,
         operation_timeout_s=operation_timeout_s,
         session_timeout_s=session_timeout_s,
@@ -148,6 +148,11 @@ class ZooKeeperMetadataStore:
     def session_id(self) -> int:
         """Id of the session; changes with every new session."""
         return self._session_clock.session_id
+
+    @property
+    def session_timeout_s(self) -> float:
+        """Time without contact after which the server ends the session, as it granted it."""
+        return self._session_clock.session_timeout_s
 
     async def create(
         self, path: str, value: bytes, *, ephemeral: bool = False, make_parents: bool = True

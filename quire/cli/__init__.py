@@ -33,4 +33,5 @@
 - `acl/`: `quire acl`.
 - `user/`: `quire user`.
 - `grant/`: `quire grant`.
+- `gateway/`: `quire gateway`.
 """

@@ -1,7 +1,7 @@
 """`quire config show|check`: the resulting configuration of a server, and the check of a file.
 
-Leaves the options and their bounds to `bookie.options` and `broker_layer.options`, and their order
-of precedence to `serving.option_reading`.
+Leaves the options and their bounds to `bookie.options`, `broker_layer.options` and
+`gateway.options`, and their order of precedence to `serving.option_reading`.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
         "show", _show, "print every option: value, origin, meaning", needs_cluster=False
     )
     show.add_argument(
-        "--config", metavar="FILE", help="a TOML file with tables [bookie] and [broker]"
+        "--config", metavar="FILE", help="a TOML file with tables of servers, such as [bookie]"
     )
     check = noun.verb("check", _check, "check a configuration file", needs_cluster=False)
     check.add_argument("file", metavar="FILE")
@@ -79,9 +79,12 @@ def _check(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _servers(text: str | None) -> tuple[_Server, ...]:
-    """Return the servers of a file: one bookie, or as many as it has tables, and one broker."""
+    """Return the servers of a file: one bookie, or as many as it has tables, one broker, and one
+    gateway.
+    """
     from bookie import options as bookie
     from broker_layer import options as broker
+    from gateway import options as gateway
 
     tables = _tables(text).get(bookie.TABLE, {})
     several = tables if isinstance(tables, list) else []
@@ -97,17 +100,22 @@ def _servers(text: str | None) -> tuple[_Server, ...]:
         )
         for number, name in enumerate(names)
     ]
-    load = partial(_load_broker, text)
-    given = _tables(text).get(broker.TABLE, {})
-    brokers = _Server(
-        broker.TABLE,
-        broker.VARIABLE_PREFIX,
-        broker.OPTIONS,
-        f"[{broker.TABLE}]",
-        given if isinstance(given, dict) else {},
-        load,
+    others = (
+        (broker.TABLE, broker.VARIABLE_PREFIX, broker.OPTIONS, _load_broker),
+        (gateway.TABLE, gateway.VARIABLE_PREFIX, gateway.OPTIONS, _load_gateway),
     )
-    return (*bookies, brokers)
+    return (
+        *bookies,
+        *(
+            _Server(name, prefix, options, f"[{name}]", _table(text, name), partial(load, text))
+            for name, prefix, options, load in others
+        ),
+    )
+
+
+def _table(text: str | None, name: str) -> Mapping[str, object]:
+    table = _tables(text).get(name, {})
+    return table if isinstance(table, dict) else {}
 
 
 def _load_bookie(text: str | None, number: int) -> object:
@@ -135,6 +143,12 @@ def _given_to_bookie(text: str | None, number: int) -> Mapping[str, object]:
 
 def _load_broker(text: str | None) -> object:
     from broker_layer.options import load_options
+
+    return load_given(load_options, text, {}, try_next=TRY_NEXT)
+
+
+def _load_gateway(text: str | None) -> object:
+    from gateway.options import load_options
 
     return load_given(load_options, text, {}, try_next=TRY_NEXT)
 

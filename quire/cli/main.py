@@ -39,6 +39,7 @@ NOUNS: Final = {
         "create, list, show, produce, consume, grow, config, elect, trim, delete",
     ),
     "acl": ("quire.cli.acl.verbs", "add, list, remove: what clients of brokers may do"),
+    "gateway": ("quire.cli.gateway.verbs", "run: do metadata work for clients not trusted"),
     "broker": ("quire.cli.broker", "run: serve topics to clients of Kafka's protocol"),
     "cluster": ("quire.cli.cluster", "init, health, if-lost, version"),
     "metadata": ("quire.cli.metadata.verbs", "dump, restore, compare, accept-restore, check"),

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from metadata.errors import MetadataFormatError
 from metadata.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from metadata.ledgers.codec import decode_ledger_metadata, encode_ledger_metadata
-from metadata.ledgers.deletion_feed import _deleted_ms
+from metadata.ledgers.deletion_feed import deleted_ms
 from metadata.ledgers.ledger_ids import FIRST_ID
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from metadata.msgpack_fields import pack
@@ -299,7 +299,7 @@ def _check_small_values(data: bytes, _origin: bytes, _is_sealed: bool) -> bool:
     for decode in (
         _instance_of,
         lambda value: unpack_block(LEDGER_IDS, value, FIRST_ID),
-        lambda value: _deleted_ms("path", value),
+        lambda value: deleted_ms("path", value),
     ):
         try:
             decode(data)

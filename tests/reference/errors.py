@@ -15,6 +15,7 @@ MODULES: Final = {
         "metadata.security.errors",
         "metadata.security.acl_errors",
         "metadata.security.access_errors",
+        "metadata.gateway.errors",
     ),
     "bookie": ("bookie.errors", "bookie.server_errors", "bookie.wire.errors"),
     "security": ("security.errors",),

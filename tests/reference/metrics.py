@@ -1,4 +1,4 @@
-"""Page of every metric of bookies and brokers, from what their collectors yield."""
+"""Page of every metric of bookies, brokers and gateways, from what their collectors yield."""
 
 from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
@@ -11,6 +11,8 @@ from bookie.server.server_counters import ServerCounters
 from broker_layer.server.connections.memory_budget import MemoryBudget
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.metrics import BrokerMetrics
+from gateway.limits import GatewayCounters
+from gateway.metrics import GatewayMetrics
 from metadata.repair.scrub import NEVER_SCRUBBED
 from serving.process_metrics import ProcessMetrics
 from tests.reference.markdown import code, page, prose, table
@@ -33,10 +35,15 @@ def metrics_page() -> str:
     """Return the page."""
     bookie = [*_bookie(), *ProcessMetrics("bookie").collect()]
     broker = [*_broker(), *ProcessMetrics("broker").collect()]
+    gateway = [*GatewayMetrics(GatewayCounters()).collect(), *ProcessMetrics("gateway").collect()]
     return page(
         "Metrics",
         INTRODUCTION,
-        ["## Bookie\n\n" + _table(bookie), "## Broker\n\n" + _table(broker)],
+        [
+            "## Bookie\n\n" + _table(bookie),
+            "## Broker\n\n" + _table(broker),
+            "## Gateway\n\n" + _table(gateway),
+        ],
     )
 
 

@@ -1,4 +1,4 @@
-"""Page of every option of bookies, brokers, clients and topics, from the option classes."""
+"""Page of every option of servers, clients and topics, from the option classes."""
 
 import ast
 import inspect
@@ -8,6 +8,7 @@ from typing import Final
 
 import bookie.options
 import broker_layer.options
+import gateway.options
 from broker_layer.log.settings.topic_config_table import DEFINITIONS
 from ledger_client import ClientConfig
 from serving.option_reading import OptionInfo
@@ -28,6 +29,7 @@ def options_page() -> str:
         [
             _server("Bookie", "bookie", bookie.options.OPTIONS),
             _server("Broker", "broker", broker_layer.options.OPTIONS),
+            _server("Gateway", "gateway", gateway.options.OPTIONS),
             _client(),
             _topics(),
         ],

@@ -36,7 +36,6 @@ from bookie.server.ledger_authorizer import (
     AuthorizerMode,
     LedgerAuthorizer,
     RoleOptions,
-    parse_super_users,
 )
 from bookie.server.server_access import ServerAccess
 from bookie.server.server_context import ServerContext
@@ -49,6 +48,7 @@ from metadata.errors import StoreUnavailableError
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.chain import CHAIN_NAME
 from metadata.ledgers.ledger_store import LedgerStore
+from metadata.security.client_principals import parse_super_users
 from metadata.security.grant_table import GrantTable
 from metadata.security.ledger_roles import parse_role
 from metadata.security.user_store import UserStore

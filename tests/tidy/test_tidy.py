@@ -24,6 +24,7 @@ PRODUCT_PACKAGES = (
     "ledger_client",
     "broker_layer",
     "repair",
+    "gateway",
     "spark_io",
     "quire",
 )

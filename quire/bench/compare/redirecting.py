@@ -13,7 +13,7 @@ from metadata.paths import BOOKIES
 from metadata.registry.registration import pack_registration, unpack_registration
 from metadata.store.ephemeral import pack_held, unpack_held
 from metadata.store.interface import Stored
-from metadata.store.uri import parse_metadata_uri
+from metadata.store.uri import parse_zookeeper_uri
 from metadata.store.zookeeper import ZooKeeperMetadataStore
 from serving.overriding import override
 
@@ -22,7 +22,7 @@ class RedirectingStore(ZooKeeperMetadataStore):
     """A store in ZooKeeper that replaces addresses in registrations."""
 
     def __init__(self, uri: str, rng: Random, redirects: Mapping[str, str]) -> None:
-        super().__init__(parse_metadata_uri(uri), rng)
+        super().__init__(parse_zookeeper_uri(uri), rng)
         self._redirects = redirects
 
     @override

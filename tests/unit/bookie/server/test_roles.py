@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bookie.server import attachments, ledger_authorizer
-from bookie.server.ledger_authorizer import AuthorizerMode, parse_super_users
+from bookie.server.ledger_authorizer import AuthorizerMode
 from bookie.wire.entries import Entries
 from bookie.wire.messages import (
     DetachLedger,
@@ -27,6 +27,7 @@ from bookie.wire.messages import (
     WriteLac,
 )
 from metadata.ids import EntryId, LedgerId
+from metadata.security.client_principals import parse_super_users
 from metadata.security.ledger_roles import LedgerFacts, LedgerRole
 from tests.support.bookie.roles_world import ALICE, ROOT, World, world_of
 from tests.support.bookie.wire_client import WireClient, batch_of
@@ -331,7 +332,7 @@ def test_super_users_are_separated_by_semicolons() -> None:
 
 
 async def test_a_client_can_read_its_rights(world: World) -> None:
-    for principal, rights in ((ALICE, 15), (BOB, 0), ("", 0), (ROOT, 15)):
+    for principal, rights in ((ALICE, 31), (BOB, 0), ("", 0), (ROOT, 31)):
         client = await world.client(principal, 7)
         assert await client.request(ReadRights(SEVEN)) == RightsReply(rights)
     await world.roles.grant(BOB, READER, "ledger:7")

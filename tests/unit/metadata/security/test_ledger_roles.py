@@ -20,7 +20,7 @@ from metadata.security.ledger_roles import (
 
 ALICE, BOB = "User:CN=alice,O=example", "User:bob"
 FACTS = LedgerFacts(LedgerId(7), ALICE, "orders.eu")
-READ, APPEND, FENCE, RECOVERY_ADD = LedgerRight
+READ, APPEND, FENCE, RECOVERY_ADD, MANAGE = LedgerRight
 
 
 def granted(role: LedgerRole, *resources: str) -> GrantedRights:
@@ -32,7 +32,8 @@ def test_every_role_has_rights() -> None:
     assert RIGHTS_OF_ROLE[LedgerRole.READER] == READ
     assert RIGHTS_OF_ROLE[LedgerRole.WRITER] == APPEND
     assert RIGHTS_OF_ROLE[LedgerRole.RECOVERER] == READ | FENCE | RECOVERY_ADD
-    assert RIGHTS_OF_ROLE[LedgerRole.ADMIN] == EVERY_RIGHT == READ | APPEND | FENCE | RECOVERY_ADD
+    assert RIGHTS_OF_ROLE[LedgerRole.ADMIN] == EVERY_RIGHT
+    assert EVERY_RIGHT == READ | APPEND | FENCE | RECOVERY_ADD | MANAGE
 
 
 def test_an_owner_has_every_right_and_others_have_none() -> None:

@@ -36,6 +36,7 @@ FUNCTIONS = {
     "client_path": (paths.client_path(ClientId("c")), paths.CLIENTS),
     "cookie_path": (paths.cookie_path(B), paths.COOKIES),
     "position_path": (paths.position_path(B), paths.POSITIONS),
+    "chain_owner_path": (paths.chain_owner_path("a"), paths.CHAINS),
     "chain_path": (paths.chain_path("a"), paths.CHAINS),
     "chain_creation_path": (paths.chain_creation_path("a"), paths.CHAINS),
     "chain_life_path": (paths.chain_life_path("a", TOKEN), paths.CHAINS),

@@ -1,0 +1,209 @@
+"""Reads and writes of a gateway's clients, each decided before it is sent.
+
+Leaves the decisions to `gateway.rights`, and frames to `connection.py`.
+
+Invariants: a write is decided on the values at the versions that it names, or that its checks do;
+what a decision needs is read again with a fresh read before anything is refused; a write is sent at
+most once, in one multi with its checks.
+
+Source: docs/security.md, "A gateway for clients".
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from gateway.limits import GatewayLimits
+from gateway.rights.decisions import decide_read, decide_writes, needed_for
+from gateway.rights.verdict import Allowed, Impossible, Known, Refused, Subject, Verdict
+from gateway.sessions import ClientSession
+from metadata.errors import MetadataError, OutcomeUnknownError
+from metadata.gateway.codec import packed_stored
+from metadata.gateway.errors import GatewayRefusedError
+from metadata.gateway.messages import Children, CreateNode, Get, Multi
+from metadata.ids import Version
+from metadata.msgpack_fields import Packed
+from metadata.security.ledger_roles import GrantedRights
+from metadata.store.interface import (
+    CompareAndSet,
+    Create,
+    Delete,
+    MetadataStore,
+    Operation,
+    Stored,
+    find,
+)
+
+VALUES_MAX: Final = 16
+"""Maximum number of values that one ephemeral node may have, because outcomes are unknown."""
+
+MetadataRequest = Get | Children | CreateNode | Multi
+
+
+class MetadataRequests:
+    """Serves requests on the store of one gateway."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        granted_to: Callable[[str], GrantedRights],
+        super_users: Sequence[str],
+        limits: GatewayLimits,
+        name: str,
+    ) -> None:
+        """`granted_to` returns the grants of a principal; `name` is the gateway's, for messages."""
+        self._store = store
+        self._granted_to = granted_to
+        self._super_users = frozenset(super_users)
+        self._limits = limits
+        self._name = name
+
+    def subject(self, session: ClientSession) -> Subject:
+        """Return the client of a session, with its rights now."""
+        principal = session.principal
+        return Subject(
+            principal,
+            is_super=principal in self._super_users,
+            granted=self._granted_to(principal),
+            has_ephemeral=session.ephemerals.__contains__,
+            has_id=session.ids.has,
+        )
+
+    def check_read(self, session: ClientSession, path: str) -> None:
+        """Raise GatewayRefusedError if a client may not read a node."""
+        refused = decide_read(self.subject(session), path)
+        if refused is not None:
+            raise self._error(refused)
+
+    async def serve(self, session: ClientSession, request: MetadataRequest) -> Packed:
+        """Return the result of a request. Raises MetadataError."""
+        match request:
+            case Get(path, fresh, agreed):
+                self.check_read(session, path)
+                return packed_stored(await self._store.get(path, fresh=fresh, agreed=agreed))
+            case Children(path, fresh, agreed):
+                self.check_read(session, path)
+                names = await self._store.children(path, fresh=fresh, agreed=agreed)
+                return list[Packed](names)
+            case CreateNode(operation, make_parents):
+                return list[Packed](
+                    await self._write(session, [operation], make_parents=make_parents)
+                )
+            case Multi(operations):
+                return list[Packed](await self._write(session, operations, make_parents=False))
+
+    async def _write(
+        self, session: ClientSession, operations: Sequence[Operation], *, make_parents: bool
+    ) -> list[Version]:
+        allowed = await self._allowed(session, operations)
+        written = self._note_written(session, operations)
+        try:
+            versions = await self._send(operations, allowed, make_parents=make_parents)
+        except OutcomeUnknownError:
+            raise  # the values may be there
+        except MetadataError:
+            for path, value in written:
+                _drop_value(session, path, value)
+            raise
+        _note_done(session, operations)
+        if allowed.block is not None:
+            session.ids.add(allowed.block)
+        return versions
+
+    async def _send(
+        self, operations: Sequence[Operation], allowed: Allowed, *, make_parents: bool
+    ) -> list[Version]:
+        (first, *others) = operations
+        if make_parents and isinstance(first, Create) and not (others or allowed.pins):
+            made = self._store.create(first.path, first.value, ephemeral=first.ephemeral)
+            return [await made]
+        sent = [*allowed.pins, *operations, *allowed.added]
+        versions = await self._store.multi(sent)
+        start = len(allowed.pins)
+        return versions[start : start + len(operations)]
+
+    # -- decisions
+
+    async def _allowed(self, session: ClientSession, operations: Sequence[Operation]) -> Allowed:
+        subject = self.subject(session)
+        self._check_room(session, operations)
+        known = Known() if subject.is_super else await self._read(operations, fresh=False)
+        verdict: Verdict = decide_writes(subject, operations, known)
+        if not isinstance(verdict, Allowed):
+            known = await self._read(operations, fresh=True)
+            verdict = decide_writes(subject, operations, known)
+        match verdict:
+            case Allowed():
+                return verdict
+            case Impossible(error):
+                raise error
+            case Refused():
+                raise self._error(verdict)
+
+    async def _read(self, operations: Sequence[Operation], *, fresh: bool) -> Known:
+        """Read what the decision needs. The names of a chain's life come first: if they still hold
+        when the write is applied, so does what was read after them.
+        """
+        needed = needed_for(operations)
+        names = await asyncio.gather(
+            *(self._store.children(each, fresh=fresh) for each in needed.names)
+        )
+        values: list[Stored | None] = await asyncio.gather(
+            *(find(self._store, each, fresh=fresh) for each in needed.values)
+        )
+        return Known(
+            dict(zip(needed.values, values, strict=True)),
+            dict(zip(needed.names, names, strict=True)),
+        )
+
+    def _error(self, refused: Refused) -> GatewayRefusedError:
+        return GatewayRefusedError(refused.path, self._name, refused.why)
+
+    # -- ephemeral nodes
+
+    def _check_room(self, session: ClientSession, operations: Sequence[Operation]) -> None:
+        """Bound the ephemeral nodes of a session, and the values that each may have."""
+        for each in operations:
+            is_new = isinstance(each, Create) and each.ephemeral
+            uncertain = session.ephemerals.get(each.path, ())
+            if is_new and len(session.ephemerals) >= self._limits.ephemerals_max:
+                why = f"a session has at most {self._limits.ephemerals_max} ephemeral nodes"
+                raise GatewayRefusedError(each.path, self._name, why)
+            if len(uncertain) >= VALUES_MAX:
+                why = f"the outcomes of {VALUES_MAX} writes to it are unknown: begin a new session"
+                raise GatewayRefusedError(each.path, self._name, why)
+
+    @staticmethod
+    def _note_written(
+        session: ClientSession, operations: Sequence[Operation]
+    ) -> list[tuple[str, bytes]]:
+        """Note and return the values that the session's ephemeral nodes may have from now on."""
+        written: list[tuple[str, bytes]] = []
+        for each in operations:
+            is_own = isinstance(each, CompareAndSet) and each.path in session.ephemerals
+            if is_own or (isinstance(each, Create) and each.ephemeral):
+                assert isinstance(each, Create | CompareAndSet), "it writes a value"
+                session.ephemerals.setdefault(each.path, []).append(each.value)
+                written.append((each.path, each.value))
+        return written
+
+
+def _drop_value(session: ClientSession, path: str, value: bytes) -> None:
+    """Note that a value was certainly not written."""
+    values = session.ephemerals.get(path, [])
+    if value in values:
+        values.remove(value)
+    if not values:
+        session.ephemerals.pop(path, None)
+
+
+def _note_done(session: ClientSession, operations: Sequence[Operation]) -> None:
+    """Note what is certain after a write: older values are gone."""
+    for each in operations:
+        values = session.ephemerals.get(each.path)
+        if values is None:
+            continue
+        if isinstance(each, Delete):
+            del session.ephemerals[each.path]
+        elif isinstance(each, Create | CompareAndSet) and each.value in values:
+            del values[: values.index(each.value)]

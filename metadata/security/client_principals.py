@@ -1,0 +1,43 @@
+"""Principals of clients with certificates, and of those that may do everything.
+
+Leaves mapping rules to `security.certificate_names`, and rights to `ledger_roles.py`.
+
+Source: protocol rule 12.1.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from metadata.ledgers.ledger_owner import is_owner
+from security.certificate_names import MappingRule, principal_of
+from security.principal import ANONYMOUS, Principal
+
+SUPER_USERS_MAX: Final = 1_000
+SEPARATOR: Final = ";"
+
+
+def certified_principal(certificate: Mapping[str, Any] | None, rules: Sequence[MappingRule]) -> str:
+    """Return the principal of a verified certificate; empty if it proves none that can own a
+    ledger.
+    """
+    return usable_principal(principal_of(certificate, rules))
+
+
+def usable_principal(found: Principal) -> str:
+    """Return a principal as owners and grants have it; empty if it proved nothing, or cannot own a
+    ledger.
+    """
+    return found.text if found != ANONYMOUS and is_owner(found.text) else ""
+
+
+def parse_super_users(text: str) -> tuple[str, ...]:
+    """Return the principals of a text, which semicolons separate. Raises ValueError."""
+    users = tuple(each.strip() for each in text.split(SEPARATOR) if each.strip())
+    for each in users:
+        if not is_owner(each):
+            raise ValueError(
+                f"{each!r} is not a principal: write User:NAME, and separate several by semicolons"
+            )
+    if len(users) > SUPER_USERS_MAX:
+        raise ValueError(f"there are {len(users)} super users: name at most {SUPER_USERS_MAX}")
+    return users

@@ -1,0 +1,356 @@
+"""Clients of a gateway with real stores of ledgers and chains: what works, and what is refused."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+
+import pytest
+from typing_extensions import override  # `typing` has it from 3.12 on
+
+from metadata.errors import (
+    ChainNotFoundError,
+    NodeExistsError,
+    NodeNotFoundError,
+    StoreUnavailableError,
+    VersionConflictError,
+)
+from metadata.gateway.errors import GatewayRefusedError
+from metadata.gateway.opening import open_store
+from metadata.gateway.store import GatewayMetadataStore
+from metadata.ids import EntryId, LedgerId, Version
+from metadata.ledgers.chain import LinkedLedger
+from metadata.ledgers.chain_owner import unpack_chain_owner
+from metadata.ledgers.chain_store import ChainStore, Publication
+from metadata.ledgers.codec import encode_ledger_metadata
+from metadata.ledgers.ledger_ids import LedgerIdAllocator
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.paths import LEDGER_IDS, REPAIR_KEY, USERS, chain_owner_path, ledger_path
+from metadata.registry.registrar import ClientRegistration
+from metadata.security.ledger_roles import (
+    GrantedRights,
+    LedgerGrant,
+    LedgerRole,
+    parse_resource,
+)
+from metadata.store.interface import (
+    CompareAndSet,
+    Create,
+    MetadataStore,
+    Operation,
+    SessionState,
+    Stored,
+)
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.store.number_blocks import pack_block
+from tests.support.gateway.running_gateway import RunningGateway, run_gateway
+from tests.support.metadata.samples import A, B, D, open_ledger, token
+from tests.until import until
+
+ALICE, BOB = "User:alice", "User:bob"
+LINKED = LinkedLedger(LedgerId(1), 1)
+
+
+def ledgers(store: MetadataStore) -> LedgerStore:
+    return LedgerStore(store, random.Random(1), lambda: 5)
+
+
+def chains(store: MetadataStore) -> ChainStore:
+    return ChainStore(store, random.Random(2), lambda: 5)
+
+
+def granted(role: LedgerRole, resource: str) -> GrantedRights:
+    return GrantedRights([LedgerGrant(role, parse_resource(resource))])
+
+
+@pytest.fixture
+def server() -> MemoryMetadataServer:
+    return MemoryMetadataServer()
+
+
+@pytest.fixture
+async def gateway(server: MemoryMetadataServer) -> AsyncIterator[RunningGateway]:
+    running = await run_gateway(MemoryMetadataStore(server))
+    yield running
+    await running.aclose()
+
+
+@pytest.fixture
+async def alice(gateway: RunningGateway) -> GatewayMetadataStore:
+    return await gateway.connect(ALICE)
+
+
+@pytest.fixture
+async def bob(gateway: RunningGateway) -> GatewayMetadataStore:
+    return await gateway.connect(BOB)
+
+
+async def new_ledger(store: MetadataStore, owner: str) -> LedgerId:
+    ledger_id = await LedgerIdAllocator(store, random.Random(3)).allocate()
+    await ledgers(store).create(replace(open_ledger(ledger_id), owner=owner))
+    return ledger_id
+
+
+async def test_an_owner_does_all_with_its_ledger(alice: GatewayMetadataStore) -> None:
+    mine = ledgers(alice)
+    ledger_id = await new_ledger(alice, ALICE)
+    metadata, version = await mine.get(ledger_id, fresh=True)
+    changed = metadata.with_ensemble_change(EntryId(4), (A, B, D), token(5))
+    version = await mine.compare_and_set(changed, version)
+    await mine.compare_and_set(changed.with_closed(EntryId(9), 90, token(6)), version)
+    assert [each async for each in mine.list_ledger_ids()] == [ledger_id]
+    assert await mine.delete(ledger_id)
+    assert not await alice.children("/ledgers")
+    chosen = replace(open_ledger(10**9), owner=ALICE)
+    await mine.create(chosen, is_chosen=True)
+    assert await mine.delete(chosen.ledger_id)
+    with pytest.raises(NodeExistsError):
+        await mine.create(chosen, is_chosen=True)
+
+
+async def test_others_change_nothing_of_it(
+    gateway: RunningGateway, alice: GatewayMetadataStore, bob: GatewayMetadataStore
+) -> None:
+    ledger_id = await new_ledger(alice, ALICE)
+    theirs = ledgers(bob)
+    metadata, version = await theirs.get(ledger_id, fresh=True)
+    for change in (
+        metadata.with_closed(EntryId(1), 1, token(5)),
+        metadata.with_recovery_begun(token(5)),
+        replace(metadata, owner=BOB),
+    ):
+        with pytest.raises(GatewayRefusedError, match="User:bob"):
+            await theirs.compare_and_set(change, version)
+    with pytest.raises(GatewayRefusedError, match="delete ledger"):
+        await theirs.delete(ledger_id)
+    with pytest.raises(GatewayRefusedError):
+        await bob.multi([CompareAndSet(LEDGER_IDS, pack_block(LEDGER_IDS, 2), Version(0))])
+    assert await theirs.get(ledger_id, fresh=True) == (metadata, version)
+    assert gateway.counters.requests_refused == {"read": 0, "write": 5}
+    gateway.granted[BOB] = granted(LedgerRole.RECOVERER, f"ledger:{ledger_id}")
+    await theirs.compare_and_set(metadata.with_recovery_begun(token(5)), version)
+
+
+async def test_an_id_is_used_by_the_session_that_allocated_it(
+    gateway: RunningGateway, alice: GatewayMetadataStore, bob: GatewayMetadataStore
+) -> None:
+    ledger_id = await new_ledger(alice, ALICE)
+    await ledgers(alice).delete(ledger_id)
+    with pytest.raises(NodeExistsError):
+        await ledgers(bob).create(replace(open_ledger(ledger_id), owner=BOB))
+    allocator = LedgerIdAllocator(alice, random.Random(3))
+    before = await allocator.allocate()
+    sessions = gateway.context.sessions
+    gateway.principals[:] = [ALICE]
+    first = alice.session_id
+    sessions.end(sessions._sessions[first])
+    await until(lambda: alice.session_id != first)
+    after = await allocator.allocate()
+    assert after > before + 1
+    await ledgers(alice).create(replace(open_ledger(after), owner=ALICE))
+
+
+async def test_secrets_are_read_by_super_users_alone(
+    gateway: RunningGateway, alice: GatewayMetadataStore
+) -> None:
+    root = await gateway.connect()
+    await root.create(REPAIR_KEY, b"secret")
+    assert (await root.get(REPAIR_KEY)).value == b"secret"
+    for call in (alice.get(REPAIR_KEY), alice.children(USERS), alice.get(REPAIR_KEY, agreed=True)):
+        with pytest.raises(GatewayRefusedError):
+            await call
+    called = asyncio.Event()
+    alice.watch_value(REPAIR_KEY, called.set)
+    await root.compare_and_set(REPAIR_KEY, b"other", Version(0))
+    await until(lambda: gateway.counters.requests_refused["read"] == 4)
+    assert not called.is_set()
+
+
+async def test_a_client_without_a_principal_only_reads(gateway: RunningGateway) -> None:
+    anyone = await gateway.connect("")
+    assert await anyone.children("/ledgers") == []
+    with pytest.raises(GatewayRefusedError, match="without a principal"):
+        await anyone.create("/ledgers/0000", b"")
+    with pytest.raises(GatewayRefusedError):
+        await ClientRegistration(anyone, random.Random(1)).start()
+
+
+async def test_the_creator_of_a_chain_owns_it(
+    gateway: RunningGateway,
+    server: MemoryMetadataServer,
+    alice: GatewayMetadataStore,
+    bob: GatewayMetadataStore,
+) -> None:
+    mine, theirs = chains(alice), chains(bob)
+    await new_ledger(alice, ALICE)
+    await mine.create("orders")
+    path = chain_owner_path("orders")
+    assert unpack_chain_owner(path, (await bob.get(path)).value) == ALICE
+    publication = Publication((LINKED,), "job", 1)
+    with pytest.raises(GatewayRefusedError, match="writer chain:orders"):
+        await theirs.publish("orders", publication)
+    assert (await mine.publish("orders", publication)).is_new
+    gateway.granted[BOB] = granted(LedgerRole.WRITER, "chain:orders")
+    assert not (await theirs.publish("orders", publication)).is_new
+    assert (await theirs.publish("orders", Publication((LINKED,), "job", 2))).index == 1
+    with pytest.raises(GatewayRefusedError):
+        await theirs.trim("orders", 1)
+    with pytest.raises(GatewayRefusedError):
+        await theirs.delete("orders")
+    head = await mine.trim("orders", 1)
+    await mine.drop_trimmed("orders", head.first_index, await mine.life("orders"))
+    await mine.delete("orders")
+    assert await alice.children("/chains") == []
+    await theirs.create("orders")
+    with pytest.raises(GatewayRefusedError):
+        await mine.delete("orders")
+
+
+async def test_another_client_completes_a_deletion(
+    alice: GatewayMetadataStore, bob: GatewayMetadataStore
+) -> None:
+    mine = chains(alice)
+    await mine.create("orders")
+    await mine._change("orders", lambda head, one: head.with_deletion(one))
+    with pytest.raises(ChainNotFoundError):
+        await mine.head("orders")
+    await chains(bob).create("orders")
+    path = chain_owner_path("orders")
+    assert unpack_chain_owner(path, (await bob.get(path)).value) == BOB
+
+
+class Interfering(MemoryMetadataStore):
+    """A store in which another client changes a ledger right before each multi."""
+
+    def __init__(self, server: MemoryMetadataServer) -> None:
+        super().__init__(server)
+        self.other = MemoryMetadataStore(server)
+        self.change: tuple[str, bytes] | None = None
+
+    @override
+    async def multi(self, operations: Sequence[Operation]) -> list[Version]:
+        if self.change is not None:
+            (path, value), self.change = self.change, None
+            stored = await self.other.get(path, fresh=True)
+            await self.other.compare_and_set(path, value, stored.version)
+        return await super().multi(operations)
+
+
+async def test_a_change_after_the_decision_makes_the_write_fail(
+    server: MemoryMetadataServer,
+) -> None:
+    store = Interfering(server)
+    gateway = await run_gateway(store)
+    alice = await gateway.connect(ALICE)
+    ledger_id = await new_ledger(alice, ALICE)
+    metadata, version = await ledgers(alice).get(ledger_id)
+    recovering = metadata.with_recovery_begun(token(8))
+    store.change = (ledger_path(ledger_id), encode_ledger_metadata(recovering))
+    with pytest.raises(VersionConflictError):
+        await ledgers(alice).compare_and_set(metadata.with_closed(EntryId(1), 1, token(9)), version)
+    assert (await ledgers(alice).get(ledger_id, fresh=True))[0] == recovering
+    await gateway.aclose()
+    await store.other.aclose()
+
+
+async def test_registrations_end_with_their_sessions(
+    gateway: RunningGateway, alice: GatewayMetadataStore, bob: GatewayMetadataStore
+) -> None:
+    registration = ClientRegistration(alice, random.Random(1))
+    await registration.start()
+    path = f"/clients/{registration.client_id}"
+    assert (await bob.get(path)).ephemeral
+    with pytest.raises(GatewayRefusedError):
+        await bob.delete(path, Version(0))
+    await alice.aclose()
+    with pytest.raises(NodeNotFoundError):
+        await bob.get(path, fresh=True)
+
+
+async def test_a_silent_client_loses_its_nodes_and_no_other(gateway: RunningGateway) -> None:
+    root = await gateway.connect()
+    store = await gateway.connect(session_timeout_s=0.3)
+    await store.create("/live/a", b"1", ephemeral=True)
+    await store.create("/live/b", b"1", ephemeral=True)
+    session = gateway.context.sessions._sessions[store.session_id]
+    stored = await root.get("/live/b", fresh=True)
+    await root.compare_and_set("/live/b", b"of another", stored.version)
+    for task in store._session._tasks:
+        task.cancel()
+    connection = store._connection
+    assert connection is not None
+    connection.abort()
+    await until(lambda: session.is_over)
+    await until(lambda: not gateway.context.sessions._ends)
+    assert await root.children("/live", fresh=True) == ["b"]
+    assert await root.get("/live/b") == Stored(b"of another", Version(1), ephemeral=True)
+    assert gateway.counters.sessions_expired == 1
+
+
+async def test_the_end_of_the_gateways_session_ends_all(
+    gateway: RunningGateway, alice: GatewayMetadataStore
+) -> None:
+    states: list[SessionState] = []
+    alice.on_session(states.append)
+    first = alice.session_id
+    assert isinstance(gateway.store, MemoryMetadataStore)
+    gateway.store.expire()
+    await until(lambda: alice.session_id != first)
+    assert SessionState.EXPIRED in states[: states.index(SessionState.CONNECTED)]
+
+
+async def test_a_silent_service_expires_the_session(gateway: RunningGateway) -> None:
+    store = await gateway.connect(session_timeout_s=0.4)
+    states: list[SessionState] = []
+    store.on_session(states.append)
+    assert isinstance(gateway.store, MemoryMetadataStore)
+    gateway.store.suspend()
+    await until(lambda: SessionState.EXPIRED in states)
+    gateway.store.resume()
+    await until(lambda: store.session_state is SessionState.CONNECTED)
+
+
+async def test_bounds_of_ephemeral_nodes_and_uncertain_values(gateway: RunningGateway) -> None:
+    root = await gateway.connect()
+    for number in range(3):
+        await root.create(f"/live/{number}", b"", ephemeral=True)
+    with pytest.raises(GatewayRefusedError, match="at most 3"):
+        await root.create("/live/3", b"", ephemeral=True)
+    session = gateway.context.sessions._sessions[root.session_id]
+    for _ in range(40):
+        with pytest.raises(VersionConflictError):
+            await root.compare_and_set("/live/0", b"x", Version(7))
+    assert session.ephemerals["/live/0"] == [b""]
+    with pytest.raises(NodeExistsError):
+        taken = Create("/live/1", b"")
+        await root.multi([CompareAndSet("/live/0", b"y", Version(0)), taken])
+    assert session.ephemerals["/live/0"] == [b""]
+    await root.compare_and_set("/live/0", b"z", Version(0))
+    assert session.ephemerals["/live/0"] == [b"z"]
+    await root.delete("/live/0", Version(1))
+    await root.create("/live/3", b"", ephemeral=True)
+
+
+async def test_a_client_moves_to_another_gateway(
+    gateway: RunningGateway, server: MemoryMetadataServer
+) -> None:
+    other = await run_gateway(MemoryMetadataStore(server))
+    store = await gateway.connect(ALICE, other)
+    ledger_id = await new_ledger(store, ALICE)
+    states: list[SessionState] = []
+    store.on_session(states.append)
+    used = gateway if gateway.context.connections else other
+    left = other if used is gateway else gateway
+    await used.server.close()
+    await until(lambda: SessionState.CONNECTED in states)
+    assert states == [SessionState.SUSPENDED, SessionState.EXPIRED, SessionState.CONNECTED]
+    assert left.counters.connections_now == 1
+    assert (await ledgers(store).get(ledger_id, fresh=True))[0].owner == ALICE
+    await store.aclose()
+    await other.aclose()
+
+
+async def test_no_gateway_answers(gateway: RunningGateway) -> None:
+    await gateway.server.close()
+    with pytest.raises(StoreUnavailableError, match="no answer within"):
+        await open_store(gateway.uri, rng=random.Random(1), operation_timeout_s=0.2)
