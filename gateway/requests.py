@@ -18,7 +18,7 @@ from gateway.rights.decisions import decide_read, decide_writes, needed_for
 from gateway.rights.verdict import Allowed, Impossible, Known, Refused, Subject, Verdict
 from gateway.sessions import ClientSession
 from metadata.errors import MetadataError, OutcomeUnknownError
-from metadata.gateway.codec import packed_stored
+from metadata.gateway.codec import packed_names, packed_stored
 from metadata.gateway.errors import GatewayRefusedError
 from metadata.gateway.messages import Children, CreateNode, Get, Multi
 from metadata.ids import Version
@@ -84,7 +84,7 @@ class MetadataRequests:
             case Children(path, fresh, agreed):
                 self.check_read(session, path)
                 names = await self._store.children(path, fresh=fresh, agreed=agreed)
-                return list[Packed](names)
+                return packed_names(names)
             case CreateNode(operation, make_parents):
                 return list[Packed](
                     await self._write(session, [operation], make_parents=make_parents)

@@ -56,7 +56,8 @@ class LedgerClient:
         on_event: EventCallback | None = None,
         policy: PlacementPolicy | None = None,
     ) -> None:
-        """Create a client for the cluster at `zk://host:port[,host:port]/path[?client=FILE]`.
+        """Create a client for the cluster at `zk://host:port[,host:port]/path[?client=FILE]`, or
+        behind the gateways at `gateway://host:port[,host:port][?client=FILE]`.
 
         With `ssl`, or a client's file with TLS, bookies are contacted only over TLS. With `[sasl]`
         in that file, the client logs in at bookies that take logins. `policy` chooses bookies; the

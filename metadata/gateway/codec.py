@@ -12,7 +12,7 @@ Invariant: for any bytes, decoding returns a value or raises GatewayFormatError.
 Source: docs/formats.md, "Connections to a gateway".
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeVar
@@ -60,7 +60,10 @@ from metadata.store.interface import (
 T = TypeVar("T")
 
 NUMBER_MAX: Final = 2**32 - 1
-NAMES_MAX: Final = 1_000_000
+ITEMS_MAX: Final = MULTI_OPERATIONS_MAX + 16
+"""Maximum number of items in one array: the unpacker allocates the announced length."""
+
+NAMES_SEPARATOR: Final = "/"
 
 _INT64_MAX: Final = 2**63 - 1
 _VERSION_MAX: Final = 2**31 - 1
@@ -111,7 +114,7 @@ def request_frame(number: int, request: Request) -> bytes:
 
 def decode_request(body: bytes) -> tuple[int, Request]:
     """Return the number of a request, and the request. Raises GatewayFormatError."""
-    fields = _array(body, MULTI_OPERATIONS_MAX + 16)
+    fields = _array(body)
     try:
         kind, number = Kind(int_of(_first(fields), 0, max(Kind))), int_of(fields[1], 0, NUMBER_MAX)
         return number, _DECODERS[kind](fields[2:])
@@ -126,7 +129,7 @@ def reply_frame(code: Code, number: int, result: Packed = None) -> bytes:
 
 def decode_reply(body: bytes) -> Reply:
     """Return a reply. Raises GatewayFormatError."""
-    fields = _array(body, NAMES_MAX)
+    fields = _array(body)
     try:
         code, number, result = fields
         return Reply(Code(int_of(code, 0, max(Code))), int_of(number, 0, NUMBER_MAX), result)
@@ -146,6 +149,11 @@ def packed_welcome(welcome: Welcome) -> Packed:
         welcome.session_timeout_ms,
         welcome.watches_max,
     ]
+
+
+def packed_names(names: Sequence[str]) -> Packed:
+    """Return the result of a read of names: one text, because no name contains a slash."""
+    return NAMES_SEPARATOR.join(names)
 
 
 def packed_stored(stored: Stored) -> Packed:
@@ -181,7 +189,8 @@ def stored_of(result: Packed) -> Stored:
 
 def names_of(result: Packed) -> list[str]:
     """Return the names below a node. Raises GatewayFormatError."""
-    return _checked("a list of names", lambda: [text_of(each) for each in array_of(result)])
+    names = _checked("a list of names", lambda: text_of(result))
+    return names.split(NAMES_SEPARATOR) if names else []
 
 
 def versions_of(result: Packed) -> list[Version]:
@@ -326,13 +335,13 @@ def _first(fields: list[Packed]) -> Packed:
     return fields[0]
 
 
-def _array(body: bytes, items_max: int) -> list[Packed]:
+def _array(body: bytes) -> list[Packed]:
     try:
         fields = msgpack.unpackb(
             body,
             strict_map_key=True,
             unicode_errors="strict",
-            max_array_len=items_max,
+            max_array_len=ITEMS_MAX,
             max_map_len=0,
             max_ext_len=0,
         )

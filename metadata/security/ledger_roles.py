@@ -200,8 +200,6 @@ def chain_rights_of(principal: str, granted: GrantedRights, chain: str, owner: s
     """Return the rights of a principal on a chain itself: APPEND allows to link ledgers, MANAGE
     everything. An empty principal proved nothing.
     """
-    if not principal:
-        return LedgerRight.NONE
-    if principal == owner:
+    if principal and principal == owner:
         return EVERY_RIGHT
-    return granted.rights_on_chain(chain, owner)
+    return granted.rights_on_chain(chain, owner) if principal else LedgerRight.NONE

@@ -69,7 +69,8 @@ def add_shared_options(parser: argparse.ArgumentParser, *, needs_cluster: bool) 
         parser.add_argument(
             "--metadata",
             metavar="ADDRESS",
-            help=f"zk://host:port,.../root (default: ${METADATA_VARIABLE})",
+            help=f"zk://host:port,.../root or gateway://host:port,... "
+            f"(default: ${METADATA_VARIABLE})",
         )
 
 

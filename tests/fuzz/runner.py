@@ -17,6 +17,7 @@ from tests.fuzz.bookie_login_target import BookieLoginTarget
 from tests.fuzz.client_episode import ClientTarget
 from tests.fuzz.disk_targets import disk_targets
 from tests.fuzz.findings import Finding, Tally, describe
+from tests.fuzz.gateway_target import GatewayTarget, gateway_parsers
 from tests.fuzz.kafka_targets import kafka_targets
 from tests.fuzz.known import KNOWN
 from tests.fuzz.login_target import LoginTarget
@@ -57,6 +58,7 @@ def all_targets() -> dict[str, Target]:
     """Return every target by its name."""
     made: list[Target] = [*wire_targets(), *disk_targets(), *stored_targets(), *kafka_targets()]
     made += [ServerTarget(), ClientTarget(), sasl_target(), LoginTarget(), BookieLoginTarget()]
+    made += [*gateway_parsers(), GatewayTarget()]
     return {target.name: target for target in made}
 
 

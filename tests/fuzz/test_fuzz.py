@@ -18,6 +18,7 @@ from bookie.server.server_access import ANONYMOUS
 from bookie.storage.answers import LedgerSnapshot
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire import codec, messages
+from gateway.rights.verdict import Allowed
 from ledger_client.bookies.connection import BookieConnection
 from metadata.ids import EntryId, LedgerId
 from security.errors import SaslError
@@ -246,6 +247,26 @@ def test_a_server_that_shows_which_users_exist_is_found(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Decoys, "credential", refuse)
     assert "fails as a known one does" in _found_in("sasl")
+
+
+@pytest.mark.parametrize(
+    ("place", "defect", "what"),
+    [
+        ("gateway.requests.decide_read", lambda *_: None, "a secret is sent"),
+        (
+            "gateway.requests.decide_writes",
+            lambda *_: Allowed(),
+            "changes something",
+        ),
+        ("gateway.connection.ClientConnection._drop_watches", lambda _: None, "a watch is left"),
+        ("gateway.connection.decode_request", lambda _: 1 / 0, "ZeroDivisionError"),
+    ],
+)
+def test_a_defect_of_a_gateway_is_found(
+    monkeypatch: pytest.MonkeyPatch, place: str, defect: object, what: str
+) -> None:
+    monkeypatch.setattr(place, defect)
+    assert what in _found_in("gateway", 4 * FRAMES_PLANTED)
 
 
 # Many blocks

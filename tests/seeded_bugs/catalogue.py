@@ -44,6 +44,7 @@ from tests.seeded_bugs.families import (
 )
 from tests.seeded_bugs.families.security import (
     bookie_logins,
+    gateways,
     logins,
     rights,
     stored,
@@ -52,7 +53,7 @@ from tests.seeded_bugs.families.security import (
 )
 from tests.seeded_bugs.seeded_bug import SeededBug
 
-SECURITY: Final = (transport, logins, bookie_logins, tokens, rights, stored)
+SECURITY: Final = (transport, logins, bookie_logins, tokens, rights, stored, gateways)
 """Families of security, whose rules are sections of documents, RFCs and known vulnerabilities."""
 
 BUGS: Final[tuple[SeededBug, ...]] = (

@@ -136,7 +136,7 @@ async def test_an_owner_works_and_others_change_nothing(gated: GatedCluster) -> 
 
 
 async def check_raw_changes(gated: GatedCluster, ledger_id: LedgerId) -> None:
-    """A client that does not follow the rules of the client's library is refused."""
+    """Check that a client without the rules of the client's library is refused."""
     store = await gated.store("bob")
     try:
         ledgers = LedgerStore(store, random.Random(1), lambda: 5)
@@ -237,12 +237,10 @@ async def test_health_and_refusals_are_shown(gated: GatedCluster) -> None:
         for each in gated.gateways
     ]
     assert any('quire_gateway_requests_refused_total{kind="read"} 1.0' in each for each in texts)
-    ready = await asyncio.to_thread(fetch, gated, f"{gated.gateways[0].admin_url}/readyz")
+    url = f"{gated.gateways[0].admin_url}/readyz"
+    ready = await asyncio.to_thread(fetch, gated, url)
     assert json.loads(ready) == {"status": "ready"}
     logs = "".join(each.log_tail() for each in gated.gateways)
     assert '"act": "read of metadata"' in logs
     with pytest.raises((ssl.SSLError, OSError)):
-        await asyncio.to_thread(
-            urllib.request.urlopen,
-            f"{gated.gateways[0].admin_url}/metrics".replace("https", "http"),
-        )
+        await asyncio.to_thread(urllib.request.urlopen, url.replace("https", "http"))

@@ -306,6 +306,7 @@ async def test_a_silent_service_expires_the_session(gateway: RunningGateway) -> 
     assert isinstance(gateway.store, MemoryMetadataStore)
     gateway.store.suspend()
     await until(lambda: SessionState.EXPIRED in states)
+    assert gateway.store.session_state is SessionState.SUSPENDED, "the client's clock came first"
     gateway.store.resume()
     await until(lambda: store.session_state is SessionState.CONNECTED)
 

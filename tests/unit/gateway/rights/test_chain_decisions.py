@@ -46,14 +46,14 @@ def of(principal: str, role: LedgerRole | None = None, resource: str = "chain:or
     return Subject(principal, granted=GrantedRights(grants))
 
 
-OWNER, OTHER, NOBODY = of(ALICE), of(BOB), of("")
+OWNER, OTHER, UNPROVED = of(ALICE), of(BOB), of("")
 WRITER, ADMIN = of(BOB, LedgerRole.WRITER), of(BOB, LedgerRole.ADMIN)
 OF_OTHERS = of(BOB, LedgerRole.ADMIN, "chain:others")
 OF_PREFIX = of(BOB, LedgerRole.ADMIN, "chain-prefix:ord")
 CLIENTS = {
     "owner": OWNER,
     "other": OTHER,
-    "nobody": NOBODY,
+    "unproved": UNPROVED,
     "reader": of(BOB, LedgerRole.READER),
     "recoverer": of(BOB, LedgerRole.RECOVERER),
     "writer": WRITER,
@@ -165,7 +165,7 @@ def test_any_client_completes_a_deletion() -> None:
         verdict = decide_writes(OTHER, [operation], deleted)
         assert isinstance(verdict, Allowed)
         assert verdict.pins == (Check(LIFE, ZERO),)
-        assert not isinstance(decide_writes(NOBODY, [operation], deleted), Allowed)
+        assert not isinstance(decide_writes(UNPROVED, [operation], deleted), Allowed)
     for new in (OLD, PUBLISHED):
         assert not isinstance(decide_writes(OWNER, [head(new)], deleted), Allowed)
 
@@ -189,7 +189,7 @@ def test_the_creator_owns_a_chain() -> None:
     verdict = decide_writes(OTHER, CREATED, known(None))
     assert isinstance(verdict, Allowed)
     assert verdict.added == (Create(OWNER_PATH, pack_chain_owner(OWNER_PATH, BOB)),)
-    assert isinstance(decide_writes(NOBODY, CREATED, known(None)), Refused)
+    assert isinstance(decide_writes(UNPROVED, CREATED, known(None)), Refused)
 
 
 @pytest.mark.parametrize(

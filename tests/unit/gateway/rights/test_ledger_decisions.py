@@ -60,7 +60,7 @@ def of(principal: str, *roles: LedgerRole, resource: str = "ledger:7") -> Subjec
     )
 
 
-OWNER, OTHER, NOBODY = of(ALICE), of(BOB), of("")
+OWNER, OTHER, UNPROVED = of(ALICE), of(BOB), of("")
 READER, WRITER = of(BOB, LedgerRole.READER), of(BOB, LedgerRole.WRITER)
 RECOVERER, ADMIN = of(BOB, LedgerRole.RECOVERER), of(BOB, LedgerRole.ADMIN)
 COPIER = of(BOB, LedgerRole.WRITER, LedgerRole.RECOVERER)
@@ -81,7 +81,7 @@ ALL_OF_THE_LEDGER = (OWNER, ADMIN)
 CLIENTS = {
     "owner": OWNER,
     "other": OTHER,
-    "nobody": NOBODY,
+    "unproved": UNPROVED,
     "reader": READER,
     "writer": WRITER,
     "recoverer": RECOVERER,
@@ -187,7 +187,7 @@ def counted(free: int, version: Version = THREE) -> Known:
 
 def test_a_client_creates_ledgers_of_its_own() -> None:
     assert isinstance(decide_writes(OWNER, ALLOCATED, Known()), Allowed)
-    for subject in (OTHER, ADMIN, NOBODY):
+    for subject in (OTHER, ADMIN, UNPROVED):
         assert isinstance(decide_writes(subject, ALLOCATED, Known()), Refused)
     for new in (replace(OLD, owner=""), replace(OLD, ledger_id=LedgerId(8)), CLOSED):
         changed = (*ALLOCATED[:2], Create(PATH, encode_ledger_metadata(new)))
@@ -242,7 +242,7 @@ def test_a_chosen_id_was_never_allocated() -> None:
 def test_the_counter_only_rises(operation: Operation, block: tuple[int, int] | None) -> None:
     verdict = decide_writes(OWNER, [operation], counted(101))
     assert (verdict.block if isinstance(verdict, Allowed) else None) == block
-    assert not isinstance(decide_writes(NOBODY, [operation], counted(101)), Allowed)
+    assert not isinstance(decide_writes(UNPROVED, [operation], counted(101)), Allowed)
 
 
 ROWS: Mapping[str, tuple[list[Operation], bool]] = {
@@ -296,7 +296,7 @@ def test_what_every_client_may_do(name: str) -> None:
     operations, is_allowed = ROWS[name]
     assert isinstance(decide_writes(OTHER, operations, Known()), Allowed) == is_allowed
     if not isinstance(operations[0], Check):
-        assert not isinstance(decide_writes(NOBODY, operations, Known()), Allowed)
+        assert not isinstance(decide_writes(UNPROVED, operations, Known()), Allowed)
     assert isinstance(decide_writes(SUPER, operations, Known()), Allowed)
 
 
@@ -310,7 +310,7 @@ def test_one_refused_part_refuses_a_multi() -> None:
 
 def test_what_clients_may_read() -> None:
     for path in ("/", PATH, BOOKIES, TOPICS, ACLS):
-        assert decide_read(NOBODY, path) is None
+        assert decide_read(UNPROVED, path) is None
     for path in (REPAIR_KEY, USERS, f"{USERS}/u", LEDGER_GRANTS, "/security", "/unknown"):
         assert decide_read(OTHER, path) is not None
         assert decide_read(SUPER, path) is None

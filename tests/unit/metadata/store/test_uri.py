@@ -3,7 +3,7 @@
 import pytest
 
 from metadata.errors import InvalidUriError, MetadataError
-from metadata.store.uri import HOSTS_MAX, parse_metadata_uri
+from metadata.store.uri import HOSTS_MAX, parse_metadata_uri, parse_zookeeper_uri
 
 
 @pytest.mark.parametrize(
@@ -86,3 +86,15 @@ def test_a_password_in_a_uri_is_not_in_the_error(text: str) -> None:
     with pytest.raises(InvalidUriError) as caught:
         parse_metadata_uri(text)
     assert "Geheim" not in f"{caught.value} {caught.value.uri} {caught.value.why}"
+
+
+def test_gateways() -> None:
+    where = parse_metadata_uri("gateway://one,two:5?client=/etc/alice.toml")
+    assert where.hosts == (("one", 2188), ("two", 5))
+    assert where.text == "gateway://one:2188,two:5?client=/etc/alice.toml"
+    assert parse_metadata_uri(where.text) == where
+    with pytest.raises(InvalidUriError, match="has no path"):
+        parse_metadata_uri("gateway://one/quire")
+    with pytest.raises(InvalidUriError, match="must start with zk://"):
+        parse_zookeeper_uri("gateway://one")
+    assert parse_zookeeper_uri("zk://one/quire") == parse_metadata_uri("zk://one/quire")

@@ -105,9 +105,8 @@ def test_config_show_prints_the_origin_of_a_value(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "quire.toml"
-    file.write_text(
-        '[bookie]\nport = 4181\ndata_dir = "here"\n[broker]\nbroker_id = 7\n[gateway]\nport = 0\n'
-    )
+    tables = '[bookie]\nport = 4181\ndata_dir = "here"\n[broker]\nbroker_id = 7\n'
+    file.write_text(f"{tables}[gateway]\nport = 0\n")
     monkeypatch.setenv("QUIRE_BOOKIE_WEIGHT", "7")
     assert main(["config", "show", "--config", str(file), "-o", "json"]) == ExitCode.DONE
     found = json.loads(capsys.readouterr().out)
