@@ -3,8 +3,8 @@
 Leaves the decisions to `gateway.rights`, and frames to `connection.py`.
 
 Invariants: a write is decided on the values at the versions that it names, or that its checks do;
-what a decision needs is read again with a fresh read before anything is refused; a write is sent at
-most once, in one multi with its checks.
+what a decision needs is read again, after a fresh read, before anything is refused; a write is sent
+at most once, in one multi with its checks.
 
 Source: docs/security.md, "A gateway for clients".
 """
@@ -15,9 +15,9 @@ from typing import Final
 
 from gateway.limits import GatewayLimits
 from gateway.rights.decisions import decide_read, decide_writes, needed_for
-from gateway.rights.verdict import Allowed, Impossible, Known, Refused, Subject, Verdict
+from gateway.rights.verdict import Allowed, Impossible, Known, Needed, Refused, Subject, Verdict
 from gateway.sessions import ClientSession
-from metadata.errors import MetadataError, OutcomeUnknownError
+from metadata.errors import MetadataError, OutcomeUnknownError, StoreUnavailableError
 from metadata.gateway.codec import packed_names, packed_stored
 from metadata.gateway.errors import GatewayRefusedError
 from metadata.gateway.messages import Children, CreateNode, Get, Multi
@@ -30,10 +30,11 @@ from metadata.store.interface import (
     Delete,
     MetadataStore,
     Operation,
-    Stored,
     find,
 )
 
+READS_MAX: Final = 3
+"""Maximum number of reads of chains that are created or removed meanwhile."""
 VALUES_MAX: Final = 16
 """Maximum number of values that one ephemeral node may have, because outcomes are unknown."""
 
@@ -127,11 +128,11 @@ class MetadataRequests:
     async def _allowed(self, session: ClientSession, operations: Sequence[Operation]) -> Allowed:
         subject = self.subject(session)
         self._check_room(session, operations)
-        known = Known() if subject.is_super else await self._read(operations, fresh=False)
+        known = Known() if subject.is_super else await self._read(operations)
         verdict: Verdict = decide_writes(subject, operations, known)
         if not isinstance(verdict, Allowed):
-            known = await self._read(operations, fresh=True)
-            verdict = decide_writes(subject, operations, known)
+            await self._store.get("/", fresh=True)  # later reads see what was written before it
+            verdict = decide_writes(subject, operations, await self._read(operations))
         match verdict:
             case Allowed():
                 return verdict
@@ -140,21 +141,28 @@ class MetadataRequests:
             case Refused():
                 raise self._error(verdict)
 
-    async def _read(self, operations: Sequence[Operation], *, fresh: bool) -> Known:
-        """Read what the decision needs. The names of a chain's life come first: if they still hold
-        when the write is applied, so does what was read after them.
+    async def _read(self, operations: Sequence[Operation]) -> Known:
+        """Read what the decision needs. The names of a chain's life come first: while they hold, so
+        does what was read after them. A chain without such names is read until it stays so.
         """
         needed = needed_for(operations)
-        names = await asyncio.gather(
-            *(self._store.children(each, fresh=fresh) for each in needed.names)
-        )
-        values: list[Stored | None] = await asyncio.gather(
-            *(find(self._store, each, fresh=fresh) for each in needed.values)
-        )
-        return Known(
-            dict(zip(needed.values, values, strict=True)),
-            dict(zip(needed.names, names, strict=True)),
-        )
+        names = await self._names(needed)
+        for _ in range(READS_MAX):
+            values = await asyncio.gather(
+                *(find(self._store, each, fresh=False) for each in needed.values)
+            )
+            again = names if all(names) else await self._names(needed)
+            if again == names:
+                return Known(
+                    dict(zip(needed.values, values, strict=True)),
+                    dict(zip(needed.names, names, strict=True)),
+                )
+            names = again
+        why = f"its chains changed during {READS_MAX} reads: try again"
+        raise StoreUnavailableError(self._name, why)
+
+    async def _names(self, needed: Needed) -> list[list[str]]:
+        return await asyncio.gather(*map(self._store.children, needed.names))
 
     def _error(self, refused: Refused) -> GatewayRefusedError:
         return GatewayRefusedError(refused.path, self._name, refused.why)

@@ -253,6 +253,42 @@ async def test_a_change_after_the_decision_makes_the_write_fail(
     await store.other.aclose()
 
 
+class Flickering(MemoryMetadataStore):
+    """A store that reads the names of a chain's life once before the chain is there."""
+
+    is_early = False
+
+    def __init__(self, server: MemoryMetadataServer) -> None:
+        super().__init__(server)
+        self.sent: list[Operation] = []
+
+    @override
+    async def children(self, path: str, *, fresh: bool = False, agreed: bool = False) -> list[str]:
+        if self.is_early and path.endswith("/creation"):
+            self.is_early = False
+            return []
+        return await super().children(path, fresh=fresh, agreed=agreed)
+
+    @override
+    async def multi(self, operations: Sequence[Operation]) -> list[Version]:
+        self.sent = list(operations)
+        return await super().multi(operations)
+
+
+async def test_a_chain_that_appears_during_a_decision_is_checked(
+    server: MemoryMetadataServer,
+) -> None:
+    store = Flickering(server)
+    gateway = await run_gateway(store)
+    alice = await gateway.connect(ALICE)
+    await chains(alice).create("orders")
+    (life,) = await chains(alice).life("orders")
+    store.is_early = True
+    await alice.create("/chains/orders/links", b"", make_parents=False)
+    assert store.sent == [life, Create("/chains/orders/links", b"")]
+    await gateway.aclose()
+
+
 async def test_registrations_end_with_their_sessions(
     gateway: RunningGateway, alice: GatewayMetadataStore, bob: GatewayMetadataStore
 ) -> None:
