@@ -2,6 +2,8 @@
 
 import pytest
 
+from bookie.options import load_options as load_bookie
+from broker_layer.options import load_options as load_broker
 from gateway.options import load_options
 from serving.errors import OptionError
 
@@ -22,6 +24,12 @@ from serving.errors import OptionError
 def test_what_is_refused(text: str, why: str) -> None:
     with pytest.raises(OptionError, match=why):
         load_options(f"[gateway]\n{text}\n", {}, {})
+
+
+def test_servers_need_zookeeper_itself() -> None:
+    for load, table in ((load_bookie, "[bookie]\ndata_dir = 'x'"), (load_broker, "[broker]")):
+        with pytest.raises(OptionError, match="must start with zk://"):
+            load(f"{table}\nmetadata = 'gateway://other:1'\n", {}, {})
 
 
 def test_values_reach_the_limits() -> None:
