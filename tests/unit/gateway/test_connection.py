@@ -143,7 +143,9 @@ async def test_bad_bytes_end_a_connection(gateway: RunningGateway) -> None:
     assert gateway.counters.bad_frames == 5
 
 
-async def test_a_client_without_a_hello_is_dropped(gateway: RunningGateway) -> None:
+async def test_a_client_without_a_hello_is_dropped() -> None:
+    limits = replace(LIMITS, hello_deadline_s=1.0, frame_deadline_s=1.0)
+    gateway = await run_gateway(MemoryMetadataStore(MemoryMetadataServer()), limits=limits)
     silent, slow = await Client.of(gateway), await Client.of(gateway)
     slow.writer.write(request_frame(0, HELLO)[:5])
     assert await silent.is_closed()
@@ -153,6 +155,7 @@ async def test_a_client_without_a_hello_is_dropped(gateway: RunningGateway) -> N
     half.writer.write(request_frame(1, Get("/a"))[:5])
     assert await half.is_closed()
     assert gateway.counters.peers_dropped == 3
+    await gateway.aclose()
 
 
 async def test_a_hello_of_another_version_is_refused(gateway: RunningGateway) -> None:
@@ -249,7 +252,7 @@ async def test_watches_are_bounded_and_end(gateway: RunningGateway) -> None:
 
 
 async def test_a_client_that_reads_no_answers_is_cut() -> None:
-    limits = replace(LIMITS, write_stall_s=60.0, requests_running_max=100)
+    limits = replace(LIMITS, requests_running_max=100)
     gateway = await run_gateway(MemoryMetadataStore(MemoryMetadataServer()), limits=limits)
     await gateway.store.create("/large", bytes(800_000))
     client = await Client.of(gateway)

@@ -305,7 +305,7 @@ async def test_registrations_end_with_their_sessions(
 
 async def test_a_silent_client_loses_its_nodes_and_no_other(gateway: RunningGateway) -> None:
     root = await gateway.connect()
-    store = await gateway.connect(session_timeout_s=0.3)
+    store = await gateway.connect(session_timeout_s=1.0)
     await store.create("/live/a", b"1", ephemeral=True)
     await store.create("/live/b", b"1", ephemeral=True)
     session = gateway.context.sessions._sessions[store.session_id]
@@ -336,7 +336,7 @@ async def test_the_end_of_the_gateways_session_ends_all(
 
 
 async def test_a_silent_service_expires_the_session(gateway: RunningGateway) -> None:
-    store = await gateway.connect(session_timeout_s=0.4)
+    store = await gateway.connect(session_timeout_s=1.0)
     states: list[SessionState] = []
     store.on_session(states.append)
     assert isinstance(gateway.store, MemoryMetadataStore)

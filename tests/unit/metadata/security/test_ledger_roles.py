@@ -13,6 +13,7 @@ from metadata.security.ledger_roles import (
     LedgerGrant,
     LedgerRight,
     LedgerRole,
+    chain_rights_of,
     parse_resource,
     parse_role,
     rights_of,
@@ -119,3 +120,13 @@ def test_refuses_other_resources(text: str) -> None:
 def test_refuses_an_unknown_role() -> None:
     with pytest.raises(InvalidGrantError, match="none of reader, writer, recoverer, admin"):
         parse_role("owner")
+
+
+def test_rights_on_a_chain() -> None:
+    assert chain_rights_of(ALICE, NO_GRANTS, "orders", ALICE) == EVERY_RIGHT
+    assert chain_rights_of("", granted(LedgerRole.ADMIN, "all"), "orders", "") == LedgerRight.NONE
+    for resource in ("chain:orders", "chain-prefix:ord", f"owner:{ALICE}", "all"):
+        grants = granted(LedgerRole.WRITER, resource)
+        assert chain_rights_of(BOB, grants, "orders", ALICE) == APPEND
+    grants = granted(LedgerRole.WRITER, "ledger:7", "chain:order", f"owner:{BOB}")
+    assert chain_rights_of(BOB, grants, "orders", ALICE) == LedgerRight.NONE

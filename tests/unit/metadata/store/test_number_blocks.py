@@ -150,3 +150,13 @@ async def test_the_stored_number_wins(
     await asyncio.sleep(faults.late_s * 2)
     assert await ReplicaNumbers(store, rng).numbers_of([A, B]) == (await view.number_of(A), number)
     assert await view.number_of(C) > number
+
+
+async def test_a_new_session_takes_another_block(
+    store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    numbers = NumberBlocks(store, rng, PRODUCER_IDS)
+    assert [await numbers.next(), await numbers.next()] == [0, 1]
+    store.expire()
+    assert await numbers.next() == BLOCK_NUMBERS
+    assert await numbers.next() == BLOCK_NUMBERS + 1
