@@ -29,7 +29,9 @@ METRICS: Final[Mapping[str, MetricHelp]] = MappingProxyType(
         "bad_frames": counter("Connections ended by bytes that are no request."),
         "hellos_refused": counter("Hellos refused."),
         "sessions_now": gauge("Sessions of clients, with those whose connection is lost."),
-        "sessions_expired": counter("Sessions that ended because the client was not heard."),
+        "sessions_expired": counter(
+            "Sessions that ended because the client was not heard, or ZooKeeper was not."
+        ),
         "watches_now": gauge("Watches of clients."),
         "requests": counter("Requests received."),
         "reads": counter("Requests that read metadata."),

@@ -103,8 +103,7 @@ class Sessions:
         """End the sessions whose clients were not heard for their time."""
         for session in list(self._sessions.values()):
             if now_s - session.heard_s > session.timeout_s:
-                self._counters.sessions_expired += 1
-                self.end(session)
+                self._expire(session)
 
     def end(self, session: ClientSession) -> "asyncio.Task[None] | None":
         """End a session; return the removal of its nodes, None if it has ended before."""
@@ -124,6 +123,14 @@ class Sessions:
         """Stop; the end of the store's session removes the nodes of all sessions."""
         self._cancel()
         await cancel_and_wait(*self._ends)
+
+    def _expire(self, session: ClientSession) -> None:
+        """End a session without an answer to its client, which notices at once."""
+        self._counters.sessions_expired += 1
+        connection = session.connection
+        self.end(session)
+        if connection is not None:
+            connection.abort()
 
     async def _remove_nodes(self, session: ClientSession) -> None:
         """Remove what the session created, until it is certain."""
@@ -150,4 +157,4 @@ class Sessions:
             self._store_session = self._store.session_id
         if is_new or state is SessionState.EXPIRED:
             for session in list(self._sessions.values()):
-                self.end(session)
+                self._expire(session)

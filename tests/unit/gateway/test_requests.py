@@ -331,6 +331,8 @@ async def test_the_end_of_the_gateways_session_ends_all(
     first = alice.session_id
     assert isinstance(gateway.store, MemoryMetadataStore)
     gateway.store.expire()
+    await until(lambda: SessionState.SUSPENDED in states)
+    assert gateway.counters.sessions_expired == 1
     await until(lambda: alice.session_id != first)
     assert SessionState.EXPIRED in states[: states.index(SessionState.CONNECTED)]
 
