@@ -46,7 +46,7 @@ from metadata.ledgers.ledger_metadata import (
     QuorumSpec,
 )
 from metadata.ledgers.payload_encryption import PayloadEncryption
-from metadata.paths import LEDGER_IDS, chosen_id_path, client_path
+from metadata.paths import LEDGER_IDS, chosen_id_path, client_path, ledger_path
 from metadata.store.interface import Operation, find
 
 LIST_READS_AT_ONCE: Final = 32
@@ -136,6 +136,8 @@ class LedgerCalls:
                     version = await self._services.ledgers.create(metadata, is_chosen=is_chosen)
                 except NodeExistsError as error:
                     if wanted.ledger_id is None:
+                        if error.path == ledger_path(ledger_id):  # not chosen by another client
+                            self._services.ledger_ids.leave_block()
                         continue
                     why = {chosen_id_path(ledger_id): ID_IS_USED_UP, LEDGER_IDS: ID_IS_ALLOCATED}
                     if error.path in why:

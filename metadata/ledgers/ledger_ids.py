@@ -37,3 +37,9 @@ class LedgerIdAllocator:
         cannot be allocated.
         """
         return LedgerId(await self._blocks.next())
+
+    def leave_block(self) -> None:
+        """Allocate the next id from a new block: a ledger with an allocated id exists, or a gateway
+        does not know the block, because it belongs to a session that has ended.
+        """
+        self._blocks.leave_block()

@@ -6,8 +6,7 @@ Leaves the meaning of the numbers to its owners: `ledger_ids.py`, producer ids a
 Format: the node's value is a msgpack array [1, first number that is in no block yet].
 
 Invariants: a block of numbers is allocated by compare-and-set, so it has one owner; a block whose
-allocation has an unknown outcome is not used: numbers are unique, not dense. A block is used in the
-session that allocated it: a gateway knows whose the numbers are while the session lives.
+allocation has an unknown outcome is not used: numbers are unique, not dense.
 
 Source: metadata design, "Ids"; protocol rule 1.2; Kafka's KIP-98 of producers' ids.
 """
@@ -55,7 +54,6 @@ class NumberBlocks:
         self._last = last
         self._next = 0
         self._end = 0
-        self._session_id = 0
         self._taking = asyncio.Lock()
 
     async def next(self) -> int:
@@ -65,14 +63,16 @@ class NumberBlocks:
         cannot be allocated.
         """
         async with self._taking:
-            session_id = self._store.session_id
-            if self._next >= self._end or session_id != self._session_id:
-                self._session_id = session_id
+            if self._next >= self._end:
                 self._next = await self._take_block()
                 self._end = self._next + self._block
             number = self._next
             self._next += 1
             return number
+
+    def leave_block(self) -> None:
+        """Use no more numbers of this block; the next one is of a new block."""
+        self._next = self._end
 
     async def _take_block(self) -> int:
         backoff = Backoff(self._rng)

@@ -145,8 +145,13 @@ async def test_an_id_is_used_by_the_session_that_allocated_it(
     first = alice.session_id
     sessions.end(sessions._sessions[first])
     await until(lambda: alice.session_id != first)
+    stale = await allocator.allocate()
+    assert stale == before + 1
+    with pytest.raises(NodeExistsError):
+        await ledgers(alice).create(replace(open_ledger(stale), owner=ALICE))
+    allocator.leave_block()
     after = await allocator.allocate()
-    assert after > before + 1
+    assert after > stale + 1
     await ledgers(alice).create(replace(open_ledger(after), owner=ALICE))
 
 

@@ -152,11 +152,9 @@ async def test_the_stored_number_wins(
     assert await view.number_of(C) > number
 
 
-async def test_a_new_session_takes_another_block(
-    store: MemoryMetadataStore, rng: random.Random
-) -> None:
+async def test_a_block_can_be_left(store: MemoryMetadataStore, rng: random.Random) -> None:
     numbers = NumberBlocks(store, rng, PRODUCER_IDS)
     assert [await numbers.next(), await numbers.next()] == [0, 1]
-    store.expire()
+    numbers.leave_block()
     assert await numbers.next() == BLOCK_NUMBERS
     assert await numbers.next() == BLOCK_NUMBERS + 1
