@@ -9,7 +9,7 @@ from metadata.gateway.store import GatewayMetadataStore
 from metadata.store.interface import OPERATION_TIMEOUT_S, SESSION_TIMEOUT_S, MetadataStore
 from metadata.store.uri import GATEWAY_SCHEME, MetadataUri, parse_metadata_uri
 from metadata.store.zookeeper import open_store as open_zookeeper
-from security.client_file import context_of
+from security.client_file import identity_in
 
 
 async def open_store(
@@ -44,7 +44,7 @@ async def _open_gateway(
 ) -> GatewayMetadataStore:
     store = GatewayMetadataStore(
         where,
-        context_of(where.client_file),
+        identity_in(where.client_file).context,
         rng,
         operation_timeout_s=operation_timeout_s,
         session_timeout_s=session_timeout_s,

@@ -16,14 +16,9 @@ docstrings have units, limits and exceptions. `ledger_client.sync` has the same 
 INTERNAL: Final = (
     "LedgerClient.from_parts",
     "LedgerReader.start",
+    "LedgerWriter.admission",
     "LedgerWriter.is_usable",
-    "LedgerWriter.limits",
-    "LedgerWriter.next_entry_id",
-    "LedgerWriter.push_batch",
-    "LedgerWriter.push_entry",
-    "LedgerWriter.quorum",
     "LedgerWriter.spare_joined",
-    "LedgerWriter.window",
 )
 """Methods without an underscore that other modules of the package call, and programs do not."""
 EXTRA: Final = {

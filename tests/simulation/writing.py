@@ -261,7 +261,7 @@ def _begin(node: ClientNode, writer: LedgerWriter, rng: random.Random) -> Writin
     cluster = node.cluster
     ledger = cluster.model.ledger(writer.id)
     ledger.writer = writer
-    cluster.availability.on_writer(ledger, node.host, writer.quorum)
+    cluster.availability.on_writer(ledger, node.host, writer.admission.quorum)
     node.writes = ledger
     cluster.live_ledgers[writer.id] = node.host
     return Writing(node, ledger, writer, rng)

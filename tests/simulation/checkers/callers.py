@@ -13,7 +13,7 @@ from typing import Final
 from unittest.mock import patch
 
 from ledger_client import LedgerError
-from ledger_client.writing.writer import LedgerWriter
+from ledger_client.writing.admission import Admission
 from metadata.ids import EntryId
 from tests.simulation.model import LedgerModel, Model
 
@@ -100,26 +100,26 @@ class CallersChecker:
 @contextmanager
 def watched_admissions(model: Model) -> Iterator[None]:
     """Show every id to the checker of its ledger in the step in which a writer assigns it."""
-    push_entry, push_batch = LedgerWriter.push_entry, LedgerWriter.push_batch
+    push_entry, push_batch = Admission.push_entry, Admission.push_batch
 
-    def watched_entry(self: LedgerWriter, payload: bytes, payload_bytes: int) -> EntryId:
+    def watched_entry(self: Admission, payload: bytes, payload_bytes: int) -> EntryId:
         entry_id = push_entry(self, payload, payload_bytes)
         _show(model, self, entry_id, (payload,))
         return entry_id
 
-    def watched_batch(self: LedgerWriter, payloads: list[bytes], payload_bytes: int) -> EntryId:
+    def watched_batch(self: Admission, payloads: list[bytes], payload_bytes: int) -> EntryId:
         first = push_batch(self, payloads, payload_bytes)
         _show(model, self, first, payloads)
         return first
 
     with (
-        patch.object(LedgerWriter, "push_entry", watched_entry),
-        patch.object(LedgerWriter, "push_batch", watched_batch),
+        patch.object(Admission, "push_entry", watched_entry),
+        patch.object(Admission, "push_batch", watched_batch),
     ):
         yield
 
 
-def _show(model: Model, writer: LedgerWriter, first: EntryId, payloads: Sequence[bytes]) -> None:
+def _show(model: Model, writer: Admission, first: EntryId, payloads: Sequence[bytes]) -> None:
     on_admitted = model.ledger(writer.ledger_id).on_admitted
     if on_admitted is not None:
         on_admitted(first, payloads)
