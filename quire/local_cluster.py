@@ -44,12 +44,13 @@ CHROOT: Final = "/quire"
 PORT_NAME: Final = "port"
 ADMIN_PORT_NAME: Final = "admin-port"
 TLS_DIRECTORY: Final = "tls"
-BROKER_SECURITY: Final = {
+PRINCIPALS: Final = {
     "tls_principal_rules": "RULE:^CN=([^,]+),.*$/$1/",
-    "authorizer": "true",
     "super_users": f"User:broker;User:{CLIENT_NAME}",
 }
-"""Options of the brokers of a secure cluster: others than the client need rights."""
+"""Options of the servers of a secure cluster: other principals than these need rights."""
+BOOKIE_SECURITY: Final = {"tls": "required", "authorizer": "enforce", **PRINCIPALS}
+BROKER_SECURITY: Final = {"authorizer": "true", **PRINCIPALS}
 LISTENERS: Final = (("PLAINTEXT", PORT_NAME),)
 """Protocol of each listener of a broker, and the end of the name of the file with its port."""
 SECURE_LISTENERS: Final = (("SSL", PORT_NAME), ("SASL_SSL", f"login-{PORT_NAME}"))
@@ -253,7 +254,7 @@ class LocalCluster:
         options = self._bookie_options
         if self._is_secure:
             secure = self.certificates.certificate_options("bookie")
-            options = {"tls": "required", **secure, **options}
+            options = {**secure, **BOOKIE_SECURITY, **options}
         options = {**self._last_ports(name), **options}
         uri = self._uri_for("bookie")
         return LocalBookie(name, self.data_dir / name, log_path, uri, options)

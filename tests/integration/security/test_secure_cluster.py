@@ -9,7 +9,7 @@ from urllib.error import HTTPError
 import pytest
 
 from ledger_client import ClientConfig, LedgerClient, Quorum
-from ledger_client.errors import LedgerError
+from ledger_client.errors import LedgerError, UnauthorizedError
 from quire.local.secure_directory import SecureDirectory
 from security.client_file import read_client_file
 from tests.integration.quire.command import RunningCluster, start_cluster
@@ -44,6 +44,25 @@ async def append_with(uri: str) -> list[bytes]:
 
 async def test_a_client_with_a_certificate_is_served(cluster: RunningCluster) -> None:
     assert await append_with(cluster.metadata) == [b"one", b"two"]
+
+
+async def test_another_client_needs_a_role(cluster: RunningCluster) -> None:
+    directory = certificates(cluster)
+    directory.fill(clients=["alice"])
+    uri = f"{cluster.metadata.partition('?')[0]}?client={directory.client_file('alice')}"
+    assert await append_with(uri) == [b"one", b"two"], "her own ledger"
+    async with (
+        LedgerClient(cluster.metadata) as client,
+        client.create_ledger(THREE) as ledger,
+        LedgerClient(uri, config=SOON) as alice,
+    ):
+        await ledger.append(b"not hers")
+        with pytest.raises(UnauthorizedError, match=r"User:alice may not read .*quire grant add"):
+            async with alice.open_ledger(ledger.id) as reader:
+                await reader.read_entry(0)
+        with pytest.raises(UnauthorizedError, match=r"User:alice may not fence .*quire grant add"):
+            await alice.recover_ledger(ledger.id)
+        assert await ledger.append(b"not fenced") == 1
 
 
 async def test_a_client_without_tls_is_refused_with_the_reason(cluster: RunningCluster) -> None:
