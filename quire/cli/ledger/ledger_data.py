@@ -13,7 +13,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ledger_client import EntryBatch, LedgerClient, LedgerWriter
+from ledger_client import EntryBatch, LedgerClient, LedgerState, LedgerWriter
 from metadata.ids import LedgerId
 from quire.claims import claimed_writer
 from quire.cli.as_json import data_as_json
@@ -30,13 +30,20 @@ async def append(arguments: argparse.Namespace, output: Output) -> int:
     """Append the standard input to a ledger, then close the ledger."""
     descriptor, size = sys.stdin.fileno(), arguments.chunk_bytes
     entries = read_lines(descriptor) if size is None else read_blocks(descriptor, size)
-    async with _writer(arguments) as ledger:
-        if output.remarks_to_person:
-            output.remark(f"appending to ledger {ledger.id}")
-        with Progress(output, "appended", "entries") as progress:
-            async with PipelinedAppend(ledger, progress.advance) as pipeline:
-                async for group in entries:
-                    await pipeline.add(group)
+    opened: LedgerWriter | None = None
+    try:
+        async with _writer(arguments) as ledger:
+            opened = ledger
+            if output.remarks_to_person:
+                output.remark(f"appending to ledger {ledger.id}")
+            with Progress(output, "appended", "entries") as progress:
+                async with PipelinedAppend(ledger, progress.advance) as pipeline:
+                    async for group in entries:
+                        await pipeline.add(group)
+    except BaseException:  # an interruption too
+        if opened is not None:
+            output.remark(_kept(opened))
+        raise
     info = ledger.info
     row: Row = {
         "ledger_id": info.id,
@@ -50,6 +57,14 @@ async def append(arguments: argparse.Namespace, output: Output) -> int:
         output.line(str(info.id))
         output.remark(f"ledger {info.id}: {progress.done} entries, closed")
     return ExitCode.DONE
+
+
+def _kept(ledger: LedgerWriter) -> str:
+    """Return what a ledger has after an append that did not end."""
+    safe = f"ledger {ledger.id} has the first {ledger.last_confirmed + 1} entries of the input"
+    if ledger.info.state == LedgerState.CLOSED:
+        return f"{safe}, and is closed"
+    return f"{safe}, perhaps more; close it: quire ledger recover {ledger.id} --yes"
 
 
 @asynccontextmanager

@@ -122,7 +122,25 @@ def test_a_live_ledger_is_followed_and_taken_over(cluster: RunningCluster) -> No
     _, errors = writer.communicate(b"third\n", timeout=TIMEOUT_S)
     assert writer.returncode == ExitCode.REFUSED
     assert b"fenced" in errors.lower()
+    assert f"ledger {ledger} has the first 2 entries of the input".encode() in errors
     assert cluster.run("ledger", "read", ledger).stdout == b"first\nsecond\n"
+
+
+def test_an_interrupted_append_says_what_is_safe(cluster: RunningCluster) -> None:
+    ledger = cluster.run("ledger", "create").stdout.decode().strip()
+    writer = cluster.start("ledger", "append", ledger)
+    assert writer.stdin is not None
+    writer.stdin.write(b"first\nsecond\n")
+    writer.stdin.flush()
+    tail = cluster.start("ledger", "tail", ledger, "--first", "0")
+    assert tail.stdout is not None
+    assert [tail.stdout.readline(), tail.stdout.readline()] == [b"first\n", b"second\n"]
+    writer.send_signal(signal.SIGINT)
+    _, errors = writer.communicate(timeout=TIMEOUT_S)
+    assert writer.returncode == ExitCode.INTERRUPTED
+    kept = f"ledger {ledger} has the first 2 entries of the input, and is closed\n"
+    assert kept.encode() in errors
+    assert tail.communicate(timeout=TIMEOUT_S)[0] == b""
 
 
 def test_ctrl_c_ends_a_tail_cleanly(cluster: RunningCluster) -> None:
