@@ -97,7 +97,13 @@ class BrokerServices:
         if parts.authorizer is not None:
             handlers = guarded(handlers, parts.authorizer, parts.names)
         dispatcher = Dispatcher(
-            raw_handlers, handlers, self.tasks, self.counters, quotas, parts.peer_listener
+            raw_handlers,
+            handlers,
+            self.tasks,
+            self.counters,
+            quotas,
+            parts.peer_listener,
+            is_guarded=parts.authorizer is not None,
         )
         self.context = ServerContext(limits, self.counters, log, now, dispatcher.serve)
         self.context.addresses.is_within_rate = quotas.addresses.admits

@@ -31,7 +31,11 @@ from broker_layer.server.quotas.client_quotas import ClientQuotas
 from broker_layer.server.request_tasks import RequestTasks
 
 FOR_BROKERS: Final = (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.WRITE_TXN_MARKERS)
-"""APIs for brokers only; of the first, only some versions: see `_is_for_brokers`."""
+"""APIs for brokers; of the first, only some versions: see `_is_for_brokers`."""
+GUARDED_EVERYWHERE: Final = (ApiKey.WRITE_TXN_MARKERS,)
+"""APIs of brokers that administrators may use too: with an authorizer, each listener serves them,
+because their guards decide about each client.
+"""
 LOGIN_REFUSALS: Final[Mapping[int, ApiMessage]] = {
     ApiKey.SASL_HANDSHAKE: SaslHandshakeResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[]
@@ -64,13 +68,17 @@ class Dispatcher:
         counters: BrokerCounters,
         quotas: ClientQuotas,
         peer_listener: str,
+        *,
+        is_guarded: bool,
     ) -> None:
         """Use the given handler for each API; ApiVersions is served here.
 
-        APIs for brokers are served only on `peer_listener`.
+        APIs for brokers are served only on `peer_listener`, unless `is_guarded` says that the
+        handlers have guards, and the API is one of `GUARDED_EVERYWHERE`.
         """
         assert not any(key in raw_handlers for key in FOR_BROKERS), "they would serve all listeners"
         self._peer_listener = peer_listener
+        self._served_everywhere = GUARDED_EVERYWHERE if is_guarded else ()
         self._raw_handlers = raw_handlers
         self._handlers = handlers
         self._counters = counters
@@ -79,14 +87,17 @@ class Dispatcher:
 
     def serve(self, exchange: Exchange) -> None:
         """Begin to serve a request."""
-        if self._quotas.work.is_limited and exchange.work is None and not _is_for_brokers(exchange):
+        is_for_brokers = _is_for_brokers(exchange)
+        is_at_peers = exchange.requester.listener == self._peer_listener
+        is_of_broker = is_for_brokers and is_at_peers
+        if self._quotas.work.is_limited and exchange.work is None and not is_of_broker:
             self._serve_timed(exchange)
             return
         self._counters.note_request(exchange.api_key)
         raw = self._raw_handlers.get(exchange.api_key)
         if raw is not None:
             raw(exchange)
-        elif _is_for_brokers(exchange) and exchange.requester.listener != self._peer_listener:
+        elif is_for_brokers and not is_at_peers and exchange.api_key not in self._served_everywhere:
             why = f"API {int(exchange.api_key)} is only served on the listener of brokers"
             exchange.requester.drop("not served", why)
         elif exchange.api_key == ApiKey.API_VERSIONS:

@@ -3,7 +3,8 @@
 Leaves the appending to `local_markers`, and the order between connections to `peer_order`.
 
 Invariants: all markers of a request are appended or refused before the handler waits, so requests
-take effect in the order in which they were read. The answer comes within a bounded time; a marker
+take effect in the order in which they were read. Clients of one listener have no effect on the
+order of those of another one. The answer comes within a bounded time; a marker
 that is not committed by then is answered with REQUEST_TIMED_OUT.
 
 Source: KIP-98, "WriteTxnMarkersRequest".
@@ -40,7 +41,7 @@ class MarkerHandler:
     async def write_markers(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer WriteTxnMarkers."""
         assert isinstance(request, WriteTxnMarkersRequest), "the dispatcher selects by API"
-        is_admitted = self._order.admit(context.client_id)
+        is_admitted = self._order.admit(f"{context.listener}/{context.client_id}")
         writes: list[Write] = []
         for marker in request.markers:
             value = Marker(

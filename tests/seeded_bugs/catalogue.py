@@ -45,6 +45,7 @@ from tests.seeded_bugs.families import (
 from tests.seeded_bugs.families.security import (
     bookie_logins,
     gateways,
+    guards,
     logins,
     rights,
     stored,
@@ -53,7 +54,7 @@ from tests.seeded_bugs.families.security import (
 )
 from tests.seeded_bugs.seeded_bug import SeededBug
 
-SECURITY: Final = (transport, logins, bookie_logins, tokens, rights, stored, gateways)
+SECURITY: Final = (transport, logins, bookie_logins, tokens, rights, guards, stored, gateways)
 """Families of security, whose rules are sections of documents, RFCs and known vulnerabilities."""
 
 BUGS: Final[tuple[SeededBug, ...]] = (

@@ -280,6 +280,7 @@ class LoginSetting:
             counters,
             ClientQuotas(QuotaSet(), self.limits, counters, self._now),
             "INNER",
+            is_guarded=False,
         )
         self.context = ServerContext(self.limits, counters, log, self._now, dispatcher.serve)
         sasl = SaslParts(self._find, DECOYS, self.run_slow, Random(3), self.verify_token)

@@ -1,5 +1,6 @@
 """APIs of brokers, on a listener of their own and on one that they share with clients."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -22,7 +23,7 @@ from tests.support.broker_layer.authorized_broker import (
     refusals_in,
 )
 from tests.support.broker_layer.served_broker import Client
-from tests.support.broker_layer.whole_broker import OPTIONS
+from tests.support.broker_layer.whole_broker import OPTIONS, whole_broker
 
 CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 SHARED = OPTIONS
@@ -32,6 +33,11 @@ SEPARATE = replace(
     listener_security_protocol_map="BROKERS:PLAINTEXT,CLIENTS:PLAINTEXT",
     inter_broker_listener="BROKERS",
 )
+OF_CLIENTS = replace(
+    SEPARATE,
+    listeners="CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0",
+)
+"""As `SEPARATE`; the client of the test is at the listener of clients."""
 VERIFICATION_VERSION = 4
 
 
@@ -109,6 +115,30 @@ async def test_a_listener_of_brokers_has_the_rights_of_brokers_only() -> None:
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
         answer = await broker.client.ask(ApiKey.METADATA, request, 12)
         assert refusals_in(answer) == []
+
+
+async def test_administrators_write_markers_at_each_listener() -> None:
+    async with authorized_broker(OF_CLIENTS) as broker:
+        await broker.permit(*EVERYTHING[:2], "CLUSTER:kafka-cluster DESCRIBE")
+        assert await _mark(broker.client) == [CLUSTER]
+        for operation in ("ALTER", "CLUSTER_ACTION"):
+            await broker.permit(f"CLUSTER:kafka-cluster {operation}")
+            assert await _mark(broker.client) == []
+
+
+async def test_only_brokers_verify_transactions() -> None:
+    async with authorized_broker(OF_CLIENTS) as broker:
+        await broker.permit(*EVERYTHING)
+        with pytest.raises(asyncio.IncompleteReadError):
+            await _verify(broker.client)
+
+
+async def test_without_an_authorizer_markers_are_for_the_listener_of_brokers() -> None:
+    async with whole_broker(SEPARATE) as client:
+        assert await _mark(client) == []
+    async with whole_broker(OF_CLIENTS) as client:
+        with pytest.raises(asyncio.IncompleteReadError):
+            await _mark(client)
 
 
 async def test_super_users_may_do_everything() -> None:

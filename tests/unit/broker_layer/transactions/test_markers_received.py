@@ -121,9 +121,12 @@ async def test_a_groups_marker_goes_to_its_coordinator() -> None:
 
 
 async def answer(
-    handler: MarkerHandler, request: WriteTxnMarkersRequest, client_id: str = "tool"
+    handler: MarkerHandler,
+    request: WriteTxnMarkersRequest,
+    client_id: str = "tool",
+    listener: str = "BROKERS",
 ) -> list[tuple[int, str, int, int]]:
-    context = RequestContext(1, client_id, "host", "BROKERS", 1)
+    context = RequestContext(1, client_id, "host", listener, 1)
     response = await handler.write_markers(request, context)
     assert isinstance(response, WriteTxnMarkersResponse)
     return [
@@ -159,6 +162,16 @@ async def test_an_uncommitted_marker_times_out_and_continues() -> None:
     asyncio.get_running_loop().call_later(0.5, logs.commit)
     assert await answer(handler, request) == [(7, "a", 0, 0), (7, CONSUMER_OFFSETS, 0, 0)]
     assert len(logs.appended) == 1
+
+
+async def test_a_client_of_another_listener_replaces_no_connection_of_a_broker() -> None:
+    logs = Logs()
+    handler = MarkerHandler(logs.writer, 2.0)
+    asyncio.get_running_loop().call_later(0.5, logs.commit)
+    request = markers_request([(A0, COMMIT)])
+    assert await answer(handler, request, "broker-1#999", "CLIENTS") == [(7, "a", 0, 0)]
+    asyncio.get_running_loop().call_later(0.5, logs.commit)
+    assert await answer(handler, request, "broker-1#2") == [(7, "a", 0, 0)]
 
 
 async def test_markers_of_a_replaced_connection_are_refused() -> None:
