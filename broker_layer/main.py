@@ -101,7 +101,7 @@ def _peer_access(options: BrokerOptions) -> PeerAccess:
     protocol = options.protocols[listener]
     identity = identity_of(options.metadata)
     access = PeerAccess(
-        identity.context if protocol.uses_tls else None,
+        identity.contexts if protocol.uses_tls else None,
         identity.sasl if protocol.uses_logins else None,
     )
     for is_needed, has_it, table in (

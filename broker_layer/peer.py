@@ -18,7 +18,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
-from ssl import SSLContext
 from typing import Final, TypeVar
 
 from broker_layer.kafka.errors import KafkaFrameError
@@ -28,6 +27,7 @@ from broker_layer.peer_connection import PeerConnection, PeerError
 from broker_layer.security.peer_login import log_in
 from metadata.backoff import Backoff
 from security.errors import SecurityError
+from security.renewed_tls import ContextSource
 from security.sasl_access import SaslAccess
 
 CONNECT_TIMEOUT_S: Final = 3.0
@@ -50,8 +50,8 @@ class PeerAddress:
 class PeerAccess:
     """How connections begin."""
 
-    ssl: SSLContext | None = None
-    """Context of TLS; None without."""
+    ssl: ContextSource | None = None
+    """Contexts of TLS; None without."""
     sasl: SaslAccess | None = None
     """Login after the handshake; None without."""
 
@@ -173,11 +173,10 @@ class Peers:
 
     async def _connect(self, address: PeerAddress) -> tuple[PeerConnection, float]:
         """Return a new connection, and for how many seconds its login holds."""
-        held_s = math.inf
+        held_s, ssl = math.inf, self._access.ssl
+        context = None if ssl is None else ssl(asyncio.get_running_loop().time())
         async with _in_time():
-            reader, writer = await asyncio.open_connection(
-                address.host, address.port, ssl=self._access.ssl
-            )
+            reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
             if self._access.sasl is not None:
                 try:
                     held_s = await log_in(reader, writer, self._access.sasl) / 1_000 or math.inf

@@ -41,6 +41,7 @@ from metadata.registry.cluster import open_cluster_store
 from metadata.store.interface import MetadataStore
 from metadata.store.uri import parse_metadata_uri
 from security.client_file import identity_in
+from security.renewed_tls import fixed
 
 
 class LedgerClient:
@@ -59,11 +60,12 @@ class LedgerClient:
         """Create a client for the cluster at `zk://host:port[,host:port]/path[?client=FILE]`, or
         behind the gateways at `gateway://host:port[,host:port][?client=FILE]`.
 
-        With `ssl`, or a client's file with TLS, bookies are contacted only over TLS. With `[sasl]`
-        in that file, the client logs in at bookies that take logins. `policy` chooses bookies; the
-        default is `SpreadPolicy()`. `on_event` is called, on the loop, with each `ClientEvent`.
-        Raises ValueError for a malformed URI, SecurityError for a client's file that cannot be
-        used.
+        With `ssl`, or a client's file with TLS, bookies are contacted only over TLS. New
+        connections use the certificates of a client's file as they are then, and `ssl` as it is.
+        With `[sasl]` in that file, the client logs in at bookies that take logins. `policy` chooses
+        bookies; the default is `SpreadPolicy()`. `on_event` is called, on the loop, with each
+        `ClientEvent`. Raises ValueError for a malformed URI, SecurityError for a client's file that
+        cannot be used.
         """
         where = parse_metadata_uri(uri)
         identity = identity_in(where.client_file)
@@ -76,7 +78,7 @@ class LedgerClient:
                 config=config,
                 rng=rng,
                 wall_clock_ms=_wall_clock_ms,
-                ssl=ssl or identity.context,
+                ssl=identity.contexts if ssl is None else fixed(ssl),
                 sasl=identity.sasl,
                 credentials=credentials,
                 policy=policy,

@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
-from ssl import SSLContext
 
 from bookie.wire.messages import Status
 from ledger_client.bookies.connection_calls import CallFailure
@@ -52,6 +51,7 @@ from metadata.registry.registrar import ClientRegistration
 from metadata.registry.registration import BookieRegistration, unpack_registration
 from metadata.store.ephemeral import unpack_held
 from metadata.store.interface import MetadataStore, SessionState, find
+from security.renewed_tls import ContextSource
 from security.sasl_access import SaslAccess
 
 COUNTED_FAILURES = (
@@ -71,7 +71,7 @@ class ClientSettings:
     config: ClientConfig
     rng: Random
     wall_clock_ms: Callable[[], int]
-    ssl: SSLContext | None = None
+    ssl: ContextSource | None = None
     sasl: SaslAccess | None = None
     """Login at bookies."""
     credentials: bytes = b""

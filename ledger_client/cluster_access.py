@@ -47,7 +47,7 @@ class Cluster:
             DirectoryAddresses(self.directory, self.store),
             config=ClientConfig(),
             rng=self.rng,
-            ssl=identity.context,
+            ssl=identity.contexts,
             sasl=identity.sasl,
         )
 

@@ -158,7 +158,7 @@ async def _services(address: str) -> AsyncIterator[ClientServices]:
         config=config,
         rng=rng,
         wall_clock_ms=wall_clock_ms,
-        ssl=identity.context,
+        ssl=identity.contexts,
         sasl=identity.sasl,
     )
     async with metadata_call("connecting", address, config.metadata_timeout_s):

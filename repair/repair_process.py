@@ -118,7 +118,7 @@ class RepairProcess:
                 config=self._config,
                 rng=self._rng,
                 wall_clock_ms=self._wall_clock_ms,
-                ssl=self._identity.context,
+                ssl=self._identity.contexts,
                 sasl=self._identity.sasl,
                 credentials=key,
             ),

@@ -2,6 +2,7 @@
 
 - `principal`: who a client is.
 - `tls`: contexts of clients.
+- `renewed_tls`: new contexts of clients when their files change.
 - `server_tls`: contexts of servers, and new ones when their files change.
 - `client_file`: the file with a client's identity.
 - `kafka_settings`: the same for Kafka's Python client.

@@ -22,6 +22,7 @@ from ssl import SSLContext
 from typing import Final
 
 from security.errors import ClientFileError, SecretError
+from security.renewed_tls import ContextSource, RenewedContext
 from security.sasl_access import SaslAccess, sasl_access
 from security.secret_files import read_bounded, read_secret
 from security.tls import TlsFiles, client_context
@@ -72,8 +73,13 @@ class ClientFile:
 
     @property
     def context(self) -> SSLContext | None:
-        """Context for connections. Raises SecurityError."""
+        """Context for a connection that begins now. Raises SecurityError."""
         return None if self.tls is None else client_context(self.tls)
+
+    @property
+    def contexts(self) -> ContextSource | None:
+        """Contexts for connections of a process that runs for long. Raises SecurityError."""
+        return None if self.tls is None else RenewedContext(self.tls)
 
 
 NO_IDENTITY: Final = ClientFile()

@@ -9,7 +9,6 @@ Invariants: TLS 1.2 or newer; a context whose new files cannot be used stays as 
 reason is kept. Open connections keep the context with which they began.
 """
 
-import contextlib
 import datetime
 import ssl
 from dataclasses import dataclass, field
@@ -79,7 +78,7 @@ class ServerTls:
 
     def __post_init__(self) -> None:
         """Load the files. Raises CertificateError."""
-        self._seen = self._state()
+        self._seen = self.files.state
         self._load()
 
     def following_context(self, clients: ClientCertificates) -> ssl.SSLContext:
@@ -98,7 +97,7 @@ class ServerTls:
         """Load the files again if they changed; return whether there is a new context, or a new
         failure.
         """
-        state = self._state()
+        state = self.files.state
         if state == self._seen:
             return False
         self._seen = state
@@ -114,12 +113,3 @@ class ServerTls:
         context = server_context(self.files, self.clients)
         self.expires_s = expiry_s(self.files.certificate)
         self.context = context
-
-    def _state(self) -> tuple[tuple[int, int, int], ...]:
-        """Return what changes when the files are written or replaced."""
-        found: list[tuple[int, int, int]] = []
-        for path in self.files.paths:
-            with contextlib.suppress(OSError):
-                status = path.stat()
-                found.append((status.st_ino, status.st_mtime_ns, status.st_size))
-        return tuple(found)

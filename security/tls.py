@@ -1,19 +1,24 @@
 """TLS of clients: contexts from files. What servers have too.
 
-Leaves servers' contexts to `security.server_tls`, and whose a certificate is to
-`security.certificate_names`.
+Leaves servers' contexts to `security.server_tls`, clients' new files to `security.renewed_tls`, and
+whose a certificate is to `security.certificate_names`.
 
 Format of the files: PEM. The file of a certificate has the whole chain, the client's own first.
 
 Invariants: TLS 1.2 or newer; a client always verifies the server's certificate and name.
 """
 
+import contextlib
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from security.errors import CertificateError
 from security.secret_files import check_private
+
+FILES_CHECK_S: Final = 10.0
+"""Least pause between two looks at the files for TLS of one server or client, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,21 @@ class TlsFiles:
     def paths(self) -> tuple[Path, ...]:
         """The files that are given."""
         return tuple(Path(each) for each in (self.certificate, self.key, self.authorities) if each)
+
+    @property
+    def shown(self) -> str:
+        """The paths of the files that are given, for messages."""
+        return ", ".join(map(str, self.paths))
+
+    @property
+    def state(self) -> tuple[tuple[int, int, int], ...]:
+        """What changes when the files are written or replaced."""
+        found: list[tuple[int, int, int]] = []
+        for path in self.paths:
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+        return tuple(found)
 
 
 def client_context(files: TlsFiles) -> ssl.SSLContext:

@@ -3,8 +3,8 @@
 Leaves accepting connections to `serving.tls_listening`, contexts to `security.server_tls`, and the
 options to `serving.security_options`.
 
-Invariants: the files are looked at each CHECK_S; files that cannot be used are logged once, and the
-server goes on with the certificate that it has.
+Invariants: the files are looked at each FILES_CHECK_S; files that cannot be used are logged once,
+and the server goes on with the certificate that it has.
 """
 
 import asyncio
@@ -17,14 +17,13 @@ from prometheus_client.registry import Collector
 
 from security.secret_files import read_secret
 from security.server_tls import ClientCertificates, ServerTls
+from security.tls import FILES_CHECK_S
 from serving.admin import AdminAccess
 from serving.metrics import counter, described_metric
 from serving.overriding import override
 from serving.security_options import CertificateOptions, TlsMode
 from serving.server_log import ServerLog
 from serving.tls_listening import TlsCounters, TlsListening
-
-CHECK_S: Final = 10.0
 
 METRICS: Final = {
     "handshakes": counter("TLS handshakes begun."),
@@ -87,7 +86,7 @@ class ServedTls(Collector):
     async def watch(self) -> None:
         """Load new files until cancelled."""
         while self._tls is not None:
-            await asyncio.sleep(CHECK_S)
+            await asyncio.sleep(FILES_CHECK_S)
             if not self._tls.reload():
                 continue
             if self._tls.failure:

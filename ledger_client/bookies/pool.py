@@ -13,7 +13,6 @@ Source: protocol rules 2.1, 2.3, 4.6; storage design, "The batch".
 import asyncio
 from collections.abc import Callable, Container, Sequence
 from random import Random
-from ssl import SSLContext
 from typing import Final, TypeVar
 
 from bookie.wire.batch import Buffer
@@ -52,6 +51,7 @@ from ledger_client.errors import UnauthorizedError
 from ledger_client.observability import Observer
 from metadata.callbacks import Callbacks
 from metadata.ids import BookieId, EntryId, LedgerId
+from security.renewed_tls import ContextSource
 from security.sasl_access import SaslAccess
 
 BODIES_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -73,7 +73,7 @@ class BookiePool:
         *,
         config: ClientConfig,
         rng: Random,
-        ssl: SSLContext | None = None,
+        ssl: ContextSource | None = None,
         sasl: SaslAccess | None = None,
         credentials: bytes = b"",
         client_name: str = "",

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
-from ssl import SSLContext
 from typing import Final, Protocol
 
 from bookie.wire.bodies import BodyPool
@@ -36,6 +35,7 @@ from ledger_client.config import ClientConfig
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError
 from metadata.ids import BookieId, LedgerId
+from security.renewed_tls import ContextSource
 from security.sasl_access import SaslAccess
 
 RECONNECT_DELAY_MIN_S: Final = 0.05
@@ -83,7 +83,7 @@ class LinkSettings:
     addresses: AddressLookup
     keys: Mapping[LedgerId, bytes]
     """Master keys of the attached ledgers, kept by the pool."""
-    ssl: SSLContext | None
+    ssl: ContextSource | None
     sasl: SaslAccess | None
     """Login after the hello; None without."""
     hello: Hello
@@ -315,9 +315,10 @@ class BookieLink:
             bodies=settings.bodies,
             on_refused=settings.on_refused,
         )
+        context = None if settings.ssl is None else settings.ssl(self._loop.time())
         try:
             await self._loop.create_connection(
-                lambda: connection, address.host, address.port, ssl=settings.ssl
+                lambda: connection, address.host, address.port, ssl=context
             )
             reply = await connection.opened
             if settings.sasl is not None:

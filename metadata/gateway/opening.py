@@ -44,7 +44,7 @@ async def _open_gateway(
 ) -> GatewayMetadataStore:
     store = GatewayMetadataStore(
         where,
-        identity_in(where.client_file).context,
+        identity_in(where.client_file).contexts,
         rng,
         operation_timeout_s=operation_timeout_s,
         session_timeout_s=session_timeout_s,

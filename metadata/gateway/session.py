@@ -18,7 +18,6 @@ Source: docs/formats.md, "Connections to a gateway"; metadata design.
 import asyncio
 from collections.abc import Callable
 from random import Random
-from ssl import SSLContext
 from typing import Final
 
 from metadata.backoff import Backoff
@@ -38,6 +37,7 @@ from metadata.gateway.messages import (
 from metadata.store.session_clock import SessionClock
 from metadata.store.uri import MetadataUri
 from metadata.store.zookeeper_session import LinkDown, LinkUp, try_timeout_s
+from security.renewed_tls import ContextSource
 
 BEATS_PER_SESSION: Final = 4
 CLOSE_S_MAX: Final = 5.0
@@ -50,7 +50,7 @@ class GatewaySession:
     def __init__(
         self,
         uri: MetadataUri,
-        ssl: SSLContext | None,
+        ssl: ContextSource | None,
         clock: SessionClock,
         rng: Random,
         *,
@@ -120,7 +120,9 @@ class GatewaySession:
         connection: GatewayConnection | None = None
         try:
             async with asyncio.timeout(try_timeout_s(self._wanted_s, len(self._addresses))):
-                connection = await connect(host, port, self._ssl, self._on_event, self._note_lost)
+                began_s = asyncio.get_running_loop().time()
+                context = None if self._ssl is None else self._ssl(began_s)
+                connection = await connect(host, port, context, self._on_event, self._note_lost)
                 sent_s = asyncio.get_running_loop().time()
                 welcome = welcome_of(await connection.call(self._hello()))
         except (OSError, MetadataError, GatewayFormatError, TimeoutError) as error:

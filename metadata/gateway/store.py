@@ -18,7 +18,6 @@ Source: docs/security.md, "A gateway for clients".
 import asyncio
 from collections.abc import Sequence
 from random import Random
-from ssl import SSLContext
 from typing import TYPE_CHECKING
 
 from metadata.errors import (
@@ -59,6 +58,7 @@ from metadata.store.interface import (
 )
 from metadata.store.session_clock import SessionClock
 from metadata.store.uri import MetadataUri
+from security.renewed_tls import ContextSource
 
 
 class GatewayMetadataStore:
@@ -67,7 +67,7 @@ class GatewayMetadataStore:
     def __init__(
         self,
         uri: MetadataUri,
-        ssl: SSLContext | None,
+        ssl: ContextSource | None,
         rng: Random,
         *,
         operation_timeout_s: float = OPERATION_TIMEOUT_S,

@@ -6,9 +6,7 @@ Leaves checking the options to `login_options`, logins to `logins`, and certific
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
-from functools import partial
 from random import Random
-from ssl import SSLContext
 from typing import TYPE_CHECKING, TypeVar
 
 from broker_layer.security.login_options import HTTPS, LoginOptions
@@ -19,12 +17,13 @@ from metadata.security.user_decoys import read_decoys
 from metadata.security.user_table import UserTable
 from metadata.store.interface import MetadataStore
 from security.errors import SaslError
+from security.renewed_tls import ContextSource, RenewedContext
 from security.sasl.authenticator import SaslAuthenticator, SaslParts
 from security.sasl.jwks_cache import FILE_REFRESH_S, URL_REFRESH_S, JwksCache
 from security.sasl.jwks_documents import fetch_jwks, read_jwks_file
 from security.sasl.mechanism import Mechanism
 from security.sasl.tokens import TokenVerifier
-from security.tls import TlsFiles, client_context
+from security.tls import TlsFiles
 from serving.served_tls import ServedTls
 from serving.slow_work import SlowWork, SlowWorkFullError
 
@@ -81,8 +80,8 @@ class ServedLogins:
         options = self._options
         if self._jwks is None:
             source = options.sasl_oauth_jwks
-            trusting = client_context(TlsFiles(authorities=options.sasl_oauth_ca_file))
-            read = _reader_of(source, trusting)
+            trusting = RenewedContext(TlsFiles(authorities=options.sasl_oauth_ca_file))
+            read = _reader_of(source, trusting, self._parts.now)
             refresh_s = URL_REFRESH_S if source.startswith(HTTPS) else FILE_REFRESH_S
             self._jwks = JwksCache(read, self._parts.now, refresh_s)
         now_ms = self._parts.wall_clock_ms
@@ -95,14 +94,16 @@ class ServedLogins:
             raise SaslError("too many clients log in now: try again later") from error
 
 
-def _reader_of(source: str, context: SSLContext) -> Callable[[], Awaitable[bytes]]:
-    if source.startswith(HTTPS):
-        return partial(fetch_jwks, source, [source], context)
+def _reader_of(
+    source: str, contexts: ContextSource, now: Callable[[], float]
+) -> Callable[[], Awaitable[bytes]]:
+    async def fetch() -> bytes:
+        return await fetch_jwks(source, [source], contexts(now()))
 
     async def read() -> bytes:
         return read_jwks_file(source)
 
-    return read
+    return fetch if source.startswith(HTTPS) else read
 
 
 def access_of_listeners(

@@ -125,7 +125,7 @@ async def open_brokers(arguments: argparse.Namespace) -> AsyncIterator[BrokerAcc
     if not addresses:
         where = f" with a listener {arguments.listener!r}" if arguments.listener else ""
         raise NoBrokerError(f"no broker is up{where}", try_next="quire broker run --help")
-    peers = Peers("quire-topic", rng, PeerAccess(identity.context, identity.sasl))
+    peers = Peers("quire-topic", rng, PeerAccess(identity.contexts, identity.sasl))
     try:
         yield BrokerAccess(addresses, registrations, peers, identity)
     finally:

@@ -3,12 +3,17 @@
 import asyncio
 import struct
 from collections.abc import AsyncIterator
+from pathlib import Path
 from random import Random
+from ssl import SSLContext
 
 import pytest
 
-from broker_layer.peer import PeerAddress, Peers
+from broker_layer.peer import PeerAccess, PeerAddress, Peers
 from broker_layer.peer_connection import CALLS_MAX, FRAME_BYTES_MAX, PeerConnection, PeerError
+from security import renewed_tls
+from security.renewed_tls import RenewedContext
+from tests.support.security.client_certificates import RenewedFiles
 
 HEADER = struct.Struct(">hhih")
 LONG_S = 30.0
@@ -24,8 +29,8 @@ class ScriptedBroker:
         self._server: asyncio.Server | None = None
         self._writers: list[asyncio.StreamWriter] = []
 
-    async def start(self) -> PeerAddress:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+    async def start(self, ssl: SSLContext | None = None) -> PeerAddress:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=ssl)
         return PeerAddress(7, *self._server.sockets[0].getsockname()[:2])
 
     async def aclose(self) -> None:
@@ -180,3 +185,18 @@ async def test_closed_peers_refuse_calls(broker: ScriptedBroker) -> None:
         await waiting
     with pytest.raises(PeerError):
         await ask(peers, address, b"e")
+
+
+async def test_a_new_connection_presents_a_renewed_certificate(
+    broker: ScriptedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewed_tls, "FILES_CHECK_S", 0.0)
+    renewed = RenewedFiles(tmp_path)
+    address = await broker.start(renewed.server())
+    peers = Peers("broker-1", Random(1), PeerAccess(RenewedContext(renewed.files)))
+    with pytest.raises(PeerError):
+        await ask(peers, address, b"echo")
+    renewed.renew()
+    peers._links[7].retry_at = 0.0
+    assert await ask(peers, address, b"echo") == b"echo"
+    await peers.aclose()

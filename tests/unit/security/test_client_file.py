@@ -73,7 +73,7 @@ def test_a_file_is_read_and_a_bad_one_is_named(tmp_path: Path) -> None:
     path.write_text(
         '[tls]\ncertificate = "alice.pem"\nkey = "alice-key.pem"\nauthorities = "ca.pem"\n'
     )
-    assert identity_in(str(path)).context is not None
+    assert identity_in(str(path)).contexts is not None
     for content in (b"\xff", b"[", b"x" * 70_000):
         path.write_bytes(content)
         with pytest.raises(ClientFileError, match=r"client\.toml"):

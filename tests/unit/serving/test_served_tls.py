@@ -34,7 +34,7 @@ async def until(caplog: pytest.LogCaptureFixture, event: str) -> None:
 async def test_new_files_are_loaded_and_unusable_ones_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(served_tls, "CHECK_S", 0.01)
+    monkeypatch.setattr(served_tls, "FILES_CHECK_S", 0.01)
     caplog.set_level(logging.INFO, LOGGER)
     directory = SecureDirectory(tmp_path / "old")
     directory.fill()
