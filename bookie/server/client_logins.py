@@ -32,7 +32,7 @@ LOGIN_NEEDED: Final = (
     "this bookie needs a login: write mechanism, user and password_file below [sasl] in the"
     " client's file, and upgrade clients of releases that do not know logins at bookies"
 )
-TOO_MANY: Final = f"{UNDER_WAY_MAX} clients are about to log in: try again"
+TOO_MANY: Final = "too many clients are about to log in: try again"
 
 
 class LoginMode(StrEnum):
@@ -73,10 +73,12 @@ class ClientLogins:
         self._closing.close()
         await self._users.aclose()
 
-    def begin(self, end: EndSession) -> SaslSession | None:
-        """Begin the session of a connection; None if too many clients are about to log in."""
+    def begin(self, end: EndSession, address: str) -> SaslSession | None:
+        """Begin the session of a connection from an address; None if too many clients are about to
+        log in.
+        """
         assert self._sessions is not None, "started before"
-        return self._sessions.begin(end)
+        return self._sessions.begin(end, address)
 
 
 def make_logins(store: MetadataStore, rng: Random, mode: LoginMode) -> ClientLogins | None:

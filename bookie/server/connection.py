@@ -96,6 +96,7 @@ class ClientConnection(ServerConnection):
             self.close,
             self._certified,
             self._peer,
+            lambda: self.address,
         )
         self._greeting = Greeting(context, self._runner, door)
 

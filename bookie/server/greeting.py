@@ -66,6 +66,8 @@ class Door:
     certified: Callable[[], str]
     """Returns the principal of the client's certificate."""
     peer: Callable[[], str]
+    address: Callable[[], str]
+    """Returns the client's address without the port."""
 
 
 class _Step(Enum):
@@ -153,7 +155,7 @@ class Greeting:
         if role is not None and reply.features & LOGIN_DUE:
             logins = context.access.logins
             assert logins is not None, "otherwise no login is due"
-            self._session = logins.begin(partial(self._door.drop, EVENT))
+            self._session = logins.begin(partial(self._door.drop, EVENT), self._door.address())
             if self._session is None:
                 reply, role = context.refuse_hello(hello, Status.UNKNOWN, TOO_MANY), None
         self._door.send([reply_frame(request_id, reply)])

@@ -3,7 +3,8 @@ ends.
 
 Leaves the mechanisms to `authenticator`, and frames, deadlines and refusals to the connections.
 
-Invariants: at most a given number of connections are about to log in. A client that logs in again
+Invariants: at most a given number of connections are about to log in, and of one client's address
+at most a part of that number (ADDRESS_SHARE). A client that logs in again
 stays who it is, with the same mechanism. A session ends soon after the user's password is changed
 or removed, and a login during which that happens is refused. A login whose connection is closed is
 removed, and proves nothing any more.
@@ -11,6 +12,7 @@ removed, and proves nothing any more.
 Source: KIP-368; RFC 4422, section 3.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +28,9 @@ REFUSAL_DELAY_S: Final = 0.1
 """Pause before a refusal, so that guessing is slow; Kafka's
 `connection.failed.authentication.delay.ms`."""
 
+ADDRESS_SHARE: Final = 4
+"""Clients of one address use at most one of so many parts of the unfinished logins, so that they do
+not keep others out."""
 OTHER_PRINCIPAL: Final = "a client that logs in again must log in as before"
 CHANGED: Final = "the password was changed during the login: try again"
 NOT_BEGUN: Final = "this exchange of SASL has not begun: name a mechanism first"
@@ -52,7 +57,10 @@ class SaslSessions:
         """`under_way_max` is the maximum number of connections that are about to log in."""
         self.authenticator = authenticator
         self._under_way_max = under_way_max
+        self._of_address_max = max(2, under_way_max // ADDRESS_SHARE)
         self._under_way: dict[SaslSession, None] = {}
+        self._of_address = Counter[str]()
+        """Number of connections that are about to log in, by the address of the client."""
         self._done: dict[SaslSession, None] = {}
 
     @property
@@ -60,12 +68,17 @@ class SaslSessions:
         """Number of connections that are about to log in, or have logged in."""
         return len(self._under_way) + len(self._done)
 
-    def begin(self, end: EndSession) -> "SaslSession | None":
-        """Begin the session of a new connection; None if too many are about to log in."""
+    def begin(self, end: EndSession, address: str) -> "SaslSession | None":
+        """Begin the session of a new connection from an address; None if too many are about to log
+        in, altogether or from there.
+        """
         if len(self._under_way) >= self._under_way_max:
             return None
-        session = SaslSession(self, end)
+        if self._of_address[address] >= self._of_address_max:
+            return None
+        session = SaslSession(self, end, address)
         self._under_way[session] = None
+        self._of_address[address] += 1
         return session
 
     def revoke(self, user: str, mechanisms: Collection[str]) -> None:
@@ -77,21 +90,31 @@ class SaslSessions:
 
     def note_done(self, session: "SaslSession") -> None:
         """Note that a client has logged in."""
-        self._under_way.pop(session, None)
+        self._end_login(session)
         self._done[session] = None
 
     def forget(self, session: "SaslSession") -> None:
         """Remove a session whose connection is closed."""
-        self._under_way.pop(session, None)
+        self._end_login(session)
         self._done.pop(session, None)
+
+    def _end_login(self, session: "SaslSession") -> None:
+        if session not in self._under_way:
+            return
+        del self._under_way[session]
+        self._of_address[session.address] -= 1
+        if not self._of_address[session.address]:
+            del self._of_address[session.address]
 
 
 class SaslSession:
     """Login of one connection, and the logins that follow on it."""
 
-    def __init__(self, sessions: SaslSessions, end: EndSession) -> None:
+    def __init__(self, sessions: SaslSessions, end: EndSession, address: str) -> None:
         self._sessions = sessions
         self._end = end
+        self.address = address
+        """Address of the client."""
         self._exchange: SaslExchange | None = None
         self._mechanism = ""
         """Mechanism of the exchange, or of the last one that was complete."""

@@ -91,7 +91,9 @@ class Logins:
 
     def begin(self, connection: LoginConnection) -> "Login | None":
         """Begin the login of a new connection; None if too many are under way."""
-        session = self.sessions.begin(lambda why: connection.drop(EVENT, why))
+        session = self.sessions.begin(
+            lambda why: connection.drop(EVENT, why), connection.client_host
+        )
         if session is None:
             return None
         enabled = self.sessions.authenticator.enabled

@@ -88,6 +88,13 @@ async def test_the_number_of_logins_under_way_is_limited(monkeypatch: pytest.Mon
         assert await stores(await world.logged_in("bob"))
 
 
+async def test_one_address_does_not_use_all_logins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_logins, "UNDER_WAY_MAX", 12)
+    async with login_world() as world:
+        replies = [(await world.greet())[1] for _ in range(4)]
+        assert [each.status for each in replies] == [Status.OK] * 3 + [Status.UNKNOWN]
+
+
 async def test_no_session_is_left_behind(world: LoginWorld) -> None:
     sessions = world.logins._sessions
     assert sessions is not None

@@ -27,8 +27,8 @@ class Clients:
         self.sessions = SaslSessions(SaslAuthenticator(ENABLED, parts), under_way_max)
         self.ends: list[str] = []
 
-    def begin(self) -> SaslSession:
-        session = self.sessions.begin(self.ends.append)
+    def begin(self, address: str = "10.0.0.1") -> SaslSession:
+        session = self.sessions.begin(self.ends.append, address)
         assert session is not None
         return session
 
@@ -81,10 +81,10 @@ async def test_a_message_needs_an_exchange() -> None:
 async def test_logins_under_way_are_limited() -> None:
     clients = Clients(2)
     first, second = clients.begin(), clients.begin()
-    assert clients.sessions.begin(clients.ends.append) is None
+    assert clients.sessions.begin(clients.ends.append, "10.0.0.2") is None
     await log_in(first)
     third = clients.begin()
-    assert clients.sessions.begin(clients.ends.append) is None
+    assert clients.sessions.begin(clients.ends.append, "10.0.0.2") is None
     second.forget()
     clients.begin()
     assert clients.sessions.count == 3
@@ -143,3 +143,17 @@ async def test_a_client_that_has_left_proves_nothing() -> None:
     assert not (await session.respond(proof)).is_complete
     assert not session.is_done
     assert clients.sessions.count == 0
+
+
+async def test_one_address_leaves_room_for_others() -> None:
+    clients = Clients(12)
+    of_one = [clients.begin() for _ in range(3)]
+    assert clients.sessions.begin(clients.ends.append, "10.0.0.1") is None
+    clients.begin("10.0.0.2")
+    await log_in(of_one[0])
+    clients.begin()
+    assert clients.sessions.begin(clients.ends.append, "10.0.0.1") is None
+    of_one[1].forget()
+    of_one[1].forget()
+    clients.begin()
+    assert clients.sessions.begin(clients.ends.append, "10.0.0.1") is None
