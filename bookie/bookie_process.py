@@ -282,7 +282,7 @@ class BookieProcess:
                 self._readiness,
                 routes,
                 (BookieError,),
-                tls.admin_access(),
+                tls.admin_access(self._options.roles.changers),
                 (tls,),
             ),
             context.log,

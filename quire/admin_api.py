@@ -19,6 +19,7 @@ from serving.security_options import is_loopback
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
 TIMEOUT_S: Final = 5.0
 HTTP_OK: Final = 200
+HTTP_REFUSED: Final = (401, 403)
 SCHEMES: Final = ("http", "https")
 
 Json = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
@@ -26,6 +27,10 @@ Json = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
 
 class AdminApiError(Exception):
     """The admin server did not respond, or its response was not as expected."""
+
+
+class AdminRefusedError(AdminApiError):
+    """The admin server refuses the request of this client."""
 
 
 async def get_json(
@@ -50,12 +55,19 @@ async def _call(url: str, identity: ClientFile, method: str, body: bytes, timeou
             head, answered = await _exchange(url, identity, method, body)
         words = head.split(b"\r\n", 1)[0].split()
         status = int(words[1]) if len(words) > 1 else 0
+        if status in HTTP_REFUSED:
+            raise AdminRefusedError(_refusal(answered))
         if status != HTTP_OK:
             raise AdminApiError(f"{url} returned status {status}: {answered[:200]!r}")
         answer: Json = json.loads(answered)
         return answer
     except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError) as error:
         raise AdminApiError(f"{url} did not respond: {error or type(error).__name__}") from error
+
+
+def _refusal(answered: bytes) -> str:
+    answer = json.loads(answered)
+    return str(answer["error"]) if isinstance(answer, dict) and "error" in answer else "it refused"
 
 
 async def _exchange(

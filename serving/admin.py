@@ -3,8 +3,9 @@
 Leaves the other routes to `bookie.server.admin` and `broker_layer.server.admin_http`, and where it
 may listen to `serving.security_options`.
 
-Invariant: with a token or with clients' certificates, every request but those for health needs one
-of the two.
+Invariants: with a token or with clients' certificates, every request but those for health needs one
+of the two; only requests of other methods than GET change anything, and a server may name the
+principals that may send these.
 
 Format: JSON; a failure is {"error": text}, with an HTTP status of 400 or above.
 """
@@ -32,6 +33,8 @@ BODY_BYTES_MAX: Final = 4_096
 CLOSE_TIMEOUT_S: Final = 1.0
 PATH_CHARACTERS_MAX: Final = 200
 """Maximum number of a path's characters in the log."""
+READING: Final = ("GET", "HEAD")
+"""Methods that change nothing."""
 HTTP_ERROR: Final = 400
 """First status that is an error."""
 
@@ -55,6 +58,10 @@ class AdminAccess:
     """Whether a client's certificate is enough."""
     rules: tuple[MappingRule, ...] = ()
     """Rules for the principals of clients with certificates."""
+    changers: frozenset[str] | None = None
+    """Principals whose certificates are enough for requests that change something. None: those of
+    all clients.
+    """
 
     def admits(self, request: web.Request) -> bool:
         """Return whether a request may be served."""
@@ -63,6 +70,12 @@ class AdminAccess:
         if self.takes_certificates and request.get_extra_info("peercert"):
             return True
         return self._has_token(request)
+
+    def may_change(self, request: web.Request) -> bool:
+        """Return whether a request that is admitted may change something."""
+        if self.changers is None or not self.takes_certificates or self._has_token(request):
+            return True
+        return self.who(request) in self.changers
 
     def who(self, request: web.Request) -> str:
         """Return what is known of the client, for the audit log."""
@@ -179,6 +192,13 @@ def _errors_as_json(administered: AdminContent, log: ServerLog) -> Middleware:
             return _error(401, text)
         if request.method != "GET" and "Origin" in request.headers:
             return _error(403, "requests from web pages are not allowed")
+        if request.method not in READING and not access.may_change(request):
+            log.audit.refused(act, who=access.who(request), peer=peer)
+            text = (
+                f"{access.who(request)} may not change this server: name it in super_users, or send"
+                " the admin token"
+            )
+            return _error(403, text)
         answer = await _answer(request, handler, administered, log)
         if request.method != "GET":
             failed = answer.status >= HTTP_ERROR

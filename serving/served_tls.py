@@ -71,17 +71,18 @@ class ServedTls(Collector):
     def _listening(self, tls: ServerTls, *, is_required: bool) -> TlsListening:
         return TlsListening(lambda: tls.context, self._log, self._counters, is_required=is_required)
 
-    def admin_access(self) -> AdminAccess:
-        """Return what requests to the admin port need. Raises SecurityError."""
+    def admin_access(self, changers: frozenset[str] | None = None) -> AdminAccess:
+        """Return what requests to the admin port need; `changers` are the principals whose
+        certificates allow to change something, None those of all. Raises SecurityError.
+        """
         options = self._options
         token = read_secret(options.admin_token_file) if options.admin_token_file else ""
         if self._tls is None or options.tls_mode is not TlsMode.REQUIRED:
             return AdminAccess(token)
         takes = options.tls_client_certificates != ClientCertificates.NONE
         wanted = ClientCertificates.REQUESTED if takes else ClientCertificates.NONE
-        return AdminAccess(
-            token, self._tls.following_context(wanted), takes, options.principal_rules
-        )
+        context = self._tls.following_context(wanted)
+        return AdminAccess(token, context, takes, options.principal_rules, changers)
 
     async def watch(self) -> None:
         """Load new files until cancelled."""

@@ -55,6 +55,11 @@ class RoleOptions:
     super_users: tuple[str, ...] = ()
     """Principals that may do everything."""
 
+    @property
+    def changers(self) -> frozenset[str] | None:
+        """Principals that may change the bookie by its admin port; None: every client."""
+        return frozenset(self.super_users) if self.mode is AuthorizerMode.ENFORCE else None
+
 
 class FactsUnavailableError(Exception):
     """The metadata service did not answer in time, or the metadata cannot be read."""

@@ -13,7 +13,7 @@ from metadata.registry.positions import PositionStore
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
-from quire.admin_api import AdminApiError, get_json, post_json
+from quire.admin_api import AdminApiError, AdminRefusedError, get_json, post_json
 from quire.assessment import next_step
 from quire.cli.as_json import registration_as_json
 from quire.cli.command_line import metadata_address
@@ -117,6 +117,8 @@ async def _request_change(
     try:
         identity = identity_of(metadata_address(arguments))
         answer = await post_json(f"{registration.admin_url}/api/v1/{route}", body, identity)
+    except AdminRefusedError as error:
+        raise CommandError(f"bookie {arguments.bookie} was not changed: {error}") from error
     except AdminApiError as error:
         raise BookieDownError(
             f"bookie {arguments.bookie} was not changed: {error}",

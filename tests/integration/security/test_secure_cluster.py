@@ -10,9 +10,10 @@ import pytest
 
 from ledger_client import ClientConfig, LedgerClient, Quorum
 from ledger_client.errors import LedgerError, UnauthorizedError
+from quire.errors import ExitCode
 from quire.local.secure_directory import SecureDirectory
 from security.client_file import read_client_file
-from tests.integration.quire.command import RunningCluster, start_cluster
+from tests.integration.quire.command import RunningCluster, run_quire, start_cluster
 
 THREE = Quorum(3, 3, 2)
 SOON = ClientConfig(append_deadline_s=3.0)
@@ -96,6 +97,19 @@ def test_commands_use_the_clients_file(cluster: RunningCluster) -> None:
     assert row["tls"] is True
     assert row["admin"]["id"] == bookie_id
     assert cluster.run("cluster", "health").returncode == 0
+
+
+def test_another_client_does_not_change_a_bookie(cluster: RunningCluster) -> None:
+    directory = certificates(cluster)
+    directory.fill(clients=["alice"])
+    uri = f"{cluster.metadata.partition('?')[0]}?client={directory.client_file('alice')}"
+    bookie = cluster.told["bookies"][0]["id"]
+    refused = run_quire("bookie", "readonly", bookie, "on", metadata=uri)
+    assert b"User:alice may not change this server: name it in super_users" in refused.stderr
+    assert refused.returncode == ExitCode.REFUSED
+    assert run_quire("bookie", "info", bookie, metadata=uri).returncode == 0
+    for switch in ("on", "off"):
+        assert cluster.run("bookie", "readonly", bookie, switch).returncode == 0
 
 
 def test_an_admin_port_needs_a_certificate_but_for_health(cluster: RunningCluster) -> None:

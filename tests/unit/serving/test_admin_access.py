@@ -131,6 +131,39 @@ async def test_a_certificate_is_enough_and_names_its_owner(
     ]
 
 
+async def test_only_some_principals_change_a_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = SecureDirectory(tmp_path)
+    directory.fill(clients=("ann", "bob"))
+    (tmp_path / "token").touch(0o600)
+    (tmp_path / "token").write_text("secret")
+    options = SecurityOptions(
+        tls="required",
+        **directory.certificate_options("bookie"),  # type: ignore[arg-type]
+        tls_principal_rules="RULE:^CN=(.*?),.*$/$1/",
+        admin_token_file=str(tmp_path / "token"),
+    )
+    served_tls = ServedTls("thing", options, ServerLog(clock))
+    ann, bob = (read_client_file(directory.client_file(each)).context for each in ("ann", "bob"))
+    async with served(served_tls.admin_access(frozenset({"User:ann"}))) as url:
+        assert await status_of("POST", f"{url}/act", context=ann) == 200
+        assert await status_of("GET", f"{url}/look", context=bob) == 200
+        assert await status_of("POST", f"{url}/act", context=bob) == 403
+        assert await status_of("POST", f"{url}/act", context=bob, token="wrong") == 403
+        assert await status_of("POST", f"{url}/act", context=bob, token="secret") == 200
+    async with served(served_tls.admin_access(frozenset())) as url:
+        assert await status_of("POST", f"{url}/act", context=ann) == 403
+    results = [(result, who) for _, result, who in audited(caplog)]
+    assert results == [
+        ("done", "User:ann"),
+        ("refused", "User:bob"),
+        ("refused", "User:bob"),
+        ("done", "User:bob"),
+        ("refused", "User:ann"),
+    ]
+
+
 async def test_what_is_not_http_is_logged_without_its_content(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -130,6 +130,14 @@ BUGS = (
         CLIENTS_TRUSTED,
     ),
     SeededBug(
+        "every_client_changes_a_server",
+        "Each client whose certificate an admin port admits may change the server.",
+        SERVER,
+        (Edit(ADMIN, "return self.who(request) in self.changers", "return True"),),
+        ADMIN_TESTS,
+        CLIENTS_TRUSTED,
+    ),
+    SeededBug(
         "admin_port_of_a_closed_network",
         "An admin port on other than loopback addresses needs no proof with allow_plaintext.",
         SERVER,
@@ -345,8 +353,9 @@ BUGS = (
         (
             Edit(
                 ADMIN,
+                "        if not access.admits(request):\n"
                 "            log.audit.refused(act, who=access.who(request), peer=peer)\n",
-                "",
+                "        if not access.admits(request):\n",
             ),
         ),
         ADMIN_TESTS,
