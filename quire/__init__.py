@@ -25,6 +25,7 @@ Leaves the replication protocol to `ledger_client`, the storage node to `bookie`
 - `demo_takeover`: the demo's takeover of a live writer.
 - `demo_view`: the demo's display.
 - `server_versions`: oldest version of a cluster's servers, and whether an upgrade is complete.
+- `missing_packages`: packages that are not installed, and the extra that installs them.
 - `errors`: failures of commands, and exit statuses.
 - `cli/`: the command line.
 - `local/`: processes of a local cluster.

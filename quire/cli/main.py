@@ -75,12 +75,16 @@ def main(argv: list[str] | None = None) -> int:
     if words[0] not in NOUNS:
         sys.stderr.write(_unknown(words[0]))
         return ExitCode.USAGE
-    parser: argparse.ArgumentParser = importlib.import_module(NOUNS[words[0]][0]).parser()
-    arguments = parser.parse_args(words[1:])
-    return _run(arguments)
+    noun = words[0]
+    try:
+        parser: argparse.ArgumentParser = importlib.import_module(NOUNS[noun][0]).parser()
+    except ModuleNotFoundError as error:
+        output = Output(as_json=False, results=sys.stdout, remarks=sys.stderr)
+        return _fail(noun, error, output)
+    return _run(noun, parser.parse_args(words[1:]))
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(noun: str, arguments: argparse.Namespace) -> int:
     as_json = arguments.output == "json"
     output = Output(as_json=as_json, results=sys.stdout, remarks=sys.stderr)
     # A command reports through its output; logs of the client would only repeat its errors.
@@ -98,11 +102,20 @@ def _run(arguments: argparse.Namespace) -> int:
         output.remark("\ninterrupted")
         return ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001  every failure of the process becomes a status
-        code = exit_code(error)
-        if code == ExitCode.DEFECT:
-            output.remarks.write(_defect(error))
-        output.failure(error, code)
-        return code
+        return _fail(noun, error, output)
+
+
+def _fail(noun: str, error: Exception, output: Output) -> int:
+    """Report an error; return the exit status."""
+    if isinstance(error, ModuleNotFoundError):
+        from quire.missing_packages import missing_package
+
+        error = missing_package(noun, error) or error
+    code = exit_code(error)
+    if code == ExitCode.DEFECT:
+        output.remarks.write(_defect(error))
+    output.failure(error, code)
+    return code
 
 
 def _help() -> str:

@@ -12,7 +12,7 @@ from quire.cli.command_line import Noun, ledger_id, metadata_address
 from quire.cli.ledger.ledger_options import password_of
 from quire.cli.output import Output, Row
 from quire.cli.progress import Progress
-from quire.errors import CommandError, ExitCode, UsageError
+from quire.errors import CommandError, ExitCode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -192,14 +192,12 @@ async def _run(
     job: Callable[["SparkSession"], ResultT],
 ) -> ResultT:
     """Start Spark, run a job in a thread while its tasks are counted, and stop Spark."""
-    try:
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
 
-        from spark_io.errors import SparkIoError
-        from spark_io.launching import session
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{error}", try_next="pip install 'quire[server,spark]'") from error
+    from spark_io.errors import SparkIoError
+    from spark_io.launching import session
+
     output.remark("starting Spark")
     try:
         spark = await asyncio.to_thread(session, master=arguments.master)

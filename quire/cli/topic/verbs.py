@@ -11,13 +11,10 @@ from typing import Final
 
 from quire.cli.command_line import Handler, Noun, add_consent_option, not_negative, positive
 from quire.cli.output import Output
-from quire.errors import UsageError
 
 MANAGE: Final = "quire.cli.topic.topic_manage"
 DATA: Final = "quire.cli.topic.topic_data"
 TRIM: Final = "quire.cli.topic.topic_trim"
-EXTRAS: Final = ("kafka", "cramjam")
-"""Packages that the extra `broker` installs, and a plain client installation does not."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -131,13 +128,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 def _later(module: str, function: str) -> Handler:
     def handle(arguments: argparse.Namespace, output: Output) -> int | Coroutine[None, None, int]:
-        try:
-            handler: Handler = getattr(importlib.import_module(module), f"{function}_topic")
-        except ModuleNotFoundError as error:
-            if error.name is None or error.name.partition(".")[0] not in EXTRAS:
-                raise
-            text = f"topics need {error.name}, which is not installed"
-            raise UsageError(text, try_next="pip install 'quire[broker]'") from error
+        handler: Handler = getattr(importlib.import_module(module), f"{function}_topic")
         return handler(arguments, output)
 
     return handle
