@@ -57,7 +57,7 @@ async def log_in(
         raise SaslError(PLAIN_NEEDS_TLS)
     exchange = access.begin(run_at_once)
     request = SaslHandshakeRequest(mechanism=access.mechanism.value)
-    shaken = await _ask(reader, writer, request, SaslHandshakeResponse)
+    shaken = await ask(reader, writer, request, SaslHandshakeResponse)
     if shaken.error_code != ErrorCode.NONE:
         offered = _shown(", ".join(shaken.mechanisms)) or "none"
         raise SaslError(
@@ -65,7 +65,7 @@ async def log_in(
         )
     message = exchange.begin()
     for _ in range(MESSAGES_MAX):
-        answer = await _ask(
+        answer = await ask(
             reader, writer, SaslAuthenticateRequest(auth_bytes=message), SaslAuthenticateResponse
         )
         if answer.error_code != ErrorCode.NONE:
@@ -82,12 +82,13 @@ def _shown(text: str) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
-async def _ask(
+async def ask(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
     request: ApiMessage,
     kind: type[MessageT],
 ) -> MessageT:
+    """Send one request of a login; return its answer. Raises KafkaFrameError, OSError, EOFError."""
     key, body = ApiKey(request.API_KEY), bytes(encode_request(request, VERSION))
     length = _HEAD.size - _SIZE.size + len(CLIENT_ID) + len(body)
     writer.write(_HEAD.pack(length, key, VERSION, 0, len(CLIENT_ID)) + CLIENT_ID + body)

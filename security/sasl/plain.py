@@ -6,7 +6,8 @@ Leaves the refusal of connections without TLS to the listeners, what stands for 
 Format: `[<authorization identity>] NUL <user> NUL <password>` in UTF-8.
 
 Invariants: a password is checked against what is stored for SCRAM, as nothing else is stored. A
-check does the same work for each user, with decoys for the credentials that a user does not have.
+check does the same work for each user, with decoys for the credentials that a user does not have,
+and as many iterations as the users with most have.
 It accepts a password that fits one of the user's own credentials.
 
 Source: RFC 4616; KIP-43.
@@ -19,6 +20,7 @@ from typing import Final
 from security.errors import SaslError
 from security.principal import Principal
 from security.sasl.credentials import (
+    ITERATIONS_MAX,
     ScramCredential,
     ScramMechanism,
     credential_of,
@@ -97,9 +99,10 @@ class PlainServer:
 
     def _found(self, user: str, mechanism: ScramMechanism) -> tuple[ScramCredential, bool]:
         """Return the user's credential or its decoy, and whether it is the user's own."""
+        decoy = self._decoys.credential(user, mechanism)  # takes its time for every name
         found = self._find(user, mechanism)
         if found is None or found.mechanism is not mechanism:
-            return self._decoys.credential(user, mechanism), False
+            return decoy, False
         return found, True
 
 
@@ -150,5 +153,7 @@ def parse_plain(message: bytes) -> tuple[str, str]:
 def _fits(credential: ScramCredential, password: str) -> bool:
     mechanism, salt, iterations = credential.mechanism, credential.salt, credential.iterations
     salted = salted_password(mechanism, password, salt, iterations)
+    if iterations < ITERATIONS_MAX:
+        salted_password(mechanism, password, salt, ITERATIONS_MAX - iterations)  # only takes time
     made = credential_of(mechanism, salted, salt, iterations)
     return hmac.compare_digest(made.stored_key, credential.stored_key)

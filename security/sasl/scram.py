@@ -5,8 +5,8 @@ stands for an unknown user to `decoys`.
 
 Invariants:
 
-- An unknown user takes the same steps as one with a wrong password, with messages of the same form,
-  and fails in the last step with the same text.
+- An unknown user takes the same steps as one with a wrong password, with the same work and messages
+  of the same form, and fails in the last step with the same text.
 - The nonce that the client repeats is compared as a whole: a message of another exchange, or one
   with a nonce of the client's choice, is refused.
 - What the client says of channel binding in its first message, it confirms in its last one.
@@ -56,6 +56,9 @@ class ScramServer:
         self._step = _Step.FIRST
         self._first: ClientFirst | None = None
         self._credential: ScramCredential | None = None
+        """What is stored of the user's password; None for an unknown user."""
+        self._checked: ScramCredential | None = None
+        """The same, or a decoy."""
         self._server_first = ""
 
     @property
@@ -95,7 +98,9 @@ class ScramServer:
         found = self._find(first.user, self._mechanism)
         if found is not None and found.mechanism is self._mechanism:
             self._credential = found
-        shown = self._credential or self._decoys.credential(first.user, self._mechanism)
+        # Made for every name, so that the time of the answer does not show which names are users.
+        decoy = self._decoys.credential(first.user, self._mechanism)
+        self._checked = shown = self._credential or decoy
         salt = base64.b64encode(shown.salt).decode()
         self._server_first = f"r={first.nonce}{self._own_nonce},s={salt},i={shown.iterations}"
         return self._server_first.encode()
@@ -109,7 +114,8 @@ class ScramServer:
         if not hmac.compare_digest(final.binding, first.binding):
             raise SaslError(REFUSED, f"{first.user!r} does not confirm what it said of binding")
         signed = f"{first.bare},{self._server_first},{final.without_proof}".encode()
-        checked = self._credential or self._decoys.credential(first.user, self._mechanism)
+        checked = self._checked
+        assert checked is not None, "shown by the first answer"
         is_right = proves(checked, signed, final.proof)
         if self._credential is None:
             raise SaslError(REFUSED, f"{first.user!r} has no password for {self._mechanism}")

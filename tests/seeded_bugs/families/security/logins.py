@@ -78,6 +78,31 @@ BUGS = (
         CLIENTS_TRUSTED,
     ),
     SeededBug(
+        "decoys_only_for_unknown_users",
+        "Only for an unknown user a decoy is made, so its first answer comes later.",
+        ("RFC 5802",),
+        (
+            Edit(
+                SCRAM,
+                "        decoy = self._decoys.credential(first.user, self._mechanism)\n"
+                "        self._checked = shown = self._credential or decoy\n",
+                "        self._checked = shown = self._credential or self._decoys.credential(\n"
+                "            first.user, self._mechanism\n"
+                "        )\n",
+            ),
+        ),
+        SCRAM_TESTS,
+        CLIENTS_TRUSTED,
+    ),
+    SeededBug(
+        "iterations_show_the_user",
+        "PLAIN takes as long as the iterations that are stored for a user.",
+        RULES,
+        (Edit(PLAIN, "if iterations < ITERATIONS_MAX:", "if iterations < 0:"),),
+        PLAIN_TESTS,
+        CLIENTS_TRUSTED,
+    ),
+    SeededBug(
         "decoy_is_a_password_of_plain",
         "A password that fits the decoy of an unknown user is taken.",
         RULES,

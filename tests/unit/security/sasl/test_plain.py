@@ -8,7 +8,13 @@ import pytest
 from security.errors import SaslError
 from security.principal import Principal
 from security.sasl import plain
-from security.sasl.credentials import ScramCredential, ScramMechanism, salted_password
+from security.sasl.credentials import (
+    ITERATIONS_MAX,
+    ScramCredential,
+    ScramMechanism,
+    salted_password,
+)
+from security.sasl.decoys import Decoys
 from security.sasl.mechanism import ENDED, REFUSED, Answer
 from security.sasl.plain import MESSAGE_BYTES_MAX, PlainClient, PlainServer
 from security.sasl.user_names import NAME_CHARACTERS_MAX
@@ -101,8 +107,21 @@ async def test_messages_that_are_refused(message: bytes, what: str) -> None:
     assert (await failure(exchange, b"\0user\0pencil")).text == ENDED
 
 
+def counted_decoy(
+    done: list[tuple[ScramMechanism, int]],
+) -> Callable[[Decoys, str, ScramMechanism], ScramCredential]:
+    """Return a method that makes decoys and counts them as work without iterations."""
+    make = Decoys.credential
+
+    def credential(self: Decoys, user: str, mechanism: ScramMechanism) -> ScramCredential:
+        done.append((mechanism, 0))
+        return make(self, user, mechanism)
+
+    return credential
+
+
 async def test_an_unknown_user_costs_the_same_work() -> None:
-    """The work is counted in calls of the function that takes the time."""
+    """The work is counted in calls of the functions that take the time."""
     costs = {}
     for user in ("user", "mallory"):
         done: list[tuple[ScramMechanism, int]] = []
@@ -117,11 +136,17 @@ async def test_an_unknown_user_costs_the_same_work() -> None:
             done.append((mechanism, iterations))
             return salted_password(mechanism, password, salt, iterations)
 
-        with patch.object(plain, "salted_password", count):
+        with (
+            patch.object(plain, "salted_password", count),
+            patch.object(Decoys, "credential", counted_decoy(done)),
+        ):
             error = await failure(server(), f"\0{user}\0wrong".encode())
         assert error.text == REFUSED
         costs[user] = done
-    assert costs["user"] == costs["mallory"] == [(each, ITERATIONS) for each in ScramMechanism]
+    work = [(each, 0) for each in ScramMechanism]
+    for each in ScramMechanism:
+        work += [(each, ITERATIONS), (each, ITERATIONS_MAX - ITERATIONS)]
+    assert costs["user"] == costs["mallory"] == work
 
 
 async def test_the_slow_part_runs_where_the_caller_wants() -> None:

@@ -282,6 +282,24 @@ async def test_an_unknown_user_fails_as_one_with_a_wrong_password_does() -> None
     assert "no password" in missing.why
 
 
+async def test_a_decoy_is_made_for_every_name() -> None:
+    """Otherwise the time of the first answer shows which names are users."""
+    names = []
+
+    class CountedDecoys:
+        def credential(self, user: str, mechanism: ScramMechanism) -> ScramCredential:
+            names.append(user)
+            return CREDENTIALS[mechanism]
+
+    for user in ("user", "mallory"):
+        found = CREDENTIALS[SHA_256] if user == "user" else None
+        exchange = ScramServer(SHA_256, lambda _u, _m, f=found: f, CountedDecoys(), "xyz")  # type: ignore[arg-type,misc]
+        first = f"n,,n={user},r=abc".encode()
+        challenge = await exchange.respond(first)
+        await failure(exchange, final(first, challenge, password="wrong"))
+    assert names == ["user", "mallory"]
+
+
 async def test_the_salt_of_an_unknown_user_stays_the_same() -> None:
     (one, _), (again, _) = await both("mallory", "a"), await both("mallory", "b")
     other, _ = await both("trudy", "a")
