@@ -1,7 +1,7 @@
 """Quota of changes of topics: partitions that a client creates and deletes in a second.
 
-Leaves the changes to `topic_admin`, the quotas to `server.quotas`, and the pause that an answer
-contains to `dispatch`.
+Leaves the changes to `topic_admin`, the quotas to `metadata.security.rates`, and the pause that
+an answer contains to `dispatch`.
 
 A client that has used its quota is refused with THROTTLING_QUOTA_EXCEEDED, in the versions of the
 requests whose clients know this error; in older versions it is served. In both cases it is paused.
@@ -32,9 +32,9 @@ from broker_layer.kafka.messages import (
 from broker_layer.kafka.quota_messages import note_throttle
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.request_context import RequestContext
-from broker_layer.server.quotas.rate_quota import RateQuota
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import QuotaKey
+from metadata.security.rates.rate_quota import RateQuota
 
 BURST_S: Final = 10.0
 """A client that was idle may make the changes of this many seconds at once, as in Kafka."""

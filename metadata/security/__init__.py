@@ -1,4 +1,4 @@
-"""Users and quotas of brokers, roles on ledgers, and rights of processes on the stored nodes.
+"""Users, quotas, roles on ledgers, and rights of processes on the stored nodes.
 
 - `errors`: what can go wrong with users, quotas and grants.
 - `users`: a user, its credentials and its bytes.
@@ -8,7 +8,7 @@
 - `quotas`: a quota, its values and its bytes.
 - `quota_store`: quotas, changed.
 - `quota_set`: quotas in memory.
-- `quota_table`: quotas, followed in the memory of a broker.
+- `quota_table`: quotas, followed in the memory of a server.
 - `client_principals`: principals of certificates, and super users.
 - `ledger_roles`: roles on ledgers, and the rights that they give; pure.
 - `ledger_grants`: grants of one principal and their bytes; pure.
@@ -22,4 +22,5 @@
 - `acls`: bindings of access control lists, their filters, and their bytes.
 - `acl_store`: bindings in the store: added, removed, listed and followed.
 - `acl_errors`: refusals of bindings.
+- `rates/`: rates of clients under quotas.
 """

@@ -1,7 +1,7 @@
 """Quotas in memory, and whether there are any of each key.
 
 Leaves following the store to `quota_table.py`, and which quota a client has to
-`broker_layer.server.quotas`.
+`rates/quota_rules.py`.
 
 Invariant: a key is limited while some entity has a value of it.
 """

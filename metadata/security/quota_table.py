@@ -1,7 +1,7 @@
-"""Quotas in the memory of a broker, followed.
+"""Quotas in the memory of a server, followed.
 
 Leaves changes to `quota_store.py`, following the nodes to `metadata.store.child_values`, and what
-brokers do with them to `broker_layer.server.quotas`.
+servers do with them to `rates`, `broker_layer.server.quotas` and `bookie.server.client_quotas`.
 
 Invariants: the table keeps what it has while the store does not answer; a quota is dropped only
 when a successful read shows that it is gone; one whose record cannot be read keeps its last

@@ -1,7 +1,7 @@
 """A quota: the clients that it is for, its values, and its bytes. Pure.
 
 Leaves storing quotas to `quota_store.py`, those in memory to `quota_set.py`, and which one a client
-has to `broker_layer.server.quotas`.
+has to `rates/quota_rules.py`.
 
 Format: the value of `/security/quotas/<node>` is a msgpack array
 

@@ -1,8 +1,7 @@
-"""Quotas of clients: who has which, what they have used, and how long they are not read.
+"""Quotas of clients of a broker, and how long they are not read.
 
-- `quota_rules`: which quota holds for a client.
-- `rate_buckets`: what clients have used of their rates.
-- `rate_quota`: the quotas of one key.
+Leaves which quota holds for a client, and what it has used, to `metadata.security.rates`.
+
 - `address_rate`: the rate of new connections from one address.
 - `work_time`: processor time of one request.
 - `client_quotas`: all quotas of a broker.

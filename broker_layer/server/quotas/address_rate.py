@@ -8,10 +8,10 @@ closed at once.
 
 from typing import Final
 
-from broker_layer.server.quotas.quota_rules import find_address_limit
-from broker_layer.server.quotas.rate_buckets import RateBuckets
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import QuotaKey
+from metadata.security.rates.quota_rules import find_address_limit
+from metadata.security.rates.rate_buckets import RateBuckets
 
 BURST_S: Final = 10.0
 """An address may make the connections of this many seconds at once, as in Kafka."""

@@ -1,7 +1,7 @@
 """All quotas of one broker: how long a client is not read after a request.
 
-Leaves the quotas of one key to `rate_quota`, and the pause to the connection of the request. The
-answer contains the pause as `throttle_time_ms`.
+Leaves the quotas of one key to `metadata.security.rates`, and the pause to the connection of the
+request. The answer contains the pause as `throttle_time_ms`.
 
 Invariants: a request is recorded once, when its answer is made; the longest pause of its quotas
 holds; requests of brokers among themselves are not timed.
@@ -19,10 +19,10 @@ from broker_layer.server.config import BrokerLimits
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.exchange import Exchange
 from broker_layer.server.quotas.address_rate import AddressRate
-from broker_layer.server.quotas.rate_quota import RateQuota
 from broker_layer.server.quotas.work_time import WorkTime
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import QuotaKey
+from metadata.security.rates.rate_quota import RateQuota
 
 PERCENT: Final = 0.01
 """Seconds of the event loop in a second that one percent permits."""

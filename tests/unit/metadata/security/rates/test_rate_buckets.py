@@ -4,12 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_layer.server.quotas import rate_quota
-from broker_layer.server.quotas.address_rate import AddressRate
-from broker_layer.server.quotas.rate_buckets import BURST_S, THROTTLE_S_MAX, RateBuckets
-from broker_layer.server.quotas.rate_quota import RateQuota
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import QuotaKey, entity_of
+from metadata.security.rates import rate_quota
+from metadata.security.rates.rate_buckets import BURST_S, THROTTLE_S_MAX, RateBuckets
+from metadata.security.rates.rate_quota import RateQuota
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE
 ALICE, ALL_CLIENTS = entity_of([("user", "alice")]), entity_of([("client-id", None)])
@@ -96,13 +95,3 @@ def test_the_kept_limits_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         quota.record("alice", str(number), 1, 0.0)
         assert len(quota._limits) <= 2
-
-
-def test_an_address_has_its_rate() -> None:
-    quotas = QuotaSet()
-    rate = AddressRate(quotas)
-    assert all(rate.admits("10.0.0.1", 0.0) for _ in range(100))
-    quotas.put(entity_of([("ip", "10.0.0.1")]), {QuotaKey.CONNECTION_CREATION_RATE: 2.0})
-    assert sum(rate.admits("10.0.0.1", 0.0) for _ in range(100)) == 20
-    assert sum(rate.admits("10.0.0.1", 1.0) for _ in range(100)) == 2
-    assert all(rate.admits("10.0.0.2", 0.0) for _ in range(100))

@@ -10,10 +10,10 @@ Source: KIP-546.
 
 from typing import Final
 
-from broker_layer.server.quotas.quota_rules import Limit, find_limit
-from broker_layer.server.quotas.rate_buckets import BURST_S, RateBuckets
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import QuotaKey
+from metadata.security.rates.quota_rules import Limit, find_limit
+from metadata.security.rates.rate_buckets import BURST_S, RateBuckets
 
 LIMITS_KEPT_MAX: Final = 10_000
 """Maximum number of clients whose limit is kept between requests; then all are looked up again."""

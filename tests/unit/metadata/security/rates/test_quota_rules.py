@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker_layer.server.quotas.quota_rules import Limit, find_address_limit, find_limit
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import QuotaKey, entity_of
+from metadata.security.rates.quota_rules import Limit, find_address_limit, find_limit
 
 KEY, OTHER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 RATE = QuotaKey.CONNECTION_CREATION_RATE
