@@ -57,6 +57,8 @@ from metadata.ledgers.ledger_store import LedgerStore
 from metadata.registry.registrar import BookieRegistrar
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.repair_key import read_repair_key
+from metadata.security.quota_set import QuotaSet
+from metadata.security.quota_table import QuotaTable
 from metadata.store.ephemeral import INCARNATION_BYTES
 from metadata.store.interface import MetadataStore, SessionState
 from serving.admin import AdminContent, AdminServer
@@ -150,6 +152,7 @@ class BookieProcess:
         context = ServerContext(
             identity.bookie_id, storage, access, limits, counters, log, loop.time, authorizer
         )
+        context.limit_clients(await self._follow_quotas(), self._options.roles)
         if authorizer is not None:
             self._parts.push_async_callback(authorizer.aclose)
             await authorizer.start()
@@ -197,6 +200,12 @@ class BookieProcess:
         access = ServerAccess(partial(read_repair_key, self._store), now, logins)
         await access.start()
         return access
+
+    async def _follow_quotas(self) -> QuotaSet:
+        quotas = QuotaTable(self._store, self._rng)
+        self._parts.push_async_callback(quotas.aclose)
+        await quotas.start()
+        return quotas.set
 
     async def _open_storage(self, identity: Identity, config: StorageConfig) -> BookieStorage:
         ledgers = LedgerStore(self._store, self._rng, self._wall_clock_ms)

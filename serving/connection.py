@@ -37,6 +37,7 @@ class ServerConnection(asyncio.BufferedProtocol, ABC):
         """Start of the wait for the client: to send a request, to finish a frame, or to read
         answers.
         """
+        self._throttle_end: asyncio.TimerHandle | None = None
 
     # -- called by the transport
 
@@ -56,6 +57,8 @@ class ServerConnection(asyncio.BufferedProtocol, ABC):
     def connection_lost(self, error: Exception | None) -> None:
         """See `asyncio.BufferedProtocol`."""
         self._transport = None
+        if self._throttle_end is not None:
+            self._throttle_end.cancel()
         self._context.connection_lost(self)
 
     @override
@@ -136,6 +139,22 @@ class ServerConnection(asyncio.BufferedProtocol, ABC):
         else:
             self._waiting_since_s = self._context.now()
             transport.resume_reading()
+
+    def throttle(self, delay_s: float) -> None:
+        """Read nothing for `delay_s` seconds, because the client is over a quota."""
+        if delay_s <= 0 or self._transport is None:
+            return
+        self.set_pause(Pause.THROTTLED, on=True)
+        loop, ending = asyncio.get_running_loop(), self._throttle_end
+        if ending is not None:
+            if ending.when() >= loop.time() + delay_s:
+                return
+            ending.cancel()  # of requests that came together, the longest pause holds
+        self._throttle_end = loop.call_later(delay_s, self._end_throttle)
+
+    def _end_throttle(self) -> None:
+        self._throttle_end = None
+        self.set_pause(Pause.THROTTLED, on=False)
 
     def _drop_bad_frame(self, why: str) -> None:
         self._context.counters.bad_frames += 1

@@ -7,7 +7,7 @@ from enum import Flag, auto
 
 
 class Pause(Flag):
-    """Reasons why no request is read from a client. A bookie has the first three."""
+    """Reasons why no request is read from a client."""
 
     NONE = 0
     REQUESTS_WAIT = auto()

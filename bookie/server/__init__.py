@@ -4,6 +4,7 @@
 - `connection`: one client: frames, adds and answers.
 - `greeting`: one client from its hello to the end of its login.
 - `client_logins`: logins of clients: what all connections share.
+- `client_quotas`: bytes that clients append and read in a second.
 - `incoming_batch`: check of a batch before anything is done with it.
 - `request_runner`: requests of one connection that wait, a limited number and size at a time.
 - `ledger_requests`: reads, fences, LACs and lists of ranges.

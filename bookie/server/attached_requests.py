@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from bookie.server.attachments import Attachment, Attachments
+from bookie.server.client_quotas import ClientQuota
 from bookie.server.ledger_requests import (
     AttachedRequest,
     LedgerRequest,
@@ -40,6 +41,7 @@ class AttachedRequests:
         send: Callable[[list[Buffer]], None],
         is_unread: Callable[[], bool],
         peer: Callable[[], str],
+        quota: ClientQuota,
     ) -> None:
         """`is_unread` returns whether the client does not read its answers."""
         storage, limits, counters = context.storage, context.limits, context.counters
@@ -49,7 +51,8 @@ class AttachedRequests:
         self._send = send
         self._is_unread = is_unread
         self._peer = peer
-        self._requests = LedgerRequests(storage, limits, counters, context.now)
+        self._quota = quota
+        self._requests = LedgerRequests(storage, limits, counters, context.now, quota)
         self.polls = LongPolls(storage, self._requests, runner, limits, counters, send)
 
     def serve(
@@ -82,7 +85,13 @@ class AttachedRequests:
     ) -> None:
         """Execute a request now or after those that wait."""
         size, answer = self._requests.bytes_of(request), self._requests.answer
-        self._runner.submit(request_id, size, partial(answer, request_id, request, key, asked_s))
+        is_read = isinstance(request, ReadEntries) and not request.fence
+        self._runner.submit(
+            request_id,
+            size,
+            partial(answer, request_id, request, key, asked_s),
+            is_metered=is_read and self._quota.limits_reads,
+        )
 
     def refuse_add(self, request_id: int, attachment: Attachment, *, recovery: bool) -> None:
         """Refuse an add for which the client has no right: with the reason, which an ack lacks."""
@@ -123,8 +132,9 @@ class AttachedRequests:
     def _read_or_submit(
         self, request_id: int, request: LedgerRequest, key: bytes, asked_s: float
     ) -> None:
-        # While answers are unread, reads from memory wait in the queue too.
-        if isinstance(request, ReadEntries) and not self._is_unread():
+        # While answers are unread, or the client is over a quota, reads from memory wait too.
+        may_read = not self._is_unread() and not self._quota.is_paused
+        if isinstance(request, ReadEntries) and may_read:
             answer = self._requests.try_read(request_id, request, key, asked_s)
             if answer is not None:
                 self._send(answer)

@@ -8,7 +8,7 @@ connection to `serving.connection`, listening to `bookie.server.server`.
 Invariants: no request is executed before the client's hello is accepted, and its login is complete
 if one is due; a complete request is
 answered once, unless the connection is lost; reading pauses while the storage has no room, while
-too many requests wait, and while the client does not read its answers.
+too many requests wait, while the client does not read its answers, and while it is over a quota.
 
 Source: protocol rules 2.3, 4.3, 12.4, 12.6; storage design, "Limits and refusals".
 """
@@ -19,6 +19,7 @@ from typing import Final, assert_never
 
 from bookie.server.attached_requests import AttachedRequests
 from bookie.server.attachments import NO_ROOM, Attachment, Attachments
+from bookie.server.client_quotas import ClientQuota
 from bookie.server.greeting import Door, Greeting, Guest
 from bookie.server.incoming_batch import checked_batch
 from bookie.server.ledger_requests import AttachedRequest, operation_of
@@ -80,6 +81,7 @@ class ClientConnection(ServerConnection):
         self._received_at_s = 0.0
         limits, counters = context.limits, context.counters
         self._runner = RequestRunner(limits, context.log, counters, self._send_answer)
+        self._quota = ClientQuota(context.quotas, self.throttle)
         self._served = AttachedRequests(
             context,
             self._attachments,
@@ -87,6 +89,7 @@ class ClientConnection(ServerConnection):
             self._send_answer,
             lambda: bool(self._pause & Pause.ANSWERS_UNREAD),
             self._peer,
+            self._quota,
         )
         door = Door(
             self._send_answer,
@@ -137,22 +140,22 @@ class ClientConnection(ServerConnection):
             self._serve(frame)
         if self._adds_pending:
             self._read_on_if_room()
+        if context.quotas.appends.is_limited:
+            self._quota.note_frames(frames)
         if self._runner.is_full:
             self.set_pause(Pause.REQUESTS_WAIT, on=True)
 
-    @override
-    def pause_writing(self) -> None:
-        """See `asyncio.BufferedProtocol`."""
-        super().pause_writing()
-        self._runner.hold(held=True)
-
-    @override
-    def resume_writing(self) -> None:
-        """See `asyncio.BufferedProtocol`."""
-        super().resume_writing()
-        self._runner.hold(held=False)
-
     # -- called by the server
+
+    @override
+    def set_pause(self, reason: Pause, *, on: bool) -> None:
+        """See `ServerConnection`; some reasons also hold requests that were read."""
+        super().set_pause(reason, on=on)
+        if reason is Pause.ANSWERS_UNREAD:
+            self._runner.hold(held=on)
+        elif reason is Pause.THROTTLED:
+            self._quota.is_paused = on
+            self._runner.throttle(on=on)
 
     @property
     @override
@@ -232,6 +235,8 @@ class ClientConnection(ServerConnection):
         self._role = guest.role
         self._attachments.greet(guest.principal, is_repair=guest.role == REPAIR)
         self._may_use_ledgers = guest.names_bookie
+        who = guest.proved or self._context.proved_by_certificate(self._transport)
+        self._quota.greet(who, is_repair=guest.role == REPAIR)
 
     def _certified(self) -> str:
         return self._context.certified_principal(self._transport)

@@ -33,6 +33,7 @@ from bookie.wire.messages import (
     Status,
 )
 from security.errors import SaslError, SaslMechanismError
+from security.principal import Principal as ProvedPrincipal
 from security.sasl.sessions import LOGIN_S_MAX, REFUSAL_DELAY_S, SaslSession
 
 EVENT = "login"
@@ -48,6 +49,8 @@ class Guest:
     """Principal of its login or certificate (rule 12.1)."""
     names_bookie: bool
     """Whether its hello named this bookie."""
+    proved: ProvedPrincipal | None = None
+    """What its login proved; None without a login."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +218,8 @@ class Greeting:
         principal = self._context.usable_principal(session.principal)
         reply = LoginReply(step.challenge, complete=True, principal=principal)
         self._door.send([reply_frame(request_id, reply)])
-        self._welcome(Guest(self._guest.role, principal, self._guest.names_bookie))
+        role, names_bookie = self._guest.role, self._guest.names_bookie
+        self._welcome(Guest(role, principal, names_bookie, session.principal))
         return []  # the answer is sent
 
     async def _refuse(self, request_id: int, text: str, why: str) -> list[Buffer]:

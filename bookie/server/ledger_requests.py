@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from bookie.server.client_quotas import ClientQuota
 from bookie.server.server_access import LedgerOperation
 from bookie.server.server_answers import entries_frame, refusal_frame, reply_frame
 from bookie.server.server_counters import ServerCounters
@@ -57,18 +58,21 @@ def operation_of(request: AttachedRequest) -> LedgerOperation:
 
 @dataclass(eq=False, repr=False)
 class LedgerRequests:
-    """Execution of requests; the answers are complete frames. Stateless."""
+    """Execution of requests; the answers are complete frames. Stateless, but for the quota."""
 
     _storage: BookieStorage
     _limits: ServerLimits
     _counters: ServerCounters
     _now: Callable[[], float]
+    _quota: ClientQuota
 
     def bytes_of(self, request: LedgerRequest) -> int:
         """Return approximately how many bytes of memory the answer can take."""
         match request:
             case ReadEntries():
-                return min(request.bytes_max, self._limits.read_bytes_max)
+                return min(
+                    request.bytes_max, self._quota.answer_bytes_max(self._limits.read_bytes_max)
+                )
             case ListEntries():
                 return 32 * self._limits.ranges_per_answer_max
             case ReadLac() | WriteLac() | ReadAccess() | FenceWithoutKey():
@@ -93,7 +97,7 @@ class LedgerRequests:
             return None
         self._counters.reads_from_memory += 1
         self._counters.read_latency.record(self._now() - asked_s)
-        return entries_frame(request_id, result)
+        return self._metered(request_id, result)
 
     async def answer(
         self,
@@ -135,7 +139,7 @@ class LedgerRequests:
     ) -> list[Buffer]:
         """Answer a long poll now: with the entries after `lac`, or only with the LAC."""
         snapshot = await self._storage.reads.read_lac(request.ledger_id, master_key)
-        bytes_max = min(request.bytes_max, self._limits.read_bytes_max)
+        bytes_max = self._poll_bytes_max(request)
         if snapshot.status is not Status.OK or snapshot.lac <= request.lac or not bytes_max:
             following = EntryId(min(request.lac, ENTRY_ID_MAX) + 1)
             return entries_frame(
@@ -150,7 +154,7 @@ class LedgerRequests:
             master_key,
             after_fence=False,
         )
-        return entries_frame(request_id, result)
+        return self._metered(request_id, result)
 
     def try_answer_poll(
         self, request_id: int, request: WaitLac, master_key: bytes
@@ -159,7 +163,7 @@ class LedgerRequests:
         is needed.
         """
         lac = self._storage.lac_of(request.ledger_id)
-        bytes_max = min(request.bytes_max, self._limits.read_bytes_max)
+        bytes_max = self._poll_bytes_max(request)
         if lac <= request.lac or not bytes_max:
             return None
         result = self._storage.reads.try_read(
@@ -168,7 +172,7 @@ class LedgerRequests:
         if result is None:
             return None
         self._counters.reads_from_memory += 1
-        return entries_frame(request_id, result)
+        return self._metered(request_id, result)
 
     async def _fence_without_key(self, ledger_id: LedgerId) -> LedgerSnapshot:
         """Fence a ledger without a key, then look for its first entry: only that is a negative."""
@@ -204,7 +208,22 @@ class LedgerRequests:
             master_key,
             after_fence=request.fence,
         )
-        return entries_frame(request_id, result)
+        return self._metered(request_id, result)
+
+    def _poll_bytes_max(self, request: WaitLac) -> int:
+        """Return how many bytes of entries a long poll may return. A client with a quota gets the
+        LAC alone, and then reads: many polls may be answered at once, reads wait for each other.
+        """
+        if self._quota.limits_reads:
+            return 0
+        return min(request.bytes_max, self._limits.read_bytes_max)
+
+    def _metered(self, request_id: int, result: ReadResult) -> list[Buffer]:
+        """Return an answer, recorded in the client's quota if it has entries."""
+        frame = entries_frame(request_id, result)
+        if result.batches and self._quota.limits_reads:
+            self._quota.note_read(sum(map(len, frame)))
+        return frame
 
 
 def _lac_frame(request_id: int, snapshot: LedgerSnapshot) -> bytes:

@@ -5,7 +5,7 @@ Leaves counting to `bookie.server.server_counters` and the storage, help texts t
 of the metrics.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
 from prometheus_client import Metric
@@ -51,6 +51,7 @@ class BookieMetrics(Collector):
     def _server(self) -> Iterator[Metric]:
         counters = self._counters
         yield _adds(counters.adds_by_status)
+        yield _throttles(counters.throttles_by_quota)
         for name in ("add", "read"):
             full_name = f"{PREFIX}_{name}_latency_seconds"
             yield histogram_metric(full_name, LATENCIES[name], getattr(counters, f"{name}_latency"))
@@ -116,3 +117,8 @@ def _adds(by_status: list[int]) -> Metric:
     counts = ((status.name.lower(), by_status[status]) for status in Status)
     text = "Batches answered, by the status of the answer."
     return labelled_counter(f"{PREFIX}_adds", text, "status", counts)
+
+
+def _throttles(by_key: Mapping[str, int]) -> Metric:
+    text = "Pauses of connections because of a quota, by its key."
+    return labelled_counter(f"{PREFIX}_throttles", text, "quota", sorted(by_key.items()))

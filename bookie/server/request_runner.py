@@ -2,8 +2,10 @@
 
 Leaves the requests and the connection to the callers.
 
-Invariants: requests start in the order of their arrival; a failed request is answered UNKNOWN and
-affects no other; after `cancel` no request runs and no answer is sent.
+Invariants: requests start in the order of their arrival. Metered ones cost their client a part of
+its quota: they start one at a time, after the others, and never while the client is over its quota.
+A failed request is answered UNKNOWN and affects no other; after `cancel` no request runs and no
+answer is sent.
 """
 
 import asyncio
@@ -28,6 +30,7 @@ class _Waiting:
     request_id: int
     size: int
     answering: Answering
+    is_metered: bool
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -45,20 +48,26 @@ class RequestRunner:
     _bytes_running: int = field(default=0, init=False)
     _number: int = field(default=0, init=False)
     _is_held: bool = field(default=False, init=False)
+    _metered: deque[_Waiting] = field(default_factory=deque, init=False)
+    _is_metered_running: bool = field(default=False, init=False)
+    _is_throttled: bool = field(default=False, init=False)
 
     @property
     def is_full(self) -> bool:
         """Whether no more requests should be read from the client, because too many wait."""
-        return len(self._waiting) >= self._limits.requests_waiting_max
+        return len(self._waiting) + len(self._metered) >= self._limits.requests_waiting_max
 
     @property
     def is_idle(self) -> bool:
         """Whether no request runs or waits."""
-        return not self._tasks and not self._waiting
+        return not self._tasks and not self._waiting and not self._metered
 
-    def submit(self, request_id: int, size: int, answering: Answering) -> None:
+    def submit(
+        self, request_id: int, size: int, answering: Answering, *, is_metered: bool = False
+    ) -> None:
         """Run a request, now or after the waiting ones. Its answer takes about `size` bytes."""
-        self._waiting.append(_Waiting(request_id, size, answering))
+        queue = self._metered if is_metered else self._waiting
+        queue.append(_Waiting(request_id, size, answering, is_metered))
         self._start_what_fits()
 
     def hold(self, *, held: bool) -> None:
@@ -66,31 +75,49 @@ class RequestRunner:
         self._is_held = held
         self._start_what_fits()
 
+    def throttle(self, *, on: bool) -> None:
+        """Start no metered requests while the client is over its quota."""
+        self._is_throttled = on
+        if not on:
+            self._start_what_fits()
+
     def cancel(self) -> None:
         """Drop waiting requests and cancel running ones."""
         self._waiting.clear()
+        self._metered.clear()
         for task in list(self._tasks.values()):
             task.cancel()
 
     def _start_what_fits(self) -> None:
         limits = self._limits
         while (
-            self._waiting and not self._is_held and len(self._tasks) < limits.requests_running_max
+            (queue := self._startable())
+            and not self._is_held
+            and len(self._tasks) < limits.requests_running_max
         ):
-            size = self._waiting[0].size
+            size = queue[0].size
             # A single request always runs, independent of its size.
             if self._tasks and self._bytes_running + size > limits.requests_running_bytes_max:
                 return
-            waiting = self._waiting.popleft()
+            waiting = queue.popleft()
+            self._is_metered_running |= waiting.is_metered
             self._number += 1
             self._bytes_running += size
             task = asyncio.get_running_loop().create_task(self._run(self._number, waiting))
             self._tasks[self._number] = task
-            task.add_done_callback(partial(self._end, self._number, size))
+            task.add_done_callback(partial(self._end, self._number, waiting))
 
-    def _end(self, number: int, size: int, _: asyncio.Task[None]) -> None:
+    def _startable(self) -> deque[_Waiting]:
+        """Return the requests of which the first may start, apart from the limits."""
+        if self._waiting or self._is_throttled or self._is_metered_running:
+            return self._waiting
+        return self._metered
+
+    def _end(self, number: int, ended: _Waiting, _: asyncio.Task[None]) -> None:
         del self._tasks[number]
-        self._bytes_running -= size
+        self._bytes_running -= ended.size
+        if ended.is_metered:
+            self._is_metered_running = False
         self._start_what_fits()
 
     async def _run(self, number: int, waiting: _Waiting) -> None:

@@ -17,7 +17,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from bookie.server.client_logins import LOGIN_NEEDED
-from bookie.server.ledger_authorizer import LedgerAuthorizer
+from bookie.server.client_quotas import BookieQuotas
+from bookie.server.ledger_authorizer import LedgerAuthorizer, RoleOptions
 from bookie.server.server_access import Principal, ServerAccess
 from bookie.server.server_counters import ServerCounters
 from bookie.server.server_limits import ServerLimits
@@ -36,6 +37,8 @@ from bookie.wire.messages import (
 )
 from metadata.ids import BookieId, LedgerId
 from metadata.security.client_principals import usable_principal
+from metadata.security.quota_set import QuotaSet
+from security.certificate_names import principal_of
 from security.principal import Principal as ProvedPrincipal
 from serving.connection import ServerConnection
 from serving.connection_context import ConnectionContext
@@ -83,7 +86,15 @@ class ServerContext(ConnectionContext):
         self._waiting_for_room: asyncio.Task[None] | None = None
         self._held: dict[LedgerId, list[Callable[[], None]]] = {}
         self._held_bytes = 0
+        self.limit_clients(QuotaSet(), RoleOptions())
         storage.on_group_durable(self.flush_acks)
+
+    def limit_clients(self, quotas: QuotaSet, roles: RoleOptions) -> None:
+        """Use these quotas for all clients; call it before the first one connects. `roles` has the
+        names of clients with certificates, and who has no quota.
+        """
+        self.quotas = BookieQuotas(quotas, roles.super_users, self.counters, self.now)
+        self._rules = roles.rules
 
     # -- connections
 
@@ -100,6 +111,11 @@ class ServerContext(ConnectionContext):
         if self.authorizer is None or transport is None:
             return ""
         return self.authorizer.principal_of(transport)
+
+    def proved_by_certificate(self, transport: asyncio.BaseTransport | None) -> ProvedPrincipal:
+        """Return whom a client's certificate names, whether or not clients need roles."""
+        certificate = None if transport is None else transport.get_extra_info("peercert")
+        return principal_of(certificate, self._rules)
 
     def usable_principal(self, found: ProvedPrincipal) -> str:
         """Return the principal of a login (rule 12.1); empty if clients need no roles."""

@@ -26,6 +26,11 @@ class ServerCounters(ConnectionCounters):
     long_polls_now: int = 0
     long_polls_woken: int = 0
     long_polls_expired: int = 0
+    throttles_by_quota: dict[str, int] = field(default_factory=dict)
     adds_by_status: list[int] = field(default_factory=lambda: [0] * (max(Status) + 1))
     add_latency: LatencyCounts = field(default_factory=lambda: LatencyCounts(BOUNDS_S))
     read_latency: LatencyCounts = field(default_factory=lambda: LatencyCounts(BOUNDS_S))
+
+    def note_throttle(self, quota: str) -> None:
+        """Count a pause because of a quota."""
+        self.throttles_by_quota[quota] = self.throttles_by_quota.get(quota, 0) + 1

@@ -13,9 +13,9 @@ Format: the value of `/security/quotas/<node>` is a msgpack array
 The name of the node has the types in the order of `EntityType`, separated by `,`: a type alone for
 the default, and `type=name` for a name, which is escaped as `urllib.parse.quote` does.
 
-Invariants: an entity has a user, a client id or both, or an address alone; it has at least one
-value; different entities have different nodes; for any bytes, decoding returns a quota or raises
-MetadataFormatError.
+Invariants: an entity has a user, a client id or both, or an address alone; only a user alone has
+keys of bookies; it has at least one value; different entities have different nodes; for any bytes,
+decoding returns a quota or raises MetadataFormatError.
 
 Source: KIP-546 (entities and keys), KIP-124, KIP-599, KIP-612.
 """
@@ -23,7 +23,7 @@ Source: KIP-546 (entities and keys), KIP-124, KIP-599, KIP-612.
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -53,30 +53,46 @@ class EntityType(StrEnum):
 
 
 class QuotaKey(StrEnum):
-    """What is limited, under Kafka's names."""
+    """What is limited: by brokers under Kafka's names, and by bookies."""
 
     PRODUCER_BYTE_RATE = "producer_byte_rate"
     CONSUMER_BYTE_RATE = "consumer_byte_rate"
     REQUEST_PERCENTAGE = "request_percentage"
     CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
     CONNECTION_CREATION_RATE = "connection_creation_rate"
+    APPEND_BYTE_RATE = "append_byte_rate"
+    """Of bookies."""
+    READ_BYTE_RATE = "read_byte_rate"
+    """Of bookies."""
+
+
+class _Scope(Enum):
+    """Which entities may have a key."""
+
+    CLIENTS = auto()
+    """Users, client ids, and both together."""
+    USERS = auto()
+    """Users alone: bookies know no client ids that a client cannot choose."""
+    ADDRESSES = auto()
 
 
 class _Form(NamedTuple):
-    """What a key's value may be."""
+    """What a key's value may be, and which entities may have it."""
 
     value_max: float
     is_whole: bool
-    is_for_addresses: bool
+    scope: _Scope
 
 
 _FORMS: Final[Mapping[QuotaKey, _Form]] = MappingProxyType(
     {
-        QuotaKey.PRODUCER_BYTE_RATE: _Form(INT64_MAX, is_whole=True, is_for_addresses=False),
-        QuotaKey.CONSUMER_BYTE_RATE: _Form(INT64_MAX, is_whole=True, is_for_addresses=False),
-        QuotaKey.REQUEST_PERCENTAGE: _Form(math.inf, is_whole=False, is_for_addresses=False),
-        QuotaKey.CONTROLLER_MUTATION_RATE: _Form(math.inf, is_whole=False, is_for_addresses=False),
-        QuotaKey.CONNECTION_CREATION_RATE: _Form(INT32_MAX, is_whole=True, is_for_addresses=True),
+        QuotaKey.PRODUCER_BYTE_RATE: _Form(INT64_MAX, is_whole=True, scope=_Scope.CLIENTS),
+        QuotaKey.CONSUMER_BYTE_RATE: _Form(INT64_MAX, is_whole=True, scope=_Scope.CLIENTS),
+        QuotaKey.REQUEST_PERCENTAGE: _Form(math.inf, is_whole=False, scope=_Scope.CLIENTS),
+        QuotaKey.CONTROLLER_MUTATION_RATE: _Form(math.inf, is_whole=False, scope=_Scope.CLIENTS),
+        QuotaKey.CONNECTION_CREATION_RATE: _Form(INT32_MAX, is_whole=True, scope=_Scope.ADDRESSES),
+        QuotaKey.APPEND_BYTE_RATE: _Form(INT64_MAX, is_whole=True, scope=_Scope.USERS),
+        QuotaKey.READ_BYTE_RATE: _Form(INT64_MAX, is_whole=True, scope=_Scope.USERS),
     }
 )
 
@@ -101,6 +117,11 @@ class QuotaEntity:
     def is_address(self) -> bool:
         """Whether it is about connections from addresses."""
         return self.names[0][0] is EntityType.IP
+
+    @property
+    def is_user(self) -> bool:
+        """Whether it is a user, or the default of users, without a client id."""
+        return len(self.names) == 1 and self.names[0][0] is EntityType.USER
 
 
 def entity_of(names: Iterable[tuple[str, str | None]]) -> QuotaEntity:
@@ -131,9 +152,18 @@ def entity_type_of(word: str) -> EntityType:
         ) from None
 
 
+def keys_of(entity: QuotaEntity) -> list[QuotaKey]:
+    """Return the keys that an entity may have."""
+    if entity.is_address:
+        scopes = {_Scope.ADDRESSES}
+    else:
+        scopes = {_Scope.CLIENTS, _Scope.USERS} if entity.is_user else {_Scope.CLIENTS}
+    return [each for each in QuotaKey if _FORMS[each].scope in scopes]
+
+
 def check_change(entity: QuotaEntity, key: str, value: float) -> QuotaKey:
     """Return the key of a value that an entity may have. Raises InvalidQuotaError."""
-    known = [each for each in QuotaKey if _FORMS[each].is_for_addresses == entity.is_address]
+    known = keys_of(entity)
     found = next((each for each in known if each == key), None)
     if found is None:
         raise InvalidQuotaError(

@@ -65,7 +65,6 @@ class BrokerConnection(ServerConnection):
         self._announced_bytes = 0
         """Bytes of the unfinished frame that are counted in the budget of announced frames."""
         self._holds = 0
-        self._throttle_end: asyncio.TimerHandle | None = None
         self._will_flush = False
 
     # -- called by the transport
@@ -89,8 +88,6 @@ class BrokerConnection(ServerConnection):
         super().connection_lost(error)
         if self._login is not None:
             self._login.forget()
-        if self._throttle_end is not None:
-            self._throttle_end.cancel()
         self._context.budget.cancel_wait(self.connection_id)
         self._context.announced.cancel_wait(self.connection_id)
         exchanges, self._exchanges = self._exchanges, deque()
@@ -151,22 +148,12 @@ class BrokerConnection(ServerConnection):
         assert self._holds >= 0, "each hold is released once"
         self.set_pause(Pause.HANDLER_FULL, on=self._holds > 0)
 
+    @override
     def throttle(self, delay_s: float) -> None:
         """See `Requester`."""
-        if delay_s <= 0 or self._transport is None:
-            return
-        self._context.counters.throttled += 1
-        self.set_pause(Pause.THROTTLED, on=True)
-        loop, ending = asyncio.get_running_loop(), self._throttle_end
-        if ending is not None:
-            if ending.when() >= loop.time() + delay_s:
-                return
-            ending.cancel()  # of requests that came together, the longest pause holds
-        self._throttle_end = loop.call_later(delay_s, self._end_throttle)
-
-    def _end_throttle(self) -> None:
-        self._throttle_end = None
-        self.set_pause(Pause.THROTTLED, on=False)
+        if delay_s > 0 and self._transport is not None:
+            self._context.counters.throttled += 1
+        super().throttle(delay_s)
 
     @property
     def unanswered_count(self) -> int:

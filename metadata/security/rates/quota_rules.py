@@ -14,19 +14,25 @@ The first of these entities that has a value holds:
     7      -        name       all with this client id
     8      -        default    all with this client id
 
-Invariant: a default is not one rate for all clients: each user, or each client id, has it alone.
+Invariants: a default is not one rate for all clients: each user, or each client id, has it alone. A
+default of bookies' keys holds for no client that proved nothing: brokers may be among them.
 
 Source: KIP-55, KIP-546.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import EntityType, QuotaEntity, QuotaKey
+from security.principal import ANONYMOUS
 
 Bucket = tuple[str | None, str | None]
 """User and client id of the clients that share a rate; None stands for all."""
+
+
+OF_BOOKIES: Final = (QuotaKey.APPEND_BYTE_RATE, QuotaKey.READ_BYTE_RATE)
+"""Keys that bookies enforce."""
 
 
 class Limit(NamedTuple):
@@ -38,7 +44,8 @@ class Limit(NamedTuple):
 
 def find_limit(quotas: QuotaSet, key: QuotaKey, user: str, client_id: str) -> Limit | None:
     """Return the quota of a client; None if it has none."""
-    for entity, bucket in _levels(user, client_id):
+    has_defaults = key not in OF_BOOKIES or user != ANONYMOUS.name
+    for entity, bucket in _levels(user, client_id, has_defaults=has_defaults):
         value = quotas.find(entity, key)
         if value is not None:
             return Limit(value, bucket)
@@ -54,8 +61,10 @@ def find_address_limit(quotas: QuotaSet, key: QuotaKey, address: str) -> float |
     return None
 
 
-def _levels(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, Bucket]]:
-    for user_name in (user, None):
+def _levels(
+    user: str, client_id: str, *, has_defaults: bool
+) -> Iterator[tuple[QuotaEntity, Bucket]]:
+    for user_name in (user, None) if has_defaults else (user,):
         of_user = (EntityType.USER, user_name)
         for client_name in (client_id, None):
             names = (of_user, (EntityType.CLIENT_ID, client_name))

@@ -14,17 +14,25 @@ from typing import Final
 BURST_S: Final = 1.0
 """A client that was idle may use its rate of this many seconds at once."""
 THROTTLE_S_MAX: Final = 30.0
-"""Maximum pause after one request; what is above it is paid after the next ones."""
+"""Maximum pause after one request, unless a server has its own; the rest is paid after the next
+ones.
+"""
 CLIENTS_MAX: Final = 10_000
 
 
 class RateBuckets:
     """What each client owes: what it has used above its rate."""
 
-    __slots__ = ("_burst_s", "_kept_max", "_owed")
+    __slots__ = ("_burst_s", "_kept_max", "_owed", "_throttle_s_max")
 
-    def __init__(self, burst_s: float = BURST_S, kept_max: int = CLIENTS_MAX) -> None:
+    def __init__(
+        self,
+        burst_s: float = BURST_S,
+        kept_max: int = CLIENTS_MAX,
+        throttle_s_max: float = THROTTLE_S_MAX,
+    ) -> None:
         self._burst_s = burst_s
+        self._throttle_s_max = throttle_s_max
         self._kept_max = kept_max
         self._owed: dict[Hashable, tuple[float, float]] = {}
         """client -> (what it owes, time of that value), the longest unused one first"""
@@ -37,7 +45,7 @@ class RateBuckets:
         """Record what a client has used; return for how many seconds it must not be read."""
         owed = self._owed_now(client, per_s, now_s) + count
         self._keep(client, owed, now_s)
-        return min(THROTTLE_S_MAX, max(0.0, owed / per_s - self._burst_s))
+        return min(self._throttle_s_max, max(0.0, owed / per_s - self._burst_s))
 
     def take(self, client: Hashable, count: float, per_s: float, now_s: float) -> bool:
         """Record what a client is about to use if it is within its burst; return whether it is."""

@@ -13,14 +13,14 @@ from typing import Final
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import QuotaKey
 from metadata.security.rates.quota_rules import Limit, find_limit
-from metadata.security.rates.rate_buckets import BURST_S, RateBuckets
+from metadata.security.rates.rate_buckets import BURST_S, THROTTLE_S_MAX, RateBuckets
 
 LIMITS_KEPT_MAX: Final = 10_000
 """Maximum number of clients whose limit is kept between requests; then all are looked up again."""
 
 
 class RateQuota:
-    """The quotas of one key, for the clients of one broker."""
+    """The quotas of one key, for the clients of one server."""
 
     __slots__ = ("_buckets", "_default", "_key", "_limits", "_quotas", "_unit", "is_limited")
 
@@ -31,6 +31,7 @@ class RateQuota:
         default: float = 0.0,
         unit: float = 1.0,
         burst_s: float = BURST_S,
+        throttle_s_max: float = THROTTLE_S_MAX,
     ) -> None:
         """`default` is the limit of a client id that has no quota, 0 for none; `unit` is what one
         unit of a quota permits in a second.
@@ -39,7 +40,7 @@ class RateQuota:
         self._key = key
         self._default = default
         self._unit = unit
-        self._buckets = RateBuckets(burst_s)
+        self._buckets = RateBuckets(burst_s, throttle_s_max=throttle_s_max)
         self._limits: dict[tuple[str, str], Limit | None] = {}
         self.is_limited = False
         """Whether any client has a limit."""
@@ -52,6 +53,11 @@ class RateQuota:
         if limit is None:
             return 0.0
         return self._buckets.record(limit.bucket, count, limit.value * self._unit, now_s)
+
+    def limit_per_s(self, user: str, client_id: str) -> float | None:
+        """Return what a client may use in a second; None if it has no limit."""
+        limit = self._limit_of(user, client_id) if self.is_limited else None
+        return None if limit is None else limit.value * self._unit
 
     def _limit_of(self, user: str, client_id: str) -> Limit | None:
         client = user, client_id

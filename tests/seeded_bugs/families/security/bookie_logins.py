@@ -199,7 +199,7 @@ BUGS = (
         (
             Edit(
                 GREETING,
-                "self._welcome(Guest(self._guest.role, principal, self._guest.names_bookie))",
+                "self._welcome(Guest(role, principal, names_bookie, session.principal))",
                 "self._welcome(self._guest)",
             ),
         ),

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 DESCRIBE, ALTER = ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.ALTER_CLIENT_QUOTAS
 PRODUCED, WORKED = "producer_byte_rate", "request_percentage"
-CONNECTED = "connection_creation_rate"
+CONNECTED, APPENDED = "connection_creation_rate", "append_byte_rate"
 _Entry = AlterClientQuotasRequest.EntryData
 _Component = DescribeClientQuotasRequest.ComponentData
 
@@ -153,9 +153,19 @@ async def test_quotas_from_their_creation_to_their_end(broker: Broker, version: 
     assert await broker.describe() == [(ALL, {PRODUCED: 9.0})]
 
 
+async def test_the_keys_of_bookies_are_altered_described_and_kept(broker: Broker) -> None:
+    done = (ErrorCode.NONE, None)
+    assert await broker.alter(entry(ALICE, (APPENDED, 7.0), (PRODUCED, 5.0))) == [done]
+    assert await broker.alter(entry(ALICE, (PRODUCED, None), (WORKED, 1.0))) == [done]
+    assert await broker.describe() == [(ALICE, {WORKED: 1.0, APPENDED: 7.0})]
+    assert await broker.alter(entry(ALICE, (WORKED, None), (APPENDED, None))) == [done]
+    assert await broker.describe() == []
+
+
 @pytest.mark.parametrize(
     ("altered", "why"),
     [
+        (entry([("client-id", "c")], (APPENDED, 1.0)), "is not one of client-id 'c'"),
         (entry([], (PRODUCED, 1.0)), "the entity is empty"),
         (entry([("group", "a")], (PRODUCED, 1.0)), "'group' is unknown"),
         (entry([("user", "")], (PRODUCED, 1.0)), "has 0 characters"),

@@ -25,9 +25,12 @@ from metadata.security.quotas import (
 )
 
 USER, CLIENT_ID, IP = EntityType
-PRODUCED, FETCHED, WORKED, CHANGED, CONNECTED = QuotaKey
+PRODUCED, FETCHED, WORKED, CHANGED, CONNECTED, APPENDED, READ = QuotaKey
 ALICE = entity_of([("user", "alice")])
 ADDRESS = entity_of([("ip", "10.0.0.1")])
+CLIENT = entity_of([("client-id", "c")])
+ALICE_AS_CLIENT = entity_of([("user", "alice"), ("client-id", "c")])
+EVERYONE = entity_of([("user", None)])
 
 names = st.none() | st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 addresses = st.none() | st.ip_addresses().map(str)
@@ -129,6 +132,12 @@ def test_invalid_entities_are_refused(
         (ALICE, "request_percentage", 0.5, None),
         (ALICE, "controller_mutation_rate", 0.1, None),
         (ADDRESS, "connection_creation_rate", 2.0**31 - 1, None),
+        (ALICE, "append_byte_rate", 1.0, None),
+        (EVERYONE, "read_byte_rate", 2.0**62, None),
+        (CLIENT, "append_byte_rate", 1.0, "is not one of client-id 'c': use one of producer"),
+        (ALICE_AS_CLIENT, "read_byte_rate", 1.0, "is not one of user 'alice', client-id 'c'"),
+        (ADDRESS, "append_byte_rate", 1.0, "is not one of ip"),
+        (ALICE, "append_byte_rate", 1.5, "a whole number"),
         (
             ALICE,
             "consumer_rate",

@@ -23,7 +23,7 @@ from tests.until import until
 ANONYMOUS = entity_of([("user", "ANONYMOUS")])
 OTHERS = entity_of([("user", "alice")])
 LOOPBACK = entity_of([("ip", "127.0.0.1")])
-PRODUCED, FETCHED, WORKED, _, CONNECTED = QuotaKey
+PRODUCED, FETCHED, WORKED, _, CONNECTED, _, _ = QuotaKey
 VALUE = b"x" * 110_000
 
 
@@ -92,7 +92,7 @@ async def test_the_longest_pause_of_requests_that_come_together_holds() -> None:
         pauses = [(await client.produced()).throttle_time_ms for _ in range(5)]
         assert pauses == sorted(pauses)
         (connection,) = broker.server.connections
-        ending = connection._throttle_end  # type: ignore[attr-defined]  # of brokers
+        ending = connection._throttle_end
         assert ending is not None
         assert ending.when() >= before_s + pauses[-1] / 1000
 

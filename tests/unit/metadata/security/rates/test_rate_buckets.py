@@ -39,6 +39,27 @@ def test_a_client_that_pauses_keeps_its_rate(
         now_s += pause_s + gap_s
 
 
+@pytest.mark.parametrize("size", [1_000, 100_000, 900_000])
+def test_a_client_that_always_sends_gets_its_rate_over_a_minute(size: int) -> None:
+    buckets, now_s, moved, per_s = RateBuckets(), 0.0, 0, 1_000_000.0
+    while now_s < 60.0:
+        moved += size
+        now_s += buckets.record("a", size, per_s, now_s) + 0.0001
+        assert buckets.record("b", 10, per_s, now_s) == 0.0
+    assert moved == pytest.approx(per_s * (now_s + BURST_S), rel=0.01)
+
+
+def test_a_server_may_have_shorter_pauses() -> None:
+    buckets = RateBuckets(throttle_s_max=1.0)
+    assert [buckets.record("a", 4_000, 1_000, 0.0), buckets.record("a", 0, 1_000, 1.0)] == [
+        1.0,
+        1.0,
+    ]
+    assert buckets.record("a", 0, 1_000, 2.5) == pytest.approx(0.5), (
+        "what is above it is paid later"
+    )
+
+
 def test_a_unit_is_taken_only_within_the_burst() -> None:
     buckets = RateBuckets(burst_s=2.0)
     assert [buckets.take("a", 1, 1.0, 0.0) for _ in range(3)] == [True, True, False]
