@@ -6,7 +6,7 @@
 - `user_table`: users, followed in the memory of a server.
 - `user_decoys`: decoys of unknown users.
 - `quotas`: a quota, its values and its bytes.
-- `quota_store`: quotas, changed.
+- `quota_store`: quotas, changed and listed.
 - `quota_set`: quotas in memory.
 - `quota_table`: quotas, followed in the memory of a server.
 - `client_principals`: principals of certificates, and super users.

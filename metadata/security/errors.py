@@ -77,6 +77,14 @@ class TooManyQuotasError(MetadataError):
         self.limit = limit
 
 
+class QuotaNotFoundError(MetadataError):
+    """The entity has no quota, or none of the named values."""
+
+    def __init__(self, entity: str) -> None:
+        super().__init__(f"{entity} has no such quota: `quire quota list` shows the existing ones")
+        self.entity = entity
+
+
 class InvalidGrantError(MetadataError, ValueError):
     """A part of a grant on ledgers cannot be used; see `text` and `why`."""
 

@@ -8,6 +8,8 @@ has no node.
 Source: protocol rules 1.2-1.3; KIP-546.
 """
 
+import asyncio
+from collections.abc import AsyncIterator
 from random import Random
 
 from metadata.paths import QUOTAS, quota_path
@@ -22,6 +24,7 @@ from metadata.security.quotas import (
     pack_quota,
     unpack_quota,
 )
+from metadata.store.child_values import READS_AT_ONCE_MAX
 from metadata.store.interface import MetadataStore, find
 from metadata.store.value_changes import change_node
 
@@ -42,6 +45,20 @@ class QuotaStore:
         path = quota_path(node_name(entity))
         stored = await find(self._store, path)
         return {} if stored is None else unpack_quota(path, stored.value)[1]
+
+    async def pages(self) -> AsyncIterator[list[tuple[QuotaEntity, QuotaValues]]]:
+        """Yield all quotas in the order of their nodes, at most READS_AT_ONCE_MAX at once. Raises
+        MetadataError.
+        """
+        nodes = sorted(await self._store.children(QUOTAS, fresh=True))
+        for start in range(0, len(nodes), READS_AT_ONCE_MAX):
+            paths = [quota_path(node) for node in nodes[start : start + READS_AT_ONCE_MAX]]
+            found = await asyncio.gather(*(find(self._store, path) for path in paths))
+            yield [
+                unpack_quota(path, stored.value)
+                for path, stored in zip(paths, found, strict=True)
+                if stored is not None
+            ]
 
     async def alter(self, entity: QuotaEntity, changes: QuotaChanges) -> QuotaValues:
         """Set and remove values of an entity in one write; return its values.

@@ -33,5 +33,6 @@
 - `acl/`: `quire acl`.
 - `user/`: `quire user`.
 - `grant/`: `quire grant`.
+- `quota/`: `quire quota`.
 - `gateway/`: `quire gateway`.
 """

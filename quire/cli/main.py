@@ -45,6 +45,7 @@ NOUNS: Final = {
     "metadata": ("quire.cli.metadata.verbs", "dump, restore, compare, accept-restore, check"),
     "user": ("quire.cli.user.verbs", "add, password, remove, list, show: users of brokers"),
     "grant": ("quire.cli.grant.verbs", "add, remove, list: roles of principals on ledgers"),
+    "quota": ("quire.cli.quota.verbs", "set, list, remove: how much clients may use"),
     "tls": ("quire.cli.tls", "init: certificates for development"),
     "config": ("quire.cli.config", "show, check"),
     "bench": ("quire.cli.bench", "compare, report, fleet: ways to replicate while faults strike"),

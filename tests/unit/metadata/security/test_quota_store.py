@@ -10,6 +10,7 @@ from metadata.security.errors import TooManyQuotasError
 from metadata.security.quota_store import QuotaStore
 from metadata.security.quota_table import QuotaTable
 from metadata.security.quotas import QuotaKey, entity_of, pack_quota
+from metadata.store.child_values import READS_AT_ONCE_MAX
 from metadata.store.memory import MemoryMetadataStore
 from tests.unit.metadata.conftest import ScriptedFaults
 from tests.until import until
@@ -34,6 +35,24 @@ async def test_a_quota_from_its_creation_to_its_end(
     assert await quotas.get(ALL) == {}
     await quotas.alter(ALICE, {PRODUCED: None, FETCHED: None})
     assert await store.children(QUOTAS, fresh=True) == []
+
+
+async def test_all_quotas_are_listed_also_over_several_pages(
+    quotas: QuotaStore, store: MemoryMetadataStore
+) -> None:
+    assert [page async for page in quotas.pages()] == []
+    names = [f"user-{number:03}" for number in range(READS_AT_ONCE_MAX + 1)]
+    for name in reversed(names):
+        await quotas.alter(entity_of([("user", name)]), {PRODUCED: 5.0})
+    await quotas.alter(ALL, {FETCHED: 6.0})
+    pages = [page async for page in quotas.pages()]
+    assert [len(page) for page in pages] == [READS_AT_ONCE_MAX, 2]
+    found = [quota for page in pages for quota in page]
+    expected = [(entity_of([("user", name)]), {PRODUCED: 5.0}) for name in names]
+    assert found == [(ALL, {FETCHED: 6.0}), *expected]
+    await store.create(quota_path("user=damaged"), b"?")
+    with pytest.raises(MetadataFormatError):
+        [page async for page in quotas.pages()]
 
 
 @pytest.mark.parametrize("act", ["lost", "dropped", "late"])
