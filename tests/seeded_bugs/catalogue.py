@@ -47,6 +47,7 @@ from tests.seeded_bugs.families.security import (
     gateways,
     guards,
     logins,
+    quotas,
     rights,
     stored,
     tokens,
@@ -54,7 +55,17 @@ from tests.seeded_bugs.families.security import (
 )
 from tests.seeded_bugs.seeded_bug import SeededBug
 
-SECURITY: Final = (transport, logins, bookie_logins, tokens, rights, guards, stored, gateways)
+SECURITY: Final = (
+    transport,
+    logins,
+    bookie_logins,
+    tokens,
+    rights,
+    guards,
+    stored,
+    gateways,
+    quotas,
+)
 """Families of security, whose rules are sections of documents, RFCs and known vulnerabilities."""
 
 BUGS: Final[tuple[SeededBug, ...]] = (

@@ -116,3 +116,9 @@ def test_the_kept_limits_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         quota.record("alice", str(number), 1, 0.0)
         assert len(quota._limits) <= 2
+
+
+def test_time_without_requests_is_not_saved() -> None:
+    buckets = RateBuckets()
+    assert buckets.record("a", 500, 1_000, 0.0) == 0.0
+    assert buckets.record("a", 3_000, 1_000, 100.0) == pytest.approx(2.0), "the burst is 1 s"
