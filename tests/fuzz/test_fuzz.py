@@ -22,8 +22,8 @@ from gateway.rights.verdict import Allowed
 from ledger_client.bookies.connection import BookieConnection
 from metadata.ids import EntryId, LedgerId
 from security.errors import SaslError
-from security.sasl.credentials import ScramCredential
-from security.sasl.decoys import Decoys
+from security.sasl.scram import ScramServer
+from security.sasl.scram_messages import ClientFirst
 from tests.fuzz import disk_targets, watch, wire_targets
 from tests.fuzz.crc import reference_crc32c
 from tests.fuzz.findings import Tally, require
@@ -242,10 +242,15 @@ def test_a_defect_of_logins_is_found(
 
 
 def test_a_server_that_shows_which_users_exist_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> ScramCredential:
-        raise SaslError("this user does not exist")
+    begin = ScramServer._begin
 
-    monkeypatch.setattr(Decoys, "credential", refuse)
+    def refuse(self: ScramServer, first: ClientFirst) -> bytes:
+        answer = begin(self, first)
+        if self._credential is None:
+            raise SaslError("this user does not exist")
+        return answer
+
+    monkeypatch.setattr(ScramServer, "_begin", refuse)
     assert "fails as a known one does" in _found_in("sasl")
 
 
