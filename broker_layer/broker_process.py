@@ -175,6 +175,7 @@ class BrokerProcess:
         environment, options = self._environment, self._options
         parts = LoginParts(
             services.tasks,
+            services.counters,
             self._log.audit,
             environment.now,
             environment.wall_clock_ms,

@@ -34,6 +34,7 @@ class BrokerCounters(ConnectionCounters):
     fetch_sessions_now: int = 0
     requests_by_api: dict[int, int] = field(default_factory=dict)
     throttles_by_quota: dict[str, int] = field(default_factory=dict)
+    refused_logins_by_mechanism: dict[str, int] = field(default_factory=dict)
     errors_by_code: dict[int, int] = field(default_factory=dict)
     """Errors of partitions in answers to Produce and Fetch."""
 
@@ -47,6 +48,11 @@ class BrokerCounters(ConnectionCounters):
     def note_throttle(self, quota: str) -> None:
         """Count a pause because of a quota."""
         self.throttles_by_quota[quota] = self.throttles_by_quota.get(quota, 0) + 1
+
+    def note_refused_login(self, mechanism: str) -> None:
+        """Count a refused login."""
+        counts = self.refused_logins_by_mechanism
+        counts[mechanism] = counts.get(mechanism, 0) + 1
 
     def note_error(self, code: int) -> None:
         """Count an error of a partition."""

@@ -40,9 +40,13 @@ PLAIN: Final = {
 LABELLED: Final = {
     "requests_by_api": "Requests received, by the kind of the request.",
     "throttles_by_quota": "Requests after which a client was paused, by the key of the quota.",
+    "refused_logins_by_mechanism": "Logins refused: a wrong password, an unknown user or mechanism;"
+    " by the mechanism, `none` without one that is enabled.",
     "errors_by_code": "Errors of partitions in answers to Produce and Fetch, by Kafka's code.",
 }
-"""`quire_broker_requests`, `quire_broker_throttles` and `quire_broker_errors`."""
+"""`quire_broker_requests`, `quire_broker_throttles`, `quire_broker_logins_refused` and
+`quire_broker_errors`.
+"""
 
 LATENCIES: Final = {
     "produce_latency": "Seconds from the arrival of a Produce request to its answer.",

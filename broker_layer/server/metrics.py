@@ -105,6 +105,7 @@ class BrokerMetrics(Collector):
             yield described_metric(f"{PREFIX}_{name}", described, getattr(counters, name))
         yield _by_api(counters.requests_by_api)
         yield _by_quota(counters.throttles_by_quota)
+        yield _by_mechanism(counters.refused_logins_by_mechanism)
         yield _by_code(counters.errors_by_code)
         for name, text in LATENCIES.items():
             yield histogram_metric(f"{PREFIX}_{name}_seconds", text, getattr(counters, name))
@@ -142,6 +143,12 @@ def _by_api(by_key: Mapping[int, int]) -> Metric:
 def _by_quota(by_key: Mapping[str, int]) -> Metric:
     text = LABELLED["throttles_by_quota"]
     return labelled_counter(f"{PREFIX}_throttles", text, "quota", sorted(by_key.items()))
+
+
+def _by_mechanism(by_name: Mapping[str, int]) -> Metric:
+    text = LABELLED["refused_logins_by_mechanism"]
+    rows = sorted(by_name.items())
+    return labelled_counter(f"{PREFIX}_logins_refused", text, "mechanism", rows)
 
 
 def _by_code(by_code: Mapping[int, int]) -> Metric:

@@ -25,6 +25,7 @@ from broker_layer.kafka.login_messages import (
 )
 from broker_layer.kafka.messages import decode_request, encode_response
 from broker_layer.kafka.versions import ApiKey
+from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.exchange import Exchange
 from broker_layer.server.request_tasks import RequestTasks
 from security.errors import SaslError, SaslMechanismError
@@ -48,6 +49,8 @@ SESSION_MS_MAX: Final = 2**62
 EVENT: Final = "login"
 _NO_HANDSHAKE: Final = "SaslHandshake must come first"
 _UNKNOWN: Final = "unknown"
+NO_MECHANISM: Final = "none"
+"""What metrics show as the mechanism of a login that named none that is enabled."""
 
 
 class LoginConnection(Protocol):
@@ -75,6 +78,7 @@ class LoginParts:
     """What logins use; it is the same for all listeners."""
 
     tasks: RequestTasks
+    counters: BrokerCounters
     audit: AuditLog
     now: Callable[[], float]
     wall_clock_ms: Callable[[], int]
@@ -116,6 +120,7 @@ class Login:
         self._parts = parts
         self._mechanisms = mechanisms
         self._began_s = self._parts.now()
+        self._mechanism = NO_MECHANISM
         self._is_busy = False
         """Whether a request of the login has not been answered."""
         self._refused_s: float | None = None
@@ -166,8 +171,10 @@ class Login:
         code = ErrorCode.NONE
         try:
             self._session.begin(request.mechanism)
+            self._mechanism = request.mechanism
         except SaslMechanismError as error:
             code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+            self._mechanism = NO_MECHANISM
             self._note_refusal(str(error))
         answer = SaslHandshakeResponse(error_code=code, mechanisms=self._mechanisms)
         body = encode_response(answer, exchange.api_version)
@@ -234,6 +241,7 @@ class Login:
     def _note_refusal(self, why: str) -> None:
         who = self._connection.principal.text if self._session.is_done else _UNKNOWN
         peer = self._connection.client_host
+        self._parts.counters.note_refused_login(self._mechanism)
         self._parts.audit.refused("login", who=who, peer=peer, reason=why)
 
     def _drop(self, why: str) -> None:

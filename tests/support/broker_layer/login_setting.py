@@ -286,6 +286,7 @@ class LoginSetting:
         sasl = SaslParts(self._find, DECOYS, self.run_slow, Random(3), self.verify_token)
         self.parts = LoginParts(
             self.tasks,
+            counters,
             log.audit,
             self._now,
             lambda: WALL_CLOCK_MS,

@@ -112,7 +112,12 @@ async def guarded(
     )
     authenticator = SaslAuthenticator(enabled, SaslParts(find, DECOYS, run_here, Random(3), _token))
     parts = LoginParts(
-        services.tasks, log.audit, lambda: clock[0], lambda: WALL_CLOCK_MS, session_ms_max
+        services.tasks,
+        services.counters,
+        log.audit,
+        lambda: clock[0],
+        lambda: WALL_CLOCK_MS,
+        session_ms_max,
     )
     logins = Logins(authenticator, parts)
     server = BrokerServer(services.context)

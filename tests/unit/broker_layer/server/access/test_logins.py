@@ -7,6 +7,7 @@ import pytest
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.versions import ApiKey
+from broker_layer.server.access.logins import NO_MECHANISM
 from security.sasl.mechanism import REFUSED, Mechanism
 from security.sasl.plain import PlainClient
 from security.sasl.sessions import REFUSAL_DELAY_S
@@ -179,6 +180,20 @@ async def test_another_mechanism_is_refused_with_the_enabled_ones(
         "reason": "the server does not offer this SASL mechanism: use SCRAM-SHA-512 or"
         " SCRAM-SHA-256",
     }
+
+
+async def test_refused_logins_are_counted_by_the_mechanism(setting: LoginSetting) -> None:
+    await setting.connect().log_in()
+    wrong = setting.connect()
+    await wrong.shake_hands(PLAIN)
+    await wrong.authenticate(PlainClient(USERS[0], "wrong").begin())
+    unknown = setting.connect()
+    unknown.send(handshake_frame("GSSAPI"))
+    await until(lambda: unknown.transport.is_lost)
+    early = setting.connect()
+    await early.authenticate(PLAIN_MESSAGE)
+    counts = setting.context.counters.refused_logins_by_mechanism
+    assert counts == {PLAIN: 1, NO_MECHANISM: 2}
 
 
 async def test_a_refusal_comes_after_a_pause(setting: LoginSetting) -> None:
