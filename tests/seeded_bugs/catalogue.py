@@ -44,6 +44,7 @@ from tests.seeded_bugs.families import (
 )
 from tests.seeded_bugs.families.security import (
     bookie_logins,
+    bookie_quotas,
     gateways,
     guards,
     logins,
@@ -65,6 +66,7 @@ SECURITY: Final = (
     stored,
     gateways,
     quotas,
+    bookie_quotas,
 )
 """Families of security, whose rules are sections of documents, RFCs and known vulnerabilities."""
 
