@@ -4,7 +4,6 @@ Every part is the production code, on simulated disks, networks and metadata.
 """
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,16 +11,16 @@ from dataclasses import dataclass, field, replace
 from ledger_client import ClientConfig, LedgerClient, Quorum
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.digest import LedgerKeys
-from metadata.errors import NodeNotFoundError
 from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore
-from metadata.repair.job_store import JobStore
-from metadata.repair.jobs import Job, JobState
+from metadata.paths import REPAIR_JOBS, repair_job_path
+from metadata.repair.jobs import Job, JobState, job_name_of, unpack_job
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.repair.settings_store import RepairSettingsStore
-from metadata.store.memory import MemoryMetadataStore
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.store.memory_tree import NodeChange, parent_of
 from repair.losses.acceptance import LossParts
 from tests.simulation.cluster import Cluster
 from tests.simulation.loop import SimulationLoop
@@ -49,6 +48,30 @@ PLAN = replace(
 )
 
 
+class JobNews:
+    """Record of every state of every published job, in the order in which they were stored.
+
+    A job may be done within milliseconds: a story that reads the jobs from time to time misses it.
+    """
+
+    def __init__(self, server: MemoryMetadataServer) -> None:
+        self.stored: list[Job] = []
+        self._server = server
+        server.open_session(self)
+
+    def published(self) -> list[Job]:
+        """Return the jobs that are published now, all read in one step."""
+        tree = self._server.tree
+        names = sorted(filter(None, map(job_name_of, tree.children(REPAIR_JOBS))))
+        return [unpack_job(each, tree.get(repair_job_path(each.text)).value) for each in names]
+
+    def notice(self, change: NodeChange) -> None:
+        """See `metadata.store.memory_server.Session`."""
+        name = job_name_of(change.path.rpartition("/")[2])
+        if parent_of(change.path) == REPAIR_JOBS and name is not None and change.exists_now:
+            self.stored.append(unpack_job(name, self._server.tree.get(change.path).value))
+
+
 @dataclass(slots=True)
 class World:
     """One cluster with processes of repair, and an outside view of its metadata."""
@@ -56,6 +79,7 @@ class World:
     cluster: Cluster
     repairers: list[RepairNode]
     store: MemoryMetadataStore
+    jobs: JobNews
     client: LedgerClient | None = None
     rng: random.Random = field(default_factory=lambda: random.Random("world"))
 
@@ -93,16 +117,12 @@ class World:
                 await asyncio.sleep(0.5)
 
     async def wait_for_job(self, ledger_id: int, state: JobState) -> Job:
-        jobs = JobStore(self.store, self.rng)
-        async with asyncio.timeout(LONG_S):
-            while True:
-                names = [each for each in await jobs.published() if each.ledger_id == ledger_id]
-                for name in names:
-                    with contextlib.suppress(NodeNotFoundError):
-                        job, _ = await jobs.get(name)
-                        if job.state is state:
-                            return job
-                await asyncio.sleep(0.5)
+        def found() -> list[Job]:
+            jobs = self.jobs.published()
+            return [each for each in jobs if each.ledger_id == ledger_id and each.state is state]
+
+        assert await self.wait(lambda: bool(found()))
+        return found()[0]
 
     async def change(self, bookie_id: str, to: Lifecycle) -> None:
         await LifecycleStore(self.store, self.rng).change(BookieId(bookie_id), to, "test", 5)
@@ -162,7 +182,8 @@ def play_plan(
     async def main() -> None:
         cluster = Cluster(loop, plan, Model(loop))
         nodes = [RepairNode(cluster, number) for number in range(repairers)]
-        world = World(cluster, nodes, MemoryMetadataStore(cluster.metadata))
+        news = JobNews(cluster.metadata)
+        world = World(cluster, nodes, MemoryMetadataStore(cluster.metadata), news)
         for bookie in cluster.bookies:
             bookie.start()
         assert await world.wait(lambda: all(b.is_serving for b in cluster.bookies))

@@ -35,16 +35,15 @@ def test_ledgers_that_are_set_aside_come_back_although_a_write_fails(
         ids = await world.write(8)
         one, two = world.ledger(ids[0]).fragments[0].ensemble[:2]
         end(world, one, two)
-        jobs = JobStore(world.store, world.rng)
 
-        async def states() -> list[JobState]:
-            return [(await jobs.get(each))[0].state for each in await jobs.published()]
+        def states() -> list[JobState]:
+            return [each.state for each in world.jobs.published()]
 
         for _ in range(200):
             await world.wait(lambda: False, 1.0)
-            if await states() == [JobState.BLOCKED]:
+            if states() == [JobState.BLOCKED]:
                 break
-        assert await states() == [JobState.BLOCKED], "the others are set aside"
+        assert states() == [JobState.BLOCKED], "the others are set aside"
         fails = True
         start_again(world, one)
         assert await world.wait(lambda: not world.is_named(two))

@@ -1,7 +1,6 @@
 """Blocked repairs of a simulated cluster: each is tried again after what blocked it has changed."""
 
 import asyncio
-import random
 from dataclasses import replace
 
 import pytest
@@ -22,7 +21,7 @@ from repair.spread import Places
 from repair.standing import Standings
 from repair.worker import LEDGERS_AT_ONCE
 from tests.simulation.nodes import BookieNode
-from tests.support.repair.repair_world import LONG_S, THREE, World, play
+from tests.support.repair.repair_world import THREE, World, play
 from tests.support.repair.replicas import end, start_again
 
 TWO = Quorum(ensemble=2, write=2, ack=2)
@@ -30,13 +29,12 @@ TWO = Quorum(ensemble=2, write=2, ack=2)
 
 async def all_are_blocked(world: World) -> None:
     """Wait until there are jobs, and all of them are blocked."""
-    jobs = JobStore(world.store, random.Random("jobs"))
-    async with asyncio.timeout(LONG_S):
-        while True:
-            found = [(await jobs.get(name))[0] for name in await jobs.published()]
-            if found and all(each.state is JobState.BLOCKED for each in found):
-                return
-            await asyncio.sleep(0.5)
+
+    def is_so() -> bool:
+        found = world.jobs.published()
+        return bool(found) and all(each.state is JobState.BLOCKED for each in found)
+
+    assert await world.wait(is_so)
 
 
 def lose(world: World, ledger_id: int) -> str:

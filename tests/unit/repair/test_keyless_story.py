@@ -13,12 +13,11 @@ from ledger_client import LedgerClient, LedgerError, Quorum
 from ledger_client.ledger_calls import NewLedger
 from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerState
-from metadata.repair.job_store import JobStore
 from metadata.repair.lifecycle import Lifecycle
 from quire.claims import create_unclaimed_by, writer_claimed_by
 from tests.simulation.nodes import ClientNode
 from tests.support.repair.late_adds import add_late
-from tests.support.repair.repair_world import LONG_S, THREE, World, play
+from tests.support.repair.repair_world import THREE, World, play
 from tests.support.repair.replicas import end, start_again
 
 
@@ -45,14 +44,12 @@ async def create_and_die(world: World, quorum: Quorum = THREE, *, unclaimed: boo
 
 async def blocked_reason(world: World) -> str:
     """Wait for a blocked job; return its reason."""
-    jobs = JobStore(world.store, world.rng)
-    async with asyncio.timeout(LONG_S):
-        while True:
-            published = [(await jobs.get(name))[0] for name in await jobs.published()]
-            reasons = [job.blocked_reason for job in published if job.blocked_reason]
-            if reasons:
-                return reasons[0]
-            await asyncio.sleep(1.0)
+
+    def reasons() -> list[str]:
+        return [job.blocked_reason for job in world.jobs.published() if job.blocked_reason]
+
+    assert await world.wait(lambda: bool(reasons()))
+    return reasons()[0]
 
 
 def is_closed_empty(world: World, ledger_id: int) -> bool:

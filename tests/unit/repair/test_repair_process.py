@@ -12,8 +12,7 @@ from metadata.ids import BookieId, LedgerId, UpdateToken
 from metadata.ledgers.ledger_metadata import LedgerState
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import RESTORE
-from metadata.repair.job_store import JobStore
-from metadata.repair.jobs import JobState
+from metadata.repair.jobs import Job, JobState
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.status_store import StatusStore
 from metadata.restore.restore_record import (
@@ -244,13 +243,12 @@ def test_without_a_target_the_job_is_blocked_until_a_bookie_joins() -> None:
         gone = world.ledger(ids[0]).fragments[0].ensemble[0]
         world.bookie(gone).is_wanted = False
         world.bookie(gone).kill(power_off=True)
-        jobs = JobStore(world.store, world.rng)
-        async with asyncio.timeout(LONG_S):
-            while True:
-                found = [(await jobs.get(name))[0] for name in await jobs.published()]
-                if len(found) == 2 and all(each.state is JobState.BLOCKED for each in found):
-                    break
-                await asyncio.sleep(1)
+
+        def blocked() -> list[Job]:
+            return [each for each in world.jobs.published() if each.state is JobState.BLOCKED]
+
+        assert await world.wait(lambda: len(blocked()) == 2)
+        found = blocked()
         assert "needs 1 more bookie" in found[0].blocked_reason
         summary = await StatusStore(world.store, world.rng).get()
         assert summary is not None

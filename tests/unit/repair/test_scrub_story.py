@@ -12,7 +12,6 @@ from ledger_client import Quorum
 from ledger_client.errors import EntryNotFoundError
 from ledger_client.in_sync.range_copy import RangeCopier
 from metadata.ids import BookieId, EntryId, LedgerId
-from metadata.repair.job_store import JobStore
 from metadata.repair.jobs import Job, JobState
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.scrub import BadRange, ScrubRecord
@@ -94,11 +93,6 @@ async def wait_for(
     return record
 
 
-async def jobs_of(world: World) -> list[Job]:
-    jobs = JobStore(world.store, world.rng)
-    return [(await jobs.get(name))[0] for name in await jobs.published()]
-
-
 async def wait_for_block(world: World) -> Job:
     job = await wait_for_reason(world)
     assert job.state is JobState.BLOCKED
@@ -109,7 +103,7 @@ async def wait_for_reason(world: World) -> Job:
     """Wait until a job shows why it is not done."""
     async with asyncio.timeout(LONG_S):
         while True:
-            found = [each for each in await jobs_of(world) if each.blocked_reason]
+            found = [each for each in world.jobs.published() if each.blocked_reason]
             if found:
                 return found[0]
             await asyncio.sleep(0.2)
@@ -132,7 +126,7 @@ def test_a_damaged_entry_is_found_by_a_scrub_and_stored_again() -> None:
         assert new_log.count(b"8 of 0") == 2, "nothing else is copied again"
         assert world.ledger(ledger_id) == before, "no bookie was replaced"
         await asyncio.sleep(30)
-        assert not await jobs_of(world)
+        assert not world.jobs.published()
         await forget_recent(world, bad_id)
         for each in others:
             world.bookie(each).is_wanted = False
@@ -162,7 +156,7 @@ def test_a_run_that_the_index_lost_is_found_again_without_a_copy() -> None:
         log = log_bytes(bookie)
         await request_all(world)
         await asyncio.sleep(120)
-        assert not await jobs_of(world)
+        assert not world.jobs.published()
         assert world.ledger(ledger_id) == before, "no bookie was replaced"
         assert log_bytes(bookie).count(b"7 of 0") == log.count(b"7 of 0"), "nothing was copied"
         end(world, *others)
@@ -198,7 +192,7 @@ def test_entries_without_another_copy_are_blocked_and_not_touched() -> None:
         assert job.reasons == (f"some entries are damaged on {bad_id}",)
         assert f"entry 17 on {bad_id} cannot be repaired, no good" in job.blocked_reason
         await asyncio.sleep(120)
-        assert (await jobs_of(world))[0] == job, "it is not tried again without a change"
+        assert (world.jobs.published())[0] == job, "it is not tried again without a change"
         (bad,) = (await record_of(world, bad_id)).bad
         assert bad == bad_entry(ledger_id, 17)
         assert log_bytes(world.bookie(bad_id)) == old_log
@@ -219,7 +213,7 @@ def test_damage_on_a_bookie_that_drains_makes_the_move_urgent() -> None:
         await request_all(world)
         await wait_for(world, bad_id, lambda each: bool(each.bad))
         await asyncio.sleep(60)
-        assert [each.name.urgency for each in await jobs_of(world)] == [RepairClass.LAST_COPY]
+        assert [each.name.urgency for each in world.jobs.published()] == [RepairClass.LAST_COPY]
         join(world)
         await world.wait_for_state(bad_id, Lifecycle.DRAINED)
         end(world, other, bad_id)
@@ -292,7 +286,7 @@ def test_an_accepted_loss_of_damaged_entries_ends_their_job() -> None:
         assert report.lost == ((17, 17),)
         assert await world.wait(lambda: not world.is_named(gone), PASS_S)
         async with asyncio.timeout(PASS_S):
-            while await jobs_of(world):  # noqa: ASYNC110 - virtual time
+            while world.jobs.published():  # noqa: ASYNC110 - virtual time
                 await asyncio.sleep(1)
 
     play(story)
@@ -311,7 +305,7 @@ def test_a_member_that_does_not_answer_in_time_blocks_no_repair() -> None:
         await request_all(world)
         await wait_for(world, bad_id, lambda each: bool(each.bad))
         await asyncio.sleep(60)
-        (job,) = await jobs_of(world)
+        (job,) = world.jobs.published()
         assert job.state is JobState.QUEUED
         network.heal(worker, world.bookie(other_id).host)
         await wait_for(world, bad_id, lambda each: not each.bad)
@@ -330,7 +324,7 @@ def test_damage_of_an_open_ledger_waits_for_its_close() -> None:
         await request_all(world)
         await wait_for(world, bad_id, lambda each: bool(each.bad))
         await asyncio.sleep(60)
-        assert not await jobs_of(world)
+        assert not world.jobs.published()
         await writer.aclose()
         async with asyncio.timeout(1_000):
             while (await record_of(world, bad_id)).bad:  # noqa: ASYNC110 - virtual time

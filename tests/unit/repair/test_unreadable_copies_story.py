@@ -19,7 +19,6 @@ from tests.unit.repair.test_scrub_story import (
     bad_entry,
     damage,
     forget_recent,
-    jobs_of,
     record_of,
     request_all,
     wait_for,
@@ -42,7 +41,7 @@ def test_a_damaged_last_copy_is_not_copied_again_and_again(monkeypatch: pytest.M
         damage(await forget_recent(world, bad_id), b"17 of 0")
         end(world, gone)
         await asyncio.sleep(600)
-        (job,) = await jobs_of(world)
+        (job,) = world.jobs.published()
         assert job.state is JobState.BLOCKED
         assert "17" in job.blocked_reason
         copied = sum(stored)
@@ -131,7 +130,7 @@ def test_copies_that_fail_slowly_keep_no_other_range_back(monkeypatch: pytest.Mo
         assert (await record_of(world, bad_id)).bad == tuple(
             bad_entry(ledger_id, each) for each in (3, 8)
         )
-        (job,) = await jobs_of(world)
+        (job,) = world.jobs.published()
         assert job.state is JobState.BLOCKED
         count = len(tried)
         await asyncio.sleep(1_000)

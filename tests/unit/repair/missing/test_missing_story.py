@@ -47,12 +47,14 @@ async def wait_until_whole(world: World, ledger: LedgerMetadata, within_s: float
     assert await world.wait(lambda: not lacks(world, ledger), within_s)
 
 
-async def wait_for_job(world: World) -> Job:
-    jobs = JobStore(world.store, world.rng)
-    async with asyncio.timeout(PASS_S):
-        while not (names := await jobs.published()):  # noqa: ASYNC110 - virtual time
-            await asyncio.sleep(0.05)
-    return (await jobs.get(names[0]))[0]
+async def wait_for_job(world: World, state: JobState | None = None) -> Job:
+    """Wait for the first job in a state, or in any."""
+
+    def found() -> list[Job]:
+        return [each for each in world.jobs.stored if state in (None, each.state)]
+
+    assert await world.wait(lambda: bool(found()), PASS_S)
+    return found()[0]
 
 
 def test_entries_that_a_close_left_at_the_ack_quorum_are_stored() -> None:
@@ -103,9 +105,7 @@ def test_entries_without_another_copy_block_their_job() -> None:
         lacking = ledger.last_fragment.ensemble[1]
         end(world, *(each for each in ledger.last_fragment.ensemble if each != lacking))
         jobs = JobStore(world.store, world.rng)
-        async with asyncio.timeout(PASS_S):
-            while (job := await wait_for_job(world)).state is not JobState.BLOCKED:  # noqa: ASYNC110
-                await asyncio.sleep(0.5)
+        job = await wait_for_job(world, JobState.BLOCKED)
         assert f"entries 1 to 19 on {lacking} cannot be repaired" in job.blocked_reason
         await asyncio.sleep(120)
         assert (await jobs.get(job.name))[0] == job, "it is not tried again without a change"
