@@ -99,7 +99,7 @@ $(STAMP): pyproject.toml
 	  $$found -m venv .venv; \
 	fi; \
 	echo 'Installing packages into .venv'; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,broker,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,broker,console,dev]'
 	@touch $@
 
 # Tests mostly wait for processes and timers, so there is one worker more than processors. A file's tests stay in one worker: they share
@@ -118,7 +118,7 @@ test-fast: $(STAMP)
 # PySpark and Arrow are large, and only `spark_io` needs them: they are installed on request.
 $(SPARK_STAMP): $(STAMP)
 	@echo 'Installing PySpark into .venv'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,broker,spark,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,broker,console,spark,dev]'
 	@touch $@
 
 test-spark: $(SPARK_STAMP)

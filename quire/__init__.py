@@ -8,6 +8,7 @@ Leaves the replication protocol to `ledger_client`, the storage node to `bookie`
 - `bookie_check`: reads the log of a stopped bookie, and reports damage.
 - `admin_api`: calls to a bookie's admin server.
 - `assessment`: ledgers that lack copies, and records that disagree.
+- `health`: health of a cluster: its bookies, and the copies of its ledgers.
 - `findings`: problems that a check found, and groups of ledgers with the same one.
 - `copy_counts`: copies that remain while some bookies are down.
 - `unknown_holdings`: what bookies hold and the metadata does not know.
@@ -29,6 +30,7 @@ Leaves the replication protocol to `ledger_client`, the storage node to `bookie`
 - `errors`: failures of commands, and exit statuses.
 - `cli/`: the command line.
 - `local/`: processes of a local cluster.
+- `console/`: pages of a cluster for a browser.
 - `inspection/`: directory of a stopped bookie.
 - `bench/`: comparisons of ways to replicate.
 """

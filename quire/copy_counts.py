@@ -9,16 +9,19 @@ Entries whose loss was accepted do not count. A bookie in limbo may have lost wh
 Source: protocol rules 3.1, 4.5, 9.9, 9.13 and 11.1.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
 from repair.needs import empty_starts
 
+FIRST_ENTRY_ID: Final = EntryId(0)
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, order=True)
 class WriteSet:
     """A set of bookies that hold the same entries of a ledger."""
 
@@ -26,6 +29,11 @@ class WriteSet:
     """First entry of the fragment."""
     bookies: tuple[BookieId, ...]
     ack_quorum: int
+
+    @property
+    def of_any_fragment(self) -> "WriteSet":
+        """The same set, without where its entries begin and the order of its bookies."""
+        return WriteSet(FIRST_ENTRY_ID, tuple(sorted(self.bookies)), self.ack_quorum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +91,14 @@ def fewest_copies(
     ledger: LedgerMetadata, up: Collection[BookieId], in_limbo: Collection[BookieId] = ()
 ) -> Copies | None:
     """Return the copies of the entries that have the fewest; None if the ledger has no entry."""
-    counted = [_copies(each, up, in_limbo) for each in write_sets(ledger)]
+    return fewest_copies_of(write_sets(ledger), up, in_limbo)
+
+
+def fewest_copies_of(
+    sets: Iterable[WriteSet], up: Collection[BookieId], in_limbo: Collection[BookieId] = ()
+) -> Copies | None:
+    """Return the copies of the entries that have the fewest; None if there is no write set."""
+    counted = [_copies(each, up, in_limbo) for each in sets]
     return min(counted, key=lambda each: (each.certain, each.possible), default=None)
 
 

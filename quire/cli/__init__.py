@@ -35,4 +35,5 @@
 - `grant/`: `quire grant`.
 - `quota/`: `quire quota`.
 - `gateway/`: `quire gateway`.
+- `console/`: `quire console`.
 """

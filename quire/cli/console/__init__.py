@@ -1,0 +1,5 @@
+"""`quire console`.
+
+- `verbs`: arguments.
+- `console_server`: the console in this process.
+"""

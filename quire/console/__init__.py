@@ -1,0 +1,18 @@
+"""Console: pages of a cluster for a browser. A client of the cluster, which may stop at any time.
+
+Leaves the checks and figures to `quire.health` and the modules beside it. The directories
+`templates` and `static` have the HTML of the pages, and style sheets and scripts.
+
+- `options`: options of a console.
+- `main`: process of one console, `run_console`.
+- `server`: the parts of a console, and its port.
+- `guard`: what each request needs before a page serves it, and the headers of each answer.
+- `sessions`: who has logged in.
+- `access`: which hosts, methods and forms are allowed. Pure.
+- `context`: what pages read, and how they answer.
+- `survey`: checks of the complete cluster in the background.
+- `paging`: pages of long lists.
+- `templating`: HTML from templates.
+- `pages/`: one module for each area of the console.
+- `drawings/`: drawings as SVG. Pure.
+"""

@@ -1,0 +1,99 @@
+"""What the pages of a console read, and how they answer.
+
+Leaves what each page shows to `pages/`, and who may see it to `guard`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from ledger_client.cluster_access import Cluster
+from metadata.store.interface import SessionState
+from quire.console.survey import Survey
+from quire.console.templating import Templates
+from security.client_file import ClientFile
+from serving.server_log import ServerLog
+
+HTML: Final = "text/html"
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who a request comes from."""
+
+    name: str
+    """A principal, or what is known instead, for the audit log."""
+    form_token: str = ""
+    """Token of the forms in the pages for this viewer; empty if there is no login."""
+    has_session: bool = False
+    """Whether there is a cookie that ends with a logout."""
+
+
+ANYBODY: Final = Viewer("")
+"""Who has not logged in."""
+VIEWER: Final = ContextVar("viewer", default=ANYBODY)
+"""Who sent the request that this task serves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A path of the console, and what it needs."""
+
+    method: str
+    path: str
+    handler: Handler
+    is_open: bool = False
+    """Whether it needs no login: health for what restarts a server, the login, and static files."""
+    is_stream: bool = False
+    """Whether the answer has no end, so that it has no time limit."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes something, so that `allow_writes` and a form's token are needed."""
+        return self.method not in ("GET", "HEAD")
+
+
+def see_other(address: str) -> web.Response:
+    """Answer that the browser shall load another page."""
+    return web.Response(status=303, headers={"Location": address})
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleContext:
+    """Parts of a console that its pages share."""
+
+    cluster: Cluster
+    identity: ClientFile
+    """What the console proves to bookies and brokers."""
+    survey: Survey
+    templates: Templates
+    log: ServerLog
+    allow_writes: bool
+    wall_clock_ms: Callable[[], int]
+
+    def page(
+        self, request: web.Request, template: str, *, status: int = 200, **values: object
+    ) -> web.Response:
+        """Answer with a page."""
+        viewer = VIEWER.get()
+        shared = {
+            "viewer": viewer,
+            "may_write": self.allow_writes and bool(viewer.form_token),
+            "metadata_address": self.cluster.address,
+            "is_connected": self.cluster.store.session_state is SessionState.CONNECTED,
+            "now_ms": self.wall_clock_ms(),
+            "path": request.path,
+        }
+        text = self.templates.render(template, {**shared, **values})
+        return web.Response(text=text, content_type=HTML, status=status)
+
+    @property
+    def now_s(self) -> float:
+        """Time of the event loop, in seconds."""
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,184 @@
+"""What each request needs before a page serves it, and the headers of each answer.
+
+Leaves which hosts, origins and forms are right to `access`, logins to `sessions`, and certificates
+and the token of programs to `serving.admin`.
+
+Invariants: only a route that `context.Route` declares as open is served without a login where one
+is needed; only a request with a login, from a page of this console, with the form's token, changes
+anything, and only if the console allows it; each change is in the audit log; one request takes at
+most PAGE_S_MAX, and its failure affects no other.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from aiohttp import web
+
+from metadata.errors import MetadataError
+from quire.admin_api import AdminApiError
+from quire.console.access import HEADERS, is_known_host, is_own_origin
+from quire.console.context import ANYBODY, VIEWER, ConsoleContext, Handler, Route, Viewer, see_other
+from quire.console.sessions import Sessions
+from quire.errors import CommandError
+from security.errors import SecurityError
+from serving.admin import AdminAccess
+
+PAGE_S_MAX: Final = 10.0
+COOKIE: Final = "quire_session"
+FORM_TOKEN_FIELD: Final = "form_token"
+FORM_TOKEN_HEADER: Final = "X-Form-Token"
+PATH_CHARACTERS_MAX: Final = 200
+LOGIN_PATH: Final = "/login"
+HTTP_ERROR: Final = 400
+FAILURES: Final = (MetadataError, AdminApiError, SecurityError, CommandError)
+"""Failures of the cluster, or of what a person asked for: the page says what to do."""
+TITLES: Final[Mapping[int, str]] = {
+    400: "This request cannot be understood",
+    401: "Log in first",
+    403: "This is not allowed",
+    404: "There is no such page",
+    405: "This page cannot be used this way",
+    413: "This request is too large",
+    421: "This console does not know its name",
+    429: "Too many logins failed",
+    500: "The console failed",
+    503: "The cluster did not answer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Checks of the requests of one console."""
+
+    context: ConsoleContext
+    sessions: Sessions
+    access: AdminAccess
+    host: str
+    """The address on which the console listens."""
+    names: tuple[str, ...]
+    """Other names by which browsers reach it."""
+    base_path: str
+
+    @property
+    def needs_login(self) -> bool:
+        """Whether pages need a login, a certificate or the token."""
+        return bool(self.access.token) or self.access.takes_certificates
+
+    def wrap(self, route: Route) -> Handler:
+        """Return the handler that checks a request before the route's own serves it."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            answer = await self._checked(route, request)
+            if not answer.prepared:
+                self._add_headers(answer)
+            return answer
+
+        return handle
+
+    def _add_headers(self, answer: web.StreamResponse) -> None:
+        answer.headers.update(HEADERS)
+        answer.headers.setdefault("Cache-Control", "no-store")
+        if self.access.context is not None:
+            answer.headers["Strict-Transport-Security"] = "max-age=31536000"
+
+    async def _checked(self, route: Route, request: web.Request) -> web.StreamResponse:
+        host = request.headers.get("Host", "")
+        if not is_known_host(host, self.host, self.names):
+            text = "a browser reached it by another name: start it with --host-names NAME"
+            return self.failure(request, 421, text)
+        viewer = self.viewer(request)
+        if viewer is None and not route.is_open:
+            return self._ask_to_log_in(route, request)
+        VIEWER.set(viewer or ANYBODY)
+        if not route.changes:
+            return await self._serve(route, request)
+        if not is_own_origin(request.headers.get("Origin"), host):
+            return self._refuse(request, "the request comes from a page of another site")
+        if not route.is_open:
+            refusal = await self._why_not_changed(request, VIEWER.get())
+            if refusal:
+                return self._refuse(request, refusal)
+        answer = await self._serve(route, request)
+        self.context.log.audit.done(
+            _act(request),
+            who=VIEWER.get().name or "unknown",
+            peer=request.remote or "unknown",
+            failed=answer.status >= HTTP_ERROR,
+        )
+        return answer
+
+    def viewer(self, request: web.Request) -> Viewer | None:
+        """Return who sends a request; None if a login is needed and missing."""
+        if self.access.takes_certificates and request.get_extra_info("peercert"):
+            name = self.access.who(request)
+            return Viewer(name, self.sessions.form_token(name))
+        session_id = request.cookies.get(COOKIE, "")
+        session = self.sessions.get(session_id)
+        if session is not None:
+            return Viewer(session.name, self.sessions.form_token(session_id), has_session=True)
+        if not self.needs_login:
+            return Viewer("anyone on this machine")
+        if self.access.admits(request):
+            return Viewer("admin token")
+        return None
+
+    async def _why_not_changed(self, request: web.Request, viewer: Viewer) -> str:
+        if not self.context.allow_writes:
+            return "this console only shows: start it with --allow-writes"
+        if not viewer.form_token:
+            # A program that sends the token itself, which no other site can.
+            return "" if viewer.name == "admin token" else "log in first"
+        holder = request.cookies.get(COOKIE, "") if viewer.has_session else viewer.name
+        given = request.headers.get(FORM_TOKEN_HEADER) or ""
+        if not given:
+            given = str((await request.post()).get(FORM_TOKEN_FIELD, ""))
+        if not self.sessions.is_form_token(holder, given):
+            return "the page is too old: go back, load it again, and repeat what you did"
+        return ""
+
+    async def _serve(self, route: Route, request: web.Request) -> web.StreamResponse:
+        try:
+            if route.is_stream:
+                return await route.handler(request)
+            async with asyncio.timeout(PAGE_S_MAX):
+                return await route.handler(request)
+        except web.HTTPException as error:
+            return self.failure(request, error.status, error.text or error.reason)
+        except FAILURES as error:
+            return self.failure(request, 503, _text_of(error))
+        except TimeoutError:
+            text = f"it did not answer within {PAGE_S_MAX:.0f} s; try again"
+            return self.failure(request, 503, text)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - an error of one request affects no other
+            self.context.log.failure("console page failed", error, path=_act(request))
+            return self.failure(request, 500, "its log has the error")
+
+    def _ask_to_log_in(self, route: Route, request: web.Request) -> web.StreamResponse:
+        if route.changes or route.is_stream:
+            return self.failure(request, 401, "the session has ended: log in, and try again")
+        after = quote(request.path_qs, safe="/")
+        return see_other(f"{self.base_path}{LOGIN_PATH}?next={after}")
+
+    def _refuse(self, request: web.Request, text: str) -> web.Response:
+        who, peer = VIEWER.get().name or "unknown", request.remote or "unknown"
+        self.context.log.audit.refused(_act(request), who=who, peer=peer)
+        return self.failure(request, 403, text)
+
+    def failure(self, request: web.Request, status: int, text: str) -> web.Response:
+        """Answer with a page that says what failed, and what to do next."""
+        title = TITLES.get(status, "This did not work")
+        return self.context.page(request, "failure.html", status=status, title=title, text=text)
+
+
+def _act(request: web.Request) -> str:
+    return f"{request.method} {request.path[:PATH_CHARACTERS_MAX]}"
+
+
+def _text_of(error: Exception) -> str:
+    try_next = getattr(error, "try_next", "")
+    return f"{error}; try: {try_next}" if try_next else str(error)

@@ -1,0 +1,134 @@
+"""Pages of the cluster: its health, its bookies, and what the loss of some of them would take.
+
+Leaves the check to `quire.console.survey`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from metadata.ids import BookieId
+from metadata.registry.registration import BookieRegistration
+from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle
+from quire.assessment import next_step
+from quire.cli.repair.repair_status import read_summary
+from quire.console.context import ConsoleContext, Route
+from quire.copy_counts import Loss
+from quire.health import Health
+
+FINDINGS_SHOWN_MAX: Final = 100
+COPIES: Final = {0: "no copy is certain", 1: "1 copy"}
+
+
+@dataclass(frozen=True, slots=True)
+class BookieRow:
+    """What the page shows of one bookie."""
+
+    bookie_id: BookieId
+    registration: BookieRegistration | None
+    """None if it is not up."""
+    lifecycle: BookieLifecycle
+    ledger_count: int | None
+    """Ledgers with entries on it; None before the first check."""
+
+    @property
+    def state(self) -> str:
+        """Its state in a word."""
+        if self.lifecycle.state is not Lifecycle.ACTIVE:
+            return str(self.lifecycle.state)
+        if self.registration is None:
+            return "down"
+        return "up" if self.registration.writable else "read-only"
+
+    @property
+    def used_percent(self) -> int | None:
+        """Share of its disk that is used."""
+        if self.registration is None or not self.registration.capacity_bytes:
+            return None
+        free = min(self.registration.free_bytes, self.registration.capacity_bytes)
+        return 100 - 100 * free // self.registration.capacity_bytes
+
+    @property
+    def next_step(self) -> str:
+        """What an operator does next; empty if nothing."""
+        return next_step(self.bookie_id, self.lifecycle.state)
+
+
+class ClusterPages:
+    """Pages of the cluster."""
+
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+
+    def routes(self) -> Sequence[Route]:
+        """Return the routes."""
+        return (
+            Route("GET", "/", self._cluster),
+            Route("GET", "/if-lost", self._if_lost),
+        )
+
+    async def _cluster(self, request: web.Request) -> web.Response:
+        context = self._context
+        last = context.survey.last
+        summary = await read_summary(context.cluster)
+        health = None if last is None else last.health
+        return context.page(
+            request,
+            "cluster.html",
+            health=health,
+            findings=[] if health is None else health.findings[:FINDINGS_SHOWN_MAX],
+            warnings=[] if health is None else health.warnings[:FINDINGS_SHOWN_MAX],
+            age_s=None if last is None else context.now_s - last.ended_s,
+            survey=context.survey,
+            bookies=await self._rows(health),
+            copies=_copies(health),
+            repair=summary.sentence,
+        )
+
+    async def _rows(self, health: Health | None) -> list[BookieRow]:
+        cluster = self._context.cluster
+        up = cluster.directory.bookies
+        states = {} if health is None else health.states
+        known = await cluster.cookies.list_bookie_ids()
+        ledgers = None if health is None else health.ledgers
+        rows = [
+            BookieRow(
+                each,
+                up.get(each),
+                states.get(each, UNCHANGED),
+                None if ledgers is None else ledgers.holding[each].count,
+            )
+            for each in sorted({*known, *up})
+        ]
+        return [each for each in rows if each.lifecycle.state is not Lifecycle.REMOVED]
+
+    async def _if_lost(self, request: web.Request) -> web.Response:
+        context, last = self._context, self._context.survey.last
+        ticked = {BookieId(each) for each in request.query.getall("bookie", [])}
+        rows = await self._rows(None if last is None else last.health)
+        up = context.cluster.directory.bookies
+        left = [each for each in up if each not in ticked]
+        in_limbo = [each.bookie_id for each in up.values() if each.is_in_limbo]
+        shapes = None if last is None else last.shapes
+        return context.page(
+            request,
+            "if_lost.html",
+            bookies=rows,
+            ticked=ticked,
+            left=len(left),
+            losses=None if shapes is None else shapes.losses(left, in_limbo),
+            kinds=list(Loss),
+            ledger_count=0 if shapes is None else sum(shapes.ledgers.values()),
+            left_out=0 if shapes is None else shapes.left_out,
+            age_s=None if last is None else context.now_s - last.ended_s,
+        )
+
+
+def _copies(health: Health | None) -> Iterable[tuple[str, int]]:
+    """Return how many ledgers have how many certain copies, the fewest first."""
+    if health is None or health.ledgers is None:
+        return []
+    counts = sorted(health.ledgers.certain_copies.items())
+    return [(COPIES.get(copies, f"{copies} copies"), ledgers) for copies, ledgers in counts]

@@ -1,0 +1,31 @@
+"""Pages of long lists, each with the key from which the next one begins. Pure.
+
+Leaves reading the rows to `pages/`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+ROWS_PER_PAGE: Final = 100
+NUMBER_DIGITS_MAX: Final = 19
+
+RowT = TypeVar("RowT")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[RowT]):
+    """One page of a list."""
+
+    rows: Sequence[RowT]
+    start: int
+    """Key from which it was read."""
+    next_start: int | None
+    """Key from which the next page begins; None if this is the last one."""
+
+
+def number_of(text: str | None, default: int, most: int) -> int:
+    """Return the number in a query; the default for anything else than a number up to `most`."""
+    if not text or not (text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX):
+        return default
+    return min(int(text), most)

@@ -1,0 +1,175 @@
+"""One console: its parts, its routes and its port.
+
+Leaves the process to `main`, and single pages to `pages/`.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack
+from typing import Final
+
+from aiohttp import web
+
+from ledger_client.cluster_access import Cluster, wall_clock_ms
+from metadata.cancelling import cancel_and_wait
+from metadata.store.interface import SessionState
+from quire.console.context import ConsoleContext, Handler, Route
+from quire.console.guard import Guard
+from quire.console.options import ConsoleOptions
+from quire.console.pages.cluster_page import ClusterPages
+from quire.console.pages.ledger_list import LedgerListPages
+from quire.console.pages.login import LoginPages
+from quire.console.sessions import TOKEN_BYTES, Sessions
+from quire.console.survey import Survey
+from quire.console.templating import Templates, load_static
+from security.client_file import ClientFile
+from serving.admin import AdminAccess, answer_live, readiness_handler
+from serving.errors import CannotListenError
+from serving.http_log import http_logger
+from serving.metrics import CONTENT_TYPE, metrics_text
+from serving.process_metrics import ProcessMetrics
+from serving.security_options import TlsMode
+from serving.served_tls import ServedTls
+from serving.server_log import ServerLog
+
+KIND: Final = "console"
+BODY_BYTES_MAX: Final = 65_536
+CLOSE_TIMEOUT_S: Final = 1.0
+KEEP_S: Final = 31_536_000
+
+
+class ConsoleServer:
+    """One console. Call `start` once, then `wait_for_failure`, and `stop` in any case."""
+
+    def __init__(self, options: ConsoleOptions, cluster: Cluster, identity: ClientFile) -> None:
+        """Use a cluster that the caller closes."""
+        self._options = options
+        self._cluster = cluster
+        self._identity = identity
+        self._log = ServerLog(self._now)
+        self._process = ProcessMetrics(KIND)
+        self._parts = AsyncExitStack()
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.token = ""
+        """Token for a login that was made for this run; empty if a file has one, or none is needed.
+        """
+
+    async def start(self) -> str:
+        """Start serving; return the address. Raises CannotListenError, SecurityError."""
+        options = self._options
+        tls = ServedTls(KIND, options, self._log)
+        self._run(tls.watch())
+        access = tls.admin_access()
+        if options.allow_writes and not (access.token or access.takes_certificates):
+            self.token = secrets.token_urlsafe(TOKEN_BYTES)
+            access = AdminAccess(self.token, access.context)
+        survey = Survey(self._cluster, self._log, options.survey_every_s, self._now)
+        self._run(survey.run())
+        static = load_static()
+        context = ConsoleContext(
+            self._cluster,
+            self._identity,
+            survey,
+            Templates(options.base_path, static),
+            self._log,
+            options.allow_writes,
+            wall_clock_ms,
+        )
+        sessions = Sessions(access.token, self._now)
+        guard = Guard(context, sessions, access, options.host, options.names, options.base_path)
+        application = web.Application(client_max_size=BODY_BYTES_MAX)
+        for route in [
+            *routes(context, guard),
+            Route("GET", "/metrics", self._metrics(tls)),
+            Route("GET", "/livez", answer_live, is_open=True),
+            Route("GET", "/readyz", readiness_handler(self._readiness), is_open=True),
+        ]:
+            add = application.router.add_route
+            add(route.method, options.base_path + route.path, guard.wrap(route))
+        return await self._listen(application, access)
+
+    async def wait_for_failure(self) -> None:
+        """Wait for a failure that must stop the console, and raise it; never return."""
+        await self._failed
+
+    async def stop(self) -> None:
+        """Close every part."""
+        self._failed.cancel()
+        await self._parts.aclose()
+
+    async def _listen(self, application: web.Application, access: AdminAccess) -> str:
+        options = self._options
+        runner = web.AppRunner(
+            application,
+            access_log=None,
+            logger=http_logger(self._log),
+            shutdown_timeout=CLOSE_TIMEOUT_S,
+        )
+        await runner.setup()
+        self._parts.push_async_callback(runner.cleanup)
+        site = web.TCPSite(runner, options.host, options.port, ssl_context=access.context)
+        try:
+            await site.start()
+        except OSError as error:
+            name = "the console"
+            raise CannotListenError(name, options.host, options.port, str(error)) from error
+        scheme = "https" if options.tls_mode is TlsMode.REQUIRED else "http"
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        return f"{scheme}://{host}:{runner.addresses[0][1]}{options.base_path}/"
+
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(self._note_end)
+        self._parts.push_async_callback(cancel_and_wait, task)
+
+    def _metrics(self, tls: ServedTls) -> Handler:
+        async def answer(_: web.Request) -> web.Response:
+            body = metrics_text(self._process, tls)
+            return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+
+        return answer
+
+    def _readiness(self) -> str | None:
+        if self._cluster.store.session_state is not SessionState.CONNECTED:
+            return "there is no connection to the metadata service"
+        return None
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _note_end(self, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._failed.done():
+            self._failed.set_exception(error)
+
+
+def routes(context: ConsoleContext, guard: Guard) -> Sequence[Route]:
+    """Return every route of the pages; the last one answers what is not found."""
+    return (
+        *ClusterPages(context).routes(),
+        *LedgerListPages(context).routes(),
+        *LoginPages(context, guard).routes(),
+        *_static_routes(),
+        Route("GET", "/{rest:.*}", _not_found),
+    )
+
+
+def _static_routes() -> list[Route]:
+    files = load_static()
+
+    async def answer(request: web.Request) -> web.Response:
+        found = files.get(request.match_info["name"])
+        if found is None:
+            raise web.HTTPNotFound(text="there is no such file")
+        headers = {"Cache-Control": f"public, max-age={KEEP_S}, immutable"}
+        charset = "utf-8"
+        return web.Response(
+            body=found.data, content_type=found.content_type, charset=charset, headers=headers
+        )
+
+    return [Route("GET", "/static/{name}", answer, is_open=True)]
+
+
+async def _not_found(_: web.Request) -> web.Response:
+    raise web.HTTPNotFound(text="use one of the links above")

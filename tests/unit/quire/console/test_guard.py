@@ -1,0 +1,164 @@
+"""Requests that a console refuses, for every route that it has."""
+
+import logging
+import re
+
+import pytest
+
+from quire.console import server
+from quire.console.context import ConsoleContext, Route
+from quire.console.guard import COOKIE, Guard
+from quire.console.options import ConsoleOptions
+from tests.support.quire.console import open_console
+from tests.support.quire.memory_cluster import MemoryCluster
+
+OPEN_ROUTES = {
+    ("GET", "/login"),
+    ("POST", "/login"),
+    ("POST", "/logout"),
+    ("GET", "/static/{name}"),
+    ("GET", "/livez"),
+    ("GET", "/readyz"),
+}
+"""Routes that need no login. A new one must be added here on purpose."""
+ADDRESS = "zk://nowhere:1/cluster"
+READ_ONLY = ConsoleOptions(metadata=ADDRESS, port=0)
+WRITES = ConsoleOptions(metadata=ADDRESS, port=0, allow_writes=True)
+
+
+@pytest.fixture
+def all_routes(monkeypatch: pytest.MonkeyPatch) -> list[Route]:
+    """Return the routes of the console that is started next."""
+    found: list[Route] = []
+    wrap = Guard.wrap
+
+    def wrap_noted(self: Guard, route: Route) -> object:
+        found.append(route)
+        return wrap(self, route)
+
+    monkeypatch.setattr(Guard, "wrap", wrap_noted)
+    return found
+
+
+def path_of(route: Route) -> str:
+    return re.sub(r"\{[^}]*\}", "7", route.path)
+
+
+async def test_every_route_but_the_open_ones_needs_a_login(
+    memory_cluster: MemoryCluster, all_routes: list[Route]
+) -> None:
+    await memory_cluster.create("a")
+    async with open_console(WRITES) as (_, browser):
+        assert {(each.method, each.path) for each in all_routes if each.is_open} == OPEN_ROUTES
+        for route in all_routes:
+            if route.is_open:
+                continue
+            path = path_of(route)
+            answer = await (browser.post(path, {}) if route.changes else browser.get(path))
+            wanted = 401 if route.changes or route.is_stream else 303
+            assert answer.status == wanted, route
+            assert "Set-Cookie" not in answer.headers
+            if wanted == 303:
+                assert answer.headers["Location"].startswith("/login?next=")
+
+
+async def test_every_route_that_changes_needs_the_token_of_its_form(
+    memory_cluster: MemoryCluster, all_routes: list[Route]
+) -> None:
+    await memory_cluster.create("a")
+    async with open_console(WRITES) as (_, browser):
+        assert (await browser.log_in()).status == 303
+        for route in all_routes:
+            if route.changes and not route.is_open:
+                answer = await browser.post(path_of(route), {"form_token": "0" * 64})
+                assert answer.status == 403, route
+
+
+async def test_every_route_that_changes_is_refused_without_writes(
+    memory_cluster: MemoryCluster, all_routes: list[Route]
+) -> None:
+    await memory_cluster.create("a")
+    async with open_console(READ_ONLY) as (_, browser):
+        for route in all_routes:
+            if route.changes and not route.is_open:
+                answer = await browser.post(path_of(route), {})
+                assert answer.status == 403, route
+                assert "--allow-writes" in answer.text
+
+
+async def test_a_page_of_another_site_cannot_read_or_change(memory_cluster: MemoryCluster) -> None:
+    await memory_cluster.create("a")
+    async with open_console(WRITES) as (_, browser):
+        await browser.log_in()
+        assert (await browser.get("/", Host="evil.example")).status == 421
+        form = {"token": browser.token}
+        answer = await browser.post("/login", form, Origin="http://evil.example")
+        assert answer.status == 403
+
+
+async def test_headers_keep_everything_else_out(memory_cluster: MemoryCluster) -> None:
+    await memory_cluster.create("a")
+    async with open_console(READ_ONLY) as (_, browser):
+        for path in ("/", "/nope", "/static/console.css", "/livez"):
+            headers = (await browser.get(path)).headers
+            assert "default-src 'none'" in headers["Content-Security-Policy"]
+            assert "unsafe" not in headers["Content-Security-Policy"]
+            assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_a_login_and_its_end(
+    memory_cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await memory_cluster.create("a")
+    async with open_console(WRITES) as (_, browser):
+        with caplog.at_level(logging.INFO):
+            answer = await browser.post("/login", {"token": "wrong"})
+        assert answer.status == 403
+        assert "not the console" in answer.text
+        assert browser.token not in caplog.text
+        assert "wrong" not in caplog.text
+        answer = await browser.post("/login?next=/ledgers", {"token": browser.token})
+        assert (answer.status, answer.headers["Location"]) == (303, "/ledgers")
+        cookie = answer.headers["Set-Cookie"]
+        assert COOKIE in cookie
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+        assert (await browser.get("/")).status == 200
+        assert (await browser.post("/logout", {})).status == 303
+        assert (await browser.get("/")).status == 303
+        answer = await browser.post("/login?next=//evil.example", {"token": browser.token})
+        assert answer.headers["Location"] == "/"
+
+
+async def test_a_program_sends_the_token_itself(memory_cluster: MemoryCluster) -> None:
+    await memory_cluster.create("a")
+    async with open_console(WRITES) as (_, browser):
+        bearer = {"Authorization": f"Bearer {browser.token}"}
+        assert (await browser.get("/metrics", **bearer)).status == 200
+        assert (await browser.get("/metrics", Authorization="Bearer wrong")).status == 303
+
+
+async def test_a_failure_of_a_page_is_a_page(
+    memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_request: object) -> object:
+        raise ValueError("<script>secret</script>")
+
+    def routes(_context: ConsoleContext, _guard: Guard) -> list[Route]:
+        return [Route("GET", "/", fail)]  # type: ignore[arg-type]
+
+    monkeypatch.setattr(server, "routes", routes)
+    await memory_cluster.create("a")
+    async with open_console(READ_ONLY) as (_, browser):
+        answer = await browser.get("/")
+        assert answer.status == 500
+        assert "secret" not in answer.text
+
+
+async def test_a_console_below_a_path(memory_cluster: MemoryCluster) -> None:
+    await memory_cluster.create("a")
+    options = ConsoleOptions(metadata=ADDRESS, port=0, base_path="/quire")
+    async with open_console(options) as (_, browser):
+        text = (await browser.get("/")).text
+        for target in re.findall(r'(?:href|src|action)="([^"]*)"', text):
+            assert target.startswith(("/quire/", "#")), target

@@ -1,0 +1,67 @@
+"""Logins of a console, their end, and the tokens of forms."""
+
+import pytest
+
+from quire.console.sessions import (
+    LOGINS_FAILED_MAX,
+    LOGINS_PERIOD_S,
+    SESSION_S,
+    SESSIONS_MAX,
+    Sessions,
+    TooManyLoginsError,
+)
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_a_session_ends_after_its_time_and_with_a_logout() -> None:
+    clock = Clock()
+    sessions = Sessions("secret", clock)
+    first, second = sessions.log_in("secret"), sessions.log_in("secret")
+    assert first
+    assert second
+    assert first != second
+    assert sessions.get(first)
+    assert sessions.get(second)
+    sessions.log_out(first)
+    assert sessions.get(first) is None
+    clock.now_s = SESSION_S
+    assert sessions.get(second) is None
+
+
+def test_the_oldest_session_ends_when_there_are_too_many() -> None:
+    sessions = Sessions("secret", Clock())
+    ids = [sessions.log_in("secret") for _ in range(SESSIONS_MAX + 1)]
+    assert ids[0]
+    assert sessions.get(ids[0]) is None
+    assert ids[1]
+    assert sessions.get(ids[1])
+
+
+def test_a_wrong_token_is_refused_and_guessing_is_limited() -> None:
+    clock = Clock()
+    sessions = Sessions("secret", clock)
+    for number in range(LOGINS_FAILED_MAX):
+        assert sessions.log_in(f"guess {number}") is None
+    with pytest.raises(TooManyLoginsError):
+        sessions.log_in("secret")
+    clock.now_s = LOGINS_PERIOD_S
+    assert sessions.log_in("secret")
+
+
+def test_without_a_token_no_login_is_possible() -> None:
+    assert Sessions("", Clock()).log_in("") is None
+
+
+def test_a_form_token_is_of_one_holder_and_one_run() -> None:
+    sessions = Sessions("secret", Clock())
+    token = sessions.form_token("a")
+    assert sessions.is_form_token("a", token)
+    assert not sessions.is_form_token("b", token)
+    assert not sessions.is_form_token("a", "")
+    assert not Sessions("secret", Clock()).is_form_token("a", token)
