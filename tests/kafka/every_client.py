@@ -4,6 +4,7 @@ from typing import Final
 
 from tests.kafka import (
     connect_workers,
+    count_stream,
     java_client,
     kafka_tools,
     kcat_client,
@@ -21,6 +22,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     *java_client.SCENARIOS,
     *kafka_tools.SCENARIOS,
     *streams_tests.SCENARIOS,
+    *count_stream.SCENARIOS,
     *connect_workers.SCENARIOS,
     *spark_connector.SCENARIOS,
 )

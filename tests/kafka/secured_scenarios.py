@@ -7,6 +7,7 @@ and to coordinators, administration. Leaves the scenarios to their modules.
 from collections.abc import Sequence
 from typing import Final
 
+from tests.kafka import security_tools
 from tests.kafka.every_client import SCENARIOS
 from tests.kafka.scenario import Scenario
 
@@ -24,6 +25,8 @@ LOGIN: Final = (
     *("Java client: transactions", "Java client: administration"),
     *("Kafka's tools: topics", "Kafka's tools: groups", "Kafka's tools: configs"),
     *("Kafka's tools: users", "Kafka's tools: console clients"),
+    *("Kafka's tools: rights", "Kafka's tools: quotas"),
+    *("Kafka Streams: a program that counts", "Kafka Connect: worker restarted and killed"),
 )
 CERTIFICATE: Final = (
     *("confluent-kafka: every compression", "confluent-kafka: group, classic"),
@@ -31,11 +34,12 @@ CERTIFICATE: Final = (
     "kcat: produce and consume",
     *("kafkajs: produce", "Confluent's JavaScript: produce"),
     *("Java client: transactions", "Java client: administration"),
-    "Kafka's tools: console clients",
+    *("Kafka's tools: console clients", "Kafka's tools: rights"),
+    *("Kafka Streams: a program that counts", "Kafka Connect: worker restarted and killed"),
 )
 
 
 def titled(titles: Sequence[str]) -> tuple[Scenario, ...]:
     """Return scenarios by title."""
-    scenarios = {each.title: each for each in SCENARIOS}
+    scenarios = {each.title: each for each in (*SCENARIOS, *security_tools.SCENARIOS)}
     return tuple(scenarios[title] for title in titles)
