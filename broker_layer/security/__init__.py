@@ -8,6 +8,7 @@
 - `quota_filters`: which quotas a description has.
 - `acl_table`: what access control lists allow.
 - `authorizer`: decisions for clients, with super users and a cache.
+- `audited_handlers`: audit lines about requests that change a cluster.
 - `rights`: what one client may do.
 - `guards/`: checks of each API before its handler.
 """

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker_layer.handlers import Handler
 from broker_layer.kafka.versions import ApiKey
+from broker_layer.security.audited_handlers import audited
 from broker_layer.security.authorizer import Authorizer
 from broker_layer.security.guards.guarded_handlers import guarded
 from broker_layer.server.config import BrokerLimits
@@ -96,6 +97,7 @@ class BrokerServices:
         handlers: dict[int, Handler] = {**parts.handlers, **offsets.handlers()}
         if parts.authorizer is not None:
             handlers = guarded(handlers, parts.authorizer, parts.names)
+        handlers = audited(handlers, log.audit)
         dispatcher = Dispatcher(
             raw_handlers,
             handlers,

@@ -1,0 +1,220 @@
+"""Audit lines about the requests that change a cluster: topics, settings, rights, groups, leaders.
+
+Leaves users and quotas to `user_handlers` and `quota_handlers`, which know more of them, and
+refusals for want of a right to `authorizer`.
+
+Invariants: each answer to such a request causes one line for each kind of result in it, with the
+number of things and the first NAMES_MAX of their names; a request that only asks what would happen
+causes none. Each API is either here, or in ELSEWHERE or ORDINARY with the reason.
+
+Source: the fields of Apache Kafka's messages.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from broker_layer.handlers import Handler
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import ApiMessage
+from broker_layer.kafka.versions import ApiKey
+from broker_layer.request_context import RequestContext
+from serving.audit_log import AuditLog
+
+NAMES_MAX: Final = 20
+NAME_CHARACTERS_MAX: Final = 249
+REFUSALS: Final = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+"""Results that the authorizer has written already."""
+
+# Messages are built from schemas when they are imported, so their fields have no types.
+Message = Any
+Changed = tuple[str, int]
+"""Name of a thing, and the error code of its change."""
+Changes = Callable[[Message, Message], Iterable[Changed]]
+"""Returns the things that a request changed, or would have, from it and its answer."""
+
+
+def _topics(_: Message, answer: Message) -> Iterable[Changed]:
+    return ((each.name, each.error_code) for each in answer.topics)
+
+
+def _deleted_topics(_: Message, answer: Message) -> Iterable[Changed]:
+    return ((each.name or str(each.topic_id), each.error_code) for each in answer.responses)
+
+
+def _deleted_records(_: Message, answer: Message) -> Iterable[Changed]:
+    return (
+        (f"{topic.name}-{each.partition_index}", each.error_code)
+        for topic in answer.topics
+        for each in topic.partitions
+    )
+
+
+def _partitions(_: Message, answer: Message) -> Iterable[Changed]:
+    return ((each.name, each.error_code) for each in answer.results)
+
+
+def _configs(_: Message, answer: Message) -> Iterable[Changed]:
+    return ((each.resource_name, each.error_code) for each in answer.responses)
+
+
+def _groups(_: Message, answer: Message) -> Iterable[Changed]:
+    return ((each.group_id, each.error_code) for each in answer.results)
+
+
+def _offsets(request: Message, answer: Message) -> Iterable[Changed]:
+    if answer.error_code:
+        return ((request.group_id, answer.error_code),)
+    return (
+        (f"{request.group_id} {topic.name}-{each.partition_index}", each.error_code)
+        for topic in answer.topics
+        for each in topic.partitions
+    )
+
+
+def _leaders(_: Message, answer: Message) -> Iterable[Changed]:
+    if answer.error_code:
+        return (("all", answer.error_code),)
+    return (
+        (f"{topic.topic}-{each.partition_id}", each.error_code)
+        for topic in answer.replica_election_results
+        for each in topic.partition_result
+    )
+
+
+def _reassigned(_: Message, answer: Message) -> Iterable[Changed]:
+    if answer.error_code:
+        return (("all", answer.error_code),)
+    return (
+        (f"{topic.name}-{each.partition_index}", each.error_code)
+        for topic in answer.responses
+        for each in topic.partitions
+    )
+
+
+def _created_rules(request: Message, answer: Message) -> Iterable[Changed]:
+    rules = zip(request.creations, answer.results, strict=True)
+    return ((f"{rule.principal} {rule.resource_name}", each.error_code) for rule, each in rules)
+
+
+def _deleted_rules(_: Message, answer: Message) -> Iterable[Changed]:
+    for found in answer.filter_results:
+        if found.error_code:
+            yield "all", found.error_code
+        for each in found.matching_acls:
+            yield f"{each.principal} {each.resource_name}", each.error_code
+
+
+AUDITED: Final[Mapping[ApiKey, Changes]] = MappingProxyType(
+    {
+        ApiKey.CREATE_TOPICS: _topics,
+        ApiKey.DELETE_TOPICS: _deleted_topics,
+        ApiKey.DELETE_RECORDS: _deleted_records,
+        ApiKey.CREATE_PARTITIONS: _partitions,
+        ApiKey.ALTER_CONFIGS: _configs,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: _configs,
+        ApiKey.DELETE_GROUPS: _groups,
+        ApiKey.OFFSET_DELETE: _offsets,
+        ApiKey.ELECT_LEADERS: _leaders,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: _reassigned,
+        ApiKey.CREATE_ACLS: _created_rules,
+        ApiKey.DELETE_ACLS: _deleted_rules,
+    }
+)
+"""APIs whose changes are written here."""
+ELSEWHERE: Final[Mapping[ApiKey, str]] = MappingProxyType(
+    {
+        ApiKey.ALTER_CLIENT_QUOTAS: "its handler writes the values too",
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "its handler writes the mechanism too",
+        ApiKey.SASL_HANDSHAKE: "logins write refusals",
+        ApiKey.SASL_AUTHENTICATE: "logins write refusals",
+    }
+)
+"""APIs whose lines another part writes, with the reason."""
+ORDINARY: Final[frozenset[ApiKey]] = frozenset(
+    {
+        ApiKey.PRODUCE,
+        ApiKey.FETCH,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.METADATA,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.JOIN_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.DESCRIBE_GROUPS,
+        ApiKey.LIST_GROUPS,
+        ApiKey.API_VERSIONS,
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.END_TXN,
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.DESCRIBE_ACLS,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.DESCRIBE_CLUSTER,
+        ApiKey.DESCRIBE_PRODUCERS,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        ApiKey.LIST_TRANSACTIONS,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        ApiKey.LIST_CONFIG_RESOURCES,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    }
+)
+"""APIs of the ordinary use of topics, and those that change nothing: they cause no line."""
+
+
+def audited(handlers: Mapping[int, Handler], audit: AuditLog) -> dict[int, Handler]:
+    """Return the handlers; those of AUDITED write lines about their answers."""
+    return {key: _audited(ApiKey(key), handler, audit) for key, handler in handlers.items()}
+
+
+def _audited(key: ApiKey, handler: Handler, audit: AuditLog) -> Handler:
+    changes = AUDITED.get(key)
+    if changes is None:
+        assert key in ELSEWHERE or key in ORDINARY, f"{key.shown}: is it audited?"
+        return handler
+
+    async def handle(request: ApiMessage, context: RequestContext) -> ApiMessage | bytes:
+        answer = await handler(request, context)
+        assert not isinstance(answer, bytes), "its results are needed"
+        if not getattr(request, "validate_only", False):
+            _write(audit, key, context, changes(request, answer))
+        return answer
+
+    return handle
+
+
+def _write(
+    audit: AuditLog, key: ApiKey, context: RequestContext, changed: Iterable[Changed]
+) -> None:
+    by_code: dict[int, list[str]] = {}
+    for name, code in changed:
+        if code not in REFUSALS:
+            by_code.setdefault(code, []).append(name)
+    for code, names in by_code.items():
+        audit.done(
+            key.shown,
+            who=context.principal.text,
+            peer=context.client_host,
+            failed=code != ErrorCode.NONE,
+            error=ErrorCode(code).name,
+            count=len(names),
+            names=[each[:NAME_CHARACTERS_MAX] for each in names[:NAMES_MAX]],
+        )
