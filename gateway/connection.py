@@ -16,7 +16,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Final
 
 from gateway.gateway_context import GatewayContext
-from gateway.requests import MetadataRequest
+from gateway.requests import MetadataRequest, deleted_paths
 from gateway.sessions import ClientSession
 from metadata.errors import MetadataError, StoreRefusedError, StoreUnavailableError
 from metadata.gateway.codec import Code, decode_request, packed_welcome, reply_frame
@@ -261,10 +261,14 @@ class ClientConnection(ServerConnection):
         else:
             counters.writes += 1
         try:
-            return await self._context.requests.serve(session, request)
+            result = await self._context.requests.serve(session, request)
         except GatewayRefusedError as error:
             self._note_refusal(session, "read" if is_read else "write", error)
             raise
+        for path in deleted_paths(request):
+            who = session.principal or "unknown"
+            self._context.log.audit.done("deletion", who=who, peer=self.address, path=path)
+        return result
 
     async def _close_session(self, session: ClientSession, number: int) -> None:
         removal = self._context.sessions.end(session)

@@ -23,6 +23,7 @@ from metadata.gateway.errors import GatewayRefusedError
 from metadata.gateway.messages import Children, CreateNode, Get, Multi
 from metadata.ids import Version
 from metadata.msgpack_fields import Packed
+from metadata.paths import CHAINS, LEDGERS, LEVEL_DIGITS
 from metadata.security.ledger_roles import GrantedRights
 from metadata.store.interface import (
     CompareAndSet,
@@ -215,3 +216,22 @@ def _note_done(session: ClientSession, operations: Sequence[Operation]) -> None:
             del session.ephemerals[each.path]
         elif isinstance(each, Create | CompareAndSet) and each.value in values:
             del values[: values.index(each.value)]
+
+
+def deleted_paths(request: MetadataRequest) -> list[str]:
+    """Return the paths of the ledgers and chains that a request deletes, without their parts."""
+    if not isinstance(request, Multi):
+        return []
+    return [
+        each.path
+        for each in request.operations
+        if isinstance(each, Delete) and _is_whole(each.path)
+    ]
+
+
+def _is_whole(path: str) -> bool:
+    """Return whether a path is that of a ledger or of a chain."""
+    _, area, *names = path.split("/")
+    if f"/{area}" == LEDGERS:
+        return len(names) == len(LEVEL_DIGITS)
+    return f"/{area}" == CHAINS and len(names) == 1

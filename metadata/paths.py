@@ -51,6 +51,8 @@ Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 
                                           `quotas.py`
     /security/ledger-grants/<principal>   roles of a principal on ledgers, value and name:
                                           `ledger_grants.py`
+    /security/audit                       the commands that changed the metadata, value:
+                                          `audit_trail.py`
     /restore                              the restore that wrote this metadata, value:
                                           `restore_record.py`
     /node-rights                          which logins are servers and clients, value:
@@ -105,6 +107,7 @@ ACLS: Final = "/security/acls"
 USERS: Final = "/security/users"
 QUOTAS: Final = "/security/quotas"
 LEDGER_GRANTS: Final = "/security/ledger-grants"
+AUDIT_TRAIL: Final = "/security/audit"
 RESTORE: Final = "/restore"
 NODE_RIGHTS: Final = "/node-rights"
 

@@ -19,6 +19,7 @@
 - `followed_rights`: rights of the nodes that one store creates.
 - `securing`: rights of existing nodes, set one by one.
 - `access_errors`: errors of rights.
+- `audit_trail`: the commands that changed the metadata, in the store.
 - `acls`: bindings of access control lists, their filters, and their bytes.
 - `acl_store`: bindings in the store: added, removed, listed and followed.
 - `acl_errors`: refusals of bindings.

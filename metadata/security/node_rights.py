@@ -20,6 +20,7 @@ from typing import Final
 
 from metadata.paths import (
     ACLS,
+    AUDIT_TRAIL,
     AUDITOR,
     BOOKIES,
     BROKER_VERSIONS,
@@ -122,6 +123,7 @@ CLIENT_RIGHTS: Final[Mapping[str, Right]] = MappingProxyType(
         USERS: Right.NONE,
         QUOTAS: Right.NONE,
         LEDGER_GRANTS: Right.NONE,
+        AUDIT_TRAIL: Right.NONE,
     }
 )
 

@@ -36,4 +36,5 @@
 - `quota/`: `quire quota`.
 - `gateway/`: `quire gateway`.
 - `console/`: `quire console`.
+- `audit/`: audit trail of commands.
 """

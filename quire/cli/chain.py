@@ -26,7 +26,9 @@ def parser() -> argparse.ArgumentParser:
     noun.verb("list", _list, "list chains")
     _add_name(noun.verb("show", _show, "print the ledgers of a chain, in order"))
     _add_name(noun.verb("create", _create, "create an empty chain"))
-    trim = noun.verb("trim", _trim, "remove the oldest links; `collect` deletes their ledgers")
+    trim = noun.verb(
+        "trim", _trim, "remove the oldest links; `collect` deletes their ledgers", is_audited=True
+    )
     _add_name(trim)
     trim.add_argument("first", type=not_negative, help="the first link to keep")
     add_consent_option(trim)
@@ -35,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
         _collect,
         "delete ledgers that jobs wrote for a chain and that are not in it: those of failed jobs "
         "and of trimmed or replaced links",
+        is_audited=True,
     )
     _add_name(collect)
     collect.add_argument(
@@ -46,7 +49,9 @@ def parser() -> argparse.ArgumentParser:
         f"(default {GRACE_HOURS_DEFAULT:g})",
     )
     add_consent_option(collect)
-    delete = noun.verb("delete", _delete, "delete a chain, but none of its ledgers")
+    delete = noun.verb(
+        "delete", _delete, "delete a chain, but none of its ledgers", is_audited=True
+    )
     _add_name(delete)
     add_consent_option(delete)
     return noun.parser

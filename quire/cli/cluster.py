@@ -24,7 +24,7 @@ FINDINGS_SHOWN_MAX: Final = 100
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `quire cluster`."""
     noun = Noun("cluster", "The complete cluster.")
-    noun.verb("init", _init, "create the cluster at this address, without bookies")
+    noun.verb("init", _init, "create the cluster at this address, without bookies", is_audited=True)
     health = noun.verb(
         "health", _health, "show what is up and which ledgers lack copies; status 1 if any does"
     )

@@ -21,16 +21,32 @@ class Noun:
     """Parser of a noun, to which verbs are added."""
 
     def __init__(self, name: str, summary: str) -> None:
+        self._name = name
         self.parser = argparse.ArgumentParser(prog=f"quire {name}", description=summary)
         self._verbs = self.parser.add_subparsers(metavar="VERB", required=True)
 
     def verb(
-        self, name: str, handler: Handler, summary: str, *, needs_cluster: bool = True
+        self,
+        name: str,
+        handler: Handler,
+        summary: str,
+        *,
+        needs_cluster: bool = True,
+        is_audited: bool = False,
+        audited_with: str = "",
     ) -> argparse.ArgumentParser:
-        """Add a verb; return its parser, for its own arguments."""
+        """Add a verb; return its parser, for its own arguments.
+
+        `is_audited`: it changes the metadata of the cluster itself, and its results are recorded in
+        the audit trail; if `audited_with` is the name of an argument, only where that is given,
+        because the verb only shows something without it.
+        """
         parser = self._verbs.add_parser(name, help=summary, description=summary)
         add_shared_options(parser, needs_cluster=needs_cluster)
-        parser.set_defaults(handler=handler)
+        act = f"{self._name} {name}"
+        parser.set_defaults(
+            handler=handler, act=act, is_audited=is_audited, audited_with=audited_with
+        )
         return parser
 
 
@@ -48,7 +64,7 @@ def lone_command(name: str, handler: Handler, summary: str) -> argparse.Argument
     """Return the parser of a command without verbs."""
     parser = argparse.ArgumentParser(prog=f"quire {name}", description=summary)
     add_shared_options(parser, needs_cluster=False)
-    parser.set_defaults(handler=handler)
+    parser.set_defaults(handler=handler, is_audited=False)
     return parser
 
 

@@ -25,6 +25,7 @@ TIMES: Final = frozenset(
         "published_ms",
         "since_ms",
         "stopped_ms",
+        "time_ms",
         "taken_ms",
         "written_ms",
     }

@@ -11,6 +11,7 @@ import importlib
 import logging
 import os
 import sys
+from collections.abc import Coroutine
 from typing import Final
 
 from quire.cli.output import Output
@@ -43,7 +44,10 @@ NOUNS: Final = {
     "console": ("quire.cli.console.verbs", "show a cluster in a browser"),
     "broker": ("quire.cli.broker", "run: serve topics to clients of Kafka's protocol"),
     "cluster": ("quire.cli.cluster", "init, health, if-lost, version"),
-    "metadata": ("quire.cli.metadata.verbs", "dump, restore, compare, accept-restore, check"),
+    "metadata": (
+        "quire.cli.metadata.verbs",
+        "dump, restore, compare, accept-restore, check, audit, secure",
+    ),
     "user": ("quire.cli.user.verbs", "add, password, remove, list, show: users of brokers"),
     "grant": ("quire.cli.grant.verbs", "add, remove, list: roles of principals on ledgers"),
     "quota": ("quire.cli.quota.verbs", "set, list, remove: how much clients may use"),
@@ -93,7 +97,10 @@ def _run(noun: str, arguments: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO if arguments.verbose else logging.CRITICAL)
     try:
         result = arguments.handler(arguments, output)
-        code = asyncio.run(result) if asyncio.iscoroutine(result) else result
+        if asyncio.iscoroutine(result):
+            code = asyncio.run(_audited(arguments, output, result))
+        else:
+            code = result
         sys.stdout.flush()
         return int(code)
     except BrokenPipeError:
@@ -105,6 +112,18 @@ def _run(noun: str, arguments: argparse.Namespace) -> int:
         return ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001  every failure of the process becomes a status
         return _fail(noun, error, output)
+
+
+async def _audited(
+    arguments: argparse.Namespace, output: Output, work: Coroutine[None, None, int]
+) -> int:
+    """Run a command; record it if its verb says so."""
+    needed = getattr(arguments, "audited_with", "")
+    if not arguments.is_audited or (needed and not getattr(arguments, needed)):
+        return await work
+    from quire.cli.audit.recording import recorded
+
+    return await recorded(arguments, output, work)
 
 
 def _fail(noun: str, error: Exception, output: Output) -> int:

@@ -13,9 +13,13 @@ LISTS = "quire.cli.acl.acl_lists"
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `quire acl`."""
     noun = Noun("acl", "Access control lists: what clients of brokers may do, with an authorizer.")
-    add = noun.verb("add", later(LISTS, "add"), "store ACLs, which brokers apply at once")
+    add = noun.verb(
+        "add", later(LISTS, "add"), "store ACLs, which brokers apply at once", is_audited=True
+    )
     listing = noun.verb("list", later(LISTS, "list_acls"), "list all ACLs, or some")
-    remove = noun.verb("remove", later(LISTS, "remove"), "remove the ACLs that the arguments name")
+    remove = noun.verb(
+        "remove", later(LISTS, "remove"), "remove the ACLs that the arguments name", is_audited=True
+    )
     for verb in (add, listing, remove):
         _add_resources(verb)
         _add_principals(verb)

@@ -81,7 +81,7 @@ def _add_lifecycle_verbs(noun: Noun) -> None:
         ),
     )
     for name, summary in verbs:
-        verb = noun.verb(name, later(LIFECYCLE, name), summary)
+        verb = noun.verb(name, later(LIFECYCLE, name), summary, is_audited=True)
         verb.add_argument("bookies", metavar="ID", nargs="+", help=ID_HELP)
         verb.add_argument(
             "--dry-run",

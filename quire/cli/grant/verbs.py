@@ -14,8 +14,12 @@ ADMIN = "quire.cli.grant.grant_admin"
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `quire grant`."""
     noun = Noun("grant", "Roles of principals on ledgers, which bookies enforce.")
-    _add_grant(noun.verb("add", later(ADMIN, "add"), "give a principal a role on ledgers"))
-    _add_grant(noun.verb("remove", later(ADMIN, "remove"), "take a role on ledgers away"))
+    _add_grant(
+        noun.verb("add", later(ADMIN, "add"), "give a principal a role on ledgers", is_audited=True)
+    )
+    _add_grant(
+        noun.verb("remove", later(ADMIN, "remove"), "take a role on ledgers away", is_audited=True)
+    )
     listing = noun.verb("list", later(ADMIN, "list_grants"), "list the roles on ledgers")
     listing.add_argument(
         "principal", metavar="PRINCIPAL", nargs="?", help="list only those of one principal"

@@ -34,7 +34,9 @@ def _add_managing_verbs(noun: Noun) -> None:
     listing.add_argument("--limit", type=positive, metavar="N", help="stop after N ledgers")
     show = noun.verb("show", ledger_manage.show, "print a ledger's state and fragments")
     _add_ledger(show)
-    recover = noun.verb("recover", ledger_manage.recover, "fence its writer, recover and close it")
+    recover = noun.verb(
+        "recover", ledger_manage.recover, "fence its writer, recover and close it", is_audited=True
+    )
     _add_ledger(recover)
     recover.add_argument(
         "--unclean",
@@ -47,7 +49,7 @@ def _add_managing_verbs(noun: Noun) -> None:
         help="with --unclean: continue although the client that writes the ledger is registered",
     )
     add_consent_option(recover)
-    delete = noun.verb("delete", ledger_manage.delete, "delete a ledger for ever")
+    delete = noun.verb("delete", ledger_manage.delete, "delete a ledger for ever", is_audited=True)
     _add_ledger(delete, password=False)
     add_consent_option(delete)
 
@@ -90,6 +92,8 @@ def _add_copying_verbs(noun: Noun) -> None:
         "accept-loss",
         later("quire.cli.ledger.ledger_loss", "accept_loss"),
         "find the entries that no bookie returns; with --yes, record that they are lost for ever",
+        is_audited=True,
+        audited_with="yes",
     )
     _add_ledger(accept)
     accept.add_argument(

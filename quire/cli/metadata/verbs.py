@@ -6,7 +6,7 @@ Leaves the work to `metadata_check`, `metadata_dump`, `metadata_restore`, `metad
 
 import argparse
 
-from quire.cli.command_line import Noun, add_consent_option, later
+from quire.cli.command_line import Noun, add_consent_option, later, positive
 
 RESTORE = "quire.cli.metadata.metadata_restore"
 SECURE = "quire.cli.metadata.metadata_secure"
@@ -24,6 +24,7 @@ def parser() -> argparse.ArgumentParser:
         "restore",
         later(RESTORE, "restore"),
         "write a dump into an empty address, and make it the cluster of that dump",
+        is_audited=True,
     )
     restore.add_argument("file", metavar="FILE", help="output of `quire metadata dump`")
     add_consent_option(restore)
@@ -36,12 +37,21 @@ def parser() -> argparse.ArgumentParser:
         "accept-restore",
         later(RESTORE, "accept"),
         "remove again what the restored metadata does not know",
+        is_audited=True,
     )
     add_consent_option(accept)
     noun.verb(
         "check",
         later("quire.cli.metadata.metadata_check", "check"),
         "read every record and compare them; status 1 if any is wrong",
+    )
+    audit = noun.verb(
+        "audit",
+        later("quire.cli.audit.audit_list", "show"),
+        "list the commands that changed the metadata, with who, when and the result",
+    )
+    audit.add_argument(
+        "--limit", type=positive, default=100, metavar="N", help="the newest N (default: 100)"
     )
     _add_secure(noun)
     return noun.parser
@@ -57,6 +67,7 @@ def _add_secure(noun: Noun) -> None:
         "secure",
         later(SECURE, "secure"),
         "give each node the rights of servers and clients; the own login is one of the servers",
+        is_audited=True,
     )
     for role, what in (("servers", "every right"), ("clients", "the rights of ledgers and chains")):
         secure.add_argument(

@@ -22,9 +22,13 @@ OPTIONS: Final = {
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `quire quota`."""
     noun = Noun("quota", "Quotas: how much clients may use of each server.")
-    setting = noun.verb("set", later(ADMIN, "set_quota"), "set values of a quota; others stay")
+    setting = noun.verb(
+        "set", later(ADMIN, "set_quota"), "set values of a quota; others stay", is_audited=True
+    )
     listing = noun.verb("list", later(ADMIN, "list_quotas"), "list all quotas, or one")
-    removal = noun.verb("remove", later(ADMIN, "remove"), "remove a quota, or values of it")
+    removal = noun.verb(
+        "remove", later(ADMIN, "remove"), "remove a quota, or values of it", is_audited=True
+    )
     for verb in (setting, listing, removal):
         _add_entity(verb)
     known = ", ".join(QuotaKey)

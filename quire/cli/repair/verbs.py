@@ -32,6 +32,8 @@ def parser() -> argparse.ArgumentParser:
         "--interval", type=positive, default=2, metavar="S", help="with --watch (default: 2 s)"
     )
     _add_job_verbs(noun)
+    _add_process_verbs(noun)
+    _add_request_verbs(noun)
     _add_settings_verbs(noun)
     return noun.parser
 
@@ -55,6 +57,9 @@ def _add_job_verbs(noun: Noun) -> None:
         "show what each fragment of a ledger lacks, and why it is not repaired yet",
     )
     explain.add_argument("ledger", metavar="LEDGER", type=ledger_id, help="the ledger's id")
+
+
+def _add_process_verbs(noun: Noun) -> None:
     auditor = noun.verb(
         "run-auditor", later(SERVER, "run_auditor"), "be a candidate for the auditor"
     )
@@ -74,12 +79,21 @@ def _add_job_verbs(noun: Noun) -> None:
         server.add_argument(
             "--die-with-parent", action="store_true", help="stop when standard input ends"
         )
+
+
+def _add_request_verbs(noun: Noun) -> None:
     scrub = noun.verb(
-        "scrub", later(SCRUB, "scrub"), "show the scrubs of bookies, or begin some at once"
+        "scrub",
+        later(SCRUB, "scrub"),
+        "show the scrubs of bookies, or begin some at once",
+        is_audited=True,
+        audited_with="now",
     )
     scrub.add_argument("--now", action="store_true", help="have the bookies checked at once")
     scrub.add_argument("bookies", nargs="*", metavar="BOOKIE", help="ids of bookies (default: all)")
-    run = noun.verb("run", later(JOBS, "request"), "have ledgers checked and repaired first")
+    run = noun.verb(
+        "run", later(JOBS, "request"), "have ledgers checked and repaired first", is_audited=True
+    )
     run.add_argument("ledgers", nargs="+", metavar="LEDGER", type=ledger_id, help="ids of ledgers")
 
 
@@ -88,6 +102,7 @@ def _add_settings_verbs(noun: Noun) -> None:
         "throttle",
         later(SETTINGS, "throttle"),
         "limit the copying of the complete cluster, at once",
+        is_audited=True,
     )
     throttle.add_argument(
         "rate", type=byte_rate, metavar="RATE", help="such as 50MB/s, or unlimited"
@@ -101,7 +116,9 @@ def _add_settings_verbs(noun: Noun) -> None:
         metavar="RATE",
         help="also limit what is read from one bookie",
     )
-    pause = noun.verb("pause", later(SETTINGS, "pause"), "begin no repair for some time")
+    pause = noun.verb(
+        "pause", later(SETTINGS, "pause"), "begin no repair for some time", is_audited=True
+    )
     pause.add_argument(
         "--for",
         dest="pause_s",
@@ -110,9 +127,13 @@ def _add_settings_verbs(noun: Noun) -> None:
         metavar="TIME",
         help="such as 30m or 2h; copying goes on by itself afterwards (default: 1h)",
     )
-    noun.verb("resume", later(SETTINGS, "resume"), "end a pause")
+    noun.verb("resume", later(SETTINGS, "resume"), "end a pause", is_audited=True)
     settings = noun.verb(
-        "settings", later(SETTINGS, "settings"), "show all settings, or change some"
+        "settings",
+        later(SETTINGS, "settings"),
+        "show all settings, or change some",
+        is_audited=True,
+        audited_with="changes",
     )
     settings.add_argument(
         "changes", nargs="*", metavar="NAME=VALUE", help="such as lost_after_s=1800"

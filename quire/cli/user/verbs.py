@@ -21,18 +21,24 @@ ADMIN = "quire.cli.user.user_admin"
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `quire user`."""
     noun = Noun("user", "Users, who log in to brokers with a name and a password (SCRAM).")
-    add = noun.verb("add", later(ADMIN, "add"), "create a user")
+    add = noun.verb("add", later(ADMIN, "add"), "create a user", is_audited=True)
     _add_name(add)
     _add_password_options(add, "all")
     password = noun.verb(
         "password",
         later(ADMIN, "change_password"),
         "change a user's password; the old one ends for every mechanism",
+        is_audited=True,
     )
     _add_name(password)
     _add_password_options(password, "those of the old password")
     _add_name(
-        noun.verb("remove", later(ADMIN, "remove"), "remove a user; it cannot log in any more")
+        noun.verb(
+            "remove",
+            later(ADMIN, "remove"),
+            "remove a user; it cannot log in any more",
+            is_audited=True,
+        )
     )
     noun.verb("list", later(ADMIN, "list_users"), "list the users and their mechanisms")
     _add_name(

@@ -26,6 +26,7 @@ KEPT = {
     "LIFECYCLES",
     "REPAIR_SETTINGS",
     "LEDGER_GRANTS",
+    "AUDIT_TRAIL",
 }
 """Names of the paths in `metadata.paths` that a restore needs. A new path belongs here, or in
 LEFT_OUT.
