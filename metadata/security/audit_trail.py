@@ -12,8 +12,8 @@ Format: the value of `/security/audit` is a msgpack array
 
 Invariants: the newest RECORDS_MAX records that take at most BYTES_MAX are kept; a record is added
 by compare-and-set, so that commands at the same time lose none; for any bytes, decoding returns
-records or raises MetadataFormatError. A client that may write the node may rewrite it: the trail helps
-honest operators, and proves nothing against others.
+records or raises MetadataFormatError. A client that may write the node may rewrite it: the
+trail helps honest operators, and proves nothing against others.
 
 Source: protocol rules 1.2-1.3.
 """

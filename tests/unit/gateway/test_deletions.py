@@ -5,7 +5,6 @@ import random
 
 import pytest
 
-from metadata.ids import LedgerId
 from metadata.ledgers.chain_store import ChainStore
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import chain_path, ledger_path
@@ -17,7 +16,7 @@ from tests.unit.gateway.test_requests import ALICE, new_ledger
 async def test_ledgers_and_chains(caplog: pytest.LogCaptureFixture) -> None:
     gateway = await run_gateway(MemoryMetadataStore(MemoryMetadataServer()))
     alice = await gateway.connect(ALICE)
-    ledger_id: LedgerId = await new_ledger(alice, ALICE)
+    ledger_id = await new_ledger(alice, ALICE)
     chains = ChainStore(alice, random.Random(2), lambda: 5)
     await chains.create("a")
     with caplog.at_level(logging.INFO):
