@@ -60,7 +60,7 @@ class ClientLogins:
 
     async def start(self) -> None:
         """Read the users, and keep them up to date. Raises MetadataError."""
-        decoys = await read_decoys(self._store, self._rng)
+        decoys = await read_decoys(self._store, self._rng, self._users.forms)
         # No mechanism of SCRAM has slow work on the side of the server.
         parts = SaslParts(self._users.find, decoys, run_at_once, self._rng)
         sessions = SaslSessions(SaslAuthenticator(MECHANISMS, parts), UNDER_WAY_MAX)

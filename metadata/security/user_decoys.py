@@ -1,6 +1,6 @@
 """Decoys of unknown users, the same on all servers of a cluster.
 
-Leaves their form to `security.sasl.decoys`, and the logins to the servers.
+Leaves the decoys themselves to `security.sasl.decoys`, and the logins to the servers.
 
 Invariant: their secret is made from the key of repair, which no client can read.
 """
@@ -12,14 +12,15 @@ from typing import Final
 
 from metadata.repair.repair_key import read_or_create_repair_key
 from metadata.store.interface import MetadataStore
+from security.sasl.credential_forms import CredentialForms
 from security.sasl.decoys import Decoys
 
 DECOY_LABEL: Final = b"decoys of unknown users"
 
 
-async def read_decoys(store: MetadataStore, rng: Random) -> Decoys:
+async def read_decoys(store: MetadataStore, rng: Random, forms: CredentialForms) -> Decoys:
     """Read the secret of the decoys, and make it if there is none; `rng` is a `SystemRandom`,
-    except in tests. Raises MetadataError.
+    except in tests. `forms` are those of the users. Raises MetadataError.
     """
     key = await read_or_create_repair_key(store, rng)
-    return Decoys(hmac.digest(key, DECOY_LABEL, hashlib.sha256))
+    return Decoys(hmac.digest(key, DECOY_LABEL, hashlib.sha256), forms)

@@ -20,6 +20,7 @@ from metadata.paths import USERS, user_path
 from metadata.security.users import UserRecord, name_of_node, revoked, unpack_user
 from metadata.store.child_values import ChildValues
 from metadata.store.interface import Cancel, MetadataStore
+from security.sasl.credential_forms import CredentialForms
 from security.sasl.credentials import ScramCredential, ScramMechanism
 
 RevocationCallback = Callable[[str, frozenset[ScramMechanism]], None]
@@ -31,6 +32,8 @@ class UserTable:
 
     def __init__(self, store: MetadataStore, rng: Random) -> None:
         self._users: dict[str, UserRecord] = {}
+        self.forms = CredentialForms()
+        """Forms of the users' credentials, for the decoys of unknown users."""
         self._callbacks = Callbacks[str, frozenset[ScramMechanism]]()
         self._values = ChildValues(store, USERS, rng, on_value=self._put, on_gone=self._drop)
 
@@ -79,6 +82,7 @@ class UserTable:
         self._report(self._users.pop(name_of_node(node), None), None)
 
     def _report(self, before: UserRecord | None, after: UserRecord | None) -> None:
+        self.forms.change(before.credentials if before else (), after.credentials if after else ())
         gone = frozenset() if before is None else revoked(before, after)
         if before is not None and gone:
             self._callbacks.notify(before.name, gone)

@@ -5,6 +5,7 @@
 - `sessions`: who is logging in, who has logged in, and whose session ends.
 - `user_names`: names of users in messages.
 - `credentials`: what is stored of a password.
+- `credential_forms`: what a client sees of the credentials of users.
 - `decoys`: what stands for the credentials of unknown users.
 - `scram`: server's side of SCRAM-SHA-256 and SCRAM-SHA-512.
 - `scram_client`: client's side of them.

@@ -1,76 +1,49 @@
 """Credentials that stand for those of unknown users. Pure.
 
-Leaves the exchange to `scram` and `plain`.
+Leaves the exchange to `scram` and `plain`, and which forms users have to `credential_forms`.
 
-Invariants: a user that does not exist has the same decoy in each exchange, for the same secret. No
-known password fits a decoy, and an exchange with one is refused even if its proof fits. The salt of
-a decoy has a form that a tool gives to salts of users, the same for both mechanisms, and the decoy
-has the iterations of that tool's users.
+Invariants: a user that does not exist has the same decoy in each exchange, for the same secret and
+the same forms. No known password fits a decoy, and an exchange with one is refused even if its
+proof fits. A decoy has the salt's form and the iterations of some user of the cluster, the same for
+both mechanisms. The form is chosen by rendezvous hashing, so that few decoys change when a form
+appears or disappears.
 
 The secret is the same on all servers of a cluster and after restarts: otherwise a salt that changes
-shows that the user does not exist. What is left: a user with other iterations than its tool's, or
-with a salt of another form, can be distinguished from an unknown one. Where one tool has made all
-users, a decoy of the form of another tool shows that its user does not exist.
+shows that the user does not exist. What is left: a form that few users have is the form of more
+unknown names than known ones; and a decoy changes when its form disappears, or a new one is chosen
+for it.
 
 Source: RFC 5802, section 9; Kafka's UserScramCredentialUpsertion, which makes salts.
 """
 
+import hashlib
 import hmac
 import string
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Final
 
-from security.sasl.credentials import (
-    ITERATIONS_DEFAULT,
-    ITERATIONS_MIN,
-    SALT_BYTES,
-    ScramCredential,
-    ScramMechanism,
-    check_iterations,
-)
+from security.sasl.credential_forms import TEXT_BITS, CredentialForm, CredentialForms
+from security.sasl.credentials import ScramCredential, ScramMechanism
 
 SECRET_BYTES_MIN: Final = 16
 _HASH: Final = "sha512"
-_TEXT_BITS: Final = 130
 _TEXT_BYTES: Final = 17
+"""Bytes of a number of 130 bits."""
 _TEXT_DIGITS: Final = string.digits + string.ascii_lowercase
-
-
-class SaltForm(Enum):
-    """Form that a tool gives to salts; the value is the number of random bytes."""
-
-    QUIRE = SALT_BYTES
-    KAFKA_PYTHON = 24
-    LIBRDKAFKA = 64
-    KAFKA = _TEXT_BYTES
-    """A number of 130 bits as text of digits and letters, by Java."""
-
-    @property
-    def iterations(self) -> int:
-        """Iterations that users of the tool have, unless an operator chooses others."""
-        return ITERATIONS_DEFAULT if self is SaltForm.QUIRE else ITERATIONS_MIN
+_SCORE_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Decoys:
-    """Source of decoys. Raises ValueError if a part is wrong."""
+    """Source of decoys. Raises ValueError if the secret is too short."""
 
     secret: bytes = field(repr=False)
-    iterations: int | None = None
-    """Iterations of all decoys; None: those of the tool whose form the salt has."""
-    salt_forms: Sequence[SaltForm] = tuple(SaltForm)
-    """Forms that salts of real users have."""
+    forms: CredentialForms = field(default_factory=CredentialForms)
 
     def __post_init__(self) -> None:
-        """Check the parts."""
+        """Check the secret."""
         if len(self.secret) < SECRET_BYTES_MIN:
             raise ValueError(f"the secret of the decoys has at least {SECRET_BYTES_MIN} B")
-        if not self.salt_forms:
-            raise ValueError("the salts of decoys need a form")
-        if self.iterations is not None:
-            check_iterations(self.iterations)
 
     def credential(self, user: str, mechanism: ScramMechanism) -> ScramCredential:
         """Return the decoy of a user."""
@@ -79,19 +52,22 @@ class Decoys:
             for purpose in ("stored key", "server key")
         )
         form = self._form(user)
-        iterations = self.iterations or form.iterations
         salt = self._salt(form, user, mechanism)
-        return ScramCredential(mechanism, salt, stored, server, iterations)
+        return ScramCredential(mechanism, salt, stored, server, form.iterations)
 
-    def _form(self, user: str) -> SaltForm:
-        chosen = int.from_bytes(self._derive("form", user, "", 8)) % len(self.salt_forms)
-        return self.salt_forms[chosen]
+    def _form(self, user: str) -> CredentialForm:
+        key = self._derive("form", user, "", hashlib.blake2b.MAX_KEY_SIZE)
 
-    def _salt(self, form: SaltForm, user: str, mechanism: ScramMechanism) -> bytes:
-        salt = self._derive("salt", user, mechanism, form.value)
-        if form is not SaltForm.KAFKA:
-            return salt
-        return _text(int.from_bytes(salt) % (1 << _TEXT_BITS)).encode()
+        def score(ticket: bytes) -> bytes:
+            return hashlib.blake2b(ticket, digest_size=_SCORE_BYTES, key=key).digest()
+
+        return max(self.forms.tickets, key=lambda each: score(each[0]))[1]
+
+    def _salt(self, form: CredentialForm, user: str, mechanism: ScramMechanism) -> bytes:
+        if not form.is_text:
+            return self._derive("salt", user, mechanism, form.salt_bytes)
+        drawn = self._derive("salt", user, mechanism, _TEXT_BYTES)
+        return _text(int.from_bytes(drawn) % (1 << TEXT_BITS)).encode()
 
     def _derive(self, purpose: str, user: str, mechanism: str, size: int) -> bytes:
         """Return bytes that only the secret, the user, the mechanism and the purpose decide."""

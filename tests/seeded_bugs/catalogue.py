@@ -43,6 +43,7 @@ from tests.seeded_bugs.families import (
     zookeeper_servers,
 )
 from tests.seeded_bugs.families.security import (
+    auditing,
     bookie_logins,
     bookie_quotas,
     gateways,
@@ -57,6 +58,7 @@ from tests.seeded_bugs.families.security import (
 from tests.seeded_bugs.seeded_bug import SeededBug
 
 SECURITY: Final = (
+    auditing,
     transport,
     logins,
     bookie_logins,

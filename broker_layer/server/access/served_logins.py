@@ -52,7 +52,7 @@ class ServedLogins:
 
     async def start(self, store: MetadataStore) -> None:
         """Read the secret of the decoys. Raises MetadataError."""
-        self._decoys = await read_decoys(store, self._rng)
+        self._decoys = await read_decoys(store, self._rng, self._users.forms)
 
     async def aclose(self) -> None:
         """Stop threads and reads."""

@@ -7,18 +7,23 @@ from collections.abc import Callable
 from typing import Final
 
 from security.errors import SaslError
+from security.sasl.credential_forms import CredentialForm, CredentialForms
 from security.sasl.credentials import (
+    SALT_BYTES,
     ScramCredential,
     ScramMechanism,
     credential_of,
     salted_password,
 )
-from security.sasl.decoys import Decoys, SaltForm
+from security.sasl.decoys import Decoys
 from security.sasl.mechanism import Answer, SaslClientExchange, SaslExchange
 
 SALT: Final = b"0123456789abcdef"
 ITERATIONS: Final = 4_096
-DECOYS: Final = Decoys(b"a secret of the cluster", ITERATIONS, [SaltForm.QUIRE])
+DECOYS: Final = Decoys(
+    b"a secret of the cluster",
+    CredentialForms([CredentialForm(SALT_BYTES, is_text=False, iterations=ITERATIONS)]),
+)
 PASSWORD: Final = "pencil"
 USERS: Final = ("user", "al,ice=", "müller")
 """Each has PASSWORD, for both mechanisms."""

@@ -21,6 +21,7 @@ CONNECTION: Final = "broker_layer/server/connections/connection.py"
 SCRAM_TESTS: Final = (units("tests/unit/security/sasl/test_scram.py"),)
 CLIENT_TESTS: Final = (units("tests/unit/security/sasl/test_scram_client.py"),)
 PLAIN_TESTS: Final = (units("tests/unit/security/sasl/test_plain.py"),)
+USER_TABLE_TESTS: Final = (units("tests/unit/metadata/security/test_user_table.py"),)
 GATE_TESTS: Final = (units("tests/unit/broker_layer/server/access/test_login_gate.py"),)
 
 RULES: Final = ("security.md#logins",)
@@ -92,6 +93,21 @@ BUGS = (
             ),
         ),
         SCRAM_TESTS,
+        CLIENTS_TRUSTED,
+    ),
+    SeededBug(
+        "decoys_have_forms_that_no_user_has",
+        "An unknown user is answered with a salt of a tool that made no user.",
+        ("RFC 5802",),
+        (
+            Edit(
+                "metadata/security/user_table.py",
+                "        self.forms.change(before.credentials if before else (), "
+                "after.credentials if after else ())\n",
+                "",
+            ),
+        ),
+        USER_TABLE_TESTS,
         CLIENTS_TRUSTED,
     ),
     SeededBug(

@@ -10,6 +10,7 @@ from metadata.security.user_store import UserStore
 from metadata.security.user_table import UserTable
 from metadata.security.users import pack_user, user_of
 from metadata.store.memory import MemoryMetadataStore
+from security.sasl.credential_forms import TOOLS, form_of
 from security.sasl.credentials import ScramMechanism
 from tests.support.metadata.users import credential
 from tests.unit.metadata.conftest import ScriptedFaults
@@ -135,4 +136,20 @@ async def test_a_refresh_shows_every_change_that_ended_before(
     await users.remove("a")
     await table.refresh()
     assert not table.users
+    await table.aclose()
+
+
+async def test_the_forms_are_those_of_the_credentials(
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    users, table = UserStore(other_store, rng), UserTable(store, rng)
+    await table.start()
+    assert {form for _, form in table.forms.tickets} == {*TOOLS}
+    await users.add("a", [OLD])
+    await until(lambda: {form for _, form in table.forms.tickets} == {form_of(OLD)})
+    await users.alter("a", [], [NEW])
+    await until(lambda: table.find("a", SHA_256) == NEW)
+    assert {form for _, form in table.forms.tickets} == {form_of(NEW)}
+    await users.remove("a")
+    await until(lambda: {form for _, form in table.forms.tickets} == {*TOOLS})
     await table.aclose()

@@ -1,19 +1,45 @@
 """What stands for credentials of unknown users."""
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
-from security.sasl.credentials import (
-    ITERATIONS_DEFAULT,
-    ITERATIONS_MIN,
-    SALT_BYTES,
-    ScramMechanism,
+from security.sasl.credential_forms import (
+    FORMS_MAX,
+    KAFKA,
+    KAFKA_PYTHON,
+    LIBRDKAFKA,
+    QUIRE,
+    TOOLS,
+    CredentialForm,
+    CredentialForms,
+    form_of,
 )
-from security.sasl.decoys import Decoys, SaltForm
+from security.sasl.credentials import ScramCredential, ScramMechanism
+from security.sasl.decoys import Decoys
 
 SECRET = b"0123456789abcdef"
 SHA_256, SHA_512 = ScramMechanism
+NAMES = [f"user-{number}" for number in range(400)]
+
+
+def credential(form: CredentialForm) -> ScramCredential:
+    """Return a credential of a form."""
+    return Decoys(SECRET, CredentialForms([form])).credential("a", SHA_256)
+
+
+def forms(counts: dict[CredentialForm, int]) -> CredentialForms:
+    found = CredentialForms()
+    for form, count in counts.items():
+        found.change([], [credential(form)] * count)
+    return found
+
+
+def shown(known: CredentialForms, names: Sequence[str] = NAMES) -> list[CredentialForm]:
+    decoys = Decoys(SECRET, known)
+    return [form_of(decoys.credential(name, SHA_256)) for name in names]
 
 
 def test_a_user_has_the_same_decoy_each_time() -> None:
@@ -30,64 +56,81 @@ def test_secret_user_and_mechanism_decide() -> None:
     assert len(set(salts)) == 4
 
 
-def test_it_has_the_iterations_of_most_users() -> None:
-    made = Decoys(SECRET, iterations=8_192).credential("a", SHA_512)
-    assert (made.iterations, len(made.stored_key)) == (8_192, 64)
-
-
 @pytest.mark.parametrize(
     ("form", "sizes"),
     [
-        (SaltForm.QUIRE, {16}),
-        (SaltForm.KAFKA_PYTHON, {24}),
-        (SaltForm.LIBRDKAFKA, {64}),
-        (SaltForm.KAFKA, {24, 25, 26}),
+        (QUIRE, {16}),
+        (KAFKA_PYTHON, {24}),
+        (LIBRDKAFKA, {64}),
+        (KAFKA, {24, 25, 26}),
+        (CredentialForm(200, is_text=False, iterations=8_192), {200}),
     ],
 )
-def test_its_salt_looks_like_those_of_a_tool(form: SaltForm, sizes: set[int]) -> None:
-    decoys = Decoys(SECRET, salt_forms=[form])
-    salts = [decoys.credential(f"user-{each}", SHA_256).salt for each in range(200)]
-    assert len(set(salts)) == 200
-    assert {len(salt) for salt in salts} <= sizes
-    is_text = all(re.fullmatch(rb"[0-9a-z]+", salt) for salt in salts)
-    assert is_text == (form is SaltForm.KAFKA)
+def test_its_salt_looks_like_those_of_a_tool(form: CredentialForm, sizes: set[int]) -> None:
+    decoys = Decoys(SECRET, CredentialForms([form]))
+    made = [decoys.credential(name, each) for name in NAMES for each in ScramMechanism]
+    assert len({each.salt for each in made}) == len(made)
+    assert {len(each.salt) for each in made} <= sizes
+    assert {each.iterations for each in made} == {form.iterations}
+    is_text = all(re.fullmatch(rb"[0-9a-z]+", each.salt) for each in made)
+    assert is_text == form.is_text
 
 
-def test_users_have_every_form_and_each_keeps_its_own() -> None:
+def test_where_all_users_have_one_form_all_decoys_have_it() -> None:
+    assert set(shown(forms({QUIRE: 3}))) == {QUIRE}
+    assert set(shown(forms({KAFKA: 1_000}))) == {KAFKA}
+
+
+def test_without_users_decoys_have_the_forms_of_all_tools() -> None:
+    assert set(shown(CredentialForms())) == {*TOOLS}
+
+
+def test_a_form_of_more_users_is_chosen_more_often() -> None:
+    found = Counter(shown(forms({QUIRE: 1_000, KAFKA: 1})))
+    assert found[QUIRE] > 5 * found[KAFKA] > 0
+
+
+def test_both_mechanisms_have_one_form() -> None:
     decoys = Decoys(SECRET)
-    sizes = {}
-    for user in map(str, range(100)):
-        first, second = (len(decoys.credential(user, each).salt) for each in ScramMechanism)
-        assert first == second or {first, second} <= {24, 25, 26}
-        sizes[first] = user
-    assert {16, 24, 25, 64} <= set(sizes)
+    for name in NAMES:
+        first, second = (form_of(decoys.credential(name, each)) for each in ScramMechanism)
+        assert first == second
 
 
-def test_the_iterations_are_those_of_the_tool_that_makes_such_salts() -> None:
-    """Otherwise 4,096 iterations would show that a user is not one of `quire user`."""
-    decoys = Decoys(SECRET)
-    seen = set()
-    for user in map(str, range(100)):
-        for mechanism in ScramMechanism:
-            made = decoys.credential(user, mechanism)
-            seen.add((len(made.salt) == SALT_BYTES, made.iterations))
-    assert seen == {(True, ITERATIONS_DEFAULT), (False, ITERATIONS_MIN)}
+def test_few_decoys_change_with_the_users() -> None:
+    before = shown(forms({QUIRE: 100, KAFKA: 100}))
+    assert shown(forms({QUIRE: 120, KAFKA: 70})) == before, "no number doubled"
+    after = shown(forms({QUIRE: 100, KAFKA: 100, LIBRDKAFKA: 1}))
+    changed = [new for old, new in zip(before, after, strict=True) if old != new]
+    assert set(changed) == {LIBRDKAFKA}, "a decoy changes only to the new form"
+
+
+def test_forms_are_counted_down_and_limited() -> None:
+    known = forms({QUIRE: 2, KAFKA: 1})
+    known.change([credential(KAFKA)], [])
+    assert {form for _, form in known.tickets} == {QUIRE}
+    known.change([credential(QUIRE)] * 2, [])
+    assert {form for _, form in known.tickets} == {*TOOLS}
+    many = forms(
+        {CredentialForm(size, is_text=False, iterations=4_096): 1 for size in range(30, 90)}
+    )
+    many.change([], [credential(QUIRE)] * 2)
+    found = {form for _, form in many.tickets}
+    assert len(found) == FORMS_MAX
+    assert QUIRE in found
+    assert len({ticket for ticket, _ in many.tickets}) == len(many.tickets)
 
 
 def test_the_secret_is_not_shown() -> None:
     assert "0123" not in repr(Decoys(SECRET))
 
 
-@pytest.mark.parametrize(
-    ("secret", "iterations", "forms", "why"),
-    [
-        (b"short", 4_096, [SaltForm.QUIRE], "at least 16 B"),
-        (SECRET, 1, [SaltForm.QUIRE], "iterations"),
-        (SECRET, 4_096, [], "need a form"),
-    ],
-)
-def test_other_parts_are_refused(
-    secret: bytes, iterations: int, forms: list[SaltForm], why: str
-) -> None:
-    with pytest.raises(ValueError, match=why):
-        Decoys(secret, iterations, forms)
+def test_a_short_secret_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 16 B"):
+        Decoys(b"short")
+
+
+@pytest.mark.parametrize(("size", "iterations"), [(0, 4_096), (16, 1)])
+def test_other_forms_are_refused(size: int, iterations: int) -> None:
+    with pytest.raises(ValueError, match=r"at least|iterations"):
+        CredentialForm(size, is_text=False, iterations=iterations)
