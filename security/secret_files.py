@@ -29,6 +29,13 @@ def read_secret(path: str) -> str:
     return secret
 
 
+def read_ledger_password(path: str) -> bytes:
+    """Return the password of a ledger from its file: all its bytes without the last newline. An
+    empty file is the empty password. Raises SecretError.
+    """
+    return read_bounded(path, SECRET_BYTES_MAX, is_private=True).removesuffix(b"\n")
+
+
 def read_bounded(path: str, bytes_max: int, *, is_private: bool) -> bytes:
     """Return the content of a file of at most `bytes_max`. Raises SecretError."""
     try:

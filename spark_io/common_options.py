@@ -11,12 +11,13 @@ Source: Spark design, "Reading".
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Final
 
 from ledger_client import ClientConfig
 from metadata.errors import InvalidUriError
 from metadata.store.uri import parse_metadata_uri
+from security.errors import SecretError
+from security.secret_files import read_ledger_password
 from spark_io.errors import OptionError
 
 EARLIEST: Final = "earliest"
@@ -104,9 +105,9 @@ def client_options(given: OptionReader) -> ClientOptions:
         raise OptionError("passwordFile", "cannot be combined with password: give one of the two")
     if path is not None:
         try:
-            held = Path(path).read_bytes().removesuffix(b"\n")
-        except OSError as error:
-            raise OptionError("passwordFile", f"cannot be read: {error}") from error
+            held = read_ledger_password(path)
+        except SecretError as error:
+            raise OptionError("passwordFile", str(error)) from error
         return ClientOptions(metadata, held, _config(given))
     return ClientOptions(metadata, (password or "").encode(), _config(given))
 

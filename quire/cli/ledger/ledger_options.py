@@ -6,7 +6,6 @@ Leaves their declaration to `quire.cli.ledger.verbs`.
 import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Literal
 
 from ledger_client import (
@@ -21,6 +20,7 @@ from ledger_client import (
 from ledger_client.awaitable_handle import AwaitableHandle
 from ledger_client.replication import REPLICA_LAG_TIME_MAX_S
 from quire.errors import UsageError
+from security.secret_files import read_ledger_password
 
 Digest = Literal["crc32c", "hmac-sha256"]
 
@@ -107,15 +107,9 @@ def _in_sync_of(arguments: argparse.Namespace) -> Quorum:
 
 
 def password_of(arguments: argparse.Namespace) -> bytes:
-    """Read the file named by --password-file, without its last newline. Raises UsageError."""
-    if arguments.password_file is None:
-        return b""
-    try:
-        return Path(arguments.password_file).read_bytes().removesuffix(b"\n")
-    except OSError as error:
-        raise UsageError(
-            f"the password file cannot be read: {error}", try_next="--password-file FILE"
-        ) from error
+    """Read the file named by --password-file; no password without it. Raises SecretError."""
+    path: str | None = arguments.password_file
+    return b"" if path is None else read_ledger_password(path)
 
 
 def encryption_of(arguments: argparse.Namespace) -> Encryption | None:

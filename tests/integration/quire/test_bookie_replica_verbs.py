@@ -114,6 +114,7 @@ async def test_an_entry_beyond_the_end_is_not_found(cluster: LocalCluster, tmp_p
     ledger = await write(cluster, [b"one"], PASSWORD)
     password = tmp_path / "password"
     password.write_bytes(PASSWORD)
+    password.chmod(0o600)
     words = ("entry", cluster.bookies[0].id, str(ledger.id))
     status, _, told = run(cluster, *words, "7", "--password-file", str(password))
     assert status == ExitCode.NOT_FOUND

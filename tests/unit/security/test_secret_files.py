@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from security.errors import SecretError
-from security.secret_files import SECRET_BYTES_MAX, read_secret
+from security.secret_files import SECRET_BYTES_MAX, read_ledger_password, read_secret
 
 
 def test_a_secret_is_read_without_the_end_of_its_line(tmp_path: Path) -> None:
@@ -42,3 +42,20 @@ def test_other_files_are_refused_without_their_content(
 def test_a_missing_secret_is_named(tmp_path: Path) -> None:
     with pytest.raises(SecretError, match="cannot be read"):
         read_secret(str(tmp_path / "missing"))
+
+
+def test_the_password_of_a_ledger_is_all_bytes_but_the_last_newline(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    for content, password in ((b"\xff \n", b"\xff "), (b"a\n\n", b"a\n"), (b"", b"")):
+        file.write_bytes(content)
+        file.chmod(0o600)
+        assert read_ledger_password(str(file)) == password
+    file.chmod(0o604)
+    with pytest.raises(SecretError, match="chmod 600"):
+        read_ledger_password(str(file))
+    file.chmod(0o600)
+    file.write_bytes(bytes(SECRET_BYTES_MAX + 1))
+    with pytest.raises(SecretError, match="more than"):
+        read_ledger_password(str(file))
+    with pytest.raises(SecretError, match="cannot be read"):
+        read_ledger_password(str(tmp_path / "none"))

@@ -60,8 +60,18 @@ def test_fields_of_the_client_are_options() -> None:
 def test_a_password_comes_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_bytes(b"s\xc3\xa9cret \n")
+    file.chmod(0o600)
     assert reading(passwordFile=str(file)).client.password == b"s\xc3\xa9cret "
     assert "cret" not in repr(reading(passwordFile=str(file)))
+
+
+def test_a_password_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_bytes(b"secret\n")
+    file.chmod(0o640)
+    with pytest.raises(OptionError, match="chmod 600") as caught:
+        reading(passwordFile=str(file))
+    assert "secret" not in str(caught.value)
 
 
 def test_quorums() -> None:
