@@ -18,7 +18,7 @@ def parser() -> argparse.ArgumentParser:
     init = noun.verb(
         "init",
         _init,
-        "make an authority, and certificates of bookies, brokers and clients; what a directory has "
+        "make an authority, and certificates of servers and clients; what a directory has "
         "already stays as it is",
         needs_cluster=False,
     )

@@ -24,7 +24,7 @@ from quire.local.development_certificates import (
 )
 from security.errors import CertificateError
 
-SERVER_ROLES: Final = ("bookie", "broker")
+SERVER_ROLES: Final = ("bookie", "broker", "gateway", "console")
 CLIENT_NAME: Final = "client"
 
 _CLIENT_FILE: Final = """\
