@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 
 RECEIVE_BUFFER_BYTES: Final = 64 * 1024
 NAME: Final = "this gateway"
+TOO_MANY_SESSIONS: Final = (
+    "it has as many sessions as it may have, of all clients or of this principal: close some, or"
+    " set sessions_max or sessions_per_principal_max of the gateway"
+)
 
 
 class ClientConnection(ServerConnection):
@@ -176,7 +180,7 @@ class ClientConnection(ServerConnection):
             principal = context.principal_of(self._transport)
             session = context.sessions.begin(hello, principal, context.now())
             if session is None:
-                raise StoreUnavailableError(NAME, "it has as many sessions as it may have")
+                raise StoreUnavailableError(NAME, TOO_MANY_SESSIONS)
         except MetadataError as error:
             context.counters.hellos_refused += 1
             context.log.warning("hello refused", **self._origin(), reason=str(error))

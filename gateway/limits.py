@@ -19,6 +19,9 @@ class GatewayLimits(ConnectionLimits):
     sessions_max: int = 10_000
     """Maximum number of sessions, with those whose connection is lost."""
 
+    sessions_per_principal_max: int = 1_000
+    """The same for one principal, so that one user does not take all of them; 0: no limit."""
+
     requests_running_max: int = 32
     """Maximum number of running requests of one connection; at this number, reading pauses."""
 

@@ -74,6 +74,12 @@ class GatewayOptions(SecurityOptions):
         low=1,
         high=1_000_000,
     )
+    sessions_per_principal_max: int = option(
+        _LIMITS.sessions_per_principal_max,
+        "maximum number of sessions of one principal; 0: no limit",
+        low=0,
+        high=1_000_000,
+    )
     requests_running_max: int = option(
         _LIMITS.requests_running_max,
         "maximum number of running requests of one connection",

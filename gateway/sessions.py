@@ -14,6 +14,7 @@ Source: docs/formats.md, "Connections to a gateway".
 
 import asyncio
 import hmac
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -70,12 +71,15 @@ class Sessions:
         self._counters = counters
         self._session_timeout_s = session_timeout_s
         self._sessions: dict[int, ClientSession] = {}
+        self._of_principal = Counter[str]()
         self._ends: dict[asyncio.Task[None], None] = {}
         self._store_session = store.session_id
         self._cancel = store.on_session(self._note_state)
 
     def begin(self, hello: Hello, principal: str, now_s: float) -> ClientSession | None:
-        """Return the session of a hello, or a new one; None if there are too many."""
+        """Return the session of a hello, or a new one; None if there are too many, of this
+        principal or of all.
+        """
         known = self._sessions.get(hello.session_id)
         if (
             known is not None
@@ -86,6 +90,9 @@ class Sessions:
                 known.connection.abort()
             known.heard_s = now_s
             return known
+        own_max = self._limits.sessions_per_principal_max
+        if own_max and self._of_principal[principal] >= own_max:
+            return None
         if len(self._sessions) + len(self._ends) >= self._limits.sessions_max:
             return None
         session_id = 0
@@ -96,6 +103,7 @@ class Sessions:
         token = self._rng.randbytes(TOKEN_BYTES)
         session = ClientSession(session_id, token, principal, timeout_s, now_s)
         self._sessions[session_id] = session
+        self._of_principal[principal] += 1
         self._counters.sessions_now = len(self._sessions)
         return session
 
@@ -111,6 +119,9 @@ class Sessions:
             return None
         session.is_over = True
         self._sessions.pop(session.session_id, None)
+        self._of_principal[session.principal] -= 1
+        if not self._of_principal[session.principal]:
+            del self._of_principal[session.principal]
         self._counters.sessions_now = len(self._sessions)
         if session.connection is not None:
             session.connection.end_soon()

@@ -214,6 +214,27 @@ async def test_sessions_are_bounded(gateway: RunningGateway) -> None:
     await small.aclose()
 
 
+async def test_sessions_of_one_principal_are_bounded() -> None:
+    limits = replace(LIMITS, sessions_per_principal_max=2)
+    small = await run_gateway(MemoryMetadataStore(MemoryMetadataServer()), limits=limits)
+    small.principals[:] = ["User:a", "User:a", "User:a", "User:b"]
+    clients = [await Client.of(small) for _ in range(4)]
+    for client in clients[:2]:
+        await client.greet()
+    clients[2].send(0, HELLO)
+    reply = await clients[2].reply()
+    assert "sessions_per_principal_max" in str(failure_of(array_of(reply.result)))
+    await clients[3].greet()
+    clients[0].send(1, CloseSession())
+    await clients[0].reply()
+    small.principals[:] = ["User:a"]
+    later = await Client.of(small)
+    await later.greet()
+    for client in (*clients, later):
+        client.close()
+    await small.aclose()
+
+
 async def test_few_requests_run_and_others_wait(gateway: RunningGateway, faults: Faults) -> None:
     client = await Client.of(gateway)
     await client.greet()

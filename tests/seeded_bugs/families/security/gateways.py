@@ -167,6 +167,12 @@ BUGS = (
         CONNECTION_TESTS,
     ),
     bug(
+        "one_principal_takes_all_sessions",
+        "A principal may have all sessions of a gateway.",
+        Edit(SESSIONS, "if own_max and self._of", "if not own_max and self._of"),
+        CONNECTION_TESTS,
+    ),
+    bug(
         "nodes_of_later_sessions_removed",
         "The end of a session removes a node that another client wrote since.",
         Edit(SESSIONS, " or stored.value not in values", ""),

@@ -1,0 +1,57 @@
+"""Routes of all admin ports: a new one must be listed here, with what it does.
+
+`serving.admin` decides about each request by its method: GET and HEAD need the token or a
+certificate, other methods the right to change the server (`test_admin_access.py`).
+"""
+
+import ast
+import inspect
+from typing import Any, cast
+
+from bookie.server.admin import BookieAdmin
+from broker_layer.server.admin_http import BrokerAdmin
+from gateway import gateway_process
+
+READING = {
+    "bookie": {
+        "/api/v1/ledgers",
+        "/api/v1/ledgers/{ledger_id}/entries",
+        "/api/v1/state",
+    },
+    "broker": {"/api/v1/partitions", "/api/v1/state", "/health", "/partitions", "/ready"},
+}
+CHANGING = {
+    "bookie": {
+        "/api/v1/accept-metadata",
+        "/api/v1/checkpoint",
+        "/api/v1/clean",
+        "/api/v1/read-only",
+    },
+    "broker": set[str](),
+}
+PARTS = cast("Any", None)
+"""The parts of a server, which routes need only when they are called."""
+
+
+def test_each_route_is_listed() -> None:
+    admins = {
+        "bookie": BookieAdmin(PARTS, PARTS, {}, PARTS, PARTS),
+        "broker": BrokerAdmin(PARTS, PARTS, PARTS),
+    }
+    for kind, admin in admins.items():
+        routes = [(each.method, each.path) for each in admin.routes()]
+        reading = {path for method, path in routes if method == "GET"}
+        changing = {path for method, path in routes if method == "POST"}
+        assert reading == READING[kind]
+        assert changing == CHANGING[kind]
+        assert len(routes) == len(reading) + len(changing), "no other methods"
+
+
+def test_a_gateway_has_no_routes_of_its_own() -> None:
+    tree = ast.parse(inspect.getsource(gateway_process))
+    (content,) = (
+        each
+        for each in ast.walk(tree)
+        if isinstance(each, ast.Call) and getattr(each.func, "id", "") == "AdminContent"
+    )
+    assert ast.unparse(content.args[3]) == "()"
