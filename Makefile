@@ -238,7 +238,7 @@ $(TOOLS_STAMP): Makefile
 # stay as they are without UPGRADE.
 lock: $(TOOLS_STAMP)
 	@mkdir -p deploy
-	@$(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra server --extra broker \
+	@$(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra server --extra broker --extra console \
 	  --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) --output-file deploy/requirements.lock pyproject.toml >/dev/null
 
 sbom: $(TOOLS_STAMP)

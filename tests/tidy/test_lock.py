@@ -14,7 +14,7 @@ from tests.supply_chain.lock_file import PROJECT, LockedPackage, parse_lock
 ROOT = Path(__file__).parents[2]
 LOCK_TEXT = (ROOT / "deploy" / "requirements.lock").read_text()
 LOCKED = {each.name: each for each in parse_lock(LOCK_TEXT)}
-EXTRAS = ("server", "broker")
+EXTRAS = ("server", "broker", "console")
 """What a bookie and a broker need; `make lock` names the same."""
 ONE = f"one==1.0 \\\n    --hash=sha256:{'0' * 64}\n    # via quire (pyproject.toml)\n"
 

@@ -34,7 +34,7 @@ PARTS = cast("Any", None)
 
 
 def test_each_route_is_listed() -> None:
-    admins = {
+    admins: dict[str, BookieAdmin | BrokerAdmin] = {
         "bookie": BookieAdmin(PARTS, PARTS, {}, PARTS, PARTS),
         "broker": BrokerAdmin(PARTS, PARTS, PARTS),
     }
