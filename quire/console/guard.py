@@ -134,10 +134,18 @@ class Guard:
         holder = request.cookies.get(COOKIE, "") if viewer.has_session else viewer.name
         given = request.headers.get(FORM_TOKEN_HEADER) or ""
         if not given:
-            given = str((await request.post()).get(FORM_TOKEN_FIELD, ""))
+            given = str((await self._form(request)).get(FORM_TOKEN_FIELD, ""))
         if not self.sessions.is_form_token(holder, given):
             return "the page is too old: go back, load it again, and repeat what you did"
         return ""
+
+    async def _form(self, request: web.Request) -> Mapping[str, object]:
+        """Return the fields of a form; none of one that is too large, too slow or no form."""
+        try:
+            async with asyncio.timeout(PAGE_S_MAX):
+                return await request.post()
+        except (web.HTTPException, ValueError, TimeoutError):
+            return {}
 
     async def _serve(self, route: Route, request: web.Request) -> web.StreamResponse:
         try:
@@ -147,6 +155,8 @@ class Guard:
                 return await route.handler(request)
         except web.HTTPException as error:
             return self.failure(request, error.status, error.text or error.reason)
+        except UnicodeDecodeError:
+            return self.failure(request, 400, "its text is not UTF-8")
         except FAILURES as error:
             return self.failure(request, 503, _text_of(error))
         except TimeoutError:

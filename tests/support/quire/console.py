@@ -49,12 +49,21 @@ class Browser:
         """Send a form."""
         return await self._send("POST", path, headers, form)
 
+    async def send_bytes(self, path: str, body: bytes) -> Answer:
+        """Send a form as it is."""
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        return await self._send("POST", path, headers, body)
+
     async def log_in(self) -> Answer:
         """Log in with the token that the console made."""
         return await self.post("/login", {"token": self.token})
 
     async def _send(
-        self, method: str, path: str, headers: dict[str, str], form: dict[str, str] | None
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        form: dict[str, str] | bytes | None,
     ) -> Answer:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         async with self.session.request(

@@ -130,6 +130,22 @@ async def test_a_login_and_its_end(
         assert answer.headers["Location"] == "/"
 
 
+async def test_forms_that_are_no_forms(memory_cluster: MemoryCluster) -> None:
+    await memory_cluster.create("a")
+    async with open_console(WRITES) as (_, browser):
+        answer = await browser.send_bytes("/login", b"token=%ff%fe")
+        assert (answer.status, "not the console" in answer.text) == (403, True)
+        answer = await browser.send_bytes("/login", b"token=" + b"x" * 100_000)
+        assert answer.status == 413
+        answer = await browser.send_bytes("/login", b"\xff\xfe=\xff")
+        assert answer.status in (400, 403)
+        await browser.log_in()
+        for body in (b"form_token=" + b"x" * 100_000, b"\xff\xfe", b""):
+            answer = await browser.send_bytes("/nope", body)
+            assert answer.status in (403, 404, 405)
+            assert "Content-Security-Policy" in answer.headers or answer.status == 405
+
+
 async def test_a_program_sends_the_token_itself(memory_cluster: MemoryCluster) -> None:
     await memory_cluster.create("a")
     async with open_console(WRITES) as (_, browser):
