@@ -1,4 +1,4 @@
-"""Metrics of every server process: descriptors and the lag of the event loop.
+"""Metrics of every server process: memory, processor time, descriptors and the event loop's lag.
 
 Leaves the measurement to `serving.descriptors` and `serving.loop_lag`, and the port to
 `serving.admin`.
@@ -6,7 +6,7 @@ Leaves the measurement to `serving.descriptors` and `serving.loop_lag`, and the 
 
 from collections.abc import Iterator
 
-from prometheus_client import Metric
+from prometheus_client import Metric, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -17,10 +17,13 @@ from serving.overriding import override
 
 
 class ProcessMetrics(Collector):
-    """Metrics of this process."""
+    """Metrics of this process, with the standard ones of Prometheus's clients (`process_`), which
+    only Linux has.
+    """
 
     def __init__(self, kind: str) -> None:
         self._prefix = f"quire_{kind}"
+        self._standard = ProcessCollector(registry=None)
 
     @override
     def collect(self) -> Iterator[Metric]:
@@ -35,6 +38,7 @@ class ProcessMetrics(Collector):
             "File descriptors that may be open: the soft limit; -1 for no limit.",
             descriptors.current_limit(),
         )
+        yield from self._standard.collect()
         yield histogram_metric(
             f"{self._prefix}_loop_lag_seconds",
             "How late the event loop called a timer; one is set every 50 ms.",

@@ -11,6 +11,7 @@ Leaves the checks and figures to `quire.health` and the modules beside it. The d
 - `access`: which hosts, methods and forms are allowed. Pure.
 - `context`: what pages read, and how they answer.
 - `survey`: checks of the complete cluster in the background.
+- `cluster_metrics`: metrics of the complete cluster.
 - `paging`: pages of long lists.
 - `templating`: HTML from templates.
 - `pages/`: one module for each area of the console.

@@ -14,6 +14,7 @@ from aiohttp import web
 from ledger_client.cluster_access import Cluster, wall_clock_ms
 from metadata.cancelling import cancel_and_wait
 from metadata.store.interface import SessionState
+from quire.console.cluster_metrics import read_cluster_metrics
 from quire.console.context import ConsoleContext, Handler, Route
 from quire.console.guard import Guard
 from quire.console.options import ConsoleOptions
@@ -81,7 +82,7 @@ class ConsoleServer:
         application = web.Application(client_max_size=BODY_BYTES_MAX)
         for route in [
             *routes(context, guard),
-            Route("GET", "/metrics", self._metrics(tls)),
+            Route("GET", "/metrics", self._metrics(survey, tls)),
             Route("GET", "/livez", answer_live, is_open=True),
             Route("GET", "/readyz", readiness_handler(self._readiness), is_open=True),
         ]:
@@ -123,9 +124,10 @@ class ConsoleServer:
         task.add_done_callback(self._note_end)
         self._parts.push_async_callback(cancel_and_wait, task)
 
-    def _metrics(self, tls: ServedTls) -> Handler:
+    def _metrics(self, survey: Survey, tls: ServedTls) -> Handler:
         async def answer(_: web.Request) -> web.Response:
-            body = metrics_text(self._process, tls)
+            cluster = await read_cluster_metrics(self._cluster, survey, self._now())
+            body = metrics_text(self._process, tls, cluster)
             return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
         return answer

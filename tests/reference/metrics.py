@@ -1,4 +1,4 @@
-"""Page of every metric of bookies, brokers and gateways, from what their collectors yield."""
+"""Page of every metric of each kind of server, from what their collectors yield."""
 
 from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
@@ -14,13 +14,18 @@ from broker_layer.server.metrics import BrokerMetrics
 from gateway.limits import GatewayCounters
 from gateway.metrics import GatewayMetrics
 from metadata.repair.scrub import NEVER_SCRUBBED
+from quire.console.cluster_metrics import BrokersSeen, ClusterMetrics
 from serving.process_metrics import ProcessMetrics
 from tests.reference.markdown import code, page, prose, table
 from tests.support.bookie.manual_storage import ManualStorage
+from tests.support.quire.cluster_samples import sample_repair, sample_survey
 
 INTRODUCTION: Final = """\
 `GET /metrics` of the admin port is in Prometheus's text format. Counters count from the start
 of the process. Which ones to watch is in [operating.md](../operating.md#metrics-of-a-bookie)."""
+OF_CLUSTER: Final = """\
+Metrics of the complete cluster, of any one console (`quire console`). A figure that is not known is
+absent: an alert on it needs one on its absence too."""
 LABELS: Final = {
     "quire_broker_requests": ("api",),
     "quire_broker_errors": ("code",),
@@ -36,6 +41,7 @@ def metrics_page() -> str:
     bookie = [*_bookie(), *ProcessMetrics("bookie").collect()]
     broker = [*_broker(), *ProcessMetrics("broker").collect()]
     gateway = [*GatewayMetrics(GatewayCounters()).collect(), *ProcessMetrics("gateway").collect()]
+    console = [*_cluster(), *ProcessMetrics("console").collect()]
     return page(
         "Metrics",
         INTRODUCTION,
@@ -43,8 +49,14 @@ def metrics_page() -> str:
             "## Bookie\n\n" + _table(bookie),
             "## Broker\n\n" + _table(broker),
             "## Gateway\n\n" + _table(gateway),
+            f"## Console\n\n{OF_CLUSTER}\n\n" + _table(console),
         ],
     )
+
+
+def _cluster() -> Iterable[Metric]:
+    survey, repair, brokers = sample_survey(), sample_repair(), BrokersSeen(1, has_controller=True)
+    return ClusterMetrics(survey, "", 1.0, repair, brokers).collect()
 
 
 def _bookie() -> Iterable[Metric]:
