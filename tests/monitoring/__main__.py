@@ -1,0 +1,25 @@
+"""`python -m tests.monitoring`: writes the dashboards of `monitoring/dashboards/`."""
+
+import json
+from pathlib import Path
+from typing import Final
+
+from tests.monitoring.boards import BOARDS
+from tests.monitoring.grafana import Board, dashboard
+
+DIRECTORY: Final = Path(__file__).parents[2] / "monitoring"
+
+
+def file_of(board: Board) -> Path:
+    """Return the file of a dashboard."""
+    return DIRECTORY / "dashboards" / f"{board.uid}.json"
+
+
+def text_of(board: Board) -> str:
+    """Return the content of its file."""
+    return json.dumps(dashboard(board), indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    for each in BOARDS:
+        file_of(each).write_text(text_of(each))
