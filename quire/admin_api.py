@@ -37,7 +37,14 @@ async def get_json(
     url: str, identity: ClientFile = NO_IDENTITY, *, timeout_s: float = TIMEOUT_S
 ) -> Json:
     """Return the decoded response to a GET. Raises AdminApiError, SecurityError."""
-    return await _call(url, identity, "GET", b"", timeout_s)
+    return _decoded(url, await _call(url, identity, "GET", b"", timeout_s))
+
+
+async def get_text(
+    url: str, identity: ClientFile = NO_IDENTITY, *, timeout_s: float = TIMEOUT_S
+) -> str:
+    """Return the text of the response to a GET. Raises AdminApiError, SecurityError."""
+    return (await _call(url, identity, "GET", b"", timeout_s)).decode(errors="replace")
 
 
 async def post_json(
@@ -46,10 +53,21 @@ async def post_json(
     """Return the decoded response to a POST. Raises AdminApiError: after a timeout it is unknown
     whether the change was made; SecurityError.
     """
-    return await _call(url, identity, "POST", json.dumps(value).encode(), timeout_s)
+    body = json.dumps(value).encode()
+    return _decoded(url, await _call(url, identity, "POST", body, timeout_s))
 
 
-async def _call(url: str, identity: ClientFile, method: str, body: bytes, timeout_s: float) -> Json:
+def _decoded(url: str, answered: bytes) -> Json:
+    try:
+        answer: Json = json.loads(answered)
+    except ValueError as error:
+        raise AdminApiError(f"{url} did not respond: {error}") from error
+    return answer
+
+
+async def _call(
+    url: str, identity: ClientFile, method: str, body: bytes, timeout_s: float
+) -> bytes:
     try:
         async with asyncio.timeout(timeout_s):
             head, answered = await _exchange(url, identity, method, body)
@@ -59,10 +77,9 @@ async def _call(url: str, identity: ClientFile, method: str, body: bytes, timeou
             raise AdminRefusedError(_refusal(answered))
         if status != HTTP_OK:
             raise AdminApiError(f"{url} returned status {status}: {answered[:200]!r}")
-        answer: Json = json.loads(answered)
-        return answer
     except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError) as error:
         raise AdminApiError(f"{url} did not respond: {error or type(error).__name__}") from error
+    return answered
 
 
 def _refusal(answered: bytes) -> str:

@@ -36,5 +36,6 @@
 - `quota/`: `quire quota`.
 - `gateway/`: `quire gateway`.
 - `console/`: `quire console`.
+- `watching/`: `quire top`, `quire cluster report`.
 - `audit/`: audit trail of commands.
 """

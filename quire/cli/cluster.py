@@ -46,6 +46,12 @@ def parser() -> argparse.ArgumentParser:
         later("quire.cli.cluster_version", "show_versions"),
         "show the version of each server that is up; status 1 while they differ",
     )
+    report = noun.verb(
+        "report",
+        later("quire.cli.watching.report", "report"),
+        "write one file with what is known of the cluster, without secrets, to report a problem",
+    )
+    report.add_argument("file", metavar="FILE", help="a new file: quire-report.tar.gz")
     return noun.parser
 
 

@@ -41,9 +41,10 @@ NOUNS: Final = {
     ),
     "acl": ("quire.cli.acl.verbs", "add, list, remove: what clients of brokers may do"),
     "gateway": ("quire.cli.gateway.verbs", "run: do metadata work for clients not trusted"),
+    "top": ("quire.cli.watching.top", "what the servers do now, on the terminal"),
     "console": ("quire.cli.console.verbs", "show a cluster in a browser"),
     "broker": ("quire.cli.broker", "run: serve topics to clients of Kafka's protocol"),
-    "cluster": ("quire.cli.cluster", "init, health, if-lost, version"),
+    "cluster": ("quire.cli.cluster", "init, health, if-lost, version, report"),
     "metadata": (
         "quire.cli.metadata.verbs",
         "dump, restore, compare, accept-restore, check, audit, secure",

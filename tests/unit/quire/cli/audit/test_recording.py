@@ -43,7 +43,7 @@ ORDINARY = {
     ),
     "broker": ("run",),
     "chain": ("create", "list", "show"),
-    "cluster": ("health", "if-lost", "version"),
+    "cluster": ("health", "if-lost", "report", "version"),
     "config": ("check", "show"),
     "acl": ("list",),
     "gateway": ("run",),
