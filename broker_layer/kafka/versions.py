@@ -4,8 +4,10 @@ Leaves messages to `kafka.messages`, and the codecs of Produce and Fetch to thei
 
 Invariants: the codecs of this package read and answer every version listed here. Produce is
 advertised from version 0 because older librdkafka compresses only then (KAFKA-18659); requests in
-versions below `PRODUCE_VERSION_MIN` are answered with an error. Version 0 of SaslHandshake, after
-which tokens come without headers, is not served. Not served: telemetry and share groups.
+versions below `PRODUCE_VERSION_MIN` are answered with an error. SaslHandshake is advertised from
+version 0 because older librdkafka logs in only then, with version 1; a request in version 0,
+after which tokens come without headers, is answered with an error. Not served: telemetry and share
+groups.
 
 Source: KIP-35, KIP-482, KIP-511, KIP-896.
 """
@@ -15,6 +17,8 @@ from typing import Final, NamedTuple
 
 PRODUCE_VERSION_MIN: Final = 3
 """The first version of Produce with record batches of magic 2."""
+HANDSHAKE_VERSION_MIN: Final = 1
+"""The first version of SaslHandshake after which tokens come in SaslAuthenticate."""
 FETCH_TOPIC_ID_VERSION: Final = 13
 """The first version of Fetch that names topics by their ids."""
 
@@ -110,7 +114,7 @@ SERVED: Final[dict[ApiKey, VersionRange]] = {
     ApiKey.SYNC_GROUP: VersionRange(0, 5, 4),
     ApiKey.DESCRIBE_GROUPS: VersionRange(0, 5, 5),
     ApiKey.LIST_GROUPS: VersionRange(0, 5, 3),
-    ApiKey.SASL_HANDSHAKE: VersionRange(1, 1, NEVER),
+    ApiKey.SASL_HANDSHAKE: VersionRange(0, 1, NEVER),
     ApiKey.API_VERSIONS: VersionRange(0, 4, 3),
     ApiKey.CREATE_TOPICS: VersionRange(2, 7, 5),
     ApiKey.DELETE_TOPICS: VersionRange(1, 6, 4),

@@ -24,7 +24,7 @@ from broker_layer.kafka.login_messages import (
     SaslHandshakeResponse,
 )
 from broker_layer.kafka.messages import decode_request, encode_response
-from broker_layer.kafka.versions import ApiKey
+from broker_layer.kafka.versions import HANDSHAKE_VERSION_MIN, ApiKey
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.exchange import Exchange
 from broker_layer.server.request_tasks import RequestTasks
@@ -48,6 +48,7 @@ SESSION_MS_MAX: Final = 2**62
 
 EVENT: Final = "login"
 _NO_HANDSHAKE: Final = "SaslHandshake must come first"
+_OLD_HANDSHAKE: Final = "SaslHandshake has version 0: use a client of Kafka 1.0 or later"
 _UNKNOWN: Final = "unknown"
 NO_MECHANISM: Final = "none"
 """What metrics show as the mechanism of a login that named none that is enabled."""
@@ -168,20 +169,26 @@ class Login:
     def _shake_hands(self, exchange: Exchange) -> None:
         request = decode_request(exchange.api_key, exchange.api_version, exchange.body)
         assert isinstance(request, SaslHandshakeRequest), "the codec selects by API"
-        code = ErrorCode.NONE
-        try:
-            self._session.begin(request.mechanism)
-            self._mechanism = request.mechanism
-        except SaslMechanismError as error:
-            code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
-            self._mechanism = NO_MECHANISM
-            self._note_refusal(str(error))
+        code = self._begin(request.mechanism, exchange.api_version)
         answer = SaslHandshakeResponse(error_code=code, mechanisms=self._mechanisms)
         body = encode_response(answer, exchange.api_version)
         if code is ErrorCode.NONE:
             exchange.answer([body])
         else:
             self._end(exchange, body)
+
+    def _begin(self, mechanism: str, version: int) -> ErrorCode:
+        if version < HANDSHAKE_VERSION_MIN:
+            self._note_refusal(_OLD_HANDSHAKE)
+            return ErrorCode.UNSUPPORTED_VERSION
+        try:
+            self._session.begin(mechanism)
+        except SaslMechanismError as error:
+            self._mechanism = NO_MECHANISM
+            self._note_refusal(str(error))
+            return ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        self._mechanism = mechanism
+        return ErrorCode.NONE
 
     async def _authenticate(self, exchange: Exchange) -> None:
         request = decode_request(exchange.api_key, exchange.api_version, exchange.body)

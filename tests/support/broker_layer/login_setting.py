@@ -149,10 +149,10 @@ def request_frame(api_key: int, version: int, body: bytes = b"", number: int = 7
     return _SIZE.pack(len(data)) + data
 
 
-def handshake_frame(mechanism: str) -> bytes:
+def handshake_frame(mechanism: str, version: int = 1) -> bytes:
     """Return a SaslHandshake."""
-    body = encode_request(SaslHandshakeRequest(mechanism=mechanism), 1)
-    return request_frame(ApiKey.SASL_HANDSHAKE, 1, bytes(body))
+    body = encode_request(SaslHandshakeRequest(mechanism=mechanism), version)
+    return request_frame(ApiKey.SASL_HANDSHAKE, version, bytes(body))
 
 
 def authenticate_frame(message: bytes, version: int = 1) -> bytes:
@@ -181,9 +181,9 @@ class LoginClient:
         (answer,) = self.transport.take_answers()
         return answer[4:]
 
-    async def shake_hands(self, mechanism: str) -> SaslHandshakeResponse:
-        self.send(handshake_frame(mechanism))
-        answer = decode_response(ApiKey.SASL_HANDSHAKE, 1, memoryview(await self.body()))
+    async def shake_hands(self, mechanism: str, version: int = 1) -> SaslHandshakeResponse:
+        self.send(handshake_frame(mechanism, version))
+        answer = decode_response(ApiKey.SASL_HANDSHAKE, version, memoryview(await self.body()))
         assert isinstance(answer, SaslHandshakeResponse)
         return answer
 

@@ -56,7 +56,7 @@ def test_tagged_fields_of_header_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "version"), [(3, 13), (18, 5), (55, 0), (-1, 0), (17, 0), (4, 0)]
+    ("number", "version"), [(3, 13), (18, 5), (55, 0), (-1, 0), (17, 2), (4, 0)]
 )
 def test_unserved_version_error_has_correlation_id(number: int, version: int) -> None:
     start = number.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big")

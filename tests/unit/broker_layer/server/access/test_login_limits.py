@@ -66,7 +66,6 @@ async def test_the_limit_of_the_broker_holds_if_it_is_lower() -> None:
 @pytest.mark.parametrize(
     "frame",
     [
-        request_frame(ApiKey.SASL_HANDSHAKE, 0, b"\0\5PLAIN"),
         request_frame(ApiKey.SASL_HANDSHAKE, 2, b"\0\5PLAIN"),
         request_frame(ApiKey.SASL_AUTHENTICATE, 9, b"\0\0\0\0"),
         request_frame(ApiKey.SASL_AUTHENTICATE, -1, b"\0\0\0\0"),

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.versions import ApiKey
+from broker_layer.kafka.versions import SERVED, ApiKey
 from broker_layer.server.access.logins import NO_MECHANISM
 from security.sasl.mechanism import REFUSED, Mechanism
 from security.sasl.plain import PlainClient
@@ -160,6 +160,20 @@ async def test_authenticate_without_a_handshake_is_refused(
     await until(lambda: client.transport.is_lost)
     (record,) = caplog.records
     assert vars(record)["fields"]["reason"] == "SaslHandshake must come first"
+
+
+async def test_a_handshake_of_version_0_is_refused(
+    setting: LoginSetting, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Tokens without headers would follow it. It is advertised: older librdkafka needs it."""
+    assert SERVED[ApiKey.SASL_HANDSHAKE].serves(0)
+    client = setting.connect()
+    with caplog.at_level(logging.INFO, "quire.server.audit"):
+        answer = await client.shake_hands(SCRAM, version=0)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    await until(lambda: client.transport.is_lost)
+    (record,) = caplog.records
+    assert "use a client of Kafka 1.0 or later" in vars(record)["fields"]["reason"]
 
 
 async def test_another_mechanism_is_refused_with_the_enabled_ones(
