@@ -5,6 +5,7 @@ Leaves judging the answers to the tests.
 
 import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 from bookie.wire.batch import Buffer, build_batch
 from bookie.wire.codec import decode_acks, decode_reply, encode_message
@@ -31,6 +32,8 @@ from metadata.ids import NO_ENTRY, EntryId, LedgerId
 
 SEED = 77
 KEY = bytes(range(32))
+WAIT_S: Final = 10.0
+"""Maximum time that a client waits for an answer, or for the end of its connection."""
 
 
 def hello(
@@ -102,8 +105,9 @@ class WireClient:
         return await self.ack(self.send_add(batch, recovery=recovery))
 
     async def ack(self, request_id: int) -> Status:
-        while request_id not in self.acks:
-            await self._receive()
+        async with asyncio.timeout(WAIT_S):
+            while request_id not in self.acks:
+                await self._receive()
         return self.acks.pop(request_id)
 
     async def request(self, request: Request) -> Reply | Entries:
@@ -116,8 +120,9 @@ class WireClient:
         return pong.writable
 
     async def answer(self, request_id: int) -> Reply | Entries:
-        while request_id not in self.frames:
-            await self._receive()
+        async with asyncio.timeout(WAIT_S):
+            while request_id not in self.frames:
+                await self._receive()
         frame = self.frames.pop(request_id)
         if frame.kind is FrameKind.ENTRIES:
             return decode_entries(frame.body)
@@ -130,13 +135,16 @@ class WireClient:
         return answer
 
     async def is_closed_by_peer(self) -> bool:
-        """Wait until the peer closes; keep everything that it still sends."""
+        """Wait until the peer closes, at most WAIT_S; keep everything that it still sends."""
         try:
-            while True:
-                await self._receive()
+            async with asyncio.timeout(WAIT_S):
+                while True:
+                    await self._receive()
         except (ConnectionError, EOFError):
             self.abort()
             return True
+        except TimeoutError:
+            return False
 
     def abort(self) -> None:
         self.writer.transport.abort()

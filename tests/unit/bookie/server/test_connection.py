@@ -23,6 +23,7 @@ from bookie.wire.messages import (
     WriteLac,
 )
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
+from tests.support.bookie import wire_client
 from tests.support.bookie.running_server import BOOKIE, RunningServer
 from tests.support.bookie.wire_client import KEY, WireClient, batch_of, hello, payloads_of
 from tests.until import until
@@ -41,6 +42,20 @@ async def test_hello_reply_has_versions_and_limits(served: RunningServer) -> Non
     assert isinstance(reply, HelloReply)
     assert (reply.status, reply.bookie_id, reply.wire_version) == (Status.OK, BOOKIE, 1)
     assert reply.frame_bytes_max == served.context.limits.frame_bytes_max
+    await client.close()
+
+
+async def test_a_client_of_the_tests_stops_waiting(
+    served: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await WireClient.greeted(served.address, BOOKIE)
+    with monkeypatch.context() as patch:
+        patch.setattr(wire_client, "WAIT_S", 0.05)
+        assert not await client.is_closed_by_peer()
+        for answer in (client.answer(99), client.ack(99)):
+            with pytest.raises(TimeoutError):
+                await answer
+    assert await client.is_offered()
     await client.close()
 
 
