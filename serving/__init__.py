@@ -27,5 +27,6 @@ Leaves what a server serves to `bookie` and `broker_layer`; imports no other pac
 - `transport_writing`: writes with back-pressure on every Python.
 - `overriding`: `override` for the type checker.
 - `audit_log`: who tried or changed what.
+- `supervision/`: messages to systemd.
 - `errors`: what keeps a server from starting.
 """

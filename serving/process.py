@@ -25,6 +25,7 @@ from serving.descriptors import ConnectionRefuser
 from serving.errors import CannotListenError
 from serving.loop_lag import PROCESS_LAG
 from serving.server_log import LOGGER, start_logging
+from serving.supervision.notify import READY, STOPPING, THIS_PROCESS
 
 COLLECT_AFTER_OBJECTS: Final = 20_000
 """Growth in tracked objects between two runs of the garbage collector. Requests create few cycles,
@@ -82,7 +83,11 @@ def run_server(
         refuser = ConnectionRefuser()
         refuser.install(asyncio.get_running_loop())
         PROCESS_LAG.start()
-        with contextlib.closing(refuser), contextlib.closing(PROCESS_LAG):
+        THIS_PROCESS.start()
+        closing = (refuser, PROCESS_LAG, THIS_PROCESS)
+        with contextlib.ExitStack() as parts:
+            for each in closing:
+                parts.callback(each.close)
             await serve(_stopping_event(with_parent=process.die_with_parent))
 
     try:
@@ -125,9 +130,10 @@ async def first_of(work: Coroutine[None, None, Result], stopping: asyncio.Event)
 
 
 def print_ready(line: Mapping[str, object]) -> None:
-    """Print the line that reports to the parent process that the server is ready."""
+    """Report to the parent process that the server is ready: print the line, and notify systemd."""
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
+    THIS_PROCESS.send(READY)
 
 
 def wall_clock_ms() -> int:
@@ -148,10 +154,15 @@ def _stopping_event(*, with_parent: bool) -> asyncio.Event:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+        loop.add_signal_handler(number, _stop, stopping)
     if with_parent:
         _watch_standard_input(loop, stopping)
     return stopping
+
+
+def _stop(stopping: asyncio.Event) -> None:
+    THIS_PROCESS.send(STOPPING)
+    stopping.set()
 
 
 def _watch_standard_input(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:

@@ -24,6 +24,7 @@ from quire.errors import ExitCode
 from repair.repair_process import RepairProcess, RepairRoles
 from serving.process import ServerProcess, run_server, wall_clock_ms
 from serving.server_log import LOGGER
+from serving.supervision.notify import READY, THIS_PROCESS
 
 START_AGAIN_S: Final = 5.0
 PROCESS_ID_PREFIX: Final = "repair"
@@ -52,6 +53,7 @@ async def _serve(
     metadata: str, config: ClientConfig, roles: RepairRoles, stopping: asyncio.Event
 ) -> None:
     repairing = asyncio.get_running_loop().create_task(_keep_repairing(metadata, config, roles))
+    THIS_PROCESS.send(READY)  # it repairs once the metadata service answers
     try:
         await stopping.wait()
     finally:

@@ -1,0 +1,67 @@
+"""Units of systemd: they are valid, their services are confined, and their commands exist."""
+
+import importlib
+import shutil
+import subprocess
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+from quire.cli.main import NOUNS
+
+UNITS = sorted((Path(__file__).parents[2] / "deploy" / "systemd").glob("*.service"))
+PROGRAM = "/opt/quire/bin/quire"
+EXPOSURE_MAX = 20
+"""Highest accepted exposure that systemd-analyze computes, in tenths: 20 is 2.0 of 10."""
+
+
+def unit_of(path: Path) -> ConfigParser:
+    # Some names may occur several times.
+    unit = ConfigParser(strict=False, interpolation=None, delimiters="=")
+    unit.optionxform = str  # type: ignore[assignment,method-assign]  # names have capitals
+    unit.read(path)
+    return unit
+
+
+def test_each_kind_of_server_has_a_unit() -> None:
+    assert [each.name for each in UNITS] == [
+        "quire-bookie@.service",
+        "quire-broker.service",
+        "quire-console.service",
+        "quire-gateway.service",
+        "quire-repair.service",
+    ]
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda each: each.name)
+def test_the_command_exists(path: Path) -> None:
+    service = unit_of(path)["Service"]
+    program, noun, *words = service["ExecStart"].split()
+    assert program == PROGRAM
+    parser = importlib.import_module(NOUNS[noun][0]).parser()
+    assert parser.parse_args(words)
+    assert (service["Type"], service["NotifyAccess"]) == ("notify", "main")
+    assert int(service["WatchdogSec"]) > 0
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """Return a directory with the units, whose program exists here."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    for each in UNITS:
+        name = each.name.replace("@.", "@disk1.")
+        (tmp_path / name).write_text(each.read_text().replace(PROGRAM, "/bin/true"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda each: each.name)
+def test_systemd_accepts_it_and_finds_it_confined(installed: Path, path: Path) -> None:
+    unit = str(installed / path.name.replace("@.", "@disk1."))
+    security = ("security", "--offline=true", f"--threshold={EXPOSURE_MAX}")
+    for words in (("verify",), security):
+        done = subprocess.run(
+            ["systemd-analyze", *words, unit], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
