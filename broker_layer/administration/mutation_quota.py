@@ -5,6 +5,7 @@ an answer contains to `dispatch`.
 
 A client that has used its quota is refused with THROTTLING_QUOTA_EXCEEDED, in the versions of the
 requests whose clients know this error; in older versions it is served. In both cases it is paused.
+A request within the quota is not, also if it uses up the quota, except in the older versions.
 
 Invariants: only changes that are done are counted, and a validation changes nothing; a client that
 is within its quota may exceed it once, with one request.
@@ -85,14 +86,16 @@ class MutationQuota:
                 return await handler(request, context)
             user, client_id = context.principal.name, context.client_id
             throttle_s = quota.record(user, client_id, 0, self._now())
-            if throttle_s and context.api_version >= STRICT_FROM[key]:
+            is_strict = context.api_version >= STRICT_FROM[key]
+            if throttle_s and is_strict:
                 answer = _refusal(request, context.api_version)
             else:
                 before = self._counts_before(request)
                 served = await handler(request, context)
                 assert not isinstance(served, bytes), "these handlers return messages"
                 answer, count = served, _changed_count(request, served, before)
-                throttle_s = quota.record(user, client_id, count, self._now())
+                owed_s = quota.record(user, client_id, count, self._now())
+                throttle_s = 0.0 if is_strict else owed_s
             note_throttle(answer, throttle_s)
             return answer
 

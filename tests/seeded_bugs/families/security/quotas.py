@@ -140,7 +140,7 @@ BUGS = (
         "changes_over_the_quota_are_made",
         "Topics are created and deleted although the quota of changes is used up.",
         RULES,
-        (Edit(MUTATIONS, "if throttle_s and context", "if throttle_s < 0 and context"),),
+        (Edit(MUTATIONS, "if throttle_s and is_strict", "if throttle_s < 0 and is_strict"),),
         CHANGES,
         CLIENTS_TRUSTED,
     ),

@@ -87,11 +87,12 @@ def limited(admin: Admin) -> Limited:
 async def test_partitions_of_new_topics_are_counted(limited: Limited) -> None:
     assert await limited.create("a", 10) == (0, 0)
     assert await limited.create("x", 10, validate_only=True) == (0, 0)
-    assert await limited.create("b", 5) == (0, 5_000), "within the quota until then"
+    assert await limited.create("b", 5) == (0, 0), "within the quota until then"
     assert await limited.create("c", 1) == (REFUSED, 5_000)
     assert "c" not in limited.admin.broker.view.topics
     limited.clock.now_s = 5.0
-    assert await limited.create("c", 1) == (0, 1_000)
+    assert await limited.create("c", 1) == (0, 0)
+    assert await limited.create("d", 1) == (REFUSED, 1_000)
 
 
 async def test_an_older_client_is_served_and_paused(limited: Limited) -> None:
@@ -104,7 +105,7 @@ async def test_an_older_client_is_served_and_paused(limited: Limited) -> None:
 async def test_new_partitions_and_deletions_are_counted(limited: Limited) -> None:
     assert await limited.create("a", 4) == (0, 0)
     assert await limited.grow("a", 9) == (0, 0)
-    assert await limited.delete("a", 6) == (0, 8_000)
+    assert await limited.delete("a", 6) == (0, 0)
     assert await limited.delete("a", 6) == (REFUSED, 8_000)
     assert await limited.delete("a", 5) == (REFUSED, 8_000)
     assert await limited.grow("a", 99) == (REFUSED, 8_000)
