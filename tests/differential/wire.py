@@ -180,6 +180,12 @@ class Wire:
         """Whether the connection is open, as far as this end knows."""
         return self._writer is not None
 
+    def abort(self) -> None:
+        """Close it at once. TLS would wait for a broker that does not read this connection."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+        self._reader = self._writer = None
+
     async def aclose(self) -> None:
         """Close it; the next request opens another."""
         if self._writer is not None:

@@ -3,7 +3,14 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from tests.differential.security import acl_cases, login_cases, rights_cases, user_cases
+from tests.differential.security import (
+    acl_cases,
+    login_cases,
+    pause_cases,
+    quota_cases,
+    rights_cases,
+    user_cases,
+)
 from tests.differential.security.secure_run import SecureRun
 
 Case = Callable[[SecureRun], Awaitable[None]]
@@ -13,6 +20,8 @@ CASES: Final[tuple[Case, ...]] = (
     *user_cases.CASES,
     *acl_cases.CASES,
     *rights_cases.CASES,
+    *quota_cases.CASES,
+    *pause_cases.CASES,
 )
 
 

@@ -26,6 +26,8 @@ SECURITY_FIELDS: Final = frozenset(
     {
         "authorized_operations",
         "cluster_authorized_operations",
+        "entity_name",
+        "entity_type",
         "host",
         "iterations",
         "mechanism",
