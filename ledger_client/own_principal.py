@@ -62,8 +62,9 @@ class OwnPrincipal:
             raise UnauthorizedError(f"bookies refuse this client, and nothing was created: {why}")
         if failures:
             raise PrincipalUnknownError(
-                "no bookie said who this client is, and a new ledger names its owner "
-                f"({'; '.join(failures)}): try again"
+                "nothing was created: a new ledger names its owner, and none of "
+                f"{len(failures)} bookies said who this client is (the last one: {failures[-1]}): "
+                "correct this, and try again"
             )
         return NO_OWNER
 
