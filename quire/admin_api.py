@@ -20,6 +20,7 @@ ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
 TIMEOUT_S: Final = 5.0
 HTTP_OK: Final = 200
 HTTP_REFUSED: Final = (401, 403)
+HTTP_NOT_FOUND: Final = 404
 SCHEMES: Final = ("http", "https")
 
 Json = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
@@ -31,6 +32,10 @@ class AdminApiError(Exception):
 
 class AdminRefusedError(AdminApiError):
     """The admin server refuses the request of this client."""
+
+
+class AdminNotFoundError(AdminApiError):
+    """The admin server does not have what was asked for, such as a ledger."""
 
 
 async def get_json(
@@ -76,7 +81,8 @@ async def _call(
         if status in HTTP_REFUSED:
             raise AdminRefusedError(_refusal(answered))
         if status != HTTP_OK:
-            raise AdminApiError(f"{url} returned status {status}: {answered[:200]!r}")
+            kind = AdminNotFoundError if status == HTTP_NOT_FOUND else AdminApiError
+            raise kind(f"{url} returned status {status}: {answered[:200]!r}")
     except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError) as error:
         raise AdminApiError(f"{url} did not respond: {error or type(error).__name__}") from error
     return answered
