@@ -15,5 +15,6 @@ Leaves the checks and figures to `quire.health` and the modules beside it. The d
 - `paging`: pages of long lists.
 - `templating`: HTML from templates.
 - `pages/`: one module for each area of the console.
+- `ledger/`: one ledger: its copies, its entries and what happened to it.
 - `drawings/`: drawings as SVG. Pure.
 """

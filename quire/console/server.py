@@ -20,6 +20,8 @@ from quire.console.guard import Guard
 from quire.console.options import ConsoleOptions
 from quire.console.pages.cluster_page import ClusterPages
 from quire.console.pages.ledger_list import LedgerListPages
+from quire.console.pages.ledger_page import LedgerPages
+from quire.console.pages.ledger_tail import LedgerTailPages
 from quire.console.pages.login import LoginPages
 from quire.console.sessions import TOKEN_BYTES, Sessions
 from quire.console.survey import Survey
@@ -151,6 +153,8 @@ def routes(context: ConsoleContext, guard: Guard) -> Sequence[Route]:
     return (
         *ClusterPages(context).routes(),
         *LedgerListPages(context).routes(),
+        *LedgerPages(context).routes(),
+        *LedgerTailPages(context).routes(),
         *LoginPages(context, guard).routes(),
         *_static_routes(),
         Route("GET", "/{rest:.*}", _not_found),

@@ -2,5 +2,7 @@
 
 - `cluster_page`: health, bookies, and what a loss of some of them would take.
 - `ledger_list`: list of all ledgers.
+- `ledger_page`: one ledger, its copies and its entries.
+- `ledger_tail`: new entries of a ledger as they are confirmed.
 - `login`: login and logout.
 """

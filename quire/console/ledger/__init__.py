@@ -1,0 +1,14 @@
+"""One ledger in the console: what its page shows.
+
+Leaves requests to `quire.console.pages`, and SVG to `quire.console.drawings`.
+
+- `held_entries`: entries that each bookie lists.
+- `ledger_end`: last confirmed entry, as far as it is known. Pure.
+- `parts`: consecutive entries with the same copies. Pure.
+- `zones`: how safe the entries are, in ranges and in a sentence. Pure.
+- `fragment_cells`: each bookie in each fragment. Pure.
+- `safety_view`: drawings and tables about the copies. Pure.
+- `timeline`: what happened to a ledger. Pure.
+- `entry_reading`: reads of entries, without a fence.
+- `payloads`: payloads as text. Pure.
+"""

@@ -1,0 +1,134 @@
+"""Reads of entries for a page, and of the end of an open ledger. Nothing is fenced or written.
+
+Leaves showing the payloads to `payloads`.
+
+Invariants: each read has connections of its own, so that the password of one viewer never serves
+another one; the password is kept nowhere; a read ends within READ_S.
+
+Source: protocol rules 8.1, 8.2 and 9.9.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from ledger_client import ClientConfig, LedgerError, LedgerReader, UnauthorizedError
+from ledger_client.cluster_access import Cluster, open_pool
+from ledger_client.digest import LedgerKeys
+from ledger_client.reading.followed_ledger import FollowedLedger
+from ledger_client.reading.lac_reading import read_lac
+from metadata.ids import LedgerId, Version
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.ledgers.lost_entries import entries_left, range_of
+from quire.console.ledger.ledger_end import End
+from quire.console.ledger.payloads import Form, Shown, shown
+
+ENTRIES_MAX: Final = 20
+"""Maximum number of entries that one page shows."""
+END_S: Final = 2.0
+READ_S: Final = 4.0
+CONFIG: Final = ClientConfig(read_timeout_s=END_S, read_bytes_max=1_048_576, read_ahead_count=1)
+"""A page shows a few entries, so it does not read ahead."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerToRead:
+    """A stored ledger, and the password that a viewer gave for it."""
+
+    metadata: LedgerMetadata
+    version: Version
+    keys: LedgerKeys
+
+    @classmethod
+    def of(cls, metadata: LedgerMetadata, version: Version, password: bytes) -> "LedgerToRead":
+        """Return the ledger with the keys that the password gives."""
+        return cls(metadata, version, LedgerKeys.of(metadata, password))
+
+    @property
+    def ledger_id(self) -> LedgerId:
+        """The ledger's id."""
+        return self.metadata.ledger_id
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRow:
+    """One entry."""
+
+    entry_id: int
+    payload: Shown | None
+    """None if it is lost."""
+    accepted_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRows:
+    """Entries in their order, up to the first that could not be read."""
+
+    rows: tuple[EntryRow, ...]
+    problem: str = ""
+    is_refused: bool = False
+
+
+@asynccontextmanager
+async def open_reader(cluster: Cluster, ledger: LedgerToRead) -> AsyncIterator[LedgerReader]:
+    """Open a reader with its own connections. Raises UnauthorizedError. Payloads of encrypted
+    ledgers stay ciphertext.
+    """
+    async with open_pool(cluster, ledger.keys) as pool:
+        reader = LedgerReader(
+            metadata=ledger.metadata,
+            version=ledger.version,
+            keys=ledger.keys,
+            pool=pool,
+            ledgers=cluster.ledgers,
+            config=CONFIG,
+            rng=cluster.rng,
+        )
+        async with reader:
+            await reader.start()
+            yield reader
+
+
+async def read_end(cluster: Cluster, ledger: LedgerToRead) -> End:
+    """Return the last confirmed entry: of a closed ledger from its metadata, otherwise from
+    bookies.
+    """
+    followed = FollowedLedger(ledger.metadata, ledger.version, cluster.ledgers, cluster.rng)
+    problem, is_refused = "", False
+    if not followed.is_closed:
+        try:
+            async with asyncio.timeout(END_S), open_pool(cluster, ledger.keys) as pool:
+                await read_lac(followed, pool, END_S)
+        except LedgerError as error:
+            problem, is_refused = str(error), isinstance(error, UnauthorizedError)
+        except TimeoutError:
+            problem = f"the bookies did not answer within {END_S:.0f} s"
+    return End(followed.last_confirmed, problem, is_refused)
+
+
+async def read_entries(
+    cluster: Cluster, ledger: LedgerToRead, first: int, last: int, form: Form
+) -> EntryRows:
+    """Return the entries `first` to `last`, which are confirmed, and at most ENTRIES_MAX."""
+    metadata = ledger.metadata
+    last = min(last, first + ENTRIES_MAX - 1)
+    found: dict[int, EntryRow] = {}
+    for each in range(first, last + 1):
+        lost = range_of(metadata.lost, each)
+        if lost is not None:
+            found[each] = EntryRow(each, None, lost.accepted_ms)
+    problem, is_refused = "", False
+    try:
+        async with asyncio.timeout(READ_S), open_reader(cluster, ledger) as reader:
+            for low, high in entries_left(metadata.lost, first, last):
+                async for batch in reader.read(low, high, timeout=END_S):
+                    for entry in batch:
+                        payload = shown(bytes(entry.data), form)
+                        found[entry.id] = EntryRow(entry.id, payload)
+    except LedgerError as error:
+        problem, is_refused = str(error), isinstance(error, UnauthorizedError)
+    except TimeoutError:
+        problem = f"the bookies did not answer within {READ_S:.0f} s: try again"
+    return EntryRows(tuple(found[each] for each in sorted(found)), problem, is_refused)

@@ -1,0 +1,180 @@
+"""Consecutive entries of a ledger with the same copies, by what bookies list. Pure.
+
+Leaves asking bookies to `held_entries`, and what the copies mean for safety to `zones`.
+
+Invariants: parts ascend and do not overlap; together they are all entries of the range asked for;
+a bookie that did not answer is never taken for one that lacks an entry.
+
+Source: protocol rules 3.1 and 9.9.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from ledger_client.protocol.quorum import write_set
+from ledger_client.reading.entry_ranges import Range
+from metadata.ids import ENTRY_ID_MAX, NO_ENTRY, BookieId, EntryId
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
+from metadata.ledgers.lost_entries import entries_left
+
+STRIPES_MAX: Final = 10_000
+"""Maximum number of stripes of a striped ledger that are compared for one page: other pages wait
+meanwhile.
+"""
+
+
+class Why(StrEnum):
+    """Why a copy is not known to exist."""
+
+    MISSING = "missing"
+    DOWN = "bookie down"
+    NOT_CHECKED = "not checked"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Entries of a ledger that one bookie lists."""
+
+    ranges: Sequence[Range] = ()
+    """Ascending; neither touching nor overlapping."""
+    through: int = NO_ENTRY
+    """Last entry about which the list says something: -1 if there is no list, ENTRY_ID_MAX for a
+    complete one.
+    """
+    problem: str = ""
+    """Why there is no list; empty if there is one."""
+    is_up: bool = True
+
+    def why_not(self, entry_id: int) -> Why | None:
+        """Return why a copy of an entry is not known to exist; None if it is in the list."""
+        index = bisect_right(self.ranges, (entry_id, ENTRY_ID_MAX)) - 1
+        if index >= 0 and self.ranges[index][1] >= entry_id:
+            return None
+        if not self.is_up:
+            return Why.DOWN
+        return Why.MISSING if entry_id <= self.through else Why.NOT_CHECKED
+
+    def edges(self, first: int, last: int) -> Iterator[int]:
+        """Yield the entries from `first` to `last` at which the answer may change, and some around
+        them.
+        """
+        yield self.through + 1
+        begin = max(0, bisect_left(self.ranges, (first, NO_ENTRY)) - 1)
+        for index in range(begin, len(self.ranges)):
+            low, high = self.ranges[index]
+            if low > last:
+                return
+            yield from (low, high + 1)
+
+
+NOT_ASKED: Final = Held(problem="it was not asked")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Consecutive entries of one fragment with the same copies."""
+
+    first: int
+    last: int
+    fragment_index: int
+    assigned: tuple[BookieId, ...]
+    """Bookies of their write set."""
+    lacking: tuple[tuple[BookieId, Why], ...]
+    """Bookies of the write set that do not list them."""
+    ack_quorum: int
+    """Copies that acknowledge an entry; in in-sync mode the minimum of members."""
+    is_confirmed: bool
+    is_lost: bool
+    """Whether an operator accepted their loss."""
+
+    @property
+    def count(self) -> int:
+        """Number of entries."""
+        return self.last - self.first + 1
+
+    @property
+    def copies(self) -> int:
+        """Number of copies that bookies list."""
+        return len(self.assigned) - len(self.lacking)
+
+    @property
+    def unknown(self) -> int:
+        """Number of copies that may exist on bookies without a list."""
+        return sum(why is not Why.MISSING for _, why in self.lacking)
+
+
+def last_compared(ledger: LedgerMetadata, last: int) -> int:
+    """Return the last entry up to which copies are compared: with stripes, at most so many."""
+    quorum = ledger.quorum
+    if quorum.write_quorum == quorum.ensemble_size:
+        return last
+    return min(last, STRIPES_MAX * quorum.stripe_entries - 1)
+
+
+def parts(
+    ledger: LedgerMetadata,
+    held: Mapping[BookieId, Held],
+    first: int,
+    last: int,
+    confirmed: int,
+) -> Iterator[Part]:
+    """Yield the entries `first` to `last` in parts; those up to `confirmed` are confirmed."""
+    begin = ledger.fragment_index_of(EntryId(max(first, 0)))
+    for index in range(begin, len(ledger.fragments)):
+        fragment, end = ledger.fragments[index], last
+        if index + 1 < len(ledger.fragments):
+            end = min(last, ledger.fragments[index + 1].first_entry_id - 1)
+        low = max(first, fragment.first_entry_id)
+        if low > last:
+            return
+        if low <= end:
+            yield from _parts_of(ledger, fragment, index, held, (low, end), confirmed)
+
+
+def _parts_of(
+    ledger: LedgerMetadata,
+    fragment: Fragment,
+    index: int,
+    held: Mapping[BookieId, Held],
+    span: Range,
+    confirmed: int,
+) -> Iterator[Part]:
+    quorum = ledger.quorum_of(fragment)
+    left = entries_left(ledger.lost, *span)
+    cuts = _cuts(ledger, fragment, held, span, {confirmed + 1, *(a for a, _ in left)})
+    for begin, following in zip(cuts, [*cuts[1:], span[1] + 1], strict=True):
+        assigned = write_set(quorum, fragment, EntryId(begin))
+        answers = [(each, held.get(each, NOT_ASKED).why_not(begin)) for each in assigned]
+        yield Part(
+            first=begin,
+            last=following - 1,
+            fragment_index=index,
+            assigned=assigned,
+            lacking=tuple((each, why) for each, why in answers if why is not None),
+            ack_quorum=quorum.min_in_sync if quorum.is_in_sync else quorum.ack_quorum,
+            is_confirmed=begin <= confirmed,
+            is_lost=ledger.lost_range_of(begin) is not None,
+        )
+
+
+def _cuts(
+    ledger: LedgerMetadata,
+    fragment: Fragment,
+    held: Mapping[BookieId, Held],
+    span: Range,
+    others: set[int],
+) -> list[int]:
+    """Return the first entries of the parts of a range in one fragment, ascending."""
+    first, last = span
+    quorum = ledger.quorum_of(fragment)
+    points = {first, *others}
+    points |= {end + 1 for _, end in entries_left(ledger.lost, first, last)}
+    for bookie_id in fragment.ensemble:
+        points.update(held.get(bookie_id, NOT_ASKED).edges(first, last))
+    if quorum.write_quorum != quorum.ensemble_size:
+        size = quorum.stripe_entries
+        points.update(range((first // size + 1) * size, last + 1, size))
+    return sorted(each for each in points if first <= each <= last)

@@ -1,0 +1,145 @@
+"""Page of one ledger: its facts, how safe its entries are, what happened to it, and its entries.
+
+Leaves what is shown to `quire.console.ledger`, drawings to `quire.console.drawings`, and the live
+tail to `ledger_tail`.
+
+Invariants: nothing is fenced or written; the password that a viewer gives is used for one page,
+and is neither in an address nor in a log.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from ledger_client import LedgerNotFoundError
+from ledger_client.cluster_access import Cluster, read_ledger
+from metadata.ids import ENTRY_ID_MAX, LEDGER_ID_MAX, NO_ENTRY, BookieId, LedgerId
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
+from quire.cli.as_json import text_or_base64
+from quire.cli.repair.repair_explanation import read_explanation
+from quire.console.context import ConsoleContext, Route
+from quire.console.ledger.entry_reading import ENTRIES_MAX, LedgerToRead, read_end, read_entries
+from quire.console.ledger.held_entries import ask_bookies
+from quire.console.ledger.parts import Held
+from quire.console.ledger.payloads import Form, form_of
+from quire.console.ledger.safety_view import GridView, grid_view, safety_view
+from quire.console.ledger.timeline import timeline
+from quire.console.paging import number_of
+
+PATH: Final = "/ledgers/{ledger_id}"
+PASSWORD_CHARACTERS_MAX: Final = 1_000
+CUSTOM_SHOWN_MAX: Final = 100
+"""Maximum number of names of custom metadata, lost ranges and given-up parts on a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a request asks for."""
+
+    fragments: int | None = None
+    """First fragment of the map; None for the newest."""
+    fragment: int | None = None
+    """Fragment whose entries are shown one by one."""
+    at: int = 0
+    """First entry of the grid."""
+    start: int | None = None
+    """First entry whose payload is shown."""
+    form: Form = Form.TEXT
+
+    @classmethod
+    def of(cls, fields: Mapping[str, object]) -> "Wanted":
+        """Return what the fields of a query or a form ask for; anything odd is left out."""
+
+        def number(name: str) -> int | None:
+            found = number_of(str(fields.get(name, "")), NO_ENTRY, ENTRY_ID_MAX)
+            return None if found == NO_ENTRY else found
+
+        return cls(
+            number("fragments"),
+            number("fragment"),
+            number("at") or 0,
+            number("from"),
+            form_of(str(fields.get("as", ""))),
+        )
+
+
+class LedgerPages:
+    """Page of one ledger."""
+
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+
+    def routes(self) -> Sequence[Route]:
+        """Return the routes."""
+        return (Route("GET", PATH, self._show), Route("POST", PATH, self._show_with_password))
+
+    async def _show(self, request: web.Request) -> web.Response:
+        return await self._page(request, Wanted.of(request.query), b"")
+
+    async def _show_with_password(self, request: web.Request) -> web.Response:
+        form = await request.post()
+        password = str(form.get("password", ""))[:PASSWORD_CHARACTERS_MAX]
+        return await self._page(request, Wanted.of(form), password.encode())
+
+    async def _page(self, request: web.Request, wanted: Wanted, password: bytes) -> web.Response:
+        context, cluster = self._context, self._context.cluster
+        ledger = await found_ledger(cluster, request, password)
+        metadata = ledger.metadata
+        explanation = await read_explanation(cluster, metadata, context.wall_clock_ms())
+        end = await read_end(cluster, ledger)
+        held = await ask_bookies(metadata, cluster.directory.bookies, context.identity)
+        entries = None
+        if wanted.start is not None and wanted.start <= end.last_confirmed:
+            entries = await read_entries(
+                cluster, ledger, wanted.start, end.last_confirmed, wanted.form
+            )
+        return context.page(
+            request,
+            "ledger.html",
+            ledger=metadata,
+            custom=_custom(metadata),
+            shown_max=CUSTOM_SHOWN_MAX,
+            is_open=metadata.state is not LedgerState.CLOSED,
+            end=end,
+            safety=safety_view(metadata, held, end, wanted.fragments, request.path),
+            grid=_grid(metadata, held, end.last_confirmed, wanted),
+            problems=_problems(held),
+            repair=explanation.sentence,
+            events=timeline(metadata, explanation.job, explanation.claim),
+            entries=entries,
+            entries_max=ENTRIES_MAX,
+            wanted=wanted,
+            has_password=bool(password),
+            forms=list(Form),
+        )
+
+
+async def found_ledger(cluster: Cluster, request: web.Request, password: bytes) -> LedgerToRead:
+    """Read the ledger that a path names. Raises HTTPNotFound, MetadataError."""
+    number = number_of(request.match_info["ledger_id"], -1, LEDGER_ID_MAX)
+    try:
+        if number >= 0:
+            return LedgerToRead.of(*await read_ledger(cluster, LedgerId(number)), password)
+    except LedgerNotFoundError:
+        pass
+    raise web.HTTPNotFound(text="there is no ledger with this id: the list of ledgers shows them")
+
+
+def _custom(ledger: LedgerMetadata) -> list[tuple[str, object]]:
+    pairs = list(ledger.custom.items())[:CUSTOM_SHOWN_MAX]
+    return [(name, text_or_base64(value)) for name, value in pairs]
+
+
+def _problems(held: Mapping[BookieId, Held]) -> list[tuple[BookieId, str]]:
+    """Return the bookies without a complete list, with the reason."""
+    return [(each, held[each].problem) for each in sorted(held) if held[each].problem]
+
+
+def _grid(
+    ledger: LedgerMetadata, held: Mapping[BookieId, Held], confirmed: int, wanted: Wanted
+) -> GridView | None:
+    if wanted.fragment is None or wanted.fragment >= len(ledger.fragments):
+        return None
+    return grid_view(ledger, held, confirmed, wanted.fragment, wanted.at)
