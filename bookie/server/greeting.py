@@ -108,7 +108,7 @@ class Greeting:
                 self._begin(request_id, request)
             case ContinueLogin() if step is _Step.PROOF:
                 self._respond(request_id, request.sasl_message)
-            case Hello() if step is not _Step.HELLO:
+            case Hello():
                 return "a second hello"
             case BeginLogin() | ContinueLogin() if step in (_Step.LOGIN, _Step.PROOF, _Step.BUSY):
                 return "a message of a login came out of turn"

@@ -294,6 +294,24 @@ TARGETS: Final = (
         ("unit/security/sasl/test_sessions.py",),
     ),
     Target(
+        "logins at bookies",
+        OTHERS_WANTED,
+        "bookie/server",
+        ("client_logins", "greeting"),
+        (
+            "unit/bookie/server/test_client_logins.py",
+            "unit/bookie/server/test_greeting.py",
+            "unit/bookie/server/test_login_sessions.py",
+        ),
+    ),
+    Target(
+        "logins of the ledger client",
+        OTHERS_WANTED,
+        "ledger_client/bookies",
+        ("bookie_login",),
+        (f"{CLIENT}/bookies/test_bookie_login.py",),
+    ),
+    Target(
         "transactions",
         OTHERS_WANTED,
         "broker_layer/transactions",

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -19,13 +20,14 @@ from bookie.wire.messages import (
     Status,
 )
 from ledger_client.bookies import pool_link
-from ledger_client.bookies.bookie_login import FEATURES, log_in
+from ledger_client.bookies.bookie_login import FEATURES, MESSAGES_MAX, log_in
 from ledger_client.bookies.pool import BookieCallError, BookiePool, CallFailure
 from ledger_client.bookies.pool_link import BookieAddress
 from ledger_client.config import ClientConfig
 from metadata.ids import BookieId
-from security.sasl.mechanism import Mechanism
+from security.sasl.mechanism import Mechanism, RunSlow
 from security.sasl_access import SaslAccess
+from serving.overriding import override
 from tests.support.bookie.login_world import PASSWORD, LoginWorld, login_world
 from tests.support.bookie.roles_setting import RolesSetting
 from tests.support.bookie.running_server import BOOKIE
@@ -292,6 +294,49 @@ async def test_a_login_that_the_bookie_ends_at_once_is_none(
     error = await reason(access_of(tmp_path), ask)
     assert ("ends the login at another message" in str(error)) == complete
     assert error.status is (None if complete else Status.UNAUTHORIZED)
+
+
+class EndlessExchange:
+    """A mechanism that has another message after each answer."""
+
+    is_complete = False
+
+    def begin(self) -> bytes:
+        return b"first"
+
+    async def respond(self, message: bytes) -> bytes | None:
+        return message + b"+"
+
+
+class EndlessAccess(SaslAccess):
+    """A login that does not end."""
+
+    @override
+    def begin(self, run_slow: RunSlow, nonce: Callable[[], str] = str) -> EndlessExchange:
+        return EndlessExchange()
+
+
+async def test_a_login_that_does_not_end_fails() -> None:
+    sent: list[bytes] = []
+
+    async def ask(request: BeginLogin | ContinueLogin) -> LoginReply:
+        sent.append(request.sasl_message)
+        return LoginReply(request.sasl_message, complete=False, principal="")
+
+    access = EndlessAccess(Mechanism.SCRAM_SHA_512, "alice", "")
+    error = await reason(access, ask)
+    assert error.failure is CallFailure.REFUSED
+    assert "does not end after 8 messages" in str(error)
+    assert sent == [b"first" + b"+" * number for number in range(MESSAGES_MAX)]
+
+
+async def test_without_a_login_the_principal_is_that_of_the_hello(tmp_path: Path) -> None:
+    async def ask(_: object) -> LoginReply:
+        raise AssertionError("no login is due")
+
+    access = access_of(tmp_path)
+    reply = replace(ACCEPTED, features=LOGINS_KNOWN, principal="User:certified")
+    assert await log_in(BookieId("b"), reply, access, ask) == "User:certified"
 
 
 async def test_a_lost_connection_is_no_refusal(tmp_path: Path) -> None:
