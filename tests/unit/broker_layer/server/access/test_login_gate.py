@@ -302,13 +302,11 @@ async def test_frames_before_the_login_are_small() -> None:
 
 
 async def test_the_number_of_logins_under_way_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logins_module, "LOGINS_MAX", 2)
+    monkeypatch.setattr(logins_module, "LOGINS_MAX", 1)  # one address may have two
     async with guarded() as server:
         first, second = await server.connect(), await server.connect()
-        for client in (first, second):
-            assert await is_answered(client, ApiKey.API_VERSIONS)
-        third = await server.connect()
-        assert not await is_answered(third, ApiKey.API_VERSIONS)
+        assert await is_answered(first, ApiKey.API_VERSIONS)
+        assert not await is_answered(second, ApiKey.API_VERSIONS)
         await log_in(first)
         assert await is_answered(await server.connect(), ApiKey.API_VERSIONS)
 
