@@ -10,6 +10,7 @@ partition. Brokers serve it; other programs can use it in their own process.
 - `handlers`: what a family of APIs gives to the dispatcher.
 - `request_context`: what a handler knows of a request besides its message.
 - `peer`: one connection to each other broker.
+- `peer_link`: replacing such a connection when it ends, and before its login does.
 - `peer_connection`: requests over such a connection, answered in order.
 - `coordinator_partitions`: internal topics, and the partition of a key.
 - `java_hash`: Java's hash of a text, which places keys on partitions.

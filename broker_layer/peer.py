@@ -1,22 +1,21 @@
 """Connections to other brokers, one for each, for requests between brokers.
 
-Leaves the connection itself to `peer_connection`, and the contents of messages to their senders.
+Leaves replacing a connection to `peer_link`, the connection itself to `peer_connection`, and the
+contents of messages to their senders.
 
 The client id of a connection is `<process>#<number>`. The number grows with each new connection, so
 a receiver can recognize requests from a connection that was replaced (`transactions.peer_order`).
 
-Invariants: one connection per broker at a time takes calls; one whose login is about to end is
-replaced, and closed after its answers, or when the next one is replaced; a call without an answer
-in time closes its connection, because the answers behind it would wait for it; after a failed
-attempt the next one follows after a pause, and calls during the pause fail at once, with the reason
-of that attempt.
+Invariant: a call without an answer in time closes its connection, because the answers behind it
+would wait for it.
 """
 
 import asyncio
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final, TypeVar
 
@@ -24,15 +23,13 @@ from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.kafka.messages import ApiMessage, decode_response, encode_request
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.peer_connection import PeerConnection, PeerError
+from broker_layer.peer_link import PeerLink
 from broker_layer.security.peer_login import log_in
-from metadata.backoff import Backoff
-from security.errors import SecurityError
 from security.renewed_tls import ContextSource
 from security.sasl_access import SaslAccess
 
 CONNECT_TIMEOUT_S: Final = 3.0
-LOGIN_USED: Final = 0.8
-"""Part of the time of a login after which the connection is replaced."""
+STOPPING: Final = "this broker is stopping"
 
 MessageT = TypeVar("MessageT", bound="ApiMessage")
 
@@ -59,26 +56,6 @@ class PeerAccess:
 OPEN: Final = PeerAccess()
 
 
-@dataclass(slots=True)
-class _Link:
-    address: PeerAddress
-    backoff: Backoff
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    connection: PeerConnection | None = None
-    leaving: PeerConnection | None = None
-    """The connection that was replaced last; it may have unanswered calls."""
-    retry_at: float = 0.0
-    failure: str = ""
-    """Why the last attempt failed."""
-    replace_at: float = math.inf
-    """When another connection is made, because the login of this one is about to end."""
-
-    @property
-    def connections(self) -> list[PeerConnection]:
-        """The connections that may be open."""
-        return [each for each in (self.leaving, self.connection) if each is not None]
-
-
 class Peers:
     """Connections to all other brokers, for one purpose."""
 
@@ -87,7 +64,7 @@ class Peers:
         self._process = process
         self._rng = rng
         self._access = access
-        self._links: dict[int, _Link] = {}
+        self._links: dict[int, tuple[PeerAddress, PeerLink]] = {}
         self._connection_count = 0
         self._is_closed = False
 
@@ -117,12 +94,12 @@ class Peers:
         Raises PeerError if no answer comes in time; the request may still have had its effect.
         """
         if self._is_closed:
-            raise PeerError("this broker is stopping")
+            raise PeerError(STOPPING)
         link = self._link_to(address)
         connection: PeerConnection | None = None
         try:
             async with asyncio.timeout(timeout_s):
-                connection = await self._connection_of(link)
+                connection = await link.connection()
                 return await connection.call(api_key, version, body)
         except TimeoutError as error:
             why = (
@@ -136,40 +113,22 @@ class Peers:
     async def aclose(self) -> None:
         """Close all connections."""
         self._is_closed = True
-        for link in self._links.values():
-            for connection in link.connections:
-                connection.close("this broker is stopping")
-                await connection.wait_closed()
+        for _, link in self._links.values():
+            link.close(STOPPING)
+        for _, link in self._links.values():
+            await link.wait_closed()
         self._links.clear()
 
-    def _link_to(self, address: PeerAddress) -> _Link:
-        link = self._links.get(address.broker_id)
-        if link is not None and link.address == address:
+    def _link_to(self, address: PeerAddress) -> PeerLink:
+        known, link = self._links.get(address.broker_id, (None, None))
+        if link is not None and known == address:
             return link
         if link is not None:
-            for connection in link.connections:
-                connection.close("the broker's address has changed")
-        link = self._links[address.broker_id] = _Link(address, Backoff(self._rng))
+            link.close("the broker's address has changed")
+        connect = partial(self._connect, address)
+        link = PeerLink(f"broker {address.broker_id}", self._rng, connect)
+        self._links[address.broker_id] = address, link
         return link
-
-    async def _connection_of(self, link: _Link) -> PeerConnection:
-        async with link.lock:
-            loop = asyncio.get_running_loop()
-            if link.connection is not None and link.connection.is_open:
-                if loop.time() < link.replace_at:
-                    return link.connection
-                _replace(link)
-            if loop.time() < link.retry_at:
-                raise PeerError(f"{link.failure}; this was just now, and is tried again soon")
-            try:
-                link.connection, held_s = await self._connect(link.address)
-            except (OSError, EOFError, TimeoutError, SecurityError, KafkaFrameError) as error:
-                link.retry_at = loop.time() + link.backoff.next_s()
-                link.failure = f"broker {link.address.broker_id} cannot be reached: {error}"
-                raise PeerError(link.failure) from error
-            link.backoff = Backoff(self._rng)
-            link.replace_at = loop.time() + held_s * LOGIN_USED
-            return link.connection
 
     async def _connect(self, address: PeerAddress) -> tuple[PeerConnection, float]:
         """Return a new connection, and for how many seconds its login holds."""
@@ -184,20 +143,8 @@ class Peers:
                     writer.transport.abort()
                     raise
         self._connection_count += 1
-        connection = PeerConnection(reader, writer, f"{self._process}#{self._connection_count}")
-        if self._is_closed:
-            connection.close("this broker is stopping")
-        return connection, held_s
-
-
-def _replace(link: _Link) -> None:
-    """Close a connection after its answers, and one that was replaced before it at once."""
-    why = "another login is due"
-    if link.leaving is not None and link.leaving is not link.connection:
-        link.leaving.close(why)
-    link.leaving = link.connection
-    if link.leaving is not None:
-        link.leaving.close_after_answers(why)
+        client_id = f"{self._process}#{self._connection_count}"
+        return PeerConnection(reader, writer, client_id), held_s
 
 
 @asynccontextmanager

@@ -197,6 +197,6 @@ async def test_a_new_connection_presents_a_renewed_certificate(
     with pytest.raises(PeerError):
         await ask(peers, address, b"echo")
     renewed.renew()
-    peers._links[7].retry_at = 0.0
+    peers._links[7][1].retry_at = 0.0
     assert await ask(peers, address, b"echo") == b"echo"
     await peers.aclose()

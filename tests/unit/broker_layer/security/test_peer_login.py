@@ -1,72 +1,25 @@
 """Logins of a broker at another: over real sockets, at a listener with logins."""
 
 import asyncio
-import contextlib
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from broker_layer import peer
-from broker_layer.kafka.versions import ApiKey
-from broker_layer.peer import PeerAccess, PeerAddress, Peers
-from broker_layer.peer_connection import PeerConnection, PeerError
+from broker_layer.peer import PeerAddress
+from broker_layer.peer_connection import PeerError
 from broker_layer.security.peer_login import FRAME_BYTES_MAX, SHOWN_CHARACTERS, log_in
-from broker_layer.server.connections.connection import BrokerConnection
 from security.errors import SaslError, SecretError
 from security.sasl.credentials import ScramMechanism
 from security.sasl.mechanism import Mechanism
 from security.sasl_access import SaslAccess
 from tests.support.broker_layer.login_setting import LoginSetting
+from tests.support.broker_layer.peer_logins import SCRAM, access_of, ask, listening, peers_of
 from tests.support.security.sasl_parts import PASSWORD, USERS, credential
 from tests.until import until
-
-LONG_S = 20.0
-SCRAM = Mechanism.SCRAM_SHA_512
-
-
-def access_of(
-    directory: Path, password: str = PASSWORD, mechanism: Mechanism = SCRAM, user: str = USERS[0]
-) -> SaslAccess:
-    path = directory / "password"
-    path.unlink(missing_ok=True)
-    path.touch(0o600)
-    path.write_text(f"{password}\n")
-    return SaslAccess(mechanism, user, str(path))
-
-
-@asynccontextmanager
-async def listening(setting: LoginSetting) -> AsyncIterator[PeerAddress]:
-    """Serve logins on loopback."""
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(
-        lambda: BrokerConnection(setting.context, setting.access), "127.0.0.1", 0
-    )
-    try:
-        yield PeerAddress(7, *server.sockets[0].getsockname()[:2])
-    finally:
-        server.close()
-        for connection in [*setting.context.connections]:
-            connection.abort()
-        await setting.aclose()
-        await until(lambda: not setting.context.connections)
-
-
-@asynccontextmanager
-async def peers_of(access: SaslAccess) -> AsyncIterator[Peers]:
-    peers = Peers("broker-1", Random(1), PeerAccess(None, access))
-    try:
-        yield peers
-    finally:
-        await peers.aclose()
-
-
-async def ask(peers: Peers, address: PeerAddress, api_key: int = ApiKey.METADATA) -> bytes:
-    version = 12 if api_key == ApiKey.FETCH else 9
-    return bytes(await peers.call(address, api_key, version, b"", timeout_s=LONG_S))
 
 
 @pytest.mark.parametrize("mechanism", [SCRAM, Mechanism.SCRAM_SHA_256])
@@ -106,7 +59,7 @@ async def test_a_password_that_was_corrected_is_used(
         with pytest.raises(PeerError):
             await ask(peers, address)
         access_of(tmp_path, PASSWORD)
-        peers._links[7].retry_at = 0.0
+        peers._links[7][1].retry_at = 0.0
         assert await ask(peers, address) == b"User:user"
 
 
@@ -143,108 +96,6 @@ async def test_a_broker_that_does_not_answer_is_named_with_a_reason(
     async with _answering(b"") as address, peers_of(access_of(tmp_path)) as peers:
         with pytest.raises(PeerError, match=r"cannot be reached: no answer within 0\.05 s"):
             await ask(peers, address)
-
-
-# -- connections that are replaced
-
-
-async def test_a_connection_is_replaced_before_its_login_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    setting = LoginSetting(session_ms_max=60_000)
-    async with listening(setting) as address, peers_of(access_of(tmp_path)) as peers:
-        await ask(peers, address)
-        link = peers._links[7]
-        left_s = link.replace_at - asyncio.get_running_loop().time()
-        assert 40 < left_s <= 60 * peer.LOGIN_USED
-        first = link.connection
-        link.replace_at = 0.0
-        assert await ask(peers, address) == b"User:user"
-        assert first is not None
-        assert not first.is_open
-        assert setting.context.counters.connections_accepted == 2
-        await until(lambda: len(setting.context.connections) == 1)
-
-
-async def test_a_replaced_connection_still_brings_its_answers(tmp_path: Path) -> None:
-    setting = LoginSetting(session_ms_max=60_000)
-    async with listening(setting) as address, peers_of(access_of(tmp_path)) as peers:
-        waiting = asyncio.ensure_future(ask(peers, address, ApiKey.FETCH))
-        await until(lambda: len(setting.held) == 1)
-        link = peers._links[7]
-        first, link.replace_at = link.connection, 0.0
-        assert await ask(peers, address) == b"User:user"
-        assert first is not None
-        assert first.is_open
-        setting.answer()
-        assert await waiting == b"fetched"
-        await until(lambda: not first.is_open)
-
-
-async def test_replaced_connections_do_not_pile_up(tmp_path: Path) -> None:
-    setting = LoginSetting(session_ms_max=60_000)
-    async with listening(setting) as address, peers_of(access_of(tmp_path)) as peers:
-        waiting = []
-        for count in range(1, 5):
-            waiting.append(asyncio.ensure_future(ask(peers, address, ApiKey.FETCH)))
-            await until(lambda count=count: len(setting.held) == count)  # type: ignore[misc]
-            peers._links[7].replace_at = 0.0
-        await ask(peers, address)
-        await until(lambda: len(setting.context.connections) == 2)
-        ended = await asyncio.gather(*waiting[:3], return_exceptions=True)
-        assert [str(each) for each in ended] == ["another login is due"] * 3
-        assert not waiting[3].done()
-        await peers.aclose()
-        with pytest.raises(PeerError, match="stopping"):
-            await waiting[3]
-        await until(lambda: not setting.context.connections)
-
-
-async def test_a_login_that_fails_later_is_tried_again_after_a_pause(tmp_path: Path) -> None:
-    setting = LoginSetting(session_ms_max=60_000)
-    async with listening(setting) as address, peers_of(access_of(tmp_path)) as peers:
-        await ask(peers, address)
-        setting.change_password(USERS[0], credential(ScramMechanism.SHA_512, "another"))
-        await until(lambda: not setting.context.connections)
-        with contextlib.suppress(PeerError):  # the end of the connection may not be seen yet
-            await ask(peers, address)
-        with pytest.raises(PeerError, match="refuses the user"):
-            await ask(peers, address)
-        access_of(tmp_path, "another")
-        peers._links[7].retry_at = 0.0
-        assert await ask(peers, address) == b"User:user"
-
-
-async def test_close_after_answers_without_calls_closes_at_once(tmp_path: Path) -> None:
-    setting = LoginSetting()
-    async with listening(setting) as address:
-        reader, writer = await asyncio.open_connection(address.host, address.port)
-        assert await log_in(reader, writer, access_of(tmp_path)) == 0
-        connection = PeerConnection(reader, writer, "x#1")
-        connection.close_after_answers("enough")
-        assert not connection.is_open
-        with pytest.raises(PeerError, match="enough"):
-            connection.call(ApiKey.METADATA, 9, b"")
-        await connection.wait_closed()
-
-
-async def test_close_after_answers_waits_for_all_calls(tmp_path: Path) -> None:
-    setting = LoginSetting()
-    async with listening(setting) as address:
-        reader, writer = await asyncio.open_connection(address.host, address.port)
-        await log_in(reader, writer, access_of(tmp_path))
-        connection = PeerConnection(reader, writer, "x#1")
-        calls = [connection.call(ApiKey.FETCH, 12, b"") for _ in range(3)]
-        await until(lambda: len(setting.held) == 3)
-        connection.close_after_answers("enough")
-        calls[1].cancel()
-        for left in (2, 1, 0):
-            assert connection.is_open
-            setting.answer()
-            await until(lambda left=left: len(connection._calls) == left)  # type: ignore[misc]
-        assert not connection.is_open
-        assert [bytes(await calls[each]) for each in (0, 2)] == [b"fetched"] * 2
-        await connection.wait_closed()
 
 
 # -- a broker that is none
