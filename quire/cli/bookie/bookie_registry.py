@@ -5,6 +5,7 @@ server.
 """
 
 import argparse
+from collections.abc import Mapping
 
 from ledger_client.cluster_access import Cluster, identity_of, open_cluster
 from metadata.errors import MetadataFormatError
@@ -20,6 +21,7 @@ from quire.cli.command_line import metadata_address
 from quire.cli.output import Json, Output
 from quire.cli.quantities import describe_time
 from quire.errors import CommandError, ExitCode
+from security.client_file import ClientFile
 
 COLUMNS = (
     "id",
@@ -109,25 +111,38 @@ async def _request_change(
     arguments: argparse.Namespace, output: Output, route: str, body: dict[str, bool]
 ) -> int:
     registration, _, _ = await _find(arguments)
+    identity = identity_of(metadata_address(arguments))
+    answer = await request_change(arguments.bookie, registration, identity, route, body)
+    output.record({"id": arguments.bookie, **answer})
+    return ExitCode.DONE
+
+
+async def request_change(
+    bookie_id: str,
+    registration: BookieRegistration | None,
+    identity: ClientFile,
+    route: str,
+    body: Mapping[str, bool],
+) -> Mapping[str, Json]:
+    """Ask a bookie's admin server for a change; return its answer. Raises BookieDownError if it is
+    not up or does not answer, CommandError if it refuses.
+    """
     if registration is None:
         raise BookieDownError(
-            f"bookie {arguments.bookie} is not up: only a running bookie can be changed",
+            f"bookie {bookie_id} is not up: only a running bookie can be changed",
             try_next="quire bookie run --data-dir DIR",
         )
     try:
-        identity = identity_of(metadata_address(arguments))
         answer = await post_json(f"{registration.admin_url}/api/v1/{route}", body, identity)
     except AdminRefusedError as error:
-        raise CommandError(f"bookie {arguments.bookie} was not changed: {error}") from error
+        raise CommandError(f"bookie {bookie_id} was not changed: {error}") from error
     except AdminApiError as error:
         raise BookieDownError(
-            f"bookie {arguments.bookie} was not changed: {error}",
+            f"bookie {bookie_id} was not changed: {error}",
             try_next="run this on the bookie's machine, or start the bookie with an --admin-host "
             "that can be reached from here",
         ) from error
-    row = answer if isinstance(answer, dict) else {}
-    output.record({"id": arguments.bookie, **row})
-    return ExitCode.DONE
+    return answer if isinstance(answer, dict) else {}
 
 
 async def _find(

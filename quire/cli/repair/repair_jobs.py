@@ -5,6 +5,7 @@ Leaves jobs to `metadata.repair.job_store`.
 
 import argparse
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from ledger_client.cluster_access import Cluster, open_cluster, read_ledger, wall_clock_ms
@@ -49,23 +50,32 @@ async def list_jobs(arguments: argparse.Namespace, output: Output) -> int:
 async def request(arguments: argparse.Namespace, output: Output) -> int:
     """Publish jobs of the first class for ledgers; workers find out what they need."""
     async with open_cluster(metadata_address(arguments)) as cluster:
-        jobs = JobStore(cluster.store, cluster.rng)
-        wanted: list[Job] = []
-        for ledger_id in dict.fromkeys(map(LedgerId, arguments.ledgers)):
-            ledger, _ = await read_ledger(cluster, ledger_id)
-            name = JobName(RepairClass.LAST_COPY, min(ledger.length or 0, BYTES_MAX), ledger_id)
-            wanted.append(Job(name, (REQUESTED,), wall_clock_ms()))
-        count = len(await jobs.published())
-        if count + len(wanted) > JOBS_MAX + REQUESTS_MAX:
-            raise TooManyJobsError(
-                f"{count} jobs are published already: no job was added; wait until some are done",
-                try_next="quire repair status --watch",
-            )
+        published = await request_repair(cluster, [LedgerId(each) for each in arguments.ledgers])
         with output.listing("ledger", "published") as listing:
-            for job in wanted:
-                is_new = await jobs.publish(job) or await _queue_again(jobs, job)
-                listing.add({"ledger": job.ledger_id, "published": is_new})
+            for ledger_id, is_new in published.items():
+                listing.add({"ledger": ledger_id, "published": is_new})
     return ExitCode.DONE
+
+
+async def request_repair(cluster: Cluster, ledger_ids: Sequence[LedgerId]) -> dict[LedgerId, bool]:
+    """Publish jobs of the first class for ledgers; return whether each is new. Raises
+    LedgerNotFoundError and TooManyJobsError before any is published.
+    """
+    jobs = JobStore(cluster.store, cluster.rng)
+    wanted: list[Job] = []
+    for ledger_id in dict.fromkeys(ledger_ids):
+        ledger, _ = await read_ledger(cluster, ledger_id)
+        name = JobName(RepairClass.LAST_COPY, min(ledger.length or 0, BYTES_MAX), ledger_id)
+        wanted.append(Job(name, (REQUESTED,), wall_clock_ms()))
+    count = len(await jobs.published())
+    if count + len(wanted) > JOBS_MAX + REQUESTS_MAX:
+        raise TooManyJobsError(
+            f"{count} jobs are published already: no job was added; wait until some are done",
+            try_next="quire repair status --watch",
+        )
+    return {
+        job.ledger_id: await jobs.publish(job) or await _queue_again(jobs, job) for job in wanted
+    }
 
 
 async def read_jobs(
@@ -78,7 +88,12 @@ async def read_jobs(
         for each in await jobs.published()
         if urgency in (None, each.urgency) and ledger_id in (None, each.ledger_id)
     ]
-    found: list[Job] = []
+    return await jobs_named(cluster, names)
+
+
+async def jobs_named(cluster: Cluster, names: Sequence[JobName]) -> list[Job]:
+    """Read jobs in the given order, without those that a worker has just done."""
+    jobs, found = JobStore(cluster.store, cluster.rng), list[Job]()
     for start in range(0, len(names), READS_AT_ONCE):
         some = names[start : start + READS_AT_ONCE]
         found += filter(None, await asyncio.gather(*(_read(jobs, name) for name in some)))

@@ -12,8 +12,8 @@ from metadata.paths import ledger_path
 from metadata.registry.positions import NO_POSITION, PositionRecord, PositionStore
 from metadata.registry.registration import LIMBO_FEATURE
 from metadata.repair.lifecycle import UNCHANGED, Lifecycle
-from quire.cli.bookie.bookie_lifecycle import StillNamedError
 from quire.cli.bookie.bookie_registry import NoSuchBookieError
+from quire.cli.bookie.lifecycle_changes import StillNamedError
 from quire.cli.bookie.verbs import parser
 from quire.errors import CommandError, ExitCode
 from tests.support.quire.memory_cluster import FREE_BYTES, MemoryCluster

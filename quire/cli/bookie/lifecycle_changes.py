@@ -1,0 +1,192 @@
+"""Changes of bookies' states by operators, with the checks before them, and what draining moves.
+
+Leaves the states and their changes to `metadata.repair.lifecycle`, reading all ledgers to the
+callers, and moving the copies to repair.
+
+Invariants: bookies are removed only after a pass over all ledgers, which began after the request,
+found that nothing names them; if one of several cannot be changed, none is.
+
+Source: protocol rule 9.1; docs/repair.md.
+"""
+
+from collections.abc import AsyncIterable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ledger_client.cluster_access import Cluster, wall_clock_ms
+from metadata.errors import MetadataFormatError
+from metadata.ids import BookieId, LedgerId, is_bookie_id
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.paths import LEDGERS
+from metadata.repair.lifecycle import BookieLifecycle, Lifecycle, changed, may_become
+from metadata.repair.lifecycle_store import LifecycleStore
+from metadata.repair.settings_store import RepairSettingsStore
+from quire.assessment import next_step
+from quire.cli.bookie.bookie_registry import NoSuchBookieError
+from quire.copy_counts import names_bookie
+from quire.drain_plan import DrainPlan, drain_targets
+from quire.errors import CommandError
+
+LEDGERS_NAMED_MAX: Final = 10
+"""Maximum number of ledgers that a refusal lists."""
+
+Records = Mapping[BookieId, BookieLifecycle]
+Ledgers = AsyncIterable[tuple[LedgerId, LedgerMetadata | MetadataFormatError]]
+
+
+class StillNamedError(CommandError):
+    """The bookie cannot be removed: ledgers name it, or their records cannot be read."""
+
+
+@dataclass(slots=True)
+class Naming:
+    """Ledgers that name a bookie."""
+
+    ledgers: int = 0
+    first: list[LedgerId] = field(default_factory=list)
+    unreadable: list[LedgerId] = field(default_factory=list)
+
+    def may_be_removed(self, state: Lifecycle) -> bool:
+        """Return whether a bookie in this state can be removed now."""
+        return may_become(state, Lifecycle.REMOVED) and not self.ledgers and not self.unreadable
+
+
+@dataclass(slots=True)
+class DrainForecast:
+    """What draining bookies would move, and how long the copies take."""
+
+    plan: DrainPlan
+    unreadable: int = 0
+    """Ledgers whose records cannot be read."""
+    estimate_s: float | None = None
+    """Time for the copies at the current limits; None if there is no limit."""
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether nothing blocks it."""
+        is_blocked = bool(self.plan.blocked) or any(each.passes_mark for each in self.plan.loads())
+        return not is_blocked and not self.unreadable
+
+
+async def records_of(cluster: Cluster, wanted: Sequence[str]) -> dict[BookieId, BookieLifecycle]:
+    """Return the states of bookies, each of which was formatted or has a state. Raises
+    NoSuchBookieError.
+    """
+    states = LifecycleStore(cluster.store, cluster.rng)
+    known = [await _known(cluster, states, each) for each in dict.fromkeys(wanted)]
+    return {each: await states.get(each) for each in known}
+
+
+def require_allowed(cluster: Cluster, before: Records, to: Lifecycle, reason: str) -> None:
+    """Raise InvalidLifecycleChangeError or CommandError if one of the bookies cannot change so."""
+    for bookie_id, record in before.items():
+        if to is Lifecycle.ACTIVE:
+            _require_usable(cluster, bookie_id, record)
+        changed(bookie_id, record, to, reason, 0)
+
+
+async def change_all(cluster: Cluster, before: Records, to: Lifecycle, reason: str) -> Records:
+    """Change bookies, after `require_allowed`; return their new states."""
+    now_ms, states = wall_clock_ms(), LifecycleStore(cluster.store, cluster.rng)
+    return {each: await states.change(each, to, reason, now_ms) for each in before}
+
+
+async def remove_all(cluster: Cluster, before: Records, reason: str, ledgers: Ledgers) -> Records:
+    """Remove bookies for ever, after a pass that shows that nothing names them; return their new
+    states. Raises StillNamedError, InvalidLifecycleChangeError.
+    """
+    require_allowed(cluster, before, Lifecycle.REMOVED, reason)
+    if any(each.state is not Lifecycle.REMOVED for each in before.values()):
+        _require_unnamed(await naming_of(cluster, before, ledgers))
+    return await change_all(cluster, before, Lifecycle.REMOVED, reason)
+
+
+async def naming_of(
+    cluster: Cluster, bookies: Collection[BookieId], ledgers: Ledgers
+) -> dict[BookieId, Naming]:
+    """Find the ledgers that name bookies, in a pass that sees every earlier write. The iteration of
+    `ledgers` must not have begun.
+    """
+    await cluster.store.children(LEDGERS, agreed=True)
+    found = {each: Naming() for each in bookies}
+    async for ledger_id, ledger in ledgers:
+        for bookie_id, naming in found.items():
+            if isinstance(ledger, MetadataFormatError):
+                naming.unreadable.append(ledger_id)
+            elif names_bookie(ledger, bookie_id):
+                naming.ledgers += 1
+                if len(naming.first) < LEDGERS_NAMED_MAX:
+                    naming.first.append(ledger_id)
+    return found
+
+
+async def drain_forecast(
+    cluster: Cluster, bookies: tuple[BookieId, ...], ledgers: Ledgers
+) -> DrainForecast:
+    """Return what draining bookies would move; nothing is changed."""
+    up = dict(cluster.directory.bookies)
+    states = await LifecycleStore(cluster.store, cluster.rng).get_all()
+    found = DrainForecast(DrainPlan(bookies, drain_targets(bookies, up, states), up))
+    async for _, ledger in ledgers:
+        if isinstance(ledger, MetadataFormatError):
+            found.unreadable += 1
+        else:
+            found.plan.add(ledger)
+    found.estimate_s = await _estimate_s(cluster, found.plan.size_bytes)
+    return found
+
+
+def _require_usable(cluster: Cluster, bookie_id: BookieId, record: BookieLifecycle) -> None:
+    """Raise CommandError if a bookie cannot be used again by a command."""
+    if record.state is Lifecycle.LOST:
+        raise CommandError(
+            f"bookie {bookie_id} is lost ({record.reason}), not drained: start it again, and "
+            "it becomes active by itself",
+            try_next="quire bookie run --data-dir DIR",
+        )
+    registration = cluster.directory.bookies.get(bookie_id)
+    if registration is not None and registration.is_in_limbo:
+        raise CommandError(
+            f"bookie {bookie_id} is in limbo: it may have lost entries and fences, so it "
+            "cannot be used again",
+            try_next=next_step(bookie_id, Lifecycle.LIMBO),
+        )
+
+
+async def _known(cluster: Cluster, states: LifecycleStore, wanted: str) -> BookieId:
+    """Return the id of a bookie that was formatted or has a state. Raises NoSuchBookieError."""
+    if not is_bookie_id(wanted):
+        raise NoSuchBookieError(wanted)
+    bookie_id = BookieId(wanted)
+    if bookie_id not in cluster.directory.bookies and bookie_id not in await states.get_all():
+        known = await cluster.cookies.list_bookie_ids()
+        if bookie_id not in known:
+            raise NoSuchBookieError(wanted)
+    return bookie_id
+
+
+def _require_unnamed(found: Mapping[BookieId, Naming]) -> None:
+    """Raise StillNamedError unless no ledger names the bookies, for certain."""
+    for bookie_id, naming in found.items():
+        if naming.ledgers:
+            shown = ", ".join(map(str, naming.first))
+            raise StillNamedError(
+                f"bookie {bookie_id} cannot be removed: ledgers that name it: {naming.ledgers}, "
+                f"for example {shown}; nothing was changed",
+                try_next="quire repair status   (shows what is left, and what is blocked)",
+            )
+        if naming.unreadable:
+            raise StillNamedError(
+                f"bookie {bookie_id} cannot be removed: ledgers that cannot be read and may name "
+                f"it: {len(naming.unreadable)}, for example {naming.unreadable[0]}; nothing was "
+                "changed",
+                try_next="quire metadata check",
+            )
+
+
+async def _estimate_s(cluster: Cluster, size_bytes: int) -> float | None:
+    """Return the time for copies at the current limits; None if there is no limit."""
+    settings = await RepairSettingsStore(cluster.store, cluster.rng).get()
+    ceilings = (settings.bytes_per_s, settings.bookie_bytes_per_s, settings.source_bytes_per_s)
+    rates = [each for each in ceilings if each]
+    return size_bytes / min(rates) if rates else None
