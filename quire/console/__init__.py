@@ -14,6 +14,7 @@ Leaves the checks and figures to `quire.health` and the modules beside it. The d
 - `cluster_metrics`: metrics of the complete cluster.
 - `paging`: pages of long lists.
 - `templating`: HTML from templates.
+- `operations/`: bookies and repair, as pages show and change them.
 - `pages/`: one module for each area of the console.
 - `ledger/`: one ledger: its copies, its entries and what happened to it.
 - `drawings/`: drawings as SVG. Pure.

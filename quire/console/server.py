@@ -18,11 +18,13 @@ from quire.console.cluster_metrics import read_cluster_metrics
 from quire.console.context import ConsoleContext, Handler, Route
 from quire.console.guard import Guard
 from quire.console.options import ConsoleOptions
+from quire.console.pages.bookie_page import BookiePages
 from quire.console.pages.cluster_page import ClusterPages
 from quire.console.pages.ledger_list import LedgerListPages
 from quire.console.pages.ledger_page import LedgerPages
 from quire.console.pages.ledger_tail import LedgerTailPages
 from quire.console.pages.login import LoginPages
+from quire.console.pages.repair_page import RepairPages
 from quire.console.sessions import TOKEN_BYTES, Sessions
 from quire.console.survey import Survey
 from quire.console.templating import Templates, load_static
@@ -155,6 +157,8 @@ def routes(context: ConsoleContext, guard: Guard) -> Sequence[Route]:
         *LedgerListPages(context).routes(),
         *LedgerPages(context).routes(),
         *LedgerTailPages(context).routes(),
+        *RepairPages(context).routes(),
+        *BookiePages(context).routes(),
         *LoginPages(context, guard).routes(),
         *_static_routes(),
         Route("GET", "/{rest:.*}", _not_found),

@@ -4,5 +4,7 @@
 - `ledger_list`: list of all ledgers.
 - `ledger_page`: one ledger, its copies and its entries.
 - `ledger_tail`: new entries of a ledger as they are confirmed.
+- `repair_page`: state of repair, and its jobs.
+- `bookie_page`: one bookie, and its changes.
 - `login`: login and logout.
 """

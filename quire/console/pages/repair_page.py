@@ -1,0 +1,128 @@
+"""Pages of repair: what is left, by which workers, what blocks it, and every published job.
+
+Leaves the text to `quire.repair_summary`, and publishing jobs to `quire.cli.repair.repair_jobs`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from aiohttp import web
+
+from ledger_client.errors import LedgerNotFoundError
+from metadata.ids import LEDGER_ID_MAX, LedgerId
+from metadata.repair.claims import ClaimStore
+from metadata.repair.job_store import JobStore
+from metadata.repair.settings_store import RepairSettingsStore
+from quire.admin_api import Json
+from quire.cli.repair.repair_jobs import job_as_json, jobs_named, request_repair
+from quire.cli.repair.repair_status import read_summary
+from quire.console.context import ConsoleContext, Route, see_other
+from quire.console.paging import ROWS_PER_PAGE, Page, number_of
+
+JOBS_START_MAX: Final = 10**6
+PAUSE_MINUTES_DEFAULT: Final = 60
+PAUSE_MINUTES_MAX: Final = 7 * 24 * 60
+MS_PER_MINUTE: Final = 60_000
+TABLES: Final = (
+    ("Left to repair", "classes", ("what", "ledgers", "bytes")),
+    ("Blocked", "blocked", ("ledgers", "reason")),
+    (
+        "Under way",
+        "claims",
+        ("ledger", "worker", "target", "copied_bytes", "total_bytes", "percent", "for_s"),
+    ),
+    ("Away", "away", ("id", "lost_in_s", "next")),
+    ("Bookies that leave or are lost", "bookies", ("id", "lifecycle", "reason", "next")),
+    ("Scrubs", "scrubs", ("id", "scrub", "checked_bytes", "bad_entries")),
+)
+"""Titles of the tables, with the fields of `RepairSummary.as_json` and their columns."""
+FIGURES: Final = (
+    "auditor",
+    "workers",
+    "audited_ms",
+    "ledgers_left",
+    "ledgers_blocked",
+    "bytes_left",
+    "copied_bytes",
+    "bytes_per_s",
+    "eta_s",
+    "lost_ledgers",
+    "bytes_per_s_max",
+    "paused_until_ms",
+)
+
+
+class RepairPages:
+    """Pages of repair."""
+
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+
+    def routes(self) -> Sequence[Route]:
+        """Return the routes."""
+        return (
+            Route("GET", "/repair", self._show),
+            Route("GET", "/repair/jobs", self._jobs),
+            Route("POST", "/repair/pause", self._pause),
+            Route("POST", "/repair/resume", self._resume),
+            Route("POST", "/repair/run", self._run),
+        )
+
+    async def _show(self, request: web.Request) -> web.Response:
+        summary = await read_summary(self._context.cluster)
+        row = summary.as_json()
+        return self._context.page(
+            request,
+            "repair.html",
+            sentence=summary.sentence,
+            is_paused=summary.is_paused,
+            pause_minutes=PAUSE_MINUTES_DEFAULT,
+            pause_minutes_max=PAUSE_MINUTES_MAX,
+            figures={each: row[each] for each in FIGURES if row.get(each) is not None},
+            tables=[
+                (title, columns, _rows(row[name])) for title, name, columns in TABLES if name in row
+            ],
+            job_count=len(summary.published),
+        )
+
+    async def _jobs(self, request: web.Request) -> web.Response:
+        cluster = self._context.cluster
+        start = number_of(request.query.get("from"), 0, JOBS_START_MAX)
+        published = await JobStore(cluster.store, cluster.rng).published()
+        claims = await ClaimStore(cluster.store, cluster.rng).get_all()
+        by_ledger = {each.ledger_id: each for each in claims}
+        end = start + ROWS_PER_PAGE
+        jobs = await jobs_named(cluster, published[start:end])
+        rows = [job_as_json(each, by_ledger.get(each.ledger_id)) for each in jobs]
+        page = Page(rows, start, end if end < len(published) else None)
+        return self._context.page(request, "repair_jobs.html", page=page, total=len(published))
+
+    async def _pause(self, request: web.Request) -> web.StreamResponse:
+        minutes_text = str((await request.post()).get("minutes", ""))
+        minutes = number_of(minutes_text, PAUSE_MINUTES_DEFAULT, PAUSE_MINUTES_MAX)
+        until_ms = self._context.wall_clock_ms() + minutes * MS_PER_MINUTE
+        return await self._change(request, paused_until_ms=until_ms)
+
+    async def _resume(self, request: web.Request) -> web.StreamResponse:
+        return await self._change(request, paused_until_ms=0)
+
+    async def _change(self, request: web.Request, **values: int) -> web.StreamResponse:
+        cluster = self._context.cluster
+        await RepairSettingsStore(cluster.store, cluster.rng).change(**values)
+        return see_other(request.rel_url.raw_path.rpartition("/")[0])
+
+    async def _run(self, request: web.Request) -> web.StreamResponse:
+        text = str((await request.post()).get("ledger", "")).strip()
+        wanted = number_of(text, -1, LEDGER_ID_MAX)
+        if wanted < 0:
+            raise web.HTTPBadRequest(text="write the id of a ledger, a whole number")
+        try:
+            await request_repair(self._context.cluster, [LedgerId(wanted)])
+        except LedgerNotFoundError as error:
+            raise web.HTTPNotFound(text=f"there is no ledger {wanted}") from error
+        return see_other(request.rel_url.raw_path.rpartition("/")[0] + "/jobs")
+
+
+def _rows(value: Json) -> list[Mapping[str, Json]]:
+    rows = value if isinstance(value, list) else []
+    return [each for each in rows if isinstance(each, Mapping)]
