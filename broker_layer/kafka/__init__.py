@@ -10,6 +10,7 @@
 - `schema_guard`: check of counts and sizes before a library decodes a message.
 - `produce_codec`: Produce by hand.
 - `fetch_codec`: Fetch by hand, without copying batches.
+- `fetch_messages`: Fetch as a client sends it, for one partition.
 - `primitives`: basic types for codecs by hand.
 - `leaders`: the leader, as refusals of Produce and Fetch name it.
 - `authorized_operations`: what a client may do with topics, groups and the cluster.

@@ -22,6 +22,7 @@ from broker_layer.peer_connection import PeerError
 from ledger_client.cluster_access import identity_of
 from metadata.brokers.broker_registry import BrokerDirectory, BrokerRegistration
 from metadata.registry.cluster import open_cluster_store
+from metadata.store.interface import MetadataStore
 from quire.cli.command_line import METADATA_VARIABLE, metadata_address
 from quire.errors import CommandError, ExitCode, UsageError
 from security.client_file import NO_IDENTITY, ClientFile
@@ -73,6 +74,8 @@ class BrokerAccess:
     peers: Peers
     identity: ClientFile = NO_IDENTITY
     """What this client proves to brokers, and at their admin ports."""
+    timeout_s: float = TIMEOUT_S
+    """Time for one answer of one broker."""
 
     async def ask(self, request: ApiMessage, answer: type[MessageT]) -> MessageT:
         """Ask the first broker that responds, in the newest version. Raises NoBrokerError."""
@@ -100,7 +103,7 @@ class BrokerAccess:
         self, address: PeerAddress, request: ApiMessage, answer: type[MessageT]
     ) -> MessageT:
         version = ADVERTISED[ApiKey(request.API_KEY)].max
-        return await self.peers.ask(address, request, answer, version, TIMEOUT_S)
+        return await self.peers.ask(address, request, answer, version, self.timeout_s)
 
     @property
     def bootstrap(self) -> list[str]:
@@ -124,12 +127,34 @@ async def open_brokers(arguments: argparse.Namespace) -> AsyncIterator[BrokerAcc
         addresses = tuple(_addresses(registrations, arguments.listener))
     if not addresses:
         where = f" with a listener {arguments.listener!r}" if arguments.listener else ""
-        raise NoBrokerError(f"no broker is up{where}", try_next="quire broker run --help")
+        raise _no_broker(where)
     peers = Peers("quire-topic", rng, PeerAccess(identity.contexts, identity.sasl))
     try:
         yield BrokerAccess(addresses, registrations, peers, identity)
     finally:
         await peers.aclose()
+
+
+@asynccontextmanager
+async def open_registered_brokers(
+    store: MetadataStore, identity: ClientFile, rng: Random, timeout_s: float
+) -> AsyncIterator[BrokerAccess]:
+    """Find the brokers of a cluster whose metadata is open; close the connections to them at the
+    end of the block. Raises NoBrokerError, MetadataError.
+    """
+    registrations = await _read_registrations(store, rng)
+    addresses = tuple(_addresses(registrations, None))
+    if not addresses:
+        raise _no_broker("")
+    peers = Peers("quire-console", rng, PeerAccess(identity.contexts, identity.sasl))
+    try:
+        yield BrokerAccess(addresses, registrations, peers, identity, timeout_s)
+    finally:
+        await peers.aclose()
+
+
+def _no_broker(where: str) -> NoBrokerError:
+    return NoBrokerError(f"no broker is up{where}", try_next="quire broker run --help")
 
 
 def _identity(arguments: argparse.Namespace) -> ClientFile:
@@ -143,13 +168,16 @@ def _identity(arguments: argparse.Namespace) -> ClientFile:
 async def _registered(address: str, rng: Random) -> tuple[BrokerRegistration, ...]:
     store = await open_cluster_store(address, rng=rng)
     try:
-        directory = BrokerDirectory(store, rng)
-        await directory.start()
-        brokers = sorted(directory.brokers.items())
-        await directory.aclose()
+        return await _read_registrations(store, rng)
     finally:
         await store.aclose()
-    return tuple(registration for _, registration in brokers)
+
+
+async def _read_registrations(store: MetadataStore, rng: Random) -> tuple[BrokerRegistration, ...]:
+    directory = BrokerDirectory(store, rng)
+    await directory.start()
+    await directory.aclose()
+    return tuple(registration for _, registration in sorted(directory.brokers.items()))
 
 
 def _addresses(

@@ -13,6 +13,8 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
     MetadataRequest,
     MetadataResponse,
 )
@@ -22,8 +24,11 @@ TIMEOUT_MS: Final = 30_000
 NO_ID: Final = UUID(int=0)
 SEE_LIST: Final = "quire topic list"
 
+TOPIC_RESOURCE: Final = 2
+
 ShownTopic = MetadataResponse.MetadataResponseTopic
 CreatedTopic = CreateTopicsResponse.CreatableTopicResult
+ShownSetting = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult
 
 
 async def topic_metadata(brokers: BrokerAccess, names: Sequence[str] | None) -> MetadataResponse:
@@ -46,6 +51,25 @@ def require_topic(topic: ShownTopic, name: str, *, try_next: str = SEE_LIST) -> 
     text = f"there is no topic {name!r}" if is_unknown else None
     require(topic.error_code, text, try_next=try_next)
     return topic
+
+
+async def topic_settings(brokers: BrokerAccess, name: str) -> list[ShownSetting]:
+    """Return all settings of a topic, with their documentation. Raises TopicRefusedError."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None
+    )
+    answer = await brokers.ask(
+        DescribeConfigsRequest(resources=[resource], include_documentation=True),
+        DescribeConfigsResponse,
+    )
+    (result,) = answer.results
+    require(result.error_code, result.error_message, try_next=SEE_LIST)
+    return list(result.configs)
+
+
+def replication_of(topic: ShownTopic) -> int:
+    """Return the largest number of replicas of a topic's partitions."""
+    return max((len(each.replica_nodes) for each in topic.partitions), default=0)
 
 
 async def ask_for_topic(

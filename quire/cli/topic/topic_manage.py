@@ -14,8 +14,6 @@ from broker_layer.kafka.messages import (
     CreatePartitionsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
     ElectLeadersRequest,
     ElectLeadersResponse,
     IncrementalAlterConfigsRequest,
@@ -29,15 +27,16 @@ from quire.cli.topic.topic_lookup import (
     NO_ID,
     SEE_LIST,
     TIMEOUT_MS,
-    ShownTopic,
+    TOPIC_RESOURCE,
     ask_for_topic,
+    replication_of,
     topic_metadata,
     topic_named,
+    topic_settings,
 )
 from quire.cli.topic.topic_partitions import partition_rows
 from quire.errors import ExitCode, UsageError
 
-TOPIC_RESOURCE: Final = 2
 SET_STEP: Final = 0
 DELETE_STEP: Final = 1
 TOPIC_SOURCE: Final = 1
@@ -80,7 +79,7 @@ async def list_topic(arguments: argparse.Namespace, output: Output) -> int:
                 {
                     "topic": topic.name,
                     "partitions": len(topic.partitions),
-                    "replication": _replication(topic),
+                    "replication": replication_of(topic),
                     "without_leader": sum(each.leader_id < 0 for each in topic.partitions),
                     "internal": topic.is_internal,
                 }
@@ -98,7 +97,7 @@ async def show_topic(arguments: argparse.Namespace, output: Output) -> int:
         "topic": topic.name,
         "id": str(topic.topic_id),
         "internal": topic.is_internal,
-        "replication": _replication(topic),
+        "replication": replication_of(topic),
         "settings": settings,
         "settings_without_effect": ineffective,
     }
@@ -258,21 +257,9 @@ async def _settings(
     brokers: BrokerAccess, name: str, *, is_all: bool
 ) -> tuple[dict[str, Json], list[Json]]:
     """Return a topic's own settings or all, and the names of those that have no effect."""
-    resource = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None
-    )
-    answer = await brokers.ask(
-        DescribeConfigsRequest(resources=[resource], include_documentation=True),
-        DescribeConfigsResponse,
-    )
-    (result,) = answer.results
-    require(result.error_code, result.error_message, try_next=SEE_LIST)
-    shown = [each for each in result.configs if is_all or each.config_source == TOPIC_SOURCE]
+    found = await topic_settings(brokers, name)
+    shown = [each for each in found if is_all or each.config_source == TOPIC_SOURCE]
     settings: dict[str, Json] = {each.name: each.value for each in shown}
     return settings, [
         each.name for each in shown if (each.documentation or "").startswith(NO_EFFECT)
     ]
-
-
-def _replication(topic: ShownTopic) -> int:
-    return max((len(each.replica_nodes) for each in topic.partitions), default=0)
