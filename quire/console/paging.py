@@ -29,3 +29,9 @@ def number_of(text: str | None, default: int, most: int) -> int:
     if not text or not (text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX):
         return default
     return min(int(text), most)
+
+
+def slice_of(rows: Sequence[RowT], start: int) -> Page[RowT]:
+    """Return the page of a complete list that begins at a position."""
+    end = start + ROWS_PER_PAGE
+    return Page(rows[start:end], start, end if end < len(rows) else None)

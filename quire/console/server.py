@@ -20,11 +20,15 @@ from quire.console.guard import Guard
 from quire.console.options import ConsoleOptions
 from quire.console.pages.bookie_page import BookiePages
 from quire.console.pages.cluster_page import ClusterPages
+from quire.console.pages.groups_page import GroupPages
 from quire.console.pages.ledger_list import LedgerListPages
 from quire.console.pages.ledger_page import LedgerPages
 from quire.console.pages.ledger_tail import LedgerTailPages
 from quire.console.pages.login import LoginPages
+from quire.console.pages.messages_page import MessagePages
 from quire.console.pages.repair_page import RepairPages
+from quire.console.pages.topics_page import TopicPages
+from quire.console.pages.transactions_page import TransactionPages
 from quire.console.sessions import TOKEN_BYTES, Sessions
 from quire.console.survey import Survey
 from quire.console.templating import Templates, load_static
@@ -159,6 +163,10 @@ def routes(context: ConsoleContext, guard: Guard) -> Sequence[Route]:
         *LedgerTailPages(context).routes(),
         *RepairPages(context).routes(),
         *BookiePages(context).routes(),
+        *TopicPages(context).routes(),
+        *MessagePages(context).routes(),
+        *GroupPages(context).routes(),
+        *TransactionPages(context).routes(),
         *LoginPages(context, guard).routes(),
         *_static_routes(),
         Route("GET", "/{rest:.*}", _not_found),

@@ -6,5 +6,9 @@
 - `ledger_tail`: new entries of a ledger as they are confirmed.
 - `repair_page`: state of repair, and its jobs.
 - `bookie_page`: one bookie, and its changes.
+- `topics_page`: topics, and one topic with all that is behind it.
+- `messages_page`: messages of a topic.
+- `groups_page`: groups, their lag, and their offsets.
+- `transactions_page`: transactions that hang.
 - `login`: login and logout.
 """

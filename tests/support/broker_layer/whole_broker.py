@@ -12,6 +12,7 @@ from broker_layer.broker_process import BrokerProcess
 from broker_layer.options import BrokerOptions
 from metadata.registry.cluster import ensure_cluster
 from metadata.store.memory import MemoryMetadataStore
+from metadata.store.memory_server import MemoryMetadataServer
 from tests.support.broker_layer.served_broker import Client
 from tests.support.ledger_client.cluster import TestCluster
 
@@ -32,6 +33,8 @@ class WholeBroker:
     process: BrokerProcess
     store: MemoryMetadataStore
     client: Client
+    server: MemoryMetadataServer
+    """What further metadata stores connect to."""
 
 
 @asynccontextmanager
@@ -59,7 +62,7 @@ async def whole_broker_parts(options: BrokerOptions = OPTIONS) -> AsyncIterator[
         serving = await process.start()
         host, port = serving.address.split(":")
         reader, writer = await asyncio.open_connection(host, int(port), limit=2**26)
-        yield WholeBroker(process, store, Client(reader, writer))
+        yield WholeBroker(process, store, Client(reader, writer), bookies.server)
     finally:
         if writer is not None:
             writer.close()

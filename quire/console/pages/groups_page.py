@@ -1,0 +1,109 @@
+"""Pages of groups: the list, one group with its lag, and new offsets behind a page with the plan.
+
+Leaves reading to `quire.console.topics.group_reading`, and offsets to `offset_reset`.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from aiohttp import web
+
+from quire.cli.topic.topic_access import BrokerAccess
+from quire.cli.topic.topic_lookup import topic_named
+from quire.console.context import ConsoleContext, Route, see_other
+from quire.console.pages.topics_page import START_MAX
+from quire.console.paging import number_of, slice_of
+from quire.console.topics.access import with_brokers
+from quire.console.topics.group_reading import group_path, read_group, read_groups
+from quire.console.topics.offset_reset import (
+    OFFSET_MAX,
+    To,
+    changes_in,
+    commit_offsets,
+    plan_reset,
+    time_of,
+)
+from quire.errors import UsageError
+
+HAS_MEMBERS: Final = "the group has members: stop them first, then its offsets can be changed"
+
+
+class GroupPages:
+    """Pages of groups."""
+
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+
+    def routes(self) -> Sequence[Route]:
+        """Return the routes."""
+        context = self._context
+        return (
+            Route("GET", "/groups", with_brokers(context, "Groups", self._list)),
+            Route("GET", "/groups/{group}", with_brokers(context, "Group", self._show)),
+            Route("GET", "/groups/{group}/reset", with_brokers(context, "Group", self._plan)),
+            Route("POST", "/groups/{group}/reset", with_brokers(context, "Group", self._reset)),
+        )
+
+    async def _list(self, request: web.Request, brokers: BrokerAccess) -> web.Response:
+        rows = await read_groups(brokers)
+        page = slice_of(rows, number_of(request.query.get("from"), 0, START_MAX))
+        return self._context.page(request, "groups.html", page=page, total=len(rows))
+
+    async def _show(self, request: web.Request, brokers: BrokerAccess) -> web.Response:
+        group = await read_group(brokers, request.match_info["group"])
+        return self._context.page(
+            request,
+            "group.html",
+            group=group,
+            address=group_path(group.group_id),
+            topics=sorted({each.place.topic for each in group.lags}),
+            ways=list(To),
+        )
+
+    async def _plan(self, request: web.Request, brokers: BrokerAccess) -> web.Response:
+        group = await read_group(brokers, request.match_info["group"])
+        if not group.may_reset:
+            raise web.HTTPConflict(text=HAS_MEMBERS)
+        topic = request.query.get("topic", "")
+        to, value = _way(request)
+        await topic_named(brokers, topic)
+        return self._context.page(
+            request,
+            "group_reset.html",
+            group=group,
+            topic=topic,
+            to=to,
+            value=request.query.get("value", ""),
+            address=group_path(group.group_id),
+            changes=await plan_reset(brokers, group, topic, to, value),
+        )
+
+    async def _reset(self, request: web.Request, brokers: BrokerAccess) -> web.StreamResponse:
+        form = await request.post()
+        fields = {name: value for name, value in form.items() if isinstance(value, str)}
+        try:
+            offsets = changes_in(fields)
+        except UsageError as error:
+            raise web.HTTPBadRequest(text=str(error)) from error
+        group = await read_group(brokers, request.match_info["group"])
+        if not group.may_reset:
+            raise web.HTTPConflict(text=HAS_MEMBERS)
+        await commit_offsets(brokers, group.group_id, offsets)
+        return see_other(request.rel_url.raw_path.removesuffix("/reset"))
+
+
+def _way(request: web.Request) -> tuple[To, int]:
+    """Return where a group shall continue, with the offset or the time."""
+    value = request.query.get("value", "").strip()
+    try:
+        to = To(request.query.get("to", ""))
+        if to is To.TIME:
+            return to, time_of(value)
+    except UsageError as error:
+        raise web.HTTPBadRequest(text=str(error)) from error
+    except ValueError:
+        raise web.HTTPBadRequest(text="choose where the group shall continue") from None
+    offset = number_of(value, -1, OFFSET_MAX)
+    if to is To.OFFSET and offset < 0:
+        raise web.HTTPBadRequest(text="write an offset, a whole number")
+    return to, offset

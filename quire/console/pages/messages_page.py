@@ -1,0 +1,106 @@
+"""Page of a topic's messages: from an offset, from a time, or with a key.
+
+Leaves reading to `quire.console.topics.record_reading`, and decoding to `record_rows`.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from quire.cli.topic.topic_access import BrokerAccess
+from quire.cli.topic.topic_lookup import require_topic, topic_metadata
+from quire.console.context import ConsoleContext, Route
+from quire.console.paging import number_of
+from quire.console.topics.access import with_brokers
+from quire.console.topics.leaders import EARLIEST, LATEST, Place, leaders_in, offsets_at
+from quire.console.topics.offset_reset import OFFSET_MAX, time_of
+from quire.console.topics.record_reading import (
+    ROWS_MAX,
+    SCANNED_MAX,
+    RecordPage,
+    Wanted,
+    read_records,
+)
+from quire.console.topics.record_rows import BYTES_SHOWN_MAX, FORMS
+from quire.errors import UsageError
+
+PARTITION_MAX: Final = 2**31 - 1
+KEY_CHARACTERS_MAX: Final = 1_000
+
+
+class MessagePages:
+    """Messages of topics."""
+
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+
+    def routes(self) -> Sequence[Route]:
+        """Return the routes."""
+        handler = with_brokers(self._context, "Messages", self._show)
+        return (Route("GET", "/topics/{topic}/messages", handler),)
+
+    async def _show(self, request: web.Request, brokers: BrokerAccess) -> web.Response:
+        name, query = request.match_info["topic"], request.query
+        metadata = await topic_metadata(brokers, [name])
+        topic = require_topic(metadata.topics[0], name)
+        partitions = sorted(each.partition_index for each in topic.partitions)
+        partition = number_of(query.get("partition"), partitions[0], PARTITION_MAX)
+        if partition not in partitions:
+            raise web.HTTPNotFound(text=f"{name} has no partition {partition}")
+        place, leaders = Place(name, partition), leaders_in(metadata)
+        form = query.get("form", "auto")
+        key = query.get("key", "")[:KEY_CHARACTERS_MAX]
+        offset = number_of(query.get("offset"), 0, OFFSET_MAX)
+        if query.get("time"):
+            time_ms = _time_of(query["time"])
+            found = (await offsets_at(brokers, leaders, [place], time_ms)).get(place)
+            # There is no record as new as that: begin at the end.
+            offset = found.offset if found is not None and found.offset >= 0 else OFFSET_MAX
+        elif query.get("at") == "end":
+            ends = await offsets_at(brokers, leaders, [place], LATEST)
+            offset = max(0, ends[place].offset - ROWS_MAX) if place in ends else 0
+        elif not query.get("offset"):
+            starts = await offsets_at(brokers, leaders, [place], EARLIEST)
+            offset = starts[place].offset if place in starts else 0
+        wanted_form = form if form in FORMS else "auto"
+        wanted = Wanted(place, offset, key.encode() if key else None, wanted_form)
+        page = await read_records(brokers, leaders, wanted)
+        kept = {"partition": partition, "form": wanted_form, **({"key": key} if key else {})}
+        return self._context.page(
+            request,
+            "messages.html",
+            name=name,
+            partitions=partitions,
+            partition=partition,
+            offset=min(max(offset, page.start), page.end),
+            time=query.get("time", ""),
+            key=key,
+            form=wanted_form,
+            forms=FORMS,
+            page=page,
+            next_query=_query(kept, page.next_offset),
+            previous_query=_query(kept, _previous(page, offset)),
+            end_query=urlencode({**kept, "at": "end"}),
+            rows_max=ROWS_MAX,
+            scanned_max=SCANNED_MAX,
+            bytes_shown_max=BYTES_SHOWN_MAX,
+        )
+
+
+def _time_of(text: str) -> int:
+    try:
+        return time_of(text)
+    except UsageError as error:
+        raise web.HTTPBadRequest(text=str(error)) from error
+
+
+def _previous(page: RecordPage, offset: int) -> int | None:
+    """Return the offset from which the page before begins; None if this is the first one."""
+    offset = min(offset, page.end)
+    return max(page.start, offset - ROWS_MAX) if offset > page.start else None
+
+
+def _query(kept: dict[str, object], offset: int | None) -> str:
+    return "" if offset is None else urlencode({**kept, "offset": offset})

@@ -1,0 +1,11 @@
+"""Topics, groups and transactions, as the console reads and changes them.
+
+- `access`: brokers for one page, and coordinators.
+- `topic_reading`: topics, their partitions, settings and ledgers.
+- `leaders`: leaders of partitions, and offsets by time.
+- `record_rows`: records of a page, decoded and cut. Pure.
+- `record_reading`: records from a partition's leader.
+- `group_reading`: groups, their members and their lag.
+- `offset_reset`: new offsets of a group without members.
+- `transaction_reading`: transactions that are open, and their end by an operator.
+"""

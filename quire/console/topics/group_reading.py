@@ -1,0 +1,270 @@
+"""Groups of consumers: their members, and their lag in records and in seconds.
+
+Leaves new offsets to `offset_reset`.
+
+Invariants: a page asks for the offsets of at most GROUPS_MAX groups, and for the times of at most
+TIMED_MAX partitions; what it leaves out it says.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from broker_layer.peer import PeerAddress
+from quire.cli.topic.topic_access import BrokerAccess, NoBrokerError, require
+from quire.cli.topic.topic_lookup import topic_metadata
+from quire.console.topics.access import KeyType, coordinator_of, coordinators_of
+from quire.console.topics.leaders import LATEST, Place, leaders_in, offsets_at
+from quire.console.topics.record_reading import time_at
+
+GROUPS_MAX: Final = 500
+TIMED_MAX: Final = 50
+MS_PER_S: Final = 1_000
+EMPTY_STATES: Final = ("Empty", "Dead")
+CLASSIC: Final = "classic"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """What the list shows of one group."""
+
+    group_id: str
+    state: str
+    kind: str
+    protocol: str
+
+    @property
+    def path(self) -> str:
+        """Path of its page."""
+        return group_path(self.group_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member of a group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assigned: str
+    """Its partitions; empty if it does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """How far a group is in one partition."""
+
+    place: Place
+    committed: int
+    end: int | None
+    """None if the leader does not answer."""
+    behind_ms: int | None
+    """Time from the last committed record to the newest one; None if it is unknown."""
+    note: str
+
+    @property
+    def lag(self) -> int | None:
+        """Records after the committed offset."""
+        return None if self.end is None else max(0, self.end - self.committed)
+
+    @property
+    def behind_s(self) -> float | None:
+        """The same time in seconds."""
+        return None if self.behind_ms is None else self.behind_ms / MS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """What the page of a group shows."""
+
+    group_id: str
+    state: str
+    kind: str
+    members: Sequence[Member]
+    lags: Sequence[PartitionLag]
+    untimed: int
+    """Partitions whose time was not looked for."""
+
+    @property
+    def may_reset(self) -> bool:
+        """Whether it has no members, so that its offsets may be changed."""
+        return not self.members and self.state in EMPTY_STATES
+
+    @property
+    def lag(self) -> int:
+        """Records after the committed offsets of all partitions whose leaders answer."""
+        return sum(each.lag or 0 for each in self.lags)
+
+
+def group_path(group_id: str) -> str:
+    """Return the path of a group's page."""
+    return f"/groups/{quote(group_id, safe='')}"
+
+
+async def read_groups(brokers: BrokerAccess) -> list[GroupRow]:
+    """Return the groups of all brokers that answer, by their ids. Raises NoBrokerError if none."""
+    answers = await asyncio.gather(
+        *(
+            brokers.ask_one(each, ListGroupsRequest(), ListGroupsResponse)
+            for each in brokers.addresses
+        ),
+        return_exceptions=True,
+    )
+    found: dict[str, GroupRow] = {}
+    failure: NoBrokerError | None = None
+    for answer in answers:
+        if isinstance(answer, NoBrokerError):
+            failure = answer
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            for each in answer.groups:
+                found[each.group_id] = GroupRow(
+                    each.group_id, each.group_state, each.group_type, each.protocol_type
+                )
+    if failure is not None and len(answers) == sum(isinstance(e, NoBrokerError) for e in answers):
+        raise failure
+    return [found[each] for each in sorted(found)]
+
+
+async def read_group(brokers: BrokerAccess, group_id: str) -> GroupView:
+    """Return a group with its lag. Raises TopicRefusedError, NoBrokerError."""
+    coordinator = await coordinator_of(brokers, group_id, KeyType.GROUP)
+    state, kind, members = await _described(brokers, coordinator, group_id)
+    committed = await committed_of(brokers, coordinator, [group_id])
+    offsets = committed.get(group_id, {})
+    lags = await _lags(brokers, offsets)
+    return GroupView(group_id, state, kind, members, lags, max(0, len(lags) - TIMED_MAX))
+
+
+async def groups_of(brokers: BrokerAccess, topic: str) -> tuple[list[GroupRow], int]:
+    """Return the groups that have offsets of a topic, and how many groups were not looked at."""
+    rows = await read_groups(brokers)
+    asked = rows[:GROUPS_MAX]
+    coordinators = await coordinators_of(brokers, [e.group_id for e in asked], KeyType.GROUP)
+    by_broker: dict[PeerAddress, list[str]] = {}
+    for group_id, coordinator in coordinators.items():
+        by_broker.setdefault(coordinator, []).append(group_id)
+    answers = await asyncio.gather(
+        *(committed_of(brokers, broker, ids) for broker, ids in by_broker.items())
+    )
+    reading = {
+        group_id
+        for answer in answers
+        for group_id, offsets in answer.items()
+        if any(place.topic == topic for place in offsets)
+    }
+    return [each for each in asked if each.group_id in reading], len(rows) - len(asked)
+
+
+async def committed_of(
+    brokers: BrokerAccess, coordinator: PeerAddress, group_ids: Sequence[str]
+) -> dict[str, dict[Place, tuple[int, str]]]:
+    """Return the committed offsets of groups, with the notes beside them. Raises NoBrokerError."""
+    kind = OffsetFetchRequest.OffsetFetchRequestGroup
+    groups = [kind(group_id=each, topics=None) for each in group_ids]
+    request = OffsetFetchRequest(groups=groups, require_stable=False)
+    answer = await brokers.ask_one(coordinator, request, OffsetFetchResponse)
+    return {
+        group.group_id: {
+            Place(topic.name, each.partition_index): (each.committed_offset, each.metadata or "")
+            for topic in group.topics
+            for each in topic.partitions
+            if each.error_code == ErrorCode.NONE and each.committed_offset >= 0
+        }
+        for group in answer.groups
+        if group.error_code == ErrorCode.NONE
+    }
+
+
+async def _described(
+    brokers: BrokerAccess, coordinator: PeerAddress, group_id: str
+) -> tuple[str, str, list[Member]]:
+    newer = await brokers.ask_one(
+        coordinator,
+        ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False),
+        ConsumerGroupDescribeResponse,
+    )
+    (found,) = newer.groups
+    if found.error_code == ErrorCode.NONE:
+        members = [
+            Member(
+                each.member_id,
+                each.instance_id,
+                each.client_id,
+                each.client_host,
+                ", ".join(
+                    f"{topic.topic_name}-{partition}"
+                    for topic in each.assignment.topic_partitions
+                    for partition in topic.partitions
+                ),
+            )
+            for each in found.members
+        ]
+        return found.group_state, "consumer", members
+    request = DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False)
+    answer = await brokers.ask_one(coordinator, request, DescribeGroupsResponse)
+    (classic,) = answer.groups
+    require(classic.error_code)
+    members = [
+        Member(each.member_id, each.group_instance_id, each.client_id, each.client_host, "")
+        for each in classic.members
+    ]
+    return classic.group_state, CLASSIC, members
+
+
+async def _lags(
+    brokers: BrokerAccess, committed: Mapping[Place, tuple[int, str]]
+) -> list[PartitionLag]:
+    if not committed:
+        return []
+    places = sorted(committed)
+    topics = list(dict.fromkeys(each.topic for each in places))
+    leaders = leaders_in(await topic_metadata(brokers, topics))
+    ends = await offsets_at(brokers, leaders, places, LATEST)
+    timed = await asyncio.gather(
+        *(
+            _behind_ms(brokers, leaders, each, committed[each][0], ends[each].offset)
+            for each in places[:TIMED_MAX]
+            if each in ends
+        )
+    )
+    behind = dict(zip([each for each in places[:TIMED_MAX] if each in ends], timed, strict=True))
+    return [
+        PartitionLag(
+            each,
+            committed[each][0],
+            ends[each].offset if each in ends else None,
+            behind.get(each),
+            committed[each][1],
+        )
+        for each in places
+    ]
+
+
+async def _behind_ms(
+    brokers: BrokerAccess,
+    leaders: Mapping[Place, PeerAddress],
+    place: Place,
+    committed: int,
+    end: int,
+) -> int | None:
+    if committed >= end:
+        return 0
+    newest = await time_at(brokers, leaders, place, end - 1)
+    last = await time_at(brokers, leaders, place, max(0, committed - 1))
+    return None if newest is None or last is None else max(0, newest - last)

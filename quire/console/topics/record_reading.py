@@ -1,0 +1,157 @@
+"""Records from a partition's leader, for one page.
+
+Leaves decoding to `record_rows`.
+
+Invariants: a page has at most ROWS_MAX records, of at most FETCHES_MAX answers; with a key, at most
+SCANNED_MAX records are read, and the page says where it stopped.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from broker_layer.kafka.errors import KafkaFrameError, RecordBatchError
+from broker_layer.kafka.fetch_messages import VERSION, Fetched, decode_fetched, encode_fetch
+from broker_layer.kafka.versions import ApiKey
+from broker_layer.peer import PeerAddress
+from broker_layer.peer_connection import PeerError
+from quire.cli.topic.topic_access import BrokerAccess, NoBrokerError, require
+from quire.console.topics.leaders import EARLIEST, LATEST, Found, Place, offsets_at
+from quire.console.topics.record_rows import (
+    RecordRow,
+    batches_of,
+    first_time_ms,
+    next_offset_of,
+    row_of,
+)
+
+ROWS_MAX: Final = 50
+FETCHES_MAX: Final = 20
+SCANNED_MAX: Final = 10_000
+"""Maximum number of records that are read to find those with a key."""
+FETCH_BYTES_MAX: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Records that a page asks for."""
+
+    place: Place
+    offset: int
+    key: bytes | None = None
+    """Only records with this key; None for all."""
+    form: str = "auto"
+
+
+@dataclass(slots=True)
+class RecordPage:
+    """Records of one page."""
+
+    start: int
+    end: int
+    """The first and the next offset of the partition."""
+    rows: list[RecordRow] = field(default_factory=list)
+    scanned: int = 0
+    next_offset: int | None = None
+    """Offset from which the next page begins; None at the end."""
+    problem: str = ""
+    """Why the records after these are not shown."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more records are read."""
+        return len(self.rows) >= ROWS_MAX or self.scanned >= SCANNED_MAX
+
+
+async def read_records(
+    brokers: BrokerAccess, leaders: Mapping[Place, PeerAddress], wanted: Wanted
+) -> RecordPage:
+    """Read records at or after an offset. Raises NoBrokerError, TopicRefusedError."""
+    leader = leader_of(leaders, wanted.place)
+    start = await _edge(brokers, leaders, wanted.place, EARLIEST)
+    end = await _edge(brokers, leaders, wanted.place, LATEST)
+    page = RecordPage(start, end)
+    position = max(wanted.offset, start)
+    for _ in range(FETCHES_MAX):
+        if position >= end or page.is_full:
+            break
+        fetched = await fetch(brokers, leader, wanted.place, position)
+        require(fetched.error_code)
+        try:
+            after = _add(page, fetched.records, position, wanted)
+        except RecordBatchError as error:
+            page.problem = str(error)
+            position = max(position + 1, next_offset_of(fetched.records) or 0)
+            break
+        if after <= position:
+            page.problem = "the leader returned no complete batch"
+            break
+        position = after
+    page.next_offset = position if position < end else None
+    return page
+
+
+def leader_of(leaders: Mapping[Place, PeerAddress], place: Place) -> PeerAddress:
+    """Return the leader of a partition. Raises NoBrokerError if it has none."""
+    leader = leaders.get(place)
+    if leader is None:
+        text = f"no broker leads {place.topic}-{place.partition}"
+        raise NoBrokerError(text, try_next=f"quire topic show {place.topic}")
+    return leader
+
+
+async def fetch(
+    brokers: BrokerAccess, leader: PeerAddress, place: Place, offset: int, *, max_wait_ms: int = 0
+) -> Fetched:
+    """Fetch batches from an offset on. Raises NoBrokerError."""
+    body = encode_fetch(
+        place.topic, place.partition, offset, bytes_max=FETCH_BYTES_MAX, max_wait_ms=max_wait_ms
+    )
+    try:
+        data = await brokers.peers.call(
+            leader, ApiKey.FETCH, VERSION, body, timeout_s=brokers.timeout_s
+        )
+        return decode_fetched(data)
+    except (PeerError, KafkaFrameError) as error:
+        text = f"broker {leader.broker_id} does not respond: {error}"
+        raise NoBrokerError(text, try_next="check its log, then retry") from error
+
+
+async def time_at(
+    brokers: BrokerAccess, leaders: Mapping[Place, PeerAddress], place: Place, offset: int
+) -> int | None:
+    """Return the time of the first record at or after an offset, in ms; None if it is unknown."""
+    leader = leaders.get(place)
+    if leader is None:
+        return None
+    try:
+        fetched = await fetch(brokers, leader, place, offset)
+    except NoBrokerError:
+        return None
+    return None if fetched.error_code else first_time_ms(fetched.records, offset)
+
+
+async def _edge(
+    brokers: BrokerAccess, leaders: Mapping[Place, PeerAddress], place: Place, time_ms: int
+) -> int:
+    found: Found | None = (await offsets_at(brokers, leaders, [place], time_ms)).get(place)
+    if found is None:
+        text = f"the leader of {place.topic}-{place.partition} does not answer"
+        raise NoBrokerError(text, try_next=f"quire topic show {place.topic}")
+    return found.offset
+
+
+def _add(page: RecordPage, data: bytes, position: int, wanted: Wanted) -> int:
+    """Add the records of an answer; return the offset after the last one that was looked at."""
+    for header, records in batches_of(data):
+        for record in records:
+            if record.offset < position:
+                continue
+            if page.is_full:
+                return record.offset
+            page.scanned += 1
+            if wanted.key is None or record.key == wanted.key:
+                is_transactional = header.is_transactional
+                row = row_of(record, is_transactional=is_transactional, form=wanted.form)
+                page.rows.append(row)
+    return next_offset_of(data) or position

@@ -1,0 +1,130 @@
+"""Topics with their partitions, settings and the ledgers behind them.
+
+Leaves partitions to `quire.cli.topic.topic_partitions`, and groups to `group_reading`.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ledger_client.cluster_access import Cluster
+from metadata.errors import MetadataFormatError, NodeNotFoundError
+from metadata.topics.partition import PartitionKey, PartitionSegment
+from metadata.topics.partition_store import PartitionStore
+from metadata.topics.topic import TopicId
+from quire.admin_api import Json
+from quire.cli.topic.topic_access import BrokerAccess
+from quire.cli.topic.topic_lookup import (
+    ShownSetting,
+    ShownTopic,
+    replication_of,
+    topic_metadata,
+    topic_named,
+    topic_settings,
+)
+from quire.cli.topic.topic_partitions import partition_rows
+
+LEDGERS_SHOWN_MAX: Final = 20
+"""Maximum number of ledgers of one partition that a page lists, the newest."""
+PARTITIONS_SHOWN_MAX: Final = 200
+SOURCES: Final = {
+    1: "this topic",
+    2: "this broker, changed while it runs",
+    3: "all brokers, changed while they run",
+    4: "the broker's options",
+    5: "default",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """What the list shows of one topic."""
+
+    name: str
+    partitions: int
+    replication: int
+    without_leader: int
+    short_of_replicas: int
+    """Partitions with fewer replicas in sync than replicas."""
+    is_internal: bool
+
+    @property
+    def problem(self) -> str:
+        """What is wrong; empty if nothing."""
+        found = []
+        if self.without_leader:
+            found.append(f"{self.without_leader} without a leader")
+        if self.short_of_replicas:
+            found.append(f"{self.short_of_replicas} lack replicas in sync")
+        return ", ".join(found)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLedgers:
+    """The newest ledgers of a partition."""
+
+    newest: Sequence[PartitionSegment]
+    older: int
+    """Number of ledgers before these."""
+
+
+NO_LEDGERS: Final = PartitionLedgers((), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """What the page of a topic shows."""
+
+    topic: ShownTopic
+    rows: Sequence[Mapping[str, Json]]
+    settings: Sequence[ShownSetting]
+    ledgers: Mapping[int, PartitionLedgers]
+    left_out: int
+    """Partitions that are not shown."""
+
+
+async def read_topics(brokers: BrokerAccess) -> list[TopicRow]:
+    """Return all topics, those of coordinators last."""
+    topics = (await topic_metadata(brokers, None)).topics
+    rows = [
+        TopicRow(
+            topic.name or "",
+            len(topic.partitions),
+            replication_of(topic),
+            sum(each.leader_id < 0 for each in topic.partitions),
+            sum(len(each.isr_nodes) < len(each.replica_nodes) for each in topic.partitions),
+            bool(topic.is_internal),
+        )
+        for topic in topics
+    ]
+    return sorted(rows, key=lambda each: (each.is_internal, each.name))
+
+
+async def read_topic(brokers: BrokerAccess, cluster: Cluster, name: str) -> TopicView:
+    """Return a topic. Raises TopicRefusedError with NOT_FOUND if there is none."""
+    topic = await topic_named(brokers, name)
+    assert topic.topic_id is not None, "a topic that exists has an id"
+    topic_id = TopicId(topic.topic_id.bytes)
+    rows, settings = await asyncio.gather(
+        partition_rows(topic, brokers), topic_settings(brokers, name)
+    )
+    shown = rows[:PARTITIONS_SHOWN_MAX]
+    numbers = [each.partition_index for each in topic.partitions][:PARTITIONS_SHOWN_MAX]
+    found = await asyncio.gather(
+        *(_ledgers_of(cluster, PartitionKey(topic_id, each)) for each in numbers)
+    )
+    ledgers = dict(zip(numbers, found, strict=True))
+    by_name = sorted(settings, key=lambda each: (each.config_source != 1, each.name))
+    return TopicView(topic, shown, by_name, ledgers, len(rows) - len(shown))
+
+
+async def _ledgers_of(cluster: Cluster, key: PartitionKey) -> PartitionLedgers:
+    partitions = PartitionStore(cluster.store, cluster.rng)
+    try:
+        record, _ = await partitions.get(key, fresh=False)
+        segments = await partitions.segments(key, record)
+    except (NodeNotFoundError, MetadataFormatError):
+        return NO_LEDGERS
+    newest = segments[-LEDGERS_SHOWN_MAX:]
+    return PartitionLedgers(newest, len(segments) - len(newest))
