@@ -1,16 +1,23 @@
 """Routes of all admin ports: a new one must be listed here, with what it does.
 
 `serving.admin` decides about each request by its method: GET and HEAD need the token or a
-certificate, other methods the right to change the server (`test_admin_access.py`).
+certificate, other methods the right to change the server (`test_admin_access.py`). The routes of
+the console are in `console/test_guard.py`, and the modules that serve HTTP in
+`tests/tidy/test_http_servers.py`.
 """
 
 import ast
 import inspect
+from collections.abc import Iterable
 from typing import Any, cast
+
+from prometheus_client import Metric
 
 from bookie.server.admin import BookieAdmin
 from broker_layer.server.admin_http import BrokerAdmin
 from gateway import gateway_process
+from serving.admin import HEALTH_ROUTES, AdminContent, AdminServer
+from serving.server_log import ServerLog
 
 READING = {
     "bookie": {
@@ -29,6 +36,8 @@ CHANGING = {
     },
     "broker": set[str](),
 }
+EVERYWHERE = {*HEALTH_ROUTES, "/metrics"}
+"""Routes of every admin port. Those of HEALTH_ROUTES need nothing."""
 PARTS = cast("Any", None)
 """The parts of a server, which routes need only when they are called."""
 
@@ -55,3 +64,25 @@ def test_a_gateway_has_no_routes_of_its_own() -> None:
         if isinstance(each, ast.Call) and getattr(each.func, "id", "") == "AdminContent"
     )
     assert ast.unparse(content.args[3]) == "()"
+
+
+class NoMetrics:
+    """Collector without metrics."""
+
+    def collect(self) -> Iterable[Metric]:
+        return ()
+
+
+async def test_each_admin_port_has_health_and_metrics() -> None:
+    content = AdminContent("thing", NoMetrics(), lambda: None, ())
+    server = AdminServer(content, ServerLog(lambda: 0.0))
+    await server.start("127.0.0.1", 0)
+    try:
+        runner = server._runner
+        assert runner is not None
+        routes = [(each.method, each.resource) for each in runner.app.router.routes()]
+        assert {each.canonical for _, each in routes if each is not None} == EVERYWHERE
+        assert {method for method, _ in routes} == {"GET", "HEAD"}
+        assert HEALTH_ROUTES == ("/livez", "/readyz")
+    finally:
+        await server.close()
