@@ -24,6 +24,7 @@ from quire.console.pages.groups_page import GroupPages
 from quire.console.pages.ledger_list import LedgerListPages
 from quire.console.pages.ledger_page import LedgerPages
 from quire.console.pages.ledger_tail import LedgerTailPages
+from quire.console.pages.live_messages import LiveMessages
 from quire.console.pages.login import LoginPages
 from quire.console.pages.messages_page import MessagePages
 from quire.console.pages.repair_page import RepairPages
@@ -165,6 +166,7 @@ def routes(context: ConsoleContext, guard: Guard) -> Sequence[Route]:
         *BookiePages(context).routes(),
         *TopicPages(context).routes(),
         *MessagePages(context).routes(),
+        *LiveMessages(context).routes(),
         *GroupPages(context).routes(),
         *TransactionPages(context).routes(),
         *LoginPages(context, guard).routes(),

@@ -8,6 +8,7 @@
 - `bookie_page`: one bookie, and its changes.
 - `topics_page`: topics, and one topic with all that is behind it.
 - `messages_page`: messages of a topic.
+- `live_messages`: new messages as they are appended.
 - `groups_page`: groups, their lag, and their offsets.
 - `transactions_page`: transactions that hang.
 - `login`: login and logout.

@@ -1,16 +1,21 @@
 """Pages of topics, messages, groups and transactions, over a whole broker in memory."""
 
+import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 from urllib.parse import unquote
 
 import pytest
 
-from broker_layer.kafka.record_batch import Record
+from broker_layer.kafka.record_batch import Record, build_batch
+from quire.console.pages import live_messages
+from quire.console.pages.live_messages import ROWS_PER_STEP, newest_rows
 from quire.console.topics import record_reading
 from tests.support.quire.broker_console import (
     OPTIONS,
     TIME_MS,
+    WAIT_S,
     BrokerConsole,
     broker_console,
 )
@@ -100,6 +105,32 @@ async def test_messages_by_offset_time_and_key(
         assert (await get(f"/topics/t/messages?{odd}")).status == 200
     assert (await get("/topics/t/messages?time=yesterday")).status == 400
     assert (await get("/topics/t/messages?partition=7")).status == 404
+
+
+async def test_new_messages_are_streamed(
+    world: BrokerConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.create_topic("t")
+    await world.produce("t", *records(1))
+    assert (await world.browser.get("/topics/unknown/live")).status == 404
+    address = f"{world.browser.address}topics/t/live"
+    async with asyncio.timeout(WAIT_S), world.browser.session.get(address) as answer:
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        await world.produce("t", Record(0, TIME_MS, None, b"<new>\n\nevent: x"))
+        while (line := await answer.content.readline()).startswith((b":", b"\n")):
+            pass
+        assert line == b"event: record\n"
+        data = json.loads((await answer.content.readline()).removeprefix(b"data: "))
+        assert (data["offset"], data["value"]) == (1, "<new>\n\nevent: x")
+        monkeypatch.setattr(live_messages, "STREAMS_MAX", 1)
+        assert (await world.browser.get("/topics/t/live")).status == 429
+
+
+def test_messages_that_come_too_fast_are_counted() -> None:
+    data = bytes(build_batch(records(ROWS_PER_STEP + 5)))
+    rows, skipped = newest_rows(data, 2)
+    assert (len(rows), skipped, rows[-1].offset) == (ROWS_PER_STEP, 3, ROWS_PER_STEP + 4)
 
 
 async def test_a_group_and_new_offsets(world: BrokerConsole) -> None:
