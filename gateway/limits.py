@@ -20,7 +20,9 @@ class GatewayLimits(ConnectionLimits):
     """Maximum number of sessions, with those whose connection is lost."""
 
     sessions_per_principal_max: int = 1_000
-    """The same for one principal, so that one user does not take all of them; 0: no limit."""
+    """The same for one principal, so that one user does not take all of them; 0: no limit. Clients
+    that prove no principal share `sessions_max` alone.
+    """
 
     requests_running_max: int = 32
     """Maximum number of running requests of one connection; at this number, reading pauses."""

@@ -91,7 +91,7 @@ class Sessions:
             known.heard_s = now_s
             return known
         own_max = self._limits.sessions_per_principal_max
-        if own_max and self._of_principal[principal] >= own_max:
+        if own_max and principal and self._of_principal[principal] >= own_max:
             return None
         if len(self._sessions) + len(self._ends) >= self._limits.sessions_max:
             return None

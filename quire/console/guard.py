@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
+from ledger_client.errors import LedgerError
 from metadata.errors import MetadataError
 from quire.admin_api import AdminApiError
 from quire.console.access import HEADERS, is_known_host, is_own_origin
@@ -33,7 +34,7 @@ FORM_TOKEN_HEADER: Final = "X-Form-Token"
 PATH_CHARACTERS_MAX: Final = 200
 LOGIN_PATH: Final = "/login"
 HTTP_ERROR: Final = 400
-FAILURES: Final = (MetadataError, AdminApiError, SecurityError, CommandError)
+FAILURES: Final = (MetadataError, LedgerError, AdminApiError, SecurityError, CommandError)
 """Failures of the cluster, or of what a person asked for: the page says what to do."""
 TITLES: Final[Mapping[int, str]] = {
     400: "This request cannot be understood",
@@ -43,7 +44,7 @@ TITLES: Final[Mapping[int, str]] = {
     405: "This page cannot be used this way",
     413: "This request is too large",
     421: "This console does not know its name",
-    429: "Too many logins failed",
+    429: "Too much at once",
     500: "The console failed",
     503: "The cluster did not answer",
 }

@@ -47,7 +47,7 @@ class LoginPages:
         try:
             session_id = self._guard.sessions.log_in(token)
         except TooManyLoginsError:
-            text = "wait a minute, then try again"
+            text = "too many logins failed: wait a minute, then try again"
             return self._guard.failure(request, 429, text)
         if session_id is None:
             peer = request.remote or "unknown"

@@ -227,10 +227,11 @@ async def test_sessions_of_one_principal_are_bounded() -> None:
     await clients[3].greet()
     clients[0].send(1, CloseSession())
     await clients[0].reply()
-    small.principals[:] = ["User:a"]
-    later = await Client.of(small)
-    await later.greet()
-    for client in (*clients, later):
+    small.principals[:] = ["User:a", "", "", ""]
+    later = [await Client.of(small) for _ in range(4)]
+    for client in later:
+        await client.greet()
+    for client in (*clients, *later):
         client.close()
     await small.aclose()
 

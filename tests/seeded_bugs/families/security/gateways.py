@@ -169,7 +169,7 @@ BUGS = (
     bug(
         "one_principal_takes_all_sessions",
         "A principal may have all sessions of a gateway.",
-        Edit(SESSIONS, "if own_max and self._of", "if not own_max and self._of"),
+        Edit(SESSIONS, "if own_max and principal", "if not own_max and principal"),
         CONNECTION_TESTS,
     ),
     bug(
