@@ -14,7 +14,12 @@ from quire.console.context import ConsoleContext, Route, see_other
 from quire.console.pages.topics_page import START_MAX
 from quire.console.paging import number_of, slice_of
 from quire.console.topics.access import with_brokers
-from quire.console.topics.group_reading import group_path, read_group, read_groups
+from quire.console.topics.group_reading import (
+    GroupView,
+    group_path,
+    read_group,
+    read_groups,
+)
 from quire.console.topics.offset_reset import (
     OFFSET_MAX,
     To,
@@ -45,12 +50,14 @@ class GroupPages:
         )
 
     async def _list(self, request: web.Request, brokers: BrokerAccess) -> web.Response:
-        rows = await read_groups(brokers)
-        page = slice_of(rows, number_of(request.query.get("from"), 0, START_MAX))
-        return self._context.page(request, "groups.html", page=page, total=len(rows))
+        found = await read_groups(brokers)
+        page = slice_of(found.rows, number_of(request.query.get("from"), 0, START_MAX))
+        return self._context.page(
+            request, "groups.html", page=page, total=len(found.rows), silent=found.silent
+        )
 
     async def _show(self, request: web.Request, brokers: BrokerAccess) -> web.Response:
-        group = await read_group(brokers, request.match_info["group"])
+        group = await _group_of(request, brokers)
         return self._context.page(
             request,
             "group.html",
@@ -61,7 +68,7 @@ class GroupPages:
         )
 
     async def _plan(self, request: web.Request, brokers: BrokerAccess) -> web.Response:
-        group = await read_group(brokers, request.match_info["group"])
+        group = await _group_of(request, brokers)
         if not group.may_reset:
             raise web.HTTPConflict(text=HAS_MEMBERS)
         topic = request.query.get("topic", "")
@@ -85,11 +92,18 @@ class GroupPages:
             offsets = changes_in(fields)
         except UsageError as error:
             raise web.HTTPBadRequest(text=str(error)) from error
-        group = await read_group(brokers, request.match_info["group"])
+        group = await _group_of(request, brokers)
         if not group.may_reset:
             raise web.HTTPConflict(text=HAS_MEMBERS)
         await commit_offsets(brokers, group.group_id, offsets)
         return see_other(request.rel_url.raw_path.removesuffix("/reset"))
+
+
+async def _group_of(request: web.Request, brokers: BrokerAccess) -> GroupView:
+    group = await read_group(brokers, request.match_info["group"])
+    if group is None:
+        raise web.HTTPNotFound(text="there is no such group")
+    return group
 
 
 def _way(request: web.Request) -> tuple[To, int]:

@@ -27,10 +27,10 @@ from quire.cli.topic.topic_access import (
     open_registered_brokers,
     require,
 )
-from quire.cli.topic.topic_lookup import require_topic, topic_metadata
+from quire.cli.topic.topic_lookup import topic_metadata
 from quire.console.access import HEADERS
 from quire.console.context import ConsoleContext, Route
-from quire.console.pages.messages_page import PARTITION_MAX
+from quire.console.pages.messages_page import PARTITION_MAX, readable_topic
 from quire.console.paging import number_of
 from quire.console.topics.access import ANSWER_S
 from quire.console.topics.leaders import LATEST, Place, leaders_in, offsets_at
@@ -72,7 +72,7 @@ class LiveMessages:
         ) as brokers:
             metadata = await topic_metadata(brokers, [name])
             try:
-                require_topic(metadata.topics[0], name)
+                readable_topic(metadata.topics[0], name)
             except TopicRefusedError as error:
                 raise web.HTTPNotFound(text=str(error)) from error
             place = Place(name, number_of(request.query.get("partition"), 0, PARTITION_MAX))

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from quire.cli.topic.topic_access import BrokerAccess
-from quire.cli.topic.topic_lookup import require_topic, topic_metadata
+from quire.cli.topic.topic_lookup import ShownTopic, require_topic, topic_metadata
 from quire.console.context import ConsoleContext, Route
 from quire.console.paging import number_of
 from quire.console.topics.access import with_brokers
@@ -44,7 +44,7 @@ class MessagePages:
     async def _show(self, request: web.Request, brokers: BrokerAccess) -> web.Response:
         name, query = request.match_info["topic"], request.query
         metadata = await topic_metadata(brokers, [name])
-        topic = require_topic(metadata.topics[0], name)
+        topic = readable_topic(metadata.topics[0], name)
         partitions = sorted(each.partition_index for each in topic.partitions)
         partition = number_of(query.get("partition"), partitions[0], PARTITION_MAX)
         if partition not in partitions:
@@ -87,6 +87,17 @@ class MessagePages:
             scanned_max=SCANNED_MAX,
             bytes_shown_max=BYTES_SHOWN_MAX,
         )
+
+
+def readable_topic(topic: ShownTopic, name: str) -> ShownTopic:
+    """Return a topic whose messages may be shown. Raises TopicRefusedError if there is none;
+    HTTPNotFound for a topic of coordinators.
+    """
+    require_topic(topic, name)
+    if topic.is_internal:
+        text = f"{name} holds the coordinators' state, which is not shown"
+        raise web.HTTPNotFound(text=text)
+    return topic
 
 
 def _time_of(text: str) -> int:

@@ -56,5 +56,5 @@ class TransactionPages:
             raise web.HTTPNotFound(text="there is no such transactional id")
         if not found.may_abort:
             raise web.HTTPConflict(text="it is not open any more, or its outcome is decided")
-        await abort(brokers, transactional_id)
+        await abort(brokers, found)
         return see_other(request.rel_url.raw_path.removesuffix("/abort"))

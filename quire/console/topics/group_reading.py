@@ -33,7 +33,9 @@ from quire.console.topics.record_reading import time_at
 GROUPS_MAX: Final = 500
 TIMED_MAX: Final = 50
 MS_PER_S: Final = 1_000
-EMPTY_STATES: Final = ("Empty", "Dead")
+DEAD: Final = "Dead"
+"""State of a group that has offsets at most."""
+EMPTY_STATES: Final = ("Empty", DEAD)
 CLASSIC: Final = "classic"
 
 
@@ -50,6 +52,15 @@ class GroupRow:
     def path(self) -> str:
         """Path of its page."""
         return group_path(self.group_id)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupList:
+    """Groups of the brokers that answered."""
+
+    rows: Sequence[GroupRow]
+    silent: Sequence[int]
+    """Ids of brokers that did not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,60 +126,59 @@ def group_path(group_id: str) -> str:
     return f"/groups/{quote(group_id, safe='')}"
 
 
-async def read_groups(brokers: BrokerAccess) -> list[GroupRow]:
-    """Return the groups of all brokers that answer, by their ids. Raises NoBrokerError if none."""
-    answers = await asyncio.gather(
-        *(
-            brokers.ask_one(each, ListGroupsRequest(), ListGroupsResponse)
-            for each in brokers.addresses
-        ),
-        return_exceptions=True,
-    )
-    found: dict[str, GroupRow] = {}
-    failure: NoBrokerError | None = None
-    for answer in answers:
-        if isinstance(answer, NoBrokerError):
-            failure = answer
-        elif isinstance(answer, BaseException):
-            raise answer
-        else:
-            for each in answer.groups:
-                found[each.group_id] = GroupRow(
-                    each.group_id, each.group_state, each.group_type, each.protocol_type
-                )
-    if failure is not None and len(answers) == sum(isinstance(e, NoBrokerError) for e in answers):
-        raise failure
-    return [found[each] for each in sorted(found)]
+async def read_groups(brokers: BrokerAccess) -> GroupList:
+    """Return the groups of all brokers that answer, by their ids. Raises NoBrokerError if none
+    does.
+    """
+    answers = await asyncio.gather(*(_listed(brokers, each) for each in brokers.addresses))
+    silent = [
+        address.broker_id
+        for address, answer in zip(brokers.addresses, answers, strict=True)
+        if answer is None
+    ]
+    if len(silent) == len(answers):
+        raise NoBrokerError("no broker responds", try_next="check the brokers' logs, then retry")
+    found = {each.group_id: each for answer in answers for each in answer or ()}
+    return GroupList([found[each] for each in sorted(found)], silent)
 
 
-async def read_group(brokers: BrokerAccess, group_id: str) -> GroupView:
-    """Return a group with its lag. Raises TopicRefusedError, NoBrokerError."""
+async def read_group(brokers: BrokerAccess, group_id: str) -> GroupView | None:
+    """Return a group with its lag; None if it does not exist. Raises TopicRefusedError,
+    NoBrokerError.
+    """
     coordinator = await coordinator_of(brokers, group_id, KeyType.GROUP)
     state, kind, members = await _described(brokers, coordinator, group_id)
-    committed = await committed_of(brokers, coordinator, [group_id])
-    offsets = committed.get(group_id, {})
+    offsets = (await committed_of(brokers, coordinator, [group_id])).get(group_id)
+    if offsets is None:
+        text = f"the offsets of group {group_id!r} cannot be read now"
+        raise NoBrokerError(text, try_next="check the brokers' logs, then retry")
+    if state == DEAD and not offsets:
+        return None
     lags = await _lags(brokers, offsets)
     return GroupView(group_id, state, kind, members, lags, max(0, len(lags) - TIMED_MAX))
 
 
 async def groups_of(brokers: BrokerAccess, topic: str) -> tuple[list[GroupRow], int]:
     """Return the groups that have offsets of a topic, and how many groups were not looked at."""
-    rows = await read_groups(brokers)
-    asked = rows[:GROUPS_MAX]
-    coordinators = await coordinators_of(brokers, [e.group_id for e in asked], KeyType.GROUP)
+    rows = (await read_groups(brokers)).rows
+    asked = [each.group_id for each in rows[:GROUPS_MAX]]
+    coordinators = await coordinators_of(brokers, asked, KeyType.GROUP) if asked else {}
     by_broker: dict[PeerAddress, list[str]] = {}
     for group_id, coordinator in coordinators.items():
         by_broker.setdefault(coordinator, []).append(group_id)
     answers = await asyncio.gather(
-        *(committed_of(brokers, broker, ids) for broker, ids in by_broker.items())
+        *(committed_of(brokers, broker, ids) for broker, ids in by_broker.items()),
+        return_exceptions=True,
     )
-    reading = {
-        group_id
-        for answer in answers
-        for group_id, offsets in answer.items()
-        if any(place.topic == topic for place in offsets)
-    }
-    return [each for each in asked if each.group_id in reading], len(rows) - len(asked)
+    looked_at: dict[str, bool] = {}
+    for answer in answers:
+        if isinstance(answer, dict):
+            for group_id, offsets in answer.items():
+                looked_at[group_id] = any(place.topic == topic for place in offsets)
+        elif not isinstance(answer, NoBrokerError):
+            raise answer
+    found = [each for each in rows if looked_at.get(each.group_id)]
+    return found, len(rows) - len(looked_at)
 
 
 async def committed_of(
@@ -189,6 +199,20 @@ async def committed_of(
         for group in answer.groups
         if group.error_code == ErrorCode.NONE
     }
+
+
+async def _listed(brokers: BrokerAccess, address: PeerAddress) -> list[GroupRow] | None:
+    """Return the groups of one broker; None if it does not answer or does not know them yet."""
+    try:
+        answer = await brokers.ask_one(address, ListGroupsRequest(), ListGroupsResponse)
+    except NoBrokerError:
+        return None
+    if answer.error_code != ErrorCode.NONE:
+        return None
+    return [
+        GroupRow(each.group_id, each.group_state, each.group_type, each.protocol_type)
+        for each in answer.groups
+    ]
 
 
 async def _described(

@@ -30,6 +30,8 @@ FETCHES_MAX: Final = 20
 SCANNED_MAX: Final = 10_000
 """Maximum number of records that are read to find those with a key."""
 FETCH_BYTES_MAX: Final = 1024 * 1024
+TIME_BYTES_MAX: Final = 4_096
+"""Bytes that are fetched for the time of one record; a leader sends one batch at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +103,17 @@ def leader_of(leaders: Mapping[Place, PeerAddress], place: Place) -> PeerAddress
 
 
 async def fetch(
-    brokers: BrokerAccess, leader: PeerAddress, place: Place, offset: int, *, max_wait_ms: int = 0
+    brokers: BrokerAccess,
+    leader: PeerAddress,
+    place: Place,
+    offset: int,
+    *,
+    max_wait_ms: int = 0,
+    bytes_max: int = FETCH_BYTES_MAX,
 ) -> Fetched:
     """Fetch batches from an offset on. Raises NoBrokerError."""
     body = encode_fetch(
-        place.topic, place.partition, offset, bytes_max=FETCH_BYTES_MAX, max_wait_ms=max_wait_ms
+        place.topic, place.partition, offset, bytes_max=bytes_max, max_wait_ms=max_wait_ms
     )
     try:
         data = await brokers.peers.call(
@@ -125,7 +133,7 @@ async def time_at(
     if leader is None:
         return None
     try:
-        fetched = await fetch(brokers, leader, place, offset)
+        fetched = await fetch(brokers, leader, place, offset, bytes_max=TIME_BYTES_MAX)
     except NoBrokerError:
         return None
     return None if fetched.error_code else first_time_ms(fetched.records, offset)

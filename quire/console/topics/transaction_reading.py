@@ -28,8 +28,6 @@ from quire.console.topics.access import KeyType, coordinator_of
 OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 SHOWN_MAX: Final = 200
 PARTITIONS_SHOWN_MAX: Final = 20
-TIMEOUT_MS: Final = 60_000
-"""Time limit of the transactional id until its producer begins again with its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +91,14 @@ async def read_one(brokers: BrokerAccess, transactional_id: str) -> OpenTransact
     return found[0] if found else None
 
 
-async def abort(brokers: BrokerAccess, transactional_id: str) -> None:
-    """Refuse the producer of a transactional id from now on, and abort its open transaction. Raises
+async def abort(brokers: BrokerAccess, found: OpenTransaction) -> None:
+    """Refuse the producer of a transaction from now on, and abort the transaction. Raises
     TopicRefusedError, NoBrokerError.
     """
-    coordinator = await coordinator_of(brokers, transactional_id, KeyType.TRANSACTION)
+    coordinator = await coordinator_of(brokers, found.transactional_id, KeyType.TRANSACTION)
     request = InitProducerIdRequest(
-        transactional_id=transactional_id,
-        transaction_timeout_ms=TIMEOUT_MS,
+        transactional_id=found.transactional_id,
+        transaction_timeout_ms=found.timeout_ms,
         producer_id=-1,
         producer_epoch=-1,
     )

@@ -51,6 +51,9 @@ async def test_topics_with_everything_behind_them(world: BrokerConsole) -> None:
     assert 'href="/groups/readers"' in text
     assert "retention.ms" in text
     assert "default" in text
+    assert "__consumer_offsets" in (await world.browser.get("/topics")).text
+    assert (await world.browser.get("/topics/__consumer_offsets")).status == 200
+    assert (await world.browser.get("/topics/__consumer_offsets/messages")).status == 404
     assert (await world.browser.get("/topics/unknown")).status == 404
     assert (await world.browser.get("/topics/unknown/messages")).status == 404
 
@@ -154,6 +157,8 @@ async def test_a_group_and_new_offsets(world: BrokerConsole) -> None:
     assert answer.status == 303
     assert unquote(answer.headers["Location"]) == unquote(HOSTILE_PATH)
     assert "3 records behind" in (await get(HOSTILE_PATH)).text
+    for path in ("/groups/unknown", "/groups/unknown/reset?topic=t&to=latest"):
+        assert (await get(path)).status == 404
     for odd in ("topic=t&to=x", "topic=t&to=offset&value=x", "topic=t&to=time&value=x"):
         assert (await get(f"{HOSTILE_PATH}/reset?{odd}")).status == 400
     assert (await get(f"{HOSTILE_PATH}/reset?topic=u&to=latest")).status == 404
