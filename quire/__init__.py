@@ -31,6 +31,7 @@ Leaves the replication protocol to `ledger_client`, the storage node to `bookie`
 - `cli/`: the command line.
 - `local/`: processes of a local cluster.
 - `console/`: pages of a cluster for a browser.
+- `zookeeper/`: ZooKeeper as a server of its own.
 - `watching/`: metrics of all servers, and a bundle for support.
 - `inspection/`: directory of a stopped bookie.
 - `bench/`: comparisons of ways to replicate.

@@ -23,6 +23,7 @@ TABLES: Final = (
     "console",
     "gateway",
     "repair",
+    "zookeeper",
 )
 METADATA_VARIABLE: Final = "QUIRE_METADATA"
 METADATA_DEFAULT: Final = "zk://127.0.0.1:2181/quire"

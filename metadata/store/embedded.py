@@ -22,7 +22,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final, Self
 
@@ -111,7 +111,7 @@ class EmbeddedZooKeeper:
         java = find_java(self._environment)
         jars = find_jars()
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        lock = await self._lock()
+        lock = await lock_directory(self.data_dir)
         try:
             for attempt in range(PORT_TRIES):
                 self._port = self._choose_port()
@@ -163,25 +163,6 @@ class EmbeddedZooKeeper:
         await self.stop()
         await self.start()
 
-    async def _lock(self) -> int:
-        """Return a locked descriptor; wait for an earlier server that is still stopping."""
-        descriptor = os.open(self.data_dir / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + LOCK_TIMEOUT_S
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if loop.time() >= deadline:
-                    os.close(descriptor)
-                    raise EmbeddedServerError(
-                        f"{self.data_dir} is in use by another ZooKeeper server: stop that server, "
-                        "or choose another directory"
-                    ) from None
-                await asyncio.sleep(POLL_S)
-            else:
-                return descriptor
-
     def _choose_port(self) -> int:
         wanted = self._port or self._wanted_port
         if wanted == 0:
@@ -210,21 +191,8 @@ class EmbeddedZooKeeper:
             _MAIN_CLASS,
             str(properties),
         ]
-        supervisor = importlib.util.find_spec(_SUPERVISOR)  # found, not imported
-        assert supervisor is not None
-        assert supervisor.origin is not None
         with (self.data_dir / "zookeeper.log").open("wb") as log:
-            self._supervisor = subprocess.Popen(
-                [sys.executable, "-I", "-S", supervisor.origin, str(lock), *command],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                pass_fds=(lock,),
-                start_new_session=True,  # Ctrl-C reaches this process, which stops the server
-                cwd=self.data_dir,
-            )
-        assert self._supervisor.stdout is not None
-        self._pid = int(self._supervisor.stdout.readline() or 0)
+            self._supervisor, self._pid = spawn_supervised(command, lock, self.data_dir, log)
 
     def _properties(self) -> str:
         settings = {
@@ -240,7 +208,7 @@ class EmbeddedZooKeeper:
             "autopurge.snapRetainCount": 3,
             "autopurge.purgeInterval": 1,
         }
-        return "".join(f"{name}={_escaped(str(value))}\n" for name, value in settings.items())
+        return properties_text(settings)
 
     async def _wait_until_ready(self, *, is_last: bool) -> bool:
         """Return True when our server answers; False if another process has just taken its port."""
@@ -259,7 +227,7 @@ class EmbeddedZooKeeper:
                 raise EmbeddedServerError(
                     f"ZooKeeper ended with status {status} while starting: {self._log_tail()}"
                 )
-            if await self._answers():
+            if await serves_directory(HOST, self._port, self.data_dir):
                 return True
             await asyncio.sleep(POLL_S)
         raise EmbeddedServerError(
@@ -267,22 +235,72 @@ class EmbeddedZooKeeper:
             f"{self._log_tail()}"
         )
 
-    async def _answers(self) -> bool:
-        """Return whether our server serves the port; another server would name another
-        directory.
-        """
-        mode = await four_letter_word(HOST, self._port, "srvr", timeout_s=READY_TIMEOUT_S)
-        if "Mode:" not in mode:
-            return False
-        configuration = await four_letter_word(HOST, self._port, "conf")
-        return f"dataDir={self.data_dir / 'version-2'}" in configuration.splitlines()
-
     def _log_tail(self) -> str:
         with contextlib.suppress(OSError):
             text = (self.data_dir / "zookeeper.log").read_bytes()[-LOG_TAIL_BYTES:]
             if text.strip():
                 return text.decode(errors="replace").strip()
         return "its log is empty"
+
+
+async def lock_directory(data_dir: Path) -> int:
+    """Return a locked descriptor of a server's directory; wait for an earlier server that is still
+    stopping. Raises EmbeddedServerError.
+    """
+    descriptor = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + LOCK_TIMEOUT_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if loop.time() >= deadline:
+                os.close(descriptor)
+                raise EmbeddedServerError(
+                    f"{data_dir} is in use by another ZooKeeper server: stop that server, "
+                    "or choose another directory"
+                ) from None
+            await asyncio.sleep(POLL_S)
+        else:
+            return descriptor
+
+
+def spawn_supervised(
+    command: Sequence[str], lock: int, directory: Path, log: IO[bytes] | None
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a command that ends with this process and holds the lock; return its supervisor and its
+    own process id. It prints into `log`, or else to the standard error of this process.
+    """
+    supervisor = importlib.util.find_spec(_SUPERVISOR)  # found, not imported
+    assert supervisor is not None
+    assert supervisor.origin is not None
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", supervisor.origin, str(lock), *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        pass_fds=(lock,),
+        start_new_session=True,  # Ctrl-C reaches this process, which stops the server
+        cwd=directory,
+    )
+    assert process.stdout is not None
+    return process, int(process.stdout.readline() or 0)
+
+
+async def serves_directory(host: str, port: int, data_dir: Path) -> bool:
+    """Return whether the server at a port serves clients from this directory; another server would
+    name another directory.
+    """
+    mode = await four_letter_word(host, port, "srvr", timeout_s=READY_TIMEOUT_S)
+    if "Mode:" not in mode:
+        return False
+    configuration = await four_letter_word(host, port, "conf")
+    return f"dataDir={data_dir / 'version-2'}" in configuration.splitlines()
+
+
+def properties_text(settings: Mapping[str, object]) -> str:
+    """Return settings as the text of a Java properties file."""
+    return "".join(f"{name}={_escaped(str(value))}\n" for name, value in settings.items())
 
 
 async def four_letter_word(

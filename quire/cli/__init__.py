@@ -36,6 +36,7 @@
 - `quota/`: `quire quota`.
 - `gateway/`: `quire gateway`.
 - `console/`: `quire console`.
+- `zookeeper/`: `quire zookeeper`.
 - `watching/`: `quire top`, `quire cluster report`.
 - `audit/`: audit trail of commands.
 """

@@ -86,6 +86,7 @@ def _servers(text: str | None) -> tuple[_Server, ...]:
     from broker_layer import options as broker
     from gateway import options as gateway
     from quire.console import options as console
+    from quire.zookeeper import options as zookeeper
 
     tables = _tables(text).get(bookie.TABLE, {})
     several = tables if isinstance(tables, list) else []
@@ -105,6 +106,7 @@ def _servers(text: str | None) -> tuple[_Server, ...]:
         (broker.TABLE, broker.VARIABLE_PREFIX, broker.OPTIONS, _load_broker),
         (gateway.TABLE, gateway.VARIABLE_PREFIX, gateway.OPTIONS, _load_gateway),
         (console.TABLE, console.VARIABLE_PREFIX, console.OPTIONS, _load_console),
+        (zookeeper.TABLE, zookeeper.VARIABLE_PREFIX, zookeeper.OPTIONS, _load_zookeeper),
     )
     return (
         *bookies,
@@ -159,6 +161,14 @@ def _load_console(text: str | None) -> object:
     from quire.console.options import load_options
 
     return load_given(load_options, text, {}, try_next=TRY_NEXT)
+
+
+def _load_zookeeper(text: str | None) -> object:
+    from quire.zookeeper.options import load_options
+
+    is_given = "QUIRE_ZOOKEEPER_DATA_DIR" in os.environ or "data_dir" in _table(text, "zookeeper")
+    flags = {} if is_given else {"data_dir": GIVEN_LATER}
+    return load_given(load_options, text, flags, try_next=TRY_NEXT)
 
 
 def _values(server: _Server) -> Mapping[str, Value]:

@@ -44,6 +44,7 @@ NOUNS: Final = {
     "top": ("quire.cli.watching.top", "what the servers do now, on the terminal"),
     "console": ("quire.cli.console.verbs", "show a cluster in a browser"),
     "broker": ("quire.cli.broker", "run: serve topics to clients of Kafka's protocol"),
+    "zookeeper": ("quire.cli.zookeeper.verbs", "run, status: the servers of the metadata"),
     "cluster": ("quire.cli.cluster", "init, health, if-lost, version, report"),
     "metadata": (
         "quire.cli.metadata.verbs",

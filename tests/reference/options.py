@@ -10,6 +10,7 @@ import bookie.options
 import broker_layer.options
 import gateway.options
 import quire.console.options
+import quire.zookeeper.options
 from broker_layer.log.settings.topic_config_table import DEFINITIONS
 from ledger_client import ClientConfig
 from serving.option_reading import OptionInfo
@@ -32,6 +33,7 @@ def options_page() -> str:
             _server("Broker", "broker", broker_layer.options.OPTIONS),
             _server("Gateway", "gateway", gateway.options.OPTIONS),
             _server("Console", "console", quire.console.options.OPTIONS),
+            _server("ZooKeeper", "zookeeper", quire.zookeeper.options.OPTIONS),
             _client(),
             _topics(),
         ],

@@ -110,7 +110,7 @@ def test_config_show_prints_the_origin_of_a_value(
     monkeypatch.setenv("QUIRE_BOOKIE_WEIGHT", "7")
     assert main(["config", "show", "--config", str(file), "-o", "json"]) == ExitCode.DONE
     found = json.loads(capsys.readouterr().out)
-    rows = {row["option"]: row for row in found if row["server"] not in ("gateway", "console")}
+    rows = {row["option"]: row for row in found if row["server"] in ("bookie", "broker")}
     assert len(rows) < len(found)
     assert (rows["port"]["value"], rows["port"]["origin"]) == (4181, str(file))
     assert (rows["weight"]["value"], rows["weight"]["origin"]) == (7, "QUIRE_BOOKIE_WEIGHT")

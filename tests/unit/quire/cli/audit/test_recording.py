@@ -56,6 +56,7 @@ ORDINARY = {
     "tls": ("init",),
     "topic": ("consume", "list", "produce", "show"),
     "user": ("list", "show"),
+    "zookeeper": ("run", "status"),
 }
 """Verbs that change nothing, or only what their user owns."""
 
