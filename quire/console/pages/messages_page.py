@@ -3,12 +3,13 @@
 Leaves reading to `quire.console.topics.record_reading`, and decoding to `record_rows`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
 from aiohttp import web
 
+from broker_layer.peer import PeerAddress
 from quire.cli.topic.topic_access import BrokerAccess
 from quire.cli.topic.topic_lookup import ShownTopic, require_topic, topic_metadata
 from quire.console.context import ConsoleContext, Route
@@ -52,18 +53,7 @@ class MessagePages:
         place, leaders = Place(name, partition), leaders_in(metadata)
         form = query.get("form", "auto")
         key = query.get("key", "")[:KEY_CHARACTERS_MAX]
-        offset = number_of(query.get("offset"), 0, OFFSET_MAX)
-        if query.get("time"):
-            time_ms = _time_of(query["time"])
-            found = (await offsets_at(brokers, leaders, [place], time_ms)).get(place)
-            # There is no record as new as that: begin at the end.
-            offset = found.offset if found is not None and found.offset >= 0 else OFFSET_MAX
-        elif query.get("at") == "end":
-            ends = await offsets_at(brokers, leaders, [place], LATEST)
-            offset = max(0, ends[place].offset - ROWS_MAX) if place in ends else 0
-        elif not query.get("offset"):
-            starts = await offsets_at(brokers, leaders, [place], EARLIEST)
-            offset = starts[place].offset if place in starts else 0
+        offset = await _offset_of(query, brokers, leaders, place)
         wanted_form = form if form in FORMS else "auto"
         wanted = Wanted(place, offset, key.encode() if key else None, wanted_form)
         page = await read_records(brokers, leaders, wanted)
@@ -87,6 +77,28 @@ class MessagePages:
             scanned_max=SCANNED_MAX,
             bytes_shown_max=BYTES_SHOWN_MAX,
         )
+
+
+async def _offset_of(
+    query: Mapping[str, str],
+    brokers: BrokerAccess,
+    leaders: Mapping[Place, PeerAddress],
+    place: Place,
+) -> int:
+    """Return the offset from which the page begins: of a time, near the end, as given, or the
+    first one.
+    """
+    if query.get("time"):
+        found = (await offsets_at(brokers, leaders, [place], _time_of(query["time"]))).get(place)
+        # There is no record as new as that: begin at the end.
+        return found.offset if found is not None and found.offset >= 0 else OFFSET_MAX
+    if query.get("at") == "end":
+        ends = await offsets_at(brokers, leaders, [place], LATEST)
+        return max(0, ends[place].offset - ROWS_MAX) if place in ends else 0
+    if query.get("offset"):
+        return number_of(query["offset"], 0, OFFSET_MAX)
+    starts = await offsets_at(brokers, leaders, [place], EARLIEST)
+    return starts[place].offset if place in starts else 0
 
 
 def readable_topic(topic: ShownTopic, name: str) -> ShownTopic:

@@ -1,13 +1,12 @@
-"""Groups of consumers: their members, and their lag in records and in seconds.
+"""Groups of consumers, their members, and what they have committed.
 
-Leaves new offsets to `offset_reset`.
+Leaves the lag to `group_lag`, and new offsets to `offset_reset`.
 
-Invariants: a page asks for the offsets of at most GROUPS_MAX groups, and for the times of at most
-TIMED_MAX partitions; what it leaves out it says.
+Invariant: a page asks for the offsets of at most GROUPS_MAX groups, and says how many it left out.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
@@ -25,14 +24,11 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.peer import PeerAddress
 from quire.cli.topic.topic_access import BrokerAccess, NoBrokerError, require
-from quire.cli.topic.topic_lookup import topic_metadata
 from quire.console.topics.access import KeyType, coordinator_of, coordinators_of
-from quire.console.topics.leaders import LATEST, Place, leaders_in, offsets_at
-from quire.console.topics.record_reading import time_at
+from quire.console.topics.group_lag import TIMED_MAX, PartitionLag, lags_of
+from quire.console.topics.leaders import Place
 
 GROUPS_MAX: Final = 500
-TIMED_MAX: Final = 50
-MS_PER_S: Final = 1_000
 DEAD: Final = "Dead"
 """State of a group that has offsets at most."""
 EMPTY_STATES: Final = ("Empty", DEAD)
@@ -73,29 +69,6 @@ class Member:
     host: str
     assigned: str
     """Its partitions; empty if it does not say."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionLag:
-    """How far a group is in one partition."""
-
-    place: Place
-    committed: int
-    end: int | None
-    """None if the leader does not answer."""
-    behind_ms: int | None
-    """Time from the last committed record to the newest one; None if it is unknown."""
-    note: str
-
-    @property
-    def lag(self) -> int | None:
-        """Records after the committed offset."""
-        return None if self.end is None else max(0, self.end - self.committed)
-
-    @property
-    def behind_s(self) -> float | None:
-        """The same time in seconds."""
-        return None if self.behind_ms is None else self.behind_ms / MS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +127,7 @@ async def read_group(brokers: BrokerAccess, group_id: str) -> GroupView | None:
         raise NoBrokerError(text, try_next="check the brokers' logs, then retry")
     if state == DEAD and not offsets:
         return None
-    lags = await _lags(brokers, offsets)
+    lags = await lags_of(brokers, offsets)
     return GroupView(group_id, state, kind, members, lags, max(0, len(lags) - TIMED_MAX))
 
 
@@ -249,46 +222,3 @@ async def _described(
         for each in classic.members
     ]
     return classic.group_state, CLASSIC, members
-
-
-async def _lags(
-    brokers: BrokerAccess, committed: Mapping[Place, tuple[int, str]]
-) -> list[PartitionLag]:
-    if not committed:
-        return []
-    places = sorted(committed)
-    topics = list(dict.fromkeys(each.topic for each in places))
-    leaders = leaders_in(await topic_metadata(brokers, topics))
-    ends = await offsets_at(brokers, leaders, places, LATEST)
-    timed = await asyncio.gather(
-        *(
-            _behind_ms(brokers, leaders, each, committed[each][0], ends[each].offset)
-            for each in places[:TIMED_MAX]
-            if each in ends
-        )
-    )
-    behind = dict(zip([each for each in places[:TIMED_MAX] if each in ends], timed, strict=True))
-    return [
-        PartitionLag(
-            each,
-            committed[each][0],
-            ends[each].offset if each in ends else None,
-            behind.get(each),
-            committed[each][1],
-        )
-        for each in places
-    ]
-
-
-async def _behind_ms(
-    brokers: BrokerAccess,
-    leaders: Mapping[Place, PeerAddress],
-    place: Place,
-    committed: int,
-    end: int,
-) -> int | None:
-    if committed >= end:
-        return 0
-    newest = await time_at(brokers, leaders, place, end - 1)
-    last = await time_at(brokers, leaders, place, max(0, committed - 1))
-    return None if newest is None or last is None else max(0, newest - last)
