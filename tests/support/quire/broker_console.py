@@ -15,6 +15,8 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     AddPartitionsToTxnRequest,
     ApiMessage,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
     FindCoordinatorRequest,
@@ -90,6 +92,18 @@ class BrokerConsole:
         answer = await self._until_served(group_id, 0, ApiKey.OFFSET_COMMIT, request, 9)
         assert isinstance(answer, OffsetCommitResponse)
 
+    async def join(self, group_id: str, topic: str) -> None:
+        """Become a member of a group of the newer protocol."""
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group_id,
+            member_id="<member>",
+            member_epoch=0,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=[topic],
+            topic_partitions=[],
+        )
+        await self._until_served(group_id, 0, ApiKey.CONSUMER_GROUP_HEARTBEAT, request, 1)
+
     async def begin_transaction(self, transactional_id: str, topic: str) -> None:
         """Open a transaction that writes to partition 0 of a topic."""
         begin = InitProducerIdRequest(
@@ -127,7 +141,7 @@ class BrokerConsole:
 def _code_of(answer: ApiMessage) -> int:
     if isinstance(answer, OffsetCommitResponse):
         return answer.topics[0].partitions[0].error_code
-    if isinstance(answer, InitProducerIdResponse):
+    if isinstance(answer, InitProducerIdResponse | ConsumerGroupHeartbeatResponse):
         return answer.error_code
     rows = answer.results_by_topic_v3_and_below
     return int(rows[0].results_by_partition[0].partition_error_code)

@@ -167,6 +167,22 @@ async def test_a_group_and_new_offsets(world: BrokerConsole) -> None:
         assert (await world.browser.post(f"{HOSTILE_PATH}/reset", form)).status == 400
 
 
+async def test_a_group_with_members_keeps_its_offsets(world: BrokerConsole) -> None:
+    await world.create_topic("t")
+    await world.produce("t", *records(10))
+    await world.commit("readers", "t", 4)
+    await world.join("readers", "t")
+    page = await world.browser.get("/groups/readers")
+    assert "&lt;member&gt;" in page.text
+    assert "only while it has no members" in page.text
+    token = (await world.browser.get("/repair")).form_token
+    answer = await world.browser.get("/groups/readers/reset?topic=t&to=latest")
+    assert (answer.status, "has members" in answer.text) == (409, True)
+    form = {"form_token": token, "offset:0:t": "7"}
+    assert (await world.browser.post("/groups/readers/reset", form)).status == 409
+    assert "6 records behind" in (await world.browser.get("/groups/readers")).text
+
+
 async def test_a_transaction_that_hangs_is_aborted(world: BrokerConsole) -> None:
     await world.create_topic("t")
     await world.begin_transaction("<tx>", "t")
