@@ -23,7 +23,7 @@ from quire.admin_api import AdminApiError
 from quire.console.access import HEADERS, is_known_host, is_own_origin
 from quire.console.context import ANYBODY, VIEWER, ConsoleContext, Handler, Route, Viewer, see_other
 from quire.console.sessions import Sessions
-from quire.errors import CommandError
+from quire.errors import CommandError, ExitCode
 from security.errors import SecurityError
 from serving.admin import AdminAccess
 
@@ -36,12 +36,19 @@ LOGIN_PATH: Final = "/login"
 HTTP_ERROR: Final = 400
 FAILURES: Final = (MetadataError, LedgerError, AdminApiError, SecurityError, CommandError)
 """Failures of the cluster, or of what a person asked for: the page says what to do."""
+STATUSES: Final[Mapping[ExitCode, int]] = {
+    ExitCode.USAGE: 400,
+    ExitCode.NOT_FOUND: 404,
+    ExitCode.REFUSED: 409,
+}
+"""Statuses of refused requests; other failures of commands are those of the cluster."""
 TITLES: Final[Mapping[int, str]] = {
     400: "This request cannot be understood",
     401: "Log in first",
     403: "This is not allowed",
     404: "There is no such page",
     405: "This page cannot be used this way",
+    409: "This cannot be done now",
     413: "This request is too large",
     421: "This console does not know its name",
     429: "Too much at once",
@@ -159,7 +166,7 @@ class Guard:
         except UnicodeDecodeError:
             return self.failure(request, 400, "its text is not UTF-8")
         except FAILURES as error:
-            return self.failure(request, 503, _text_of(error))
+            return self.failure(request, _status_of(error), _text_of(error))
         except TimeoutError:
             text = f"it did not answer within {PAGE_S_MAX:.0f} s; try again"
             return self.failure(request, 503, text)
@@ -188,6 +195,11 @@ class Guard:
 
 def _act(request: web.Request) -> str:
     return f"{request.method} {request.path[:PATH_CHARACTERS_MAX]}"
+
+
+def _status_of(error: Exception) -> int:
+    """Return the status of a failure: what a person asked for is wrong, or the cluster is away."""
+    return STATUSES.get(error.code, 503) if isinstance(error, CommandError) else 503
 
 
 def _text_of(error: Exception) -> str:
