@@ -31,6 +31,7 @@ def test_each_kind_of_server_has_a_unit() -> None:
         "quire-console.service",
         "quire-gateway.service",
         "quire-repair.service",
+        "quire-zookeeper.service",
     ]
 
 
