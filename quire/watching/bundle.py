@@ -13,19 +13,17 @@ import io
 import json
 import os
 import tarfile
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from quire.cli.output import Json
 from quire.errors import UsageError
 
 PART_BYTES_MAX: Final = 8 * 1024 * 1024
 BYTES_MAX: Final = 64 * 1024 * 1024
 DIRECTORY: Final = "quire-report"
 NOTES: Final = "notes.txt"
-
-Json = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
 
 
 class Bundle:

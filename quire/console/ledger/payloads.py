@@ -53,10 +53,12 @@ def shown(payload: bytes, form: Form) -> Shown:
     if form is Form.HEX:
         return Shown(_dump(begin), len(payload), Form.HEX, len(begin))
     if form is Form.JSON and len(begin) == len(payload):
-        text = _indented(begin)
-        if text is not None:
-            return Shown(text, len(payload), Form.JSON, len(begin))
-    return Shown(_printable(begin), len(payload), Form.TEXT, len(begin))
+        indented = _indented(begin)
+        if indented is not None:
+            return Shown(indented, len(payload), Form.JSON, len(begin))
+    return Shown(
+        printable(begin.decode("utf-8", "backslashreplace")), len(payload), Form.TEXT, len(begin)
+    )
 
 
 def _indented(payload: bytes) -> str | None:
@@ -68,8 +70,8 @@ def _indented(payload: bytes) -> str | None:
     return text if len(text) <= SHOWN_BYTES_MAX * BYTES_PER_LINE else None
 
 
-def _printable(payload: bytes) -> str:
-    text = payload.decode("utf-8", "backslashreplace")
+def printable(text: str) -> str:
+    """Return a text with escapes for what is not printable, or changes the direction of text."""
     return "".join(each if each.isprintable() or each in _KEPT else _escaped(each) for each in text)
 
 

@@ -18,6 +18,7 @@ from broker_layer.kafka.record_batch import (
     parse_records,
     read_header,
 )
+from quire.console.ledger.payloads import printable
 
 BYTES_SHOWN_MAX: Final = 4_096
 HEADERS_SHOWN_MAX: Final = 20
@@ -68,7 +69,7 @@ def shown_data(data: bytes | None, form: str = "auto") -> ShownData:
         return ShownData(cut.hex(" "), "hex", len(data))
     if form == "auto" and ("\ufffd" in text[:-3] or "\0" in text):
         return ShownData(cut.hex(" "), "hex", len(data))
-    return ShownData(text, "JSON" if _is_json(text) else "text", len(data))
+    return ShownData(printable(text), "JSON" if _is_json(text) else "text", len(data))
 
 
 def batches_of(data: bytes) -> Iterator[tuple[RecordBatchHeader, Iterator[Record]]]:

@@ -65,3 +65,8 @@ def test_many_headers_are_counted() -> None:
     headers = tuple((f"h{n}", b"") for n in range(HEADERS_SHOWN_MAX + 3))
     row = row_of(Record(1, 2, None, None, headers), is_transactional=True, form="auto")
     assert (len(row.headers), row.headers_left_out) == (HEADERS_SHOWN_MAX, 3)
+
+
+def test_characters_that_change_the_direction_of_text_are_escaped() -> None:
+    shown = shown_data("a\u202eb\x1b[0m".encode())
+    assert shown.text == "a\\u202eb\\x1b[0m"
