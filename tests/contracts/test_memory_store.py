@@ -16,6 +16,7 @@ from metadata.store.interface import MetadataStore, SessionState
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.store.memory_faults import StoreCall
 from tests.contracts.metadata_store import MetadataStoreContract
+from tests.virtual_time import in_virtual_time
 
 
 class MemoryService:
@@ -77,12 +78,11 @@ def faults() -> Faults:
 
 
 @pytest.fixture
-async def store(faults: Faults) -> AsyncIterator[MemoryMetadataStore]:
-    store = MemoryMetadataStore(MemoryMetadataServer(faults), operation_timeout_s=0.05)
-    yield store
-    await store.aclose()
+def store(faults: Faults) -> MemoryMetadataStore:
+    return MemoryMetadataStore(MemoryMetadataServer(faults), operation_timeout_s=0.05)
 
 
+@in_virtual_time
 async def test_late_write_is_applied_after_its_caller_received_unknown(
     store: MemoryMetadataStore, faults: Faults
 ) -> None:
@@ -96,6 +96,7 @@ async def test_late_write_is_applied_after_its_caller_received_unknown(
     assert (await store.get("/a")).value == b"1"
 
 
+@in_virtual_time
 async def test_a_lost_answer_hides_an_applied_write(
     store: MemoryMetadataStore, faults: Faults
 ) -> None:
@@ -107,6 +108,7 @@ async def test_a_lost_answer_hides_an_applied_write(
     assert (await store.get("/a")).value == b"1"
 
 
+@in_virtual_time
 async def test_cancelling_the_caller_does_not_stop_the_request(
     store: MemoryMetadataStore, faults: Faults
 ) -> None:
@@ -121,6 +123,7 @@ async def test_cancelling_the_caller_does_not_stop_the_request(
     assert (await store.get("/a")).value == b"0"
 
 
+@in_virtual_time
 async def test_suspended_store_sends_nothing(store: MemoryMetadataStore) -> None:
     store.suspend()
     with pytest.raises(StoreUnavailableError):
@@ -131,6 +134,7 @@ async def test_suspended_store_sends_nothing(store: MemoryMetadataStore) -> None
         await store.get("/a")
 
 
+@in_virtual_time
 async def test_suspension_makes_the_outcome_of_running_calls_unknown(
     store: MemoryMetadataStore, faults: Faults
 ) -> None:
@@ -142,6 +146,7 @@ async def test_suspension_makes_the_outcome_of_running_calls_unknown(
         await call
 
 
+@in_virtual_time
 async def test_a_suspended_session_ends_after_its_timeout() -> None:
     server = MemoryMetadataServer()
     one = MemoryMetadataStore(server, session_timeout_s=0.02)
@@ -159,6 +164,7 @@ async def test_a_suspended_session_ends_after_its_timeout() -> None:
     await other.aclose()
 
 
+@in_virtual_time
 async def test_a_late_request_of_an_ended_session_takes_no_effect(
     store: MemoryMetadataStore, faults: Faults
 ) -> None:
@@ -174,6 +180,7 @@ async def test_a_late_request_of_an_ended_session_takes_no_effect(
         await store.get("/a")
 
 
+@in_virtual_time
 async def test_a_slow_follower_never_goes_back_and_fresh_reads_catch_up(
     store: MemoryMetadataStore, faults: Faults
 ) -> None:
@@ -191,6 +198,7 @@ async def test_a_slow_follower_never_goes_back_and_fresh_reads_catch_up(
     await other.aclose()
 
 
+@in_virtual_time
 async def test_a_replaced_leader_answers_fresh_reads_but_not_agreed_ones(
     store: MemoryMetadataStore, faults: Faults
 ) -> None:
@@ -207,6 +215,7 @@ async def test_a_replaced_leader_answers_fresh_reads_but_not_agreed_ones(
     await other.aclose()
 
 
+@in_virtual_time
 async def test_closing_fails_waiting_calls(store: MemoryMetadataStore, faults: Faults) -> None:
     faults.delay_before_s = 10.0
     call = asyncio.create_task(store.create("/a", b"0"))
