@@ -43,13 +43,14 @@ CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 pyth
 # Tests start thousands of processes: each would compile the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test test-all test-fast test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-repair campaign-topics campaign-zookeeper sim sim-topics seeded-bugs mutation model faults fuzz flood differential docs docs-site lock sbom audit clean
+.PHONY: help venv test test-all test-failed test-fast test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-repair campaign-topics campaign-zookeeper sim sim-topics seeded-bugs mutation model faults fuzz flood differential docs docs-site lock sbom audit clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
 	@echo 'make test             what a change should pass: unit tests, and most tests with real processes and ZooKeeper'
 	@echo 'make test-fast        the unit tests alone, without those of the simulation: a minute'
 	@echo 'make test-all         make test, and the tests with real processes that take long'
+	@echo 'make test-failed      the tests that failed last, alone: was it the load of the machine?'
 	@echo 'make test-spark       the tests that need Spark, which is fetched for them (450 MB)'
 	@echo 'make test-kafka       stock Kafka clients and Apache Kafka'"'"'s tools, which Maven and npm fetch'
 	@echo 'make check            format, lint, types, import direction, tidiness'
@@ -111,6 +112,9 @@ test: $(STAMP)
 
 test-all: $(STAMP)
 	@$(PYTEST) -m '$(TESTS)'
+
+test-failed: $(STAMP)
+	@$(BIN)/python -m pytest -v --last-failed --last-failed-no-failures none -m '$(TESTS)'
 
 test-fast: $(STAMP)
 	@$(PYTEST) tests/unit -m 'not integration and not long' --ignore tests/unit/simulation
