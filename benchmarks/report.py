@@ -24,6 +24,7 @@ UNITS: Final = {
     "us": 3,
     "ratio": 3,
     "MB": 1,
+    "bytes": 0,
 }
 """Units of figures, and the number of digits to print."""
 
