@@ -29,12 +29,17 @@ NEXT_STEPS: Final = {
     Lifecycle.DRAINED: "quire bookie remove ID",
     Lifecycle.LIMBO: "keep it up, and wait: quire repair status shows what is left; once it is "
     "drained: quire bookie remove ID",
-    Lifecycle.LOST: "start it: quire bookie run --data-dir DIR, or wait for repair; once nothing "
+    Lifecycle.LOST: "wait for repair, or start it: quire bookie run --data-dir DIR; once nothing "
     "names it: quire bookie remove ID",
 }
 START: Final = "start it: quire bookie run --data-dir DIR"
 WAIT: Final = "wait for repair: quire repair status shows what is left"
+START_REPAIR: Final = "start repair: quire repair run-worker --audit"
+NO_REPAIR: Final = Finding(
+    "repair", "no auditor runs: lost copies are neither found nor made again", START_REPAIR
+)
 CHECK: Final = "see quire metadata check"
+IF_GONE: Final = "if its disk is gone"
 NO_COPY: Final = "entries may have no copy on a running bookie"
 ACCEPTED: Final = "entries are lost, as accepted"
 LOSSES: Final = (Reason.LIMBO, Reason.FENCES_LOST)
@@ -110,8 +115,11 @@ def down_findings(
     up: Collection[BookieId],
     holding: Mapping[BookieId, LedgerSample] | None,
     states: States = MappingProxyType({}),
+    *,
+    is_repaired: bool = True,
 ) -> tuple[list[Finding], list[Finding]]:
-    """Return problems and warnings about bookies that are not up.
+    """Return problems and warnings about bookies that are not up. `is_repaired` is whether an
+    auditor runs.
 
     `holding` maps a bookie to the ledgers with entries on it; None if that was not read. A bookie
     that holds nothing is no problem: it may have been replaced. A removed bookie is one only while
@@ -123,7 +131,7 @@ def down_findings(
         state = states.get(bookie_id, UNCHANGED).state
         if bookie_id in up:
             continue
-        where, start = f"bookie {bookie_id}", START
+        where, repair = f"bookie {bookie_id}", WAIT if is_repaired else START_REPAIR
         ledgers = None if holding is None else holding.get(bookie_id, LedgerSample())
         held = "" if ledgers is None else _held_text(ledgers)
         what = DOWN_TEXTS.get(state, "is not up")
@@ -134,11 +142,10 @@ def down_findings(
         elif ledgers is not None and not ledgers.count:
             text, advice = f"{what}, and no ledger has entries on it", "no data depends on it"
             other = f"quire bookie remove {bookie_id}" if state in MAY_LEAVE else "leave it"
-            warnings.append(Finding(where, text, f"{start}, or {other}: {advice}"))
+            warnings.append(Finding(where, text, f"{START}, or {other}: {advice}"))
         else:
-            wait = ", or wait for repair" if state is Lifecycle.LOST else ""
             text = f"{what}; {held}" if held else what
-            findings.append(Finding(where, text, f"{start}{wait}", ledgers))
+            findings.append(Finding(where, text, f"{START}; {IF_GONE}, {repair}", ledgers))
     return findings, warnings
 
 

@@ -15,11 +15,13 @@ from metadata.errors import MetadataFormatError
 from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.registry.registration import BookieRegistration
+from metadata.repair.auditor_election import read_auditor_id
 from metadata.repair.lifecycle import UNCHANGED, Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.restore.restore_record import is_unaccepted
 from quire.assessment import (
     CHECK,
+    NO_REPAIR,
     States,
     bookie_findings,
     cluster_host_warnings,
@@ -106,9 +108,12 @@ async def check_health(
         health.ledgers = await _check_ledgers(cluster, ledgers, health)
         up = dict(cluster.directory.bookies)  # those of now, since it may have taken long
     holding = None if health.ledgers is None else health.ledgers.holding
-    problems, no_problems = down_findings(known, up, holding, states)
+    is_repaired = await read_auditor_id(cluster.store) is not None
+    problems, no_problems = down_findings(known, up, holding, states, is_repaired=is_repaired)
     health.findings[:0] = [*problems, *limbo_findings(states, up)]
     health.warnings.extend(no_problems)
+    if up and not is_repaired:
+        health.warnings.append(NO_REPAIR)
     if await is_unaccepted(cluster.store):
         health.warnings.append(UNACCEPTED)
     health.up = up

@@ -18,7 +18,7 @@ from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle
 from metadata.repair.scrub import ScrubRecord
 from metadata.repair.settings import RepairSettings
 from metadata.repair.status import BLOCKED_REASONS_MAX, RepairStatus
-from quire.assessment import START, next_step
+from quire.assessment import IF_GONE, START, next_step
 from quire.cli.output import Json
 from quire.cli.quantities import describe_bytes, describe_duration
 from quire.findings import names
@@ -112,7 +112,7 @@ class RepairSummary:
             {
                 "id": bookie_id,
                 "lost_in_s": None if lost_in_ms is None else lost_in_ms // 1000,
-                "next": f"{START}, or wait for repair",
+                "next": f"{START}; {IF_GONE}, wait for repair",
             }
             for bookie_id, lost_in_ms in self.away.items()
         ]

@@ -17,6 +17,9 @@ from metadata.registry.registration import BookieRegistration
 from metadata.repair.lifecycle import BookieLifecycle, Lifecycle
 from quire.assessment import (
     NO_COPY,
+    START,
+    START_REPAIR,
+    WAIT,
     bookie_findings,
     cluster_host_warnings,
     down_findings,
@@ -184,7 +187,7 @@ def test_a_bookie_that_is_lost_is_a_problem_until_nothing_is_on_it() -> None:
     assert [(each.what, each.advice) for each in problems] == [
         (
             "is lost; 4 ledgers have entries on it (for example 0, 1, 2)",
-            "start it: quire bookie run --data-dir DIR, or wait for repair",
+            f"{START}; if its disk is gone, {WAIT}",
         ),
         (
             "is removed; ledger 0 has entries on it",
@@ -213,6 +216,8 @@ def test_a_bookie_that_is_down_is_a_problem_only_if_ledgers_have_entries_on_it()
     assert [(each.where, each.what) for each in warnings] == [
         ("bookie c", "is not up, and no ledger has entries on it")
     ]
+    problems, _ = down_findings(known, up, {B: sample(2)}, is_repaired=False)
+    assert problems[0].advice == f"{START}; if its disk is gone, {START_REPAIR}"
     problems, warnings = down_findings(known, up, None)
     assert [each.what for each in problems] == ["is not up", "is not up"]
     assert warnings == []

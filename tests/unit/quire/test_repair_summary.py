@@ -235,7 +235,7 @@ def test_the_figures() -> None:
 
 def test_bookies_that_are_away_are_listed() -> None:
     row = replace(SUMMARY, not_up=(BookieId("b"), C), status=C_AWAY).as_json()
-    next_step = "start it: quire bookie run --data-dir DIR, or wait for repair"
+    next_step = "start it: quire bookie run --data-dir DIR; if its disk is gone, wait for repair"
     assert row["away"] == [
         {"id": "b", "lost_in_s": None, "next": next_step},
         {"id": "c", "lost_in_s": 420, "next": next_step},

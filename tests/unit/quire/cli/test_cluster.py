@@ -55,7 +55,8 @@ async def test_a_drained_bookie_is_a_warning(memory_cluster: MemoryCluster) -> N
     await cluster.set_state("a", Lifecycle.DRAINING)
     code, row = await cluster.run(parser(), "health", "-o", "json")
     assert code == ExitCode.DONE
-    (warning,) = row["warnings"]
+    warning, unrepaired = row["warnings"]
+    assert unrepaired["what"].startswith("no auditor runs")
     assert warning["what"] == "is draining: for a test"
     await cluster.set_state("a", Lifecycle.DRAINED)
     code, row = await cluster.run(parser(), "health", "-o", "json")
@@ -76,7 +77,8 @@ async def test_ledgers_of_a_bookie_that_is_down_are_one_finding(
         {
             "where": "bookie a",
             "what": "is not up; 140 ledgers have entries on it (for example 10, 11, 12)",
-            "advice": "start it: quire bookie run --data-dir DIR",
+            "advice": "start it: quire bookie run --data-dir DIR; if its disk is gone, start "
+            "repair: quire repair run-worker --audit",
             "ledger_count": 140,
             "example_ledgers": [10, 11, 12],
         }
