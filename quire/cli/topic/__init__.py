@@ -4,6 +4,7 @@
 - `topic_manage`: `create`, `list`, `show`, `grow`, `config`, `elect` and `delete`.
 - `topic_data`: `produce` and `consume`.
 - `topic_trim`: `trim`.
+- `missing_answers`: remark of `produce` when nothing is acknowledged.
 - `topic_partitions`: leader, content and state of each partition.
 - `topic_lookup`: topics by name.
 - `topic_access`: connections to brokers.

@@ -26,6 +26,7 @@ from metadata.errors import InvalidTopicNameError
 from metadata.topics.topic import check_topic_name
 from quire.cli.as_json import data_as_json
 from quire.cli.output import Json, Output
+from quire.cli.topic.missing_answers import MissingAnswers, reason_of_silence
 from quire.cli.topic.topic_access import open_brokers
 from quire.cli.topic.topic_lookup import SEE_LIST, make_if_missing, topic_named
 from quire.errors import CommandError, ExitCode, UsageError
@@ -79,14 +80,16 @@ def produce_topic(arguments: argparse.Namespace, output: Output) -> int:
         max_request_size=REQUEST_BYTES_MAX,
     )
     count = 0
-    unanswered = deque()  # type: ignore[var-annotated]
+    unanswered: deque[Any] = deque()
+    watch = MissingAnswers(unanswered, lambda: reason_of_silence(arguments), output.remark)
+    watch.start()
     try:
         for key, value in _lines(arguments.key_separator):
             unanswered.append(
                 producer.send(arguments.topic, value, key=key, partition=arguments.partition)
             )
             count += 1
-            while len(unanswered) > UNANSWERED_MAX:
+            while unanswered and (unanswered[0].is_done or len(unanswered) > UNANSWERED_MAX):
                 unanswered.popleft().get(timeout=SEND_TIMEOUT_S)
         producer.flush(timeout=SEND_TIMEOUT_S)
         while unanswered:
@@ -94,6 +97,7 @@ def produce_topic(arguments: argparse.Namespace, output: Output) -> int:
     except KafkaError as error:
         raise TopicDataError(f"writing failed after {count} records: {error}", error) from error
     finally:
+        watch.end()
         producer.close(timeout=5)
     output.record({"topic": arguments.topic, "records": count})
     return ExitCode.DONE

@@ -18,6 +18,7 @@ from broker_layer.kafka.messages import (
     MetadataRequest,
     MetadataResponse,
 )
+from broker_layer.log.settings.topic_config_table import REPLICATION_FACTOR
 from quire.cli.topic.topic_access import BrokerAccess, require
 
 TIMEOUT_MS: Final = 30_000
@@ -25,6 +26,8 @@ NO_ID: Final = UUID(int=0)
 SEE_LIST: Final = "quire topic list"
 
 TOPIC_RESOURCE: Final = 2
+TOPICS_PER_REQUEST_MAX: Final = 1_000
+"""Maximum number of topics whose settings one request asks for."""
 
 ShownTopic = MetadataResponse.MetadataResponseTopic
 CreatedTopic = CreateTopicsResponse.CreatableTopicResult
@@ -67,9 +70,32 @@ async def topic_settings(brokers: BrokerAccess, name: str) -> list[ShownSetting]
     return list(result.configs)
 
 
-def replication_of(topic: ShownTopic) -> int:
-    """Return the largest number of replicas of a topic's partitions."""
-    return max((len(each.replica_nodes) for each in topic.partitions), default=0)
+async def replication_factors(
+    brokers: BrokerAccess, topics: Sequence[ShownTopic]
+) -> dict[str, int]:
+    """Return the configured replication factor of topics by name. For a topic whose settings this
+    client may not read it is the largest number of replicas of its partitions.
+    """
+    factors = {
+        each.name or "": max((len(one.replica_nodes) for one in each.partitions), default=0)
+        for each in topics
+    }
+    names = list(factors)
+    for start in range(0, len(names), TOPICS_PER_REQUEST_MAX):
+        resources = [
+            DescribeConfigsRequest.DescribeConfigsResource(
+                resource_type=TOPIC_RESOURCE,
+                resource_name=name,
+                configuration_keys=[REPLICATION_FACTOR],
+            )
+            for name in names[start : start + TOPICS_PER_REQUEST_MAX]
+        ]
+        request = DescribeConfigsRequest(resources=resources)
+        for result in (await brokers.ask(request, DescribeConfigsResponse)).results:
+            for each in result.configs:
+                if each.value is not None:
+                    factors[result.resource_name] = int(each.value)
+    return factors
 
 
 async def ask_for_topic(

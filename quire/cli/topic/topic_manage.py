@@ -29,7 +29,7 @@ from quire.cli.topic.topic_lookup import (
     TIMEOUT_MS,
     TOPIC_RESOURCE,
     ask_for_topic,
-    replication_of,
+    replication_factors,
     topic_metadata,
     topic_named,
     topic_settings,
@@ -71,6 +71,7 @@ async def list_topic(arguments: argparse.Namespace, output: Output) -> int:
     """List topics."""
     async with open_brokers(arguments) as brokers:
         topics = (await topic_metadata(brokers, None)).topics
+        replication = await replication_factors(brokers, topics)
     with output.listing("topic", "partitions", "replication", "without_leader") as listing:
         for topic in sorted(topics, key=lambda each: each.name or ""):
             if topic.is_internal and not arguments.internal:
@@ -79,7 +80,7 @@ async def list_topic(arguments: argparse.Namespace, output: Output) -> int:
                 {
                     "topic": topic.name,
                     "partitions": len(topic.partitions),
-                    "replication": replication_of(topic),
+                    "replication": replication[topic.name or ""],
                     "without_leader": sum(each.leader_id < 0 for each in topic.partitions),
                     "internal": topic.is_internal,
                 }
@@ -93,11 +94,12 @@ async def show_topic(arguments: argparse.Namespace, output: Output) -> int:
         topic = await topic_named(brokers, arguments.topic)
         settings, ineffective = await _settings(brokers, arguments.topic, is_all=False)
         rows = await partition_rows(topic, brokers)
+        replication = await replication_factors(brokers, [topic])
     head: dict[str, Json] = {
         "topic": topic.name,
         "id": str(topic.topic_id),
         "internal": topic.is_internal,
-        "replication": replication_of(topic),
+        "replication": replication[topic.name or ""],
         "settings": settings,
         "settings_without_effect": ineffective,
     }

@@ -18,7 +18,7 @@ from quire.cli.topic.topic_access import BrokerAccess
 from quire.cli.topic.topic_lookup import (
     ShownSetting,
     ShownTopic,
-    replication_of,
+    replication_factors,
     topic_metadata,
     topic_named,
     topic_settings,
@@ -87,11 +87,12 @@ class TopicView:
 async def read_topics(brokers: BrokerAccess) -> list[TopicRow]:
     """Return all topics, those of coordinators last."""
     topics = (await topic_metadata(brokers, None)).topics
+    replication = await replication_factors(brokers, topics)
     rows = [
         TopicRow(
             topic.name or "",
             len(topic.partitions),
-            replication_of(topic),
+            replication[topic.name or ""],
             sum(each.leader_id < 0 for each in topic.partitions),
             sum(len(each.isr_nodes) < len(each.replica_nodes) for each in topic.partitions),
             bool(topic.is_internal),

@@ -17,7 +17,12 @@ from metadata.topics.partition import PartitionKey, PartitionSegment
 from metadata.topics.partition_store import PartitionStore
 from metadata.topics.topic import TopicId
 from quire.errors import ExitCode
-from tests.integration.quire.command import RunningCluster, start_cluster
+from tests.integration.quire.command import (
+    TIMEOUT_S,
+    RunningCluster,
+    start_cluster,
+    start_quire,
+)
 
 pytestmark = pytest.mark.long
 
@@ -237,8 +242,33 @@ def test_ledgers_that_lack_copies_are_shown_until_the_bookie_is_back(
         assert b"is away" in cluster.run("topic", "show", "short").stdout
         described = partition()
         assert len(described["isr_nodes"]) < len(described["replica_nodes"])
+        (listed,) = [each for each in cluster.json("topic", "list") if each["topic"] == "short"]
+        assert listed["replication"] == 3
     finally:
         os.kill(bookie["pid"], signal.SIGCONT)
     while shown_partition(cluster, ExitCode.DONE).get("short_ledgers", "unknown"):
         pass
     admin.close()
+
+
+def test_a_cluster_without_bookies_is_named_while_records_wait(cluster: RunningCluster) -> None:
+    cluster.json("topic", "create", "waiting")
+    cluster.json("topic", "produce", "waiting", stdin=b"first\n")
+    pids = [each["pid"] for each in cluster.told["bookies"]]
+    for each in pids:
+        os.kill(each, signal.SIGSTOP)
+    try:
+        command = start_quire("topic", "produce", "waiting", metadata=cluster.metadata)
+        assert command.stdin is not None
+        assert command.stderr is not None
+        command.stdin.write(b"second\n")
+        command.stdin.flush()
+        remark = command.stderr.readline()
+    finally:
+        for each in pids:
+            os.kill(each, signal.SIGCONT)
+    assert b"no record was acknowledged for 3 s: " in remark
+    assert b"bookies do not answer" in remark or b"no bookie is up" in remark
+    command.communicate(timeout=TIMEOUT_S)
+    assert command.returncode == ExitCode.DONE
+    assert cluster.run("topic", "consume", "waiting").stdout == b"first\nsecond\n"
