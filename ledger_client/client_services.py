@@ -118,7 +118,7 @@ class ClientServices:
         self.observer = Observer(self._pass_on)
         self.ledgers = LedgerStore(store, rng, settings.wall_clock_ms)
         self.chains = ChainStore(store, rng, settings.wall_clock_ms)
-        self.ledger_ids = LedgerIdAllocator(store, rng)
+        self.ledger_ids = LedgerIdAllocator(store, rng, block_ids=config.ledger_ids_at_once)
         self.directory = BookieDirectory(store, rng)
         self.registration = ClientRegistration(store, rng)
         self.pool = BookiePool(

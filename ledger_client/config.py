@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from bookie.wire.batch import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from ledger_client.protocol.acks import BATCH_COST_BYTES
 from ledger_client.protocol.append_options import UNANSWERED_BYTES_MAX
+from metadata.ledgers.ledger_ids import BLOCK_IDS
 from metadata.store.interface import OPERATION_TIMEOUT_S, SESSION_TIMEOUT_S
 
 
@@ -91,6 +92,10 @@ class ClientConfig:
     a change (rule 11.7).
     """
     metadata_reads_at_once: int = 32
+    ledger_ids_at_once: int = BLOCK_IDS
+    """Number of ledger ids that a client allocates at a time. Those that it does not use are lost,
+    so a client that creates few ledgers takes few.
+    """
     call_timeout_s: float = 30.0
     close_timeout_s: float = 10.0
     connect_timeout_s: float = 2.0
@@ -119,6 +124,8 @@ class ClientConfig:
             raise ValueError("slice_max_s must be positive, metadata_changes_at_once at least 1")
         if self.metadata_reads_per_s < 1 or self.metadata_reads_at_once < 1:
             raise ValueError("metadata_reads_per_s and metadata_reads_at_once must be at least 1")
+        if not 1 <= self.ledger_ids_at_once <= BLOCK_IDS:
+            raise ValueError(f"ledger_ids_at_once must be from 1 to {BLOCK_IDS}")
         if self.copies_at_once < 1:
             raise ValueError("copies_at_once must be at least 1")
         if self.replica_lag_messages_max is not None and self.replica_lag_messages_max < 1:

@@ -33,6 +33,8 @@ from metadata.ids import UPDATE_TOKEN_BYTES, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerMetadata, LedgerState
 from metadata.registry.cluster import open_cluster_store
 
+ONE_LEDGER: Final = ClientConfig(ledger_ids_at_once=1)
+"""Configuration of a client that creates one ledger: it leaves no ids unused."""
 CLAIMS_MAX: Final = 5
 """Maximum number of attempts to claim a ledger whose metadata others change."""
 
@@ -151,7 +153,7 @@ def _writer(
 @asynccontextmanager
 async def _services(address: str) -> AsyncIterator[ClientServices]:
     """Start the parts of a client; end them after the block."""
-    rng, config, identity = Random(os.urandom(16)), ClientConfig(), identity_of(address)
+    rng, config, identity = Random(os.urandom(16)), ONE_LEDGER, identity_of(address)
     settings = ClientSettings(
         open_store=partial(open_cluster_store, address, rng=rng),
         address=address,

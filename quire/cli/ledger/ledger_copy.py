@@ -16,6 +16,7 @@ from ledger_client import AS_STORED, LedgerClient, LedgerError, LedgerInfo, Quor
 from metadata.ids import UpdateToken
 from metadata.ledgers.ledger_metadata import QuorumSpec
 from metadata.ledgers.payload_encryption import Cipher, PayloadEncryption
+from quire.claims import ONE_LEDGER
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger.ledger_options import creation_of, password_of
 from quire.cli.output import Output
@@ -77,7 +78,8 @@ async def import_file(arguments: argparse.Namespace, output: Output) -> int:
         creation = creation_of(arguments, _quorum_of(header))
         custom = {**header.custom_metadata, **creation.custom_metadata}
         creation = replace(creation, custom_metadata=custom, encryption=_encryption_of(header))
-        async with LedgerClient(metadata_address(arguments)) as client:
+        address = metadata_address(arguments)
+        async with LedgerClient(address, config=ONE_LEDGER) as client:
             ledger = await creation.create_with(client)
             progress = Progress(output, "imported", "entries")
             try:

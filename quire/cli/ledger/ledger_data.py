@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 
 from ledger_client import EntryBatch, LedgerClient, LedgerState, LedgerWriter
 from metadata.ids import LedgerId
-from quire.claims import claimed_writer
+from quire.claims import ONE_LEDGER, claimed_writer
 from quire.cli.as_json import data_as_json
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger.ledger_options import creation_of, encryption_of, password_of
@@ -76,7 +76,10 @@ async def _writer(arguments: argparse.Namespace) -> AsyncIterator[LedgerWriter]:
         async with claimed_writer(address, ledger_id, creation.password, keys) as ledger:
             yield ledger
         return
-    async with LedgerClient(address) as client, creation.create_with(client) as ledger:
+    async with (
+        LedgerClient(address, config=ONE_LEDGER) as client,
+        creation.create_with(client) as ledger,
+    ):
         yield ledger
 
 

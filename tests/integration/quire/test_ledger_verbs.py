@@ -29,6 +29,12 @@ def test_lines_are_read_back(cluster: RunningCluster) -> None:
     assert (read.returncode, read.stdout) == (0, LINES)
 
 
+def test_commands_leave_no_ids_unused(cluster: RunningCluster) -> None:
+    first = append(cluster, LINES)
+    created = int(cluster.run("ledger", "create").stdout)
+    assert (created, append(cluster, LINES)) == (first + 1, first + 2)
+
+
 def test_a_range_is_read(cluster: RunningCluster) -> None:
     ledger = append(cluster, b"".join(b"%d\n" % n for n in range(5000)))
     read = cluster.run("ledger", "read", str(ledger), "--first", "1020", "--last", "1030")
