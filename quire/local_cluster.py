@@ -5,7 +5,8 @@ Leaves one process to `quire.local.child_process`, one bookie to `quire.local.lo
 broker to `quire.local.local_broker`, and ZooKeeper to `metadata.store.embedded`.
 
 Format of the data directory: `zookeeper/`, one `bookie-<n>/` for each bookie, `bookie-<n>.port` and
-`broker-<n>.port`, the same with `.admin-port`, `logs/`, `lock`; `tls/` if it is secure.
+`broker-<n>.port`, the same with `.admin-port`, `console.port`, `logs/`, `lock`; `tls/` if it is
+secure.
 
 Invariants: every started process is stopped at the end, also when the start failed; a given data
 directory is kept, and the next cluster on it has the same bookies, and the same ports if they are
@@ -31,6 +32,8 @@ from quire.errors import LocalClusterError, UnusableDirectoryError
 from quire.local.kept_ports import choose_port, keep_port, last_port
 from quire.local.local_bookie import LocalBookie
 from quire.local.local_broker import LocalBroker
+from quire.local.local_console import NAME as CONSOLE_NAME
+from quire.local.local_console import LocalConsole
 from quire.local.secure_directory import CLIENT_NAME, SecureDirectory
 from security.sasl.credentials import ScramMechanism, new_credential
 from security.secret_files import read_secret
@@ -66,9 +69,8 @@ class LocalCluster:
     `bookies` is the minimum number of bookies: all those found in `data_dir` are started. `broker`
     is the number of brokers. `bookie_options` and `broker_options` are further options of
     `quire bookie run` and `quire broker run`. `report` gets a line about each step of the start.
-    Without `data_dir` the data is temporary. A `secure`
-    cluster makes certificates in its data directory, and its servers take only clients that have
-    one.
+    Without `data_dir` the data is temporary. A `secure` cluster makes certificates in its data
+    directory, and its servers take only clients that have one; its console needs a token.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class LocalCluster:
         self.bookies: list[LocalBookie] = []
         self._wanted_brokers = broker
         self.brokers: list[LocalBroker] = []
+        self.console: LocalConsole | None = None
 
     @property
     def metadata_uri(self) -> str:
@@ -111,6 +114,11 @@ class LocalCluster:
         """Return the address for a client, or for the clients of a server role."""
         uri = f"zk://{HOST}:{self._zookeeper_port}{CHROOT}"
         return f"{uri}?client={self.certificates.client_file(name)}" if self._is_secure else uri
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether it has certificates."""
+        return self._is_secure
 
     @property
     def certificates(self) -> SecureDirectory:
@@ -199,8 +207,22 @@ class LocalCluster:
         self.brokers.append(broker)
         return broker
 
+    async def add_console(self, options: Mapping[str, str]) -> LocalConsole:
+        """Start a console with these options of `quire console`, at its last port if it is free."""
+        self._report("Starting the console ...")
+        if self._is_secure:
+            options = {"admin_token_file": self.certificates.console_token_file(), **options}
+        port_path = self.data_dir / f"{CONSOLE_NAME}.{PORT_NAME}"
+        log_path = self.data_dir / "logs" / f"{CONSOLE_NAME}.log"
+        self.console = LocalConsole(log_path, self.metadata_uri, last_port(port_path), options)
+        await self.console.start()
+        keep_port(port_path, _port_of(self.console.address))
+        return self.console
+
     async def aclose(self) -> None:
         """Stop all processes, ZooKeeper last; remove temporary data."""
+        if self.console is not None:
+            await self.console.stop()
         await asyncio.gather(*(broker.stop() for broker in self.brokers), return_exceptions=True)
         await asyncio.gather(*(bookie.stop() for bookie in self.bookies), return_exceptions=True)
         if self._zookeeper is not None:
@@ -295,7 +317,7 @@ class LocalCluster:
 
 
 def _port_of(address: str) -> int:
-    return int(address.rpartition(":")[2])
+    return int(address.rstrip("/").rpartition(":")[2])
 
 
 def _counted(count: int, noun: str) -> str:

@@ -4,7 +4,8 @@ Leaves starting and stopping the processes to `quire.local_cluster`.
 
 Format of the one line with -o json: `{"metadata": "zk://...", "bookies": [{"id", "address", "pid",
 "admin_url", "data_dir"}], "brokers": [{"id", "address", "pid", "admin_url"}], "zookeeper": {"pid"},
-"data"}`. A broker of a secure cluster has a `login_address` too.
+"data"}`. A broker of a secure cluster has a `login_address` too. With --console there is
+`"console": {"address", "pid"}`, with a `login_token` if it made one.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import json
 import os
 import shlex
 import signal
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -24,9 +26,12 @@ from quire.errors import ExitCode
 if TYPE_CHECKING:
     from quire.local.local_bookie import LocalBookie
     from quire.local.local_broker import LocalBroker
+    from quire.local.local_console import LocalConsole
     from quire.local_cluster import LocalCluster
 
 LOOK_PERIOD_S: Final = 1.0
+SERVERS: Final = {"bookie": "bookie run", "broker": "broker run", "console": "console"}
+"""Servers that take further options, and the command that explains these."""
 LOGIN_LISTENER: Final = "SASL_SSL"
 TOOLS: Final = (
     ("kafka-topics", "command-config", "--create --topic orders"),
@@ -64,25 +69,29 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="make certificates in the data directory, and take only clients that have one",
     )
-    for server in ("bookie", "broker"):
+    command.add_argument("--console", action="store_true", help="start a console for browsers too")
+    for server, verb in SERVERS.items():
         command.add_argument(
             f"--{server}-option",
             metavar="NAME=VALUE",
             action="append",
-            help=f"an option of each {server}, as of `quire {server} run`; several times for more; "
+            help=f"an option of each {server}, as of `quire {verb}`; several times for more; "
             f"also as QUIRE_{server.upper()}_<OPTION>",
         )
     return command
 
 
 async def _run(arguments: argparse.Namespace, output: Output) -> int:
-    from quire.cli.up_options import bookie_options, broker_options
+    from quire.cli.up_options import bookie_options, broker_options, console_options
     from quire.local_cluster import LocalCluster
 
     of_bookies = bookie_options(arguments.bookie_option or (), os.environ)
     if arguments.capacity:
         of_bookies["capacity_bytes"] = str(arguments.capacity)
     of_brokers = broker_options(arguments.broker_option or (), os.environ)
+    of_console = None
+    if arguments.console:
+        of_console = console_options(arguments.console_option or (), os.environ)
     woken = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -97,7 +106,7 @@ async def _run(arguments: argparse.Namespace, output: Output) -> int:
         report=output.remark,
     )
     ended: dict[str, None] = {}
-    starting = asyncio.create_task(cluster.start())
+    starting = asyncio.create_task(_start(cluster, of_console))
     starting.add_done_callback(lambda _: woken.set())
     try:
         await woken.wait()
@@ -115,9 +124,16 @@ async def _run(arguments: argparse.Namespace, output: Output) -> int:
     return ExitCode.DONE
 
 
+async def _start(cluster: "LocalCluster", of_console: Mapping[str, str] | None) -> None:
+    await cluster.start()
+    if of_console is not None:
+        await cluster.add_console(of_console)
+
+
 def _report_ends(cluster: "LocalCluster", output: Output, ended: dict[str, None]) -> None:
     """Report each server that has ended by itself, once; the others continue."""
-    for server in (*cluster.bookies, *cluster.brokers):
+    consoles = [] if cluster.console is None else [cluster.console]
+    for server in (*cluster.bookies, *cluster.brokers, *consoles):
         if not server.is_running and server.name not in ended:
             ended[server.name] = None
             output.remark(f"{server.name} has ended; the end of its log:\n{server.log_tail()}")
@@ -136,9 +152,18 @@ def _announce(cluster: "LocalCluster", output: Output) -> None:
         if cluster.brokers:
             for line in kafka_lines(cluster):
                 output.line(line)
+        if cluster.console is not None:
+            output.line(f"Console: {cluster.console.address}{_login_hint(cluster)}")
         kept = "is kept" if cluster.keeps_data else "is removed at the end"
         output.remark(f"Data in {cluster.data_dir} {kept}. Ctrl-C stops everything.")
     output.results.flush()
+
+
+def _login_hint(cluster: "LocalCluster") -> str:
+    if cluster.is_secure:
+        return f" (the token is in {cluster.certificates.console_token_file()})"
+    token = cluster.console.login_token if cluster.console else ""
+    return f" (the token is {token})" if token else ""
 
 
 def kafka_lines(cluster: "LocalCluster") -> list[str]:
@@ -166,7 +191,13 @@ def _as_json(cluster: "LocalCluster") -> dict[str, Json]:
         "brokers": [_broker_as_json(broker) for broker in cluster.brokers],
         "zookeeper": {"pid": cluster.zookeeper.pid},
         "data": str(cluster.data_dir),
+        **({} if cluster.console is None else {"console": _console_as_json(cluster.console)}),
     }
+
+
+def _console_as_json(console: "LocalConsole") -> dict[str, Json]:
+    row: dict[str, Json] = {"address": console.address, "pid": console.pid}
+    return {**row, **({"login_token": console.login_token} if console.login_token else {})}
 
 
 def _server_as_json(server: "LocalBookie | LocalBroker") -> dict[str, Json]:

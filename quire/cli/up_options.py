@@ -1,7 +1,7 @@
 """Options of servers that `quire up` passes on, from environment variables and from its flags.
 
-Leaves the lists of options to `bookie.options` and `broker_layer.options`, and passing them to the
-processes to `quire.local`.
+Leaves the lists of options to `bookie.options`, `broker_layer.options` and `quire.console.options`,
+and passing them to the processes to `quire.local`.
 
 Invariant: an option that is unknown, invalid or chosen by `quire up` itself is refused before
 anything starts.
@@ -16,6 +16,7 @@ from serving.option_reading import Value, known_name
 
 TRY_NEXT: Final = "quire up --help"
 OWN_BOOKIE_OPTIONS: Final = ("data_dir", "metadata", "die_with_parent")
+OWN_CONSOLE_OPTIONS: Final = ("metadata", "port", "die_with_parent")
 OWN_BROKER_OPTIONS: Final = ("broker_id", "metadata", "listeners", "die_with_parent")
 
 Load = Callable[[str | None, Mapping[str, str], Mapping[str, Value]], object]
@@ -35,6 +36,14 @@ def broker_options(words: Iterable[str], variables: Mapping[str, str]) -> dict[s
     from broker_layer.options import OPTIONS, VARIABLE_PREFIX, load_options
 
     given = _given(VARIABLE_PREFIX, OPTIONS, OWN_BROKER_OPTIONS, words, variables)
+    return _checked(load_options, VARIABLE_PREFIX, given, {})
+
+
+def console_options(words: Iterable[str], variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the options for the console by name. Raises UsageError."""
+    from quire.console.options import OPTIONS, VARIABLE_PREFIX, load_options
+
+    given = _given(VARIABLE_PREFIX, OPTIONS, OWN_CONSOLE_OPTIONS, words, variables)
     return _checked(load_options, VARIABLE_PREFIX, given, {})
 
 

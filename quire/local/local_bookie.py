@@ -50,7 +50,9 @@ class LocalBookie(LocalServer):
             "location": f"/local/{name}/{name}",
             **{key.replace("-", "_"): value for key, value in other_options.items()},
         }
-        super().__init__("bookie", name, flags, options, log_path, ready_timeout_s=READY_TIMEOUT_S)
+        super().__init__(
+            ("bookie", "run"), name, flags, options, log_path, ready_timeout_s=READY_TIMEOUT_S
+        )
 
     @property
     def id(self) -> str:

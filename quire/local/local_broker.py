@@ -54,4 +54,6 @@ class LocalBroker(LocalServer):
             "group_initial_rebalance_delay_ms": "0",
             **{key.replace("-", "_"): value for key, value in other_options.items()},
         }
-        super().__init__("broker", name, flags, options, log_path, ready_timeout_s=READY_TIMEOUT_S)
+        super().__init__(
+            ("broker", "run"), name, flags, options, log_path, ready_timeout_s=READY_TIMEOUT_S
+        )

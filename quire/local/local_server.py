@@ -1,12 +1,12 @@
 """One server of a local cluster, as a process that can be killed, paused and restarted.
 
-Leaves the process to `quire.local.child_process`, and its options to `quire.local.local_bookie` and
-`quire.local.local_broker`.
+Leaves the process to `quire.local.child_process`, and its options to `quire.local.local_bookie`,
+`quire.local.local_broker` and `quire.local.local_console`.
 """
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ class _Ready:
     address: str
     admin_url: str
     listeners: Mapping[str, str]
+    login_token: str
 
 
 class LocalServer:
@@ -28,7 +29,7 @@ class LocalServer:
 
     def __init__(
         self,
-        noun: str,
+        verb: Sequence[str],
         name: str,
         flags: Mapping[str, str],
         options: Mapping[str, str],
@@ -36,16 +37,16 @@ class LocalServer:
         *,
         ready_timeout_s: float,
     ) -> None:
-        """`noun` is the noun of the command, as in `quire bookie run`. `flags` are given as flags,
+        """`verb` are the words of the command, such as bookie, run. `flags` are given as flags,
         `options` as variables, so that options of each type have one form.
         """
         self.name = name
         self.code_dir: Path | None = None
         """Directory from which its next start imports Quire; None: where this process found it."""
         words = [word for key, value in flags.items() for word in (f"--{key}", value)]
-        command = [sys.executable, "-m", "quire.cli.main", noun, "run", *words]
+        command = [sys.executable, "-m", "quire.cli.main", *verb, *words]
         self._process = ChildProcess(name, [*command, "--die-with-parent"], log_path)
-        self._noun = noun
+        self._noun = verb[0]
         self._variables: dict[str, str] = {}
         self.set_options(options)
         self._ready_timeout_s = ready_timeout_s
@@ -74,6 +75,11 @@ class LocalServer:
         return self._known.listeners
 
     @property
+    def login_token(self) -> str:
+        """Token for logins at a console that made one for this run; empty if it made none."""
+        return self._known.login_token
+
+    @property
     def pid(self) -> int:
         """Its process id, as of its latest start."""
         return self._process.pid
@@ -91,7 +97,11 @@ class LocalServer:
         try:
             fields = json.loads(line)
             self._ready = _Ready(
-                str(fields["id"]), fields["address"], fields["admin"], fields.get("listeners", {})
+                str(fields["id"]),
+                fields["address"],
+                fields.get("admin", fields["address"]),
+                fields.get("listeners", {}),
+                fields.get("login_token", ""),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise self._process.failure(

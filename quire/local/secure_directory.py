@@ -75,6 +75,13 @@ class SecureDirectory:
         """Return the path of the settings of Kafka's tools for a client's certificate."""
         return str(self.path / f"{name}-certificate.properties")
 
+    def console_token_file(self) -> str:
+        """Return the path of the token for logins at the console, which is made if missing."""
+        path = self.path / "console.token"
+        if not path.exists():
+            create_file(path, f"{secrets.token_hex(PASSWORD_BYTES)}\n".encode(), 0o600)
+        return str(path)
+
     def certificate_options(self, role: str) -> dict[str, str]:
         """Return the options that name the certificates of a server with this role."""
         return {

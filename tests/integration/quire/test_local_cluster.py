@@ -5,8 +5,10 @@ import os
 import shutil
 import subprocess
 import sys
+from http import HTTPStatus
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from ledger_client import LedgerClient, Quorum
@@ -178,3 +180,32 @@ def test_damage_and_absence_are_found(tmp_path: Path) -> None:
         assert b"missing or bad" in verified.stdout
     finally:
         assert cluster.stop() == 0
+
+
+@pytest.mark.long
+async def test_the_console_keeps_its_port_and_that_of_a_secure_cluster_needs_a_token(
+    tmp_path: Path,
+) -> None:
+    async with LocalCluster(1, tmp_path, secure=True) as cluster:
+        address = (await cluster.add_console({})).address
+        assert cluster.console is not None
+        assert await status_of(address) == HTTPStatus.SEE_OTHER
+        token = Path(cluster.certificates.console_token_file()).read_text().strip()
+        assert await status_of(address, token) == HTTPStatus.OK
+    assert not cluster.console.is_running
+    async with LocalCluster(None, tmp_path, secure=True) as cluster:
+        assert (await cluster.add_console({"allow_writes": "true"})).address == address
+        assert await status_of(address, token) == HTTPStatus.OK
+    async with LocalCluster(0) as cluster:
+        console = await cluster.add_console({"allow_writes": "true"})
+        assert await status_of(console.address) == HTTPStatus.SEE_OTHER
+        assert await status_of(console.address, console.login_token) == HTTPStatus.OK
+
+
+async def status_of(address: str, token: str = "") -> int:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.get(address, allow_redirects=False) as answer,
+    ):
+        return answer.status

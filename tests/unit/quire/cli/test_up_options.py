@@ -3,7 +3,7 @@
 import pytest
 
 from quire.cli.up import parser
-from quire.cli.up_options import bookie_options, broker_options
+from quire.cli.up_options import bookie_options, broker_options, console_options
 from quire.errors import UsageError
 
 
@@ -51,3 +51,14 @@ def test_wrong_options_are_refused_before_the_start(word: str, said: str) -> Non
 def test_a_variable_for_what_quire_up_chooses_is_refused() -> None:
     with pytest.raises(UsageError, match="data_dir cannot be given"):
         bookie_options((), {"QUIRE_BOOKIE_DATA_DIR": "/data"})
+
+
+def test_options_of_the_console_are_checked_as_those_of_servers() -> None:
+    variables = {"QUIRE_CONSOLE_SURVEY_EVERY_S": "5"}
+    words = ["allow_writes=true"]
+    expected = {"survey_every_s": "5", "allow_writes": "true"}
+    assert console_options(words, variables) == expected
+    with pytest.raises(UsageError, match="port cannot be given"):
+        console_options(["port=8000"], {})
+    with pytest.raises(UsageError, match="SURVEY_EVERY_S"):
+        console_options(["survey_every_s=0"], {})
