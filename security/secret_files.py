@@ -4,7 +4,8 @@ Leaves the meaning of a file to its caller. A secret never comes from a flag, an
 an error.
 
 Invariant: a secret is read only from a file that no user but its owner may read or change; what is
-checked is the open file, which cannot be exchanged in between.
+checked is the open file, which cannot be exchanged in between. A file of root may also be readable
+by its group, which is how Kubernetes gives a secret to a process. PostgreSQL has the same rule.
 """
 
 import os
@@ -16,6 +17,7 @@ from security.errors import SecretError
 
 SECRET_BYTES_MAX: Final = 4_096
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+ROOT: Final = 0
 
 
 def read_secret(path: str) -> str:
@@ -41,7 +43,7 @@ def read_bounded(path: str, bytes_max: int, *, is_private: bool) -> bytes:
     try:
         with Path(path).open("rb") as file:
             if is_private:
-                _check_mode(path, os.fstat(file.fileno()).st_mode)
+                _check_mode(path, os.fstat(file.fileno()))
             content = file.read(bytes_max + 1)
     except OSError as error:
         raise SecretError(path, f"it cannot be read ({error.strerror})") from error
@@ -55,14 +57,16 @@ def check_private(path: str) -> None:
     SecretError.
     """
     try:
-        mode = Path(path).stat().st_mode
+        found = Path(path).stat()
     except OSError as error:
         raise SecretError(path, f"it cannot be read ({error.strerror})") from error
-    _check_mode(path, mode)
+    _check_mode(path, found)
 
 
-def _check_mode(path: str, mode: int) -> None:
-    if mode & OTHERS:
+def _check_mode(path: str, found: os.stat_result) -> None:
+    mode = found.st_mode
+    refused = OTHERS & ~stat.S_IRGRP if found.st_uid == ROOT else OTHERS
+    if mode & refused:
         raise SecretError(
             path,
             f"users other than its owner may use it (mode {stat.S_IMODE(mode):o}): run chmod 600, "

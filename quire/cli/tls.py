@@ -36,6 +36,11 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         help=f"a client, by its common name; several times for more (default: {CLIENT_NAME})",
     )
+    init.add_argument(
+        "--admin-token",
+        action="store_true",
+        help="also make admin-token, a secret for admin_token_file and for Prometheus",
+    )
     return noun.parser
 
 
@@ -53,6 +58,8 @@ def _init(arguments: argparse.Namespace, output: Output) -> int:
                     "client_file": directory.client_file(name),
                 }
             )
+    if arguments.admin_token:
+        output.remark(f"the token of admin ports is in {directory.fill_admin_token()}")
     if not made:
         output.remark(f"{directory.path} has these certificates already")
     return ExitCode.DONE

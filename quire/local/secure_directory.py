@@ -8,6 +8,7 @@ Format: the authority (`ca.pem`); for each server role and each client `<name>.p
 names. A client also has `<name>.password`, and `<name>.properties`, the settings of Kafka's tools
 for a login with it; `<name>-keystore.pem`, the key and the certificate in one file as Java reads
 them, and `<name>-certificate.properties`, the settings of Kafka's tools for this certificate.
+`admin-token`, if it is wanted, is the secret of the servers' admin ports.
 """
 
 import secrets
@@ -51,6 +52,8 @@ ssl.truststore.type=PEM
 ssl.truststore.location={authorities}
 """
 PASSWORD_BYTES: Final = 24
+TOKEN_NAME: Final = "admin-token"
+TOKEN_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,16 @@ class SecureDirectory:
             if name not in SERVER_ROLES and not self._has_keystore(name):
                 self._fill_keystore(name)
         return made
+
+    def fill_admin_token(self) -> str:
+        """Make the token of admin ports if there is none; return its file.
+
+        Raises CertificateError.
+        """
+        file = self.path / TOKEN_NAME
+        if not file.exists():
+            create_file(file, f"{secrets.token_urlsafe(TOKEN_BYTES)}\n".encode(), 0o600)
+        return str(file)
 
     def _has_keystore(self, name: str) -> bool:
         """Return whether the files for Java exist; directories of older releases have none."""

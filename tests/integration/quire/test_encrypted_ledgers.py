@@ -80,7 +80,7 @@ def test_without_the_right_key_nothing_is_read(
         done = read(cluster, ledger, "--key-file", str(wrong))
         assert failure(done) == (ExitCode.REFUSED, "EncryptionKeyError")
         assert done.stdout == b""
-    key_file.chmod(0o640)
+    key_file.chmod(0o604)
     done = read(cluster, ledger, "--key-file", str(key_file))
     assert failure(done) == (ExitCode.USAGE, "KeyFileError")
     assert b"chmod 600" in done.stderr

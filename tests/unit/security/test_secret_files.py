@@ -1,5 +1,7 @@
 """Secrets in files."""
 
+import contextlib
+import os
 import traceback
 from pathlib import Path
 
@@ -37,6 +39,31 @@ def test_other_files_are_refused_without_their_content(
     shown = "".join(traceback.format_exception(caught.value))
     assert "Geheim" not in shown
     assert "UnicodeDecodeError" not in shown, "it holds the content"
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "is_taken"),
+    [
+        (0, 0o640, True),
+        (0, 0o440, True),
+        (0, 0o444, False),
+        (0, 0o660, False),
+        (0, 0o650, False),
+        (10_001, 0o640, False),
+    ],
+)
+def test_the_group_may_read_a_file_of_root(
+    tmp_path: Path, owner: int, mode: int, *, is_taken: bool
+) -> None:
+    path = tmp_path / "secret"
+    path.write_text("secret")
+    path.chmod(mode)
+    try:
+        os.chown(path, owner, -1)
+    except PermissionError:
+        pytest.skip("only root gives files away")
+    with contextlib.nullcontext() if is_taken else pytest.raises(SecretError, match="chmod 600"):
+        assert read_secret(str(path)) == "secret"
 
 
 def test_a_missing_secret_is_named(tmp_path: Path) -> None:

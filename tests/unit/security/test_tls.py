@@ -61,7 +61,7 @@ def test_a_certificate_without_its_key_is_refused(files: TlsFiles) -> None:
 
 
 def test_a_key_that_others_can_read_is_refused(files: TlsFiles) -> None:
-    Path(files.key).chmod(0o640)
+    Path(files.key).chmod(0o604)
     with pytest.raises(SecretError, match="chmod 600"):
         server_context(files, NONE)
 

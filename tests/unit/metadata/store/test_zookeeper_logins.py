@@ -27,7 +27,7 @@ async def test_a_password_that_others_can_read_is_refused(
     tmp_path: Path, rng: random.Random
 ) -> None:
     login = write_login(tmp_path, "servers")
-    login.password_file.chmod(0o640)
+    login.password_file.chmod(0o604)
     with pytest.raises(SecretError, match="chmod 600") as caught:
         await open_store(login.uri("zk://127.0.0.1:1/quire"), rng=rng)
     assert "the-password-of" not in str(caught.value)

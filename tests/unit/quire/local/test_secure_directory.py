@@ -3,7 +3,8 @@
 import stat
 from pathlib import Path
 
-from quire.local.secure_directory import SecureDirectory
+from quire.local.secure_directory import TOKEN_BYTES, SecureDirectory
+from security.secret_files import read_secret
 
 
 def test_kafkas_tools_have_settings_for_the_login_and_for_the_certificate(tmp_path: Path) -> None:
@@ -30,3 +31,12 @@ def test_a_directory_without_files_for_java_gets_them(tmp_path: Path) -> None:
     assert directory.fill() == []
     assert settings.exists()
     assert (tmp_path / "client.pem").read_bytes() == before
+
+
+def test_the_token_of_admin_ports_is_made_once_and_is_private(tmp_path: Path) -> None:
+    directory = SecureDirectory(tmp_path)
+    file = directory.fill_admin_token()
+    token = read_secret(file)
+    assert len(token) > TOKEN_BYTES
+    assert directory.fill_admin_token() == file
+    assert read_secret(file) == token

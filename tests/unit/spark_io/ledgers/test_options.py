@@ -68,7 +68,7 @@ def test_a_password_comes_from_a_file(tmp_path: Path) -> None:
 def test_a_password_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_bytes(b"secret\n")
-    file.chmod(0o640)
+    file.chmod(0o604)
     with pytest.raises(OptionError, match="chmod 600") as caught:
         reading(passwordFile=str(file))
     assert "secret" not in str(caught.value)
