@@ -43,7 +43,7 @@ CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 pyth
 # Tests start thousands of processes: each would compile the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test test-all test-failed test-fast test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-repair campaign-topics campaign-zookeeper sim sim-topics seeded-bugs mutation model faults fuzz flood differential docs docs-site lock sbom audit clean
+.PHONY: help venv test test-all test-failed test-fast test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-repair campaign-topics campaign-zookeeper sim sim-topics seeded-bugs mutation model faults fuzz flood differential docs docs-site lock sbom audit check-deploy clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
@@ -73,6 +73,7 @@ help:
 	@echo 'make flood            bad clients against one bookie: latencies of a good client, before and during'
 	@echo 'make docs             write docs/reference/ again from the code'
 	@echo 'make docs-site        the documents as a site in build/site; fails on a broken link'
+	@echo 'make check-deploy     render the chart with Helm, which Go fetches, and run the steps of the image: minutes'
 	@echo 'make lock [UPGRADE=1] write deploy/requirements.lock from pyproject.toml; UPGRADE takes the newest releases'
 	@echo 'make sbom             the packages of deploy/requirements.lock as CycloneDX JSON, in build/sbom.json'
 	@echo 'make audit            look for known vulnerabilities of these packages; UNCHECKED=0 succeeds if no service responds'
@@ -134,9 +135,9 @@ test-kafka: $(STAMP)
 	@$(BIN)/python -m pytest -q -m kafka -rs tests/kafka
 
 check: $(STAMP)
-	@$(BIN)/ruff format --check $(PACKAGES) tests docs
-	@$(BIN)/ruff check $(PACKAGES) tests docs
-	@$(BIN)/mypy $(PACKAGES) tests docs/examples
+	@$(BIN)/ruff format --check $(PACKAGES) tests docs deploy
+	@$(BIN)/ruff check $(PACKAGES) tests docs deploy
+	@$(BIN)/mypy $(PACKAGES) tests docs/examples deploy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m pytest -q tests/tidy
 
@@ -244,6 +245,9 @@ lock: $(TOOLS_STAMP)
 	@mkdir -p deploy
 	@$(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra server --extra broker --extra console \
 	  --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) --output-file deploy/requirements.lock pyproject.toml >/dev/null
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
+	  | $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	  --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) --output-file deploy/docker/build.lock - >/dev/null
 
 sbom: $(TOOLS_STAMP)
 	@mkdir -p build
@@ -255,6 +259,16 @@ sbom: $(TOOLS_STAMP)
 audit: $(STAMP)
 	@$(MAKE) --no-print-directory $(TOOLS_STAMP) || true
 	@$(BIN)/python -m tests.supply_chain.audit --tool $(TOOLS)/bin/pip-audit --status-if-unchecked $(UNCHECKED)
+
+# `pytest tests/deploy` without Helm compares nothing with the templates.
+$(TOOLS)/bin/helm:
+	@command -v go >/dev/null || { echo 'Go is not installed, and it fetches Helm: install Go 1.24 or later' >&2; exit 1; }
+	@echo 'Installing Helm into $(TOOLS)'
+	@GOBIN='$(CURDIR)/$(TOOLS)/bin' go install helm.sh/helm/v3/cmd/helm@v3.22.0
+
+check-deploy: $(STAMP) $(TOOLS)/bin/helm
+	@PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" $(BIN)/python -m pytest -q tests/deploy
+	@$(BIN)/python -m tests.deploy.image_steps
 
 clean:
 	rm -rf .venv .venv-tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache build dist

@@ -19,6 +19,7 @@ OUTSIDE: Final = {
     "CHANGELOG.md": "project/changelog.md",
     "CONTRIBUTING.md": "project/contributing.md",
     "benchmarks/README.md": "project/benchmarks.md",
+    "deploy/README.md": "project/deployment.md",
     "tests/README.md": "project/tests.md",
 }
 """Where documents of the repository are on the site."""
