@@ -7,6 +7,8 @@ Leaves running them to `quire.bench.compare.runner`, the page to `quire.bench.co
 import argparse
 import asyncio
 import signal
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +30,9 @@ ENTRY_BYTES: Final = 1_024
 ENTRY_BYTES_MIN: Final = 8
 SEE_LIST: Final = "quire bench compare --list"
 PAGE_NAME: Final = "report.html"
+REPEAT_DEFAULT: Final = 3
+REPEATED_S_MAX: Final = 3_600.0
+"""Time that all runs may take before fewer repetitions are the default."""
 SHOWN: Final = ("p50_ms", "p99_ms", "p999_ms", "max_ms", "silence_s", "changes", "losable")
 
 
@@ -41,6 +46,16 @@ def parser() -> argparse.ArgumentParser:
         "loop of appends, one JSON file per run and one HTML page.",
         needs_cluster=False,
     )
+    _add_options(compare)
+    report = noun.verb(
+        "report", _report, "Draw the page again from the JSON files.", needs_cluster=False
+    )
+    _add_directory(report, "directory of the JSON files (default: quire-compare)")
+    fleet.add_parser(noun)
+    return noun.parser
+
+
+def _add_options(compare: argparse.ArgumentParser) -> None:
     compare.add_argument("--configurations", metavar="A,B", help="default: all")
     compare.add_argument("--scenarios", metavar="X,Y", help="default: all")
     compare.add_argument(
@@ -51,7 +66,11 @@ def parser() -> argparse.ArgumentParser:
         help="length of a usual run; all times of a scenario scale with it (default 10)",
     )
     compare.add_argument(
-        "--repeat", type=positive, default=1, metavar="N", help="runs of each cell"
+        "--repeat",
+        type=positive,
+        metavar="N",
+        help=f"runs of each cell (default: {REPEAT_DEFAULT}, or fewer if all runs would take more "
+        f"than {REPEATED_S_MAX / 60:g} minutes)",
     )
     compare.add_argument(
         "--rate", type=_rate, default=RATE, metavar="N", help=f"appends/s (default {RATE:g})"
@@ -73,12 +92,6 @@ def parser() -> argparse.ArgumentParser:
     compare.add_argument(
         "--list", action="store_true", help="list configurations and scenarios, and run nothing"
     )
-    report = noun.verb(
-        "report", _report, "Draw the page again from the JSON files.", needs_cluster=False
-    )
-    _add_directory(report, "directory of the JSON files (default: quire-compare)")
-    fleet.add_parser(noun)
-    return noun.parser
 
 
 async def _compare(arguments: argparse.Namespace, output: Output) -> int:
@@ -101,6 +114,7 @@ async def _compare_into(directory: Path, arguments: argparse.Namespace, output: 
     from quire.bench.compare.runner import run_all
 
     plan = _plan(arguments, directory)
+    output.remark(_time_text(plan))
     progress = Progress(output, "ran", "runs", len(list(plan.cells())))
     write_machine(directory, machine.describe())
 
@@ -151,17 +165,27 @@ def _plan(arguments: argparse.Namespace, directory: Path) -> "Plan":
     rates: tuple[float, ...] = arguments.sweep or (arguments.rate,)
     names = chosen(arguments.scenarios, list(scenarios.BY_NAME), "scenario", SEE_LIST)
     scale = arguments.seconds / scenarios.BASE_SECONDS
-    return Plan(
+    plan = Plan(
         configurations=chosen(
             arguments.configurations, list(configurations.BY_NAME), "configuration", SEE_LIST
         ),
         scenarios=("steady",) if arguments.sweep else names,
         rates=rates,
         entry_bytes=arguments.entry_bytes,
-        repeat=arguments.repeat,
+        repeat=arguments.repeat or 1,
         scale=scale,
         first_repetition=next_repetition(directory, entry_bytes=arguments.entry_bytes, scale=scale),
     )
+    if arguments.repeat:
+        return plan
+    count = min(REPEAT_DEFAULT, int(REPEATED_S_MAX / plan.expected_s()))
+    return replace(plan, repeat=max(1, count))
+
+
+def _time_text(plan: "Plan") -> str:
+    count, minutes = len(list(plan.cells())), plan.expected_s() / 60
+    runs = "1 run" if count == 1 else f"{count} runs"
+    return f"{runs}, {plan.repeat} of each cell: about {max(1, round(minutes))} min"
 
 
 def _list(output: Output) -> int:
@@ -197,25 +221,55 @@ async def _draw(comparison: "Comparison", directory: Path, output: Output) -> No
 
 def _print(comparison: "Comparison", output: Output) -> None:
     from quire.bench.compare import figures
+    from quire.bench.compare.choosing.advice import advise, as_json
+    from quire.bench.compare.choosing.recommendation import recommend
 
     columns = [figure for figure in figures.FIGURES if output.as_json or figure.name in SHOWN]
+    rows = [
+        _row(comparison, scenario, configuration, rate, columns, output)
+        for scenario in comparison.scenarios
+        for configuration in comparison.configurations
+        for rate in comparison.rates
+        if comparison.of(scenario, configuration, rate)
+    ]
+    found = recommend(comparison)
+    if output.as_json:
+        told = [as_json(comparison, each) for each in found]
+        output.record({"recommendations": told, "figures": rows})
+        return
+    for each in found:
+        advice = advise(comparison, each)
+        output.line(f"{advice.title}: {advice.answer}")
+        for text in (advice.reason, advice.cost, advice.left_out):
+            if text:
+                output.line(f"  {text}")
+    output.line("")
     names = [figure.name for figure in columns]
     with output.listing("scenario", "configuration", "rate", "runs", *names) as listing:
-        for scenario in comparison.scenarios:
-            for configuration in comparison.configurations:
-                for rate in comparison.rates:
-                    runs = comparison.of(scenario, configuration, rate)
-                    if not runs:
-                        continue
-                    row: dict[str, Json] = {
-                        "scenario": scenario,
-                        "configuration": configuration,
-                        "rate": rate,
-                        "runs": len(runs),
-                    }
-                    for figure in columns:
-                        row[figure.name] = _cell(figures.summarise(runs, figure), figure, output)
-                    listing.add(row)
+        for row in rows:
+            listing.add(row)
+
+
+def _row(
+    comparison: "Comparison",
+    scenario: str,
+    configuration: str,
+    rate: float,
+    columns: Sequence["Figure"],
+    output: Output,
+) -> dict[str, Json]:
+    from quire.bench.compare import figures
+
+    runs = comparison.of(scenario, configuration, rate)
+    row: dict[str, Json] = {
+        "scenario": scenario,
+        "configuration": configuration,
+        "rate": rate,
+        "runs": len(runs),
+    }
+    for figure in columns:
+        row[figure.name] = _cell(figures.summarise(runs, figure), figure, output)
+    return row
 
 
 def _cell(spread: "Spread | None", figure: "Figure", output: Output) -> Json:

@@ -21,5 +21,6 @@
 - `comparison`: all runs of one comparison.
 - `spreads`: repetitions, and differences beyond noise.
 - `machine`: the machine that a comparison ran on.
+- `choosing/`: which configuration serves which need.
 - `report/`: the HTML page.
 """

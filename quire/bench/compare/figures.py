@@ -21,6 +21,10 @@ class Figure:
     of: Callable[[RunResult], float | None]
     more_is_better: bool = False
     digits: int = 1
+    is_judged: bool = True
+    """Whether one end is better, so that values may be called best."""
+    is_exact: bool = False
+    """Whether it follows from the configuration, so that one run decides."""
 
 
 def _quantile_ms(share: float) -> Callable[[RunResult], float]:
@@ -37,6 +41,10 @@ def _fragment_count(run: RunResult) -> float:
     adds members.
     """
     return sum(each.fragment_count for each in run.safety)
+
+
+def _copy_count(run: RunResult) -> float | None:
+    return max((each.write_quorum for each in run.safety), default=None)
 
 
 def _caught_up_count(run: RunResult) -> float:
@@ -69,9 +77,12 @@ FIGURES: Final = (
         "refused", "refused: too few replicas in sync", "times", lambda run: run.refused_count,
         digits=0,
     ),
-    Figure("caught_up", "members that caught up", "", _caught_up_count, digits=0),
-    Figure("fragments", "fragments stored", "", _fragment_count, digits=0),
-    Figure("changes", "replacements and departures", "", lambda run: len(run.changes), digits=0),
+    Figure("caught_up", "members that caught up", "", _caught_up_count, digits=0, is_judged=False),
+    Figure("fragments", "fragments stored", "", _fragment_count, digits=0, is_judged=False),
+    Figure(
+        "changes", "replacements and departures", "", lambda run: len(run.changes), digits=0,
+        is_judged=False,
+    ),
     Figure("change_ms", "longest change, since failure was noticed", "ms", _longest_change_ms),
     Figure(
         "at_aq_p50_ms", "time short of WQ, p50", "ms", lambda run: run.at_ack_quorum.p50_s * 1e3
@@ -89,6 +100,7 @@ FIGURES: Final = (
     ),
     Figure("short", "short of WQ at the end", "entries", lambda run: run.short_count, digits=0),
     Figure("lost", "out of reach at the end", "entries", lambda run: run.lost_count, digits=0),
+    Figure("copies", "copies of each entry", "", _copy_count, digits=0, is_exact=True),
     Figure(
         "losable", "bookies that may be lost", "", lambda run: run.losable_bookies,
         more_is_better=True, digits=0,
@@ -102,7 +114,9 @@ FIGURES: Final = (
         digits=0,
     ),
     Figure("sent", "sent", "bytes/entry", lambda run: run.sent_bytes_per_entry, digits=0),
-    Figure("late_ms", "load generator late by", "ms", lambda run: run.late_ms_max),
+    Figure(
+        "late_ms", "load generator late by", "ms", lambda run: run.late_ms_max, is_judged=False
+    ),
     Figure("closed_s", "takeover: closed after", "s", _closed_s, digits=3),
     Figure("first_ack_s", "takeover: appends again after", "s", _first_ack_s, digits=3),
 )  # fmt: skip

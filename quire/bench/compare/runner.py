@@ -35,6 +35,8 @@ from quire.local_cluster import LocalCluster
 
 BEGIN_AFTER_S: Final = 0.3
 END_MARGIN_S: Final = 30.0
+AROUND_S: Final = 4.0
+"""About how long one run takes beside its load: start, examination and stop of the cluster."""
 SLICE_COUNT: Final = 40
 
 
@@ -51,6 +53,14 @@ class Plan:
     """Factor for the scenarios' times."""
     first_repetition: int = 0
     """Number of the first new repetition; earlier ones are in the directory."""
+
+    def expected_s(self) -> float:
+        """Return about how long all runs take, in seconds."""
+        seconds = [
+            scenarios.BY_NAME[cell.scenario].seconds * self.scale + AROUND_S
+            for cell in self.cells()
+        ]
+        return sum(seconds)
 
     def cells(self) -> Iterator[Cell]:
         """Yield the cell of every run, in order."""

@@ -30,7 +30,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = [
         *("bench", "compare", "--seconds", str(SECONDS), "--rate", str(RATE)),
         *("--configurations", ",".join(CONFIGURATIONS), "--scenarios", ",".join(SCENARIOS)),
-        *("--entry-bytes", "100", "--out", str(made), "-o", "json"),
+        *("--entry-bytes", "100", "--repeat", "1", "--out", str(made), "-o", "json"),
     ]
     done = subprocess.run(
         [*QUIRE, *words],
@@ -87,15 +87,24 @@ def test_a_successor_continues_in_a_new_ledger(directory: Path, configuration: s
 
 
 def test_the_table_and_the_page_show_every_cell(directory: Path) -> None:
-    rows = json.loads((directory / "printed").read_bytes())
+    told = json.loads((directory / "printed").read_bytes())
+    rows = told["figures"]
     assert [(row["scenario"], row["configuration"]) for row in rows] == [
         (scenario, configuration) for scenario in SCENARIOS for configuration in CONFIGURATIONS
     ]
     assert all(row["p99_ms"]["median"] > 0 for row in rows)
+    assert [each["need"] for each in told["recommendations"]] == [
+        "lowest-latency",
+        "steady-latency",
+        "two-losses",
+        "fewest-copies",
+    ]
+    assert told["recommendations"][-1]["chosen"] == ["all-of-2"]
     page = ET.fromstring((directory / "report.html").read_text().partition("\n")[2])
     assert [each.get("id") for each in page.iter("section")] == [
-        "method",
+        "answer",
         "glance",
+        "method",
         *(f"{scenario}-{RATE}" for scenario in SCENARIOS),
     ]
     assert len(list(page.iter("svg"))) == 4 * len(SCENARIOS)

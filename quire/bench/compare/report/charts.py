@@ -4,7 +4,7 @@ Leaves elements and scales to `quire.bench.compare.report.svg`, and choosing the
 `quire.bench.compare.report.sections`.
 
 Invariants: pure; every point of a picture is a cell of its table; series differ by colour, by dash
-and by a letter at the line's end.
+and by the name at the line's end. `styles` has the number of each name's colour and dash.
 """
 
 import math
@@ -28,7 +28,9 @@ ROW: Final = 34.0
 LABELS: Final = 190.0
 LEAST_MS: Final = 0.1
 SEGMENT_MIN: Final = 4.0
-LETTER: Final = 12.0
+NAMES: Final = 170.0
+"""Width for the names at the ends of curves."""
+NAME_HEIGHT: Final = 14.0
 QUANTILE_END: Final = 4.6
 """Place of the longest append on an axis on which 99.99 % is at 4."""
 QUANTILE_TICKS: Final = (
@@ -46,6 +48,8 @@ class Table:
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    best: frozenset[tuple[int, int]] = frozenset()
+    """Row and column of the cells with the best values; empty if no cell is better than others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +60,11 @@ class Chart:
     table: Table
 
 
-def letter(number: int) -> str:
-    """Return the letter of a series."""
-    return chr(ord("A") + number)
-
-
 def quantile_curves(
-    name: str, series: Mapping[str, Sequence[tuple[float, float]]], letters: Mapping[str, int]
+    name: str, series: Mapping[str, Sequence[tuple[float, float]]], styles: Mapping[str, int]
 ) -> Chart:
     """Draw latency quantiles: each series is (share, milliseconds), ascending, up to share 1."""
-    across = svg.Scale(0.0, QUANTILE_END, LEFT, WIDTH - RIGHT)
+    across = svg.Scale(0.0, QUANTILE_END, LEFT, WIDTH - NAMES)
     values = [max(LEAST_MS, ms) for points in series.values() for _, ms in points]
     ticks = svg.decades(min(values, default=1.0), max(values, default=1.0))
     up = svg.Scale(ticks[0], ticks[-1], HEIGHT - BOTTOM, TOP, is_log=True)
@@ -74,15 +73,12 @@ def quantile_curves(
         parts.append(svg.line(across(at), TOP, across(at), HEIGHT - BOTTOM, "grid"))
         parts.append(svg.text(across(at), HEIGHT - BOTTOM + 18, label, anchor="middle"))
     curves = {
-        letters[label]: [(across(_quantile_place(share)), up(ms)) for share, ms in points]
+        label: [(across(_quantile_place(share)), up(ms)) for share, ms in points]
         for label, points in series.items()
     }
-    parts += _curves(curves)
+    parts += _curves(curves, styles)
     headings = ("configuration", *(_share_text(share) for share, _ in _longest(series)))
-    rows = tuple(
-        (f"{letter(letters[label])} {label}", *(f"{ms:,.2f}" for _, ms in points))
-        for label, points in series.items()
-    )
+    rows = tuple((label, *(f"{ms:,.2f}" for _, ms in points)) for label, points in series.items())
     text = "Latency in milliseconds, on a log axis, at each quantile, one line per configuration."
     whole = svg.picture(name, WIDTH, HEIGHT, "Latency quantiles", text, *parts)
     return Chart(whole, Table(headings, rows))
@@ -93,7 +89,7 @@ def latency_over_time(
     series: Mapping[str, Sequence[Slice]],
     marks: Mapping[str, Sequence[InjectionMark]],
     seconds: float,
-    letters: Mapping[str, int],
+    styles: Mapping[str, int],
 ) -> Chart:
     """Draw p50 and the longest append of each slice of a run. Each configuration has a strip, with
     a line at each fault.
@@ -107,13 +103,13 @@ def latency_over_time(
     for number, (label, slices) in enumerate(series.items()):
         top = TOP + STRIP * number
         up = svg.Scale(span[0], span[-1], top + STRIP - 8, top + 4, is_log=True)
-        parts.append(svg.text(4, top + STRIP / 2, f"{letter(letters[label])} {label}", css="label"))
+        parts.append(svg.text(4, top + STRIP / 2, label, css="label"))
         for tick in span[1::2]:
             parts.append(svg.line(LABELS, up(tick), WIDTH - RIGHT, up(tick), "grid"))
             parts.append(svg.text(LABELS - 4, up(tick) + 3, f"{tick:g}", css="tick", anchor="end"))
         for count, mark in enumerate(marks.get(label, ()), 1):
             parts += _fault(count, mark, across, top) if mark.at <= seconds else []
-        css = f"series s{letters[label]}"
+        css = f"series s{styles[label]}"
         parts.append(svg.path([(across(s.at), up(s.max_ms)) for s in slices], css))
         parts.append(svg.path([(across(s.at), up(s.p50_ms)) for s in slices], f"{css} thin"))
     for tick in [each for each in ticks if each <= seconds]:
@@ -124,18 +120,18 @@ def latency_over_time(
         "longest append of each slice, the thin line is the median. Vertical lines are faults."
     )
     whole = svg.picture(name, WIDTH, height, "Latency over time", text, *parts)
-    return Chart(whole, _time_table(series, marks, letters))
+    return Chart(whole, _time_table(series, marks, styles))
 
 
 def throughput_against_p99(
     name: str,
     series: Mapping[str, Sequence[tuple[float, float, float]]],
-    letters: Mapping[str, int],
+    styles: Mapping[str, int],
 ) -> Chart:
     """Draw a rate sweep: each point is (target rate, achieved rate, p99 in milliseconds)."""
     fastest = max((reached for points in series.values() for _, reached, _ in points), default=1.0)
     ticks_across = svg.steps(fastest)
-    across = svg.Scale(0.0, ticks_across[-1], LEFT, WIDTH - RIGHT)
+    across = svg.Scale(0.0, ticks_across[-1], LEFT, WIDTH - NAMES)
     values = [max(LEAST_MS, ms) for points in series.values() for *_, ms in points]
     ticks = svg.decades(min(values, default=1.0), max(values, default=1.0))
     up = svg.Scale(ticks[0], ticks[-1], HEIGHT - BOTTOM, TOP, is_log=True)
@@ -144,23 +140,22 @@ def throughput_against_p99(
         label = f"{tick:,.0f}/s"
         parts.append(svg.text(across(tick), HEIGHT - BOTTOM + 18, label, anchor="middle"))
     rows = []
-    parts += _curves(
-        {
-            letters[label]: [(across(reached), up(ms)) for _, reached, ms in points]
-            for label, points in series.items()
-        }
-    )
+    curves = {
+        label: [(across(reached), up(ms)) for _, reached, ms in points]
+        for label, points in series.items()
+    }
+    parts += _curves(curves, styles)
     for label, points in series.items():
         for asked, reached, ms in points:
             cells = (f"{asked:,.0f}", f"{reached:,.0f}", f"{ms:,.2f}")
-            rows.append((f"{letter(letters[label])} {label}", *cells))
+            rows.append((label, *cells))
     text = "p99 of the append latency in milliseconds, on a log axis, over appends per second."
     whole = svg.picture(name, WIDTH, HEIGHT, "Throughput against p99", text, *parts)
     return Chart(whole, Table(("configuration", "target/s", "achieved/s", "p99 ms"), tuple(rows)))
 
 
 def time_at_ack_quorum(
-    name: str, series: Mapping[str, AtAckQuorum], letters: Mapping[str, int]
+    name: str, series: Mapping[str, AtAckQuorum], styles: Mapping[str, int]
 ) -> Chart:
     """Draw how long acknowledged entries were short of their write quorum: p50, p99 and longest."""
     height = TOP + ROW * len(series) + BOTTOM
@@ -176,21 +171,21 @@ def time_at_ack_quorum(
     for number, (label, each) in enumerate(series.items()):
         middle = TOP + ROW * number + ROW / 2
         p50, p99, most = (across(s * 1e3) for s in (each.p50_s, each.p99_s, each.max_s))
-        css = f"series s{letters[label]}"
-        parts.append(svg.text(4, middle + 4, f"{letter(letters[label])} {label}", css="label"))
+        css = f"series s{styles[label]}"
+        parts.append(svg.text(4, middle + 4, label, css="label"))
         parts.append(svg.line(p50, middle, most, middle, f"{css} thin"))
         parts.append(svg.line(p50, middle, p99, middle, f"{css} thick"))
         parts += [svg.line(at, middle - 7, at, middle + 7, css) for at in (p50, most)]
         figures = (f"{s * 1e3:,.2f}" for s in (each.p50_s, each.p99_s, each.max_s))
         counts = (f"{each.sample_count:,}", f"{each.left_count:,}", f"{each.left_s:,.2f}")
-        rows.append((f"{letter(letters[label])} {label}", *figures, *counts))
+        rows.append((label, *figures, *counts))
     headings = ("configuration", "p50 ms", "p99 ms", "longest ms", "sampled", "left short", "for s")
     text = "Milliseconds on a log axis from acknowledgement to the last copy: p50, p99, longest."
     whole = svg.picture(name, WIDTH, height, "Time short of the write quorum", text, *parts)
     return Chart(whole, Table(headings, tuple(rows)))
 
 
-def safety_zones(name: str, series: Mapping[str, Zones], letters: Mapping[str, int]) -> Chart:
+def safety_zones(name: str, series: Mapping[str, Zones], styles: Mapping[str, int]) -> Chart:
     """Draw each ledger as a bar of entries: on the complete write quorum, at the ack quorum only,
     unconfirmed. The bar is to scale, but every zone that is not empty is wide enough to be seen.
     """
@@ -199,7 +194,7 @@ def safety_zones(name: str, series: Mapping[str, Zones], letters: Mapping[str, i
     for number, (label, zones) in enumerate(series.items()):
         top = TOP + ROW * number + 6
         across = svg.Scale(0, max(1, zones.last_pushed + 1), LABELS, WIDTH - RIGHT)
-        parts.append(svg.text(4, top + 15, f"{letter(letters[label])} {label}", css="label"))
+        parts.append(svg.text(4, top + 15, label, css="label"))
         for first, end, css in _segments(zones):
             start, stop = across(first), across(end)
             width = max(SEGMENT_MIN, stop - start)
@@ -209,7 +204,7 @@ def safety_zones(name: str, series: Mapping[str, Zones], letters: Mapping[str, i
             zones.fully_to + 1 - stuck, zones.at_ack_quorum_count, zones.unconfirmed_count
         )  # fmt: skip
         cells = (f"{count:,}" for count in counts)
-        rows.append((f"{letter(letters[label])} {label}", f"{zones.at:.2f}", *cells))
+        rows.append((label, f"{zones.at:.2f}", *cells))
     legend = TOP + ROW * len(series) + 14
     for number, (css, says) in enumerate(_ZONE_WORDS):
         x = LABELS + number * 210
@@ -241,7 +236,7 @@ def _segments(zones: Zones) -> list[tuple[int, int, str]]:
 def _grid_up(up: svg.Scale, ticks: Sequence[float], unit: str) -> list[str]:
     parts = []
     for tick in ticks:
-        parts.append(svg.line(LEFT, up(tick), WIDTH - RIGHT, up(tick), "grid"))
+        parts.append(svg.line(LEFT, up(tick), WIDTH - NAMES, up(tick), "grid"))
         parts.append(svg.text(LEFT - 6, up(tick) + 4, f"{tick:g} {unit}", anchor="end"))
     return parts
 
@@ -254,22 +249,23 @@ def _fault(count: int, mark: InjectionMark, across: svg.Scale, top: float) -> li
     return [svg.element("line", place, inside), svg.text(at + 3, top + 9, f"{count}", css="tick")]
 
 
-def _curves(curves: Mapping[int, Sequence[tuple[float, float]]]) -> list[str]:
-    """Draw lines with a dot at every point, and letters at their ends that do not overlap."""
+def _curves(
+    curves: Mapping[str, Sequence[tuple[float, float]]], styles: Mapping[str, int]
+) -> list[str]:
+    """Draw lines with a dot at every point, and names at their ends that do not overlap."""
     parts = []
-    for number, places in curves.items():
-        parts.append(svg.path(places, f"series s{number}"))
+    for label, places in curves.items():
+        parts.append(svg.path(places, f"series s{styles[label]}"))
         for x, y in places:
-            dot: svg.Attributes = {"cx": x, "cy": y, "r": 2.5, "class": f"dot s{number}"}
+            dot: svg.Attributes = {"cx": x, "cy": y, "r": 2.5, "class": f"dot s{styles[label]}"}
             parts.append(svg.element("circle", dot))
+    ends = sorted((places[-1][1], places[-1][0], name) for name, places in curves.items() if places)
+    lowest = HEIGHT - BOTTOM - NAME_HEIGHT * (len(ends) - 1)
     free = 0.0
-    ends = sorted(
-        (places[-1][1], places[-1][0], number) for number, places in curves.items() if places
-    )
-    for y, x, number in ends:
-        at = max(y + 4, free)
-        parts.append(svg.text(x + 6, at, letter(number), css=f"end s{number}"))
-        free = at + LETTER
+    for number, (y, x, label) in enumerate(ends):
+        at = max(min(y + 4, lowest + NAME_HEIGHT * number), free)
+        parts.append(svg.text(x + 6, at, label, css=f"end s{styles[label]}"))
+        free = at + NAME_HEIGHT
     return parts
 
 
@@ -290,7 +286,7 @@ def _longest(
 def _time_table(
     series: Mapping[str, Sequence[Slice]],
     marks: Mapping[str, Sequence[InjectionMark]],
-    letters: Mapping[str, int],
+    styles: Mapping[str, int],
 ) -> Table:
     """Return a table with a row per slice and its faults."""
     moments = sorted({each.at for slices in series.values() for each in slices})
@@ -306,5 +302,5 @@ def _time_table(
         )
         figures = (cells.get((label, at), "–") for label in series)
         rows.append((f"{at:.2f}", *figures, "; ".join(struck)))
-    names = (f"{letter(letters[label])} {label}, p50 / longest ms" for label in series)
+    names = (f"{label}, p50 / longest ms" for label in series)
     return Table(("from s", *names, "faults"), tuple(rows))

@@ -13,7 +13,7 @@ from quire.bench.compare.measuring import AtAckQuorum, Slice, Zones
 from quire.bench.compare.report import charts, svg
 from quire.bench.compare.report.charts import Chart
 
-LETTERS = {"one": 0, "two <&>": 1}
+STYLES = {"one": 0, "two <&>": 1}
 MILLISECONDS = st.floats(0.0, 1e6)
 
 
@@ -40,15 +40,15 @@ def test_quantile_curves(one: list[float], two: list[float]) -> None:
     shares = (0.5, 0.99, 1.0)
     series = {
         name: list(zip(shares, sorted(values), strict=True))
-        for name, values in zip(LETTERS, (one, two), strict=True)
+        for name, values in zip(STYLES, (one, two), strict=True)
     }
-    chart = charts.quantile_curves("q", series, LETTERS)
+    chart = charts.quantile_curves("q", series, STYLES)
     root = check(chart, [f"{ms:,.2f}" for ms in one + two])
-    assert [len(drawn(root, f"s{n}")) for n in (0, 1)] == [5, 5]  # a line, three dots, a letter
+    assert [len(drawn(root, f"s{n}")) for n in (0, 1)] == [5, 5]  # a line, three dots, a name
     ends = drawn(root, "end")
-    assert sorted(str(each.text) for each in ends) == ["A", "B"]
+    assert sorted(str(each.text) for each in ends) == sorted(STYLES)
     places = [float(each.get("y", "0")) for each in ends]
-    assert abs(places[0] - places[1]) >= charts.LETTER - 0.11  # rounded to a tenth
+    assert abs(places[0] - places[1]) >= charts.NAME_HEIGHT - 0.11  # rounded to a tenth
     assert chart.table.headings == ("configuration", "50 %", "99 %", "longest, ms")
 
 
@@ -60,7 +60,7 @@ def test_latency_over_time(values: list[tuple[float, float]]) -> None:
     ]
     marks = {"one": [InjectionMark(0.1, "bookie 1 killed (-9)")]}
     series = {"one": slices, "two <&>": slices[:1]}
-    chart = charts.latency_over_time("t", series, marks, 0.5 * len(slices), LETTERS)
+    chart = charts.latency_over_time("t", series, marks, 0.5 * len(slices), STYLES)
     points = [f"{each.p50_ms:,.2f} / {each.max_ms:,.2f}" for each in slices]
     root = check(chart, [*points, "bookie 1 killed (-9)"])
     assert len(drawn(root, "mark")) == 1
@@ -70,7 +70,7 @@ def test_latency_over_time(values: list[tuple[float, float]]) -> None:
 def test_a_fault_is_only_in_the_row_of_its_slice() -> None:
     slices = [Slice(at, 1, 1.0, 1.0, 1.0) for at in (0.0, 0.5, 1.0)]
     marks = {"one": [InjectionMark(0.5, "x"), InjectionMark(1.7, "y")]}
-    chart = charts.latency_over_time("t", {"one": slices}, marks, 1.5, LETTERS)
+    chart = charts.latency_over_time("t", {"one": slices}, marks, 1.5, STYLES)
     lines = drawn(check(chart, ["x", "y"]), "mark")
     assert [each.findtext("title") for each in lines] == ["0.50 s: x"]  # y came after the load
     assert [row[-1] for row in chart.table.rows] == ["", "x", "y"]
@@ -78,7 +78,7 @@ def test_a_fault_is_only_in_the_row_of_its_slice() -> None:
 
 @given(st.lists(st.tuples(st.floats(1, 1e5), st.floats(0, 1e5), MILLISECONDS), max_size=5))
 def test_throughput_against_p99(points: list[tuple[float, float, float]]) -> None:
-    chart = charts.throughput_against_p99("s", {"one": points, "two <&>": []}, LETTERS)
+    chart = charts.throughput_against_p99("s", {"one": points, "two <&>": []}, STYLES)
     told = [f"{asked:,.0f}" for asked, _, _ in points]
     told += [f"{reached:,.0f}" for _, reached, _ in points]
     check(chart, told + [f"{ms:,.2f}" for *_, ms in points])
@@ -88,7 +88,7 @@ def test_throughput_against_p99(points: list[tuple[float, float, float]]) -> Non
 def test_time_at_ack_quorum(seconds: list[float], left: int) -> None:
     p50, p99, longest = seconds
     each = AtAckQuorum(10**6, p50, p99, longest, left, 1.5 * left)
-    chart = charts.time_at_ack_quorum("a", {"one": each, "two <&>": each}, LETTERS)
+    chart = charts.time_at_ack_quorum("a", {"one": each, "two <&>": each}, STYLES)
     check(chart, [*(f"{s * 1e3:,.2f}" for s in seconds), f"{left:,}"])
 
 
@@ -96,7 +96,7 @@ ZONES = Zones(1.5, 1, 999, 1_099, 1_149, ((10, 19),))
 
 
 def test_safety_zones() -> None:
-    chart = charts.safety_zones("z", {"one": ZONES, "two <&>": ZONES}, LETTERS)
+    chart = charts.safety_zones("z", {"one": ZONES, "two <&>": ZONES}, STYLES)
     root = check(chart, ["990", "110", "50"])
     assert chart.table.rows[0][2:] == ("990", "110", "50")
     assert len(drawn(root, "zone-ack")) == 5  # the tail and the stretch, twice; the legend
@@ -104,22 +104,22 @@ def test_safety_zones() -> None:
 
 def test_a_narrow_zone_can_be_seen() -> None:
     zones = replace(ZONES, fully_to=999_999, last_confirmed=1_000_000, last_pushed=1_000_001)
-    root = check(charts.safety_zones("z", {"one": zones}, LETTERS), ["999,990"])
+    root = check(charts.safety_zones("z", {"one": zones}, STYLES), ["999,990"])
     widths = [float(each.get("width", "0")) for each in root.iter("rect")]
     assert min(widths) >= charts.SEGMENT_MIN
 
 
 def test_an_empty_ledger_has_no_zone() -> None:
     nothing = Zones(0.0, 1, -1, -1, -1, ())
-    check(charts.safety_zones("z", {"one": nothing}, LETTERS), ["0"])
+    check(charts.safety_zones("z", {"one": nothing}, STYLES), ["0"])
 
 
 def test_charts_without_series_are_valid_pictures() -> None:
     for chart in (
-        charts.quantile_curves("q", {}, LETTERS),
-        charts.latency_over_time("t", {}, {}, 1.0, LETTERS),
-        charts.time_at_ack_quorum("a", {}, LETTERS),
-        charts.safety_zones("z", {}, LETTERS),
+        charts.quantile_curves("q", {}, STYLES),
+        charts.latency_over_time("t", {}, {}, 1.0, STYLES),
+        charts.time_at_ack_quorum("a", {}, STYLES),
+        charts.safety_zones("z", {}, STYLES),
     ):
         check(chart, [])
 

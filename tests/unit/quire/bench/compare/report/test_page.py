@@ -6,7 +6,8 @@ import xml.etree.ElementTree as ET
 from quire.bench.compare.comparison import Comparison
 from quire.bench.compare.configurations import CONFIGURATIONS
 from quire.bench.compare.figures import FIGURES
-from quire.bench.compare.report.page import DARK, DASHES, LIGHT, render
+from quire.bench.compare.report.page import content, render
+from quire.bench.compare.report.style import DARK, DASHES, LIGHT
 from quire.bench.compare.results import Cell, FailedRun
 from tests.support.quire.compare.samples import run_of
 
@@ -84,19 +85,43 @@ def test_a_glance_has_every_scenario_and_configuration() -> None:
     table = next(glance.iter("table"))
     rows = [[str(cell.text) for cell in row] for row in table.iter("tr")]
     assert rows == [
-        ["p99, ms", "A all-of-3", "B majority-3", "F fixed-2"],
+        ["p99, ms", "all of 3", "majority of 3", "fixed 2"],
         ["steady", "40.0", "–", "–"],
         ["killed-bookie", "42.5 (40.0–45.0)", "220.0 (40.0–400.0)", "–"],
     ]
 
 
-def test_the_spread_and_the_verdict_are_shown() -> None:
+def test_the_page_begins_with_the_answer() -> None:
+    _, root = page()
+    children = list(next(root.iter("div")))
+    assert (children[0].tag, children[0].get("id")) == ("section", "answer")
+    titles = ["".join(each.itertext()) for each in children[0].iter("h3")]
+    assert titles == [
+        "Lowest latency: all of 3",
+        "Lowest latency while one bookie fails: all of 3 or majority of 3 (no difference shown)",
+        "Survives two losses: not measured",
+        "Fewest copies: none of these configurations",
+    ]
+
+
+def test_a_missing_spread_is_said_once() -> None:
     told, _ = page()
-    assert "42.5 (40.0–45.0)" in told
-    assert "no difference beyond noise" in told
-    assert "one run: spread unknown" in told
+    assert told.count("was run once") + told.count("were run once") == 1
+    assert "3 of 5 cells" in told
+    assert "unknown" not in told
+    assert "Every cell was run once" in render(Comparison(RUNS[:1]))
+
+
+def test_best_values_have_a_sign_unless_all_overlap() -> None:
+    fast = [run_of("majority-3", repetition=each, milliseconds=(9.0 + each,)) for each in (0, 1)]
+    slow = [run_of("all-of-2", repetition=each, milliseconds=(90.0 + each,)) for each in (0, 1)]
+    root = ET.fromstring(content(Comparison((*RUNS[:2], *fast, *slow))))
+    glance = next(each for each in root.iter("section") if each.get("id") == "glance")
+    marked = [str(each.text) for each in glance.iter("td") if each.get("class") == "best"]
+    assert marked == ["★ 9.5 (9.0–10.0)"] * 2  # of p99 and of the longest append
+    assert "★" not in content(Comparison((*RUNS[:2], *RUNS[:2]))).partition("</section>")[2]
 
 
 def test_the_page_is_readable_in_the_dark() -> None:
     told, _ = page()
-    assert told.count("prefers-color-scheme: dark") == 2
+    assert told.count("prefers-color-scheme: dark") == 3
