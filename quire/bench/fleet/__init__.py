@@ -13,7 +13,9 @@ Leaves messages to `tests/simulation`: here the steps are failures, changes, cop
 - `ledgers`: one ledger, and one writer's seat.
 - `appending`: writers: failures, ensemble changes, appends that stop.
 - `recovering`: writers that die, and recoveries.
-- `copying`: repair and catch-up.
+- `copying`: catch-up of members that missed entries.
+- `repairing`: repair as it is built: what, when and by whom.
+- `repair_worker`: copies of one repair worker, and their speed.
 - `gaps`: what silent members miss, and how they get it.
 - `tracking`: entries with too few copies, integrated over time.
 - `measures`: sums of one simulated month.

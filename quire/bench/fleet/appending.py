@@ -1,7 +1,8 @@
 """Model of the writers: members fail, the ensemble changes, appends stop and continue.
 
 Leaves decisions about failed members to the product's `Membership` and `EnsembleHealth`, the
-choice of bookies to its placement policy, copying to `copying`, and dead writers to `recovering`.
+choice of bookies to its placement policy, copies to `copying` and `repairing`, and dead writers to
+`recovering`.
 
 Invariants: a seat appends exactly when its ledger is open, the seat is not on hold, and an ack
 quorum of its fragment's members responds; a change begins a fragment at LAC + 1 (5.1), nothing is
@@ -22,6 +23,7 @@ from quire.bench.fleet.bookies import Silence
 from quire.bench.fleet.copying import Copying
 from quire.bench.fleet.gaps import Gaps
 from quire.bench.fleet.ledgers import TOKEN, Hold, Ledger, Seat, new_ledger
+from quire.bench.fleet.repairing import Repairing
 from quire.bench.fleet.world import World
 
 
@@ -34,6 +36,7 @@ class Appending:
 
     def __init__(self, world: World) -> None:
         self.copying = Copying(world, self._caught_up)
+        self.repairing = Repairing(world)
         self._world = world
         self._gaps = Gaps(world, self.copying)
         self._membership = world.configuration.membership
@@ -155,7 +158,7 @@ class Appending:
         world.alter(ledger, apply)
         world.seat_at(seat, ensemble)
         seat.health.keep_only(ensemble)
-        self.copying.make_up_for(ledger)
+        self.repairing.look_at(ledger)
         self.judge(seat, done_s)
         self._revisit(seat)
 
@@ -322,7 +325,7 @@ class Appending:
 
         world.alter(ledger, apply)
         world.delete_later(ledger)
-        self.copying.make_up_for(ledger)
+        self.repairing.look_at(ledger)
 
     def open_ledger(self, seat: Seat, from_s: float | None = None) -> None:
         """Open a seat's next ledger once enough bookies and ZooKeeper are up."""

@@ -7,7 +7,11 @@ Invariants: one value per assumption for a complete run; the model has no number
 """
 
 from dataclasses import dataclass, field, fields
+from math import inf
 from typing import Final
+
+from metadata.repair.settings import DEFAULTS
+from metadata.store.interface import SESSION_TIMEOUT_S
 
 HOUR_S: Final = 3600.0
 DAY_S: Final = 24 * HOUR_S
@@ -15,6 +19,8 @@ MONTH_S: Final = 30 * DAY_S
 """Length of a month in every "per month" rate."""
 GIBIBYTE: Final = 2**30
 MEBIBYTE: Final = 2**20
+MEGABYTE: Final = 1e6
+"""Unit of the limits of repair, as in `quire repair throttle`."""
 
 
 def _count(default: int, unit: str, meaning: str) -> int:
@@ -90,9 +96,6 @@ class Assumptions:
         10.0, "s", "time until another process takes over a dead writer's ledgers"
     )
     recovery_s: float = _amount(0.1, "s", "time to fence, read and write back the end of a ledger")
-    repair_after_s: float = _amount(
-        600.0, "s", "time that a bookie is down before its copies are made again"
-    )
     rejoin_s: float = _amount(1.0, "s", "in-sync: time until a member that is back rejoins")
     spare_after_s: float = _amount(
         60.0, "s", "in-sync: time until a spare replaces a member that left"
@@ -102,8 +105,33 @@ class Assumptions:
     )
     give_up_hours: float = _amount(24.0, "hours", "time until a hopeless recovery is abandoned")
     copy_rate: float = _amount(
-        32.0, "MiB/s", "rate at which each bookie writes copies", least=0.001
+        32.0, "MiB/s", "rate at which a member that missed entries catches up", least=0.001
     )
+
+    # Repair. The defaults are those of the product, and what benchmarks/repair measured.
+    repair_detect_s: float = _amount(
+        SESSION_TIMEOUT_S, "s", "time until the auditor misses a bookie: its session's timeout"
+    )
+    lost_after_s: float = _amount(
+        DEFAULTS.lost_after_s, "s", "time that a bookie is missed before its copies are made again"
+    )
+    urgent_after_s: float = _amount(
+        DEFAULTS.urgent_after_s, "s", "the same for entries with one good copy left"
+    )
+    repair_rate: float = _amount(
+        DEFAULTS.bytes_per_s / MEGABYTE, "MB/s", "ceiling of all repair; 0: none"
+    )
+    repair_rate_per_bookie: float = _amount(
+        DEFAULTS.bookie_bytes_per_s / MEGABYTE, "MB/s", "ceiling of repair to one bookie; 0: none"
+    )
+    repair_rate_per_source: float = _amount(
+        DEFAULTS.source_bytes_per_s / MEGABYTE, "MB/s", "ceiling of repair from one bookie; 0: none"
+    )
+    worker_rate: float = _amount(
+        233.0, "MB/s", "what one worker copies, reads back and swaps without a ceiling", least=0.001
+    )
+    repair_ledger_s: float = _amount(0.5, "s", "least time of one copy, however small it is")
+    ledgers_per_worker: int = _count(4, "ledgers", "ledgers that one worker repairs at once")
 
     @property
     def end_s(self) -> float:
@@ -112,8 +140,28 @@ class Assumptions:
 
     @property
     def copy_bytes_per_s(self) -> float:
-        """The copy bandwidth of one bookie."""
+        """Bytes per second of a member that catches up."""
         return self.copy_rate * MEBIBYTE
+
+    @property
+    def worker_bytes_per_s(self) -> float:
+        """Bytes per second of one worker of repair without a ceiling."""
+        return self.worker_rate * MEGABYTE
+
+    @property
+    def repair_bytes_per_s(self) -> float:
+        """Ceiling of all repair."""
+        return self.repair_rate * MEGABYTE or inf
+
+    @property
+    def bookie_bytes_per_s(self) -> float:
+        """Ceiling of repair to one bookie."""
+        return self.repair_rate_per_bookie * MEGABYTE or inf
+
+    @property
+    def source_bytes_per_s(self) -> float:
+        """Ceiling of repair from one bookie."""
+        return self.repair_rate_per_source * MEGABYTE or inf
 
 
 @dataclass(frozen=True, slots=True)

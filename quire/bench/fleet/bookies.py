@@ -1,6 +1,6 @@
 """States of all bookies: silent, slow, lost, and available to the placement.
 
-Leaves the effects on ledgers to `appending` and `copying`.
+Leaves the effects on ledgers to `appending`, `copying` and `repairing`.
 
 Invariants: a machine has one bookie at a time, and an empty disk makes it a new one (rule 2.1); a
 machine is silent while any of its faults lasts; a lost bookie never returns.

@@ -1,6 +1,6 @@
 """Simulation of one history of faults on one fleet under one configuration.
 
-Leaves the reactions to `appending`, `recovering` and `copying`.
+Leaves the reactions to `appending`, `recovering`, `copying` and `repairing`.
 
 Invariants: the same configuration, assumptions and seed give the same measures; the faults are
 those of `history`, whatever the configuration.
@@ -98,7 +98,7 @@ class Simulation:
             self.world.agenda.at(fault.end_s, partial(self._end_silence, machine))
         for bookie_id, silence in fallen:
             self._appending.fell_silent(bookie_id, silence)
-            self._appending.copying.expect_back(bookie_id, silence)
+            self._appending.repairing.fell_silent(bookie_id, silence)
         for bookie_id, _ in fallen:
             self._judge_reads(bookie_id)
 
@@ -113,15 +113,17 @@ class Simulation:
             world.bookies.offer(machine)  # a new bookie, if its disk was lost
         if back is not None:
             bookie_id, silence = back
-            self._appending.copying.came_back(bookie_id)
+            self._appending.repairing.came_back(bookie_id)
             self._judge_reads(bookie_id)
             self._appending.came_back(bookie_id, silence)
         self._appending.retry()
         self._recovering.retry()
+        self._appending.repairing.retry()
 
     def _offer(self, machine: int) -> None:
         self.world.bookies.offer(machine)
         self._appending.retry()
+        self._appending.repairing.retry()
 
     def _lose_disk(self, fault: Fault) -> None:
         world = self.world

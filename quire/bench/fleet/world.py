@@ -1,6 +1,6 @@
 """Shared state of all parts of one simulated fleet.
 
-Leaves every decision to the parts: `appending`, `recovering`, `copying`.
+Leaves every decision to the parts: `appending`, `recovering`, `copying`, `repairing`.
 
 Invariants: `written_by` maps a bookie to the seats whose last fragment names it, `held_by` to the
 ledgers with a fragment that names it, `lacking` to the ledgers with a gap of it.

@@ -172,7 +172,11 @@ def test_the_copies_of_a_lost_disk_are_repaired(name: str) -> None:
     assert world.measures.repaired_entries == WRITTEN + slack
     assert world.existing.lost_entries == 0
     replicas = BY_NAME[name].replica_count
-    at_risk_s = ONE.repair_after_s + WRITTEN * ONE.entry_bytes / ONE.copy_bytes_per_s
+    waited_s = ONE.urgent_after_s if replicas == 2 else ONE.lost_after_s
+    workers = ONE.bookies - 1
+    # One copy: the part of the ceiling of its target that one worker of all may use.
+    copied_s = WRITTEN * ONE.entry_bytes / (ONE.bookie_bytes_per_s / workers)
+    at_risk_s = ONE.repair_detect_s + waited_s + copied_s
     assert world.existing.entry_seconds[replicas - 1] == pytest.approx(
         WRITTEN * at_risk_s, rel=0.001
     )

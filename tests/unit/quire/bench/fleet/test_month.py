@@ -35,7 +35,19 @@ ROUGH = Assumptions(
     zookeeper_outage_s=300,
     client_crashes=20,
 )
-CALM = Assumptions(bookies=8, racks=4, ledgers=20, clients=4, days=1, ledger_hours=2, copy_rate=1e6)
+CALM = Assumptions(
+    bookies=8,
+    racks=4,
+    ledgers=20,
+    clients=4,
+    days=1,
+    ledger_hours=2,
+    repair_rate=0,
+    repair_rate_per_bookie=0,
+    repair_rate_per_source=0,
+    worker_rate=1e6,
+)
+GONE_AFTER_S = CALM.repair_detect_s + CALM.lost_after_s
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -74,18 +86,18 @@ def test_repair_copies_the_entries_of_the_lost_bookie(name: str) -> None:
     run = simulation(name, [crash(0, at_s, down_s)], CALM)
     agenda, world = run.world.agenda, run.world
     bookie_id = world.bookies.on_machine[0]
-    agenda.run_until(at_s + CALM.repair_after_s)
+    agenda.run_until(at_s + GONE_AFTER_S)
     held = sum(of_closed_fragments(each, bookie_id, world.now) for each in held_by(world))
     before = world.measures.repaired_entries
     assert (held > 10_000, before) == (True, 0)
-    agenda.run_until(at_s + CALM.repair_after_s + 60)
+    agenda.run_until(at_s + GONE_AFTER_S + 60)
     assert world.measures.repaired_entries == held
     # Only open ledgers, which repair skips (9.1), still name it.
     assert all(each.closed_s is None for each in held_by(world, bookie_id))
 
 
 def test_a_bookie_that_returns_in_time_is_not_copied() -> None:
-    world = simulation("all-of-3", [crash(0, 7200, CALM.repair_after_s - 1)], CALM).run()
+    world = simulation("all-of-3", [crash(0, 7200, GONE_AFTER_S - 1)], CALM).run()
     assert world.measures.repaired_entries == 0
 
 
