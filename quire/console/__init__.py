@@ -16,6 +16,7 @@ Leaves the checks and figures to `quire.health` and the modules beside it. The d
 - `templating`: HTML from templates.
 - `operations/`: bookies and repair, as pages show and change them.
 - `topics/`: topics, groups and transactions, as pages read and change them.
+- `reports/`: directory of bench reports.
 - `pages/`: one module for each area of the console.
 - `ledger/`: one ledger: its copies, its entries and what happened to it.
 - `drawings/`: drawings as SVG. Pure.

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from aiohttp import web
@@ -76,6 +77,8 @@ class ConsoleContext:
     log: ServerLog
     allow_writes: bool
     wall_clock_ms: Callable[[], int]
+    reports: Path | None
+    """Directory with reports of benches, if there is one."""
 
     def page(
         self, request: web.Request, template: str, *, status: int = 200, **values: object

@@ -56,6 +56,9 @@ class ConsoleOptions(SecurityOptions):
     survey_every_s: float = option(
         30.0, "pause between two checks of all ledgers, in seconds", low=1, high=86_400
     )
+    reports: str = option(
+        "", "directory with comparisons of `quire bench compare`, each in a directory of its own"
+    )
     die_with_parent: bool = option(False, "stop when standard input ends")  # noqa: FBT003
     log_level: str = option("info", "debug, info, warning or error")
 

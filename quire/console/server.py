@@ -7,6 +7,7 @@ import asyncio
 import secrets
 from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Final
 
 from aiohttp import web
@@ -28,6 +29,7 @@ from quire.console.pages.live_messages import LiveMessages
 from quire.console.pages.login import LoginPages
 from quire.console.pages.messages_page import MessagePages
 from quire.console.pages.repair_page import RepairPages
+from quire.console.pages.reports_page import ReportPages
 from quire.console.pages.topics_page import TopicPages
 from quire.console.pages.transactions_page import TransactionPages
 from quire.console.sessions import TOKEN_BYTES, Sessions
@@ -85,6 +87,7 @@ class ConsoleServer:
             self._log,
             options.allow_writes,
             wall_clock_ms,
+            Path(options.reports) if options.reports else None,
         )
         sessions = Sessions(access.token, self._now)
         guard = Guard(context, sessions, access, options.host, options.names, options.base_path)
@@ -169,6 +172,7 @@ def routes(context: ConsoleContext, guard: Guard) -> Sequence[Route]:
         *LiveMessages(context).routes(),
         *GroupPages(context).routes(),
         *TransactionPages(context).routes(),
+        *ReportPages(context).routes(),
         *LoginPages(context, guard).routes(),
         *_static_routes(),
         Route("GET", "/{rest:.*}", _not_found),

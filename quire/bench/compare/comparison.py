@@ -24,6 +24,7 @@ from quire.bench.compare.results import (
 )
 
 MACHINE_NAME: Final = "machine.json"
+RUNS_PATTERN: Final = "*--*--*--*.json"
 LOCK_NAME: Final = "lock"
 SAME_S: Final = 1e-6
 
@@ -99,9 +100,9 @@ def read_comparison(directory: Path) -> Comparison:
     """Read all results of a directory. Raises ResultsError, with the file's name, for a file that
     is not a result.
     """
-    runs = [_read(path, of_json) for path in sorted(directory.glob("*--*--*--*.json"))]
+    runs = [_read(path, of_json) for path in sorted(directory.glob(RUNS_PATTERN))]
     machine = directory / MACHINE_NAME
-    facts: dict[str, str] = _read(machine, dict) if machine.exists() else {}
+    facts: dict[str, str] = _read(machine, _facts) if machine.exists() else {}
     return Comparison(tuple(sorted(runs, key=lambda run: run.cell.repetition)), facts)
 
 
@@ -150,6 +151,10 @@ def _read(path: Path, parse: Callable[[Any], ParsedT]) -> ParsedT:
             f"{path} is not a result of `quire bench compare` ({type(error).__name__}: {error}): "
             "move it away"
         ) from error
+
+
+def _facts(values: Any) -> dict[str, str]:
+    return {name: str(value) for name, value in dict(values).items()}
 
 
 def _key(cell: Cell) -> tuple[str, str, float]:

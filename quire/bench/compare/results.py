@@ -15,6 +15,7 @@ Source: openmessaging/benchmark, TestResult.java.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from math import isfinite
 from types import NoneType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
@@ -167,7 +168,7 @@ def of_json(whole: Fields) -> RunResult | FailedRun:
     """Read what `to_json` or `failure_to_json` returned."""
     own: Fields = whole["quire"]
     if "failed" in own:
-        return FailedRun(Cell(**own["cell"]), own["failed"])
+        return FailedRun(_built(Cell, own["cell"]), str(own["failed"]))
     made: RunResult = _built(RunResult, own)
     return made
 
@@ -185,7 +186,20 @@ def _built(kind: Any, value: Any) -> Any:
     if get_origin(kind) is tuple:
         kinds = [arguments[0]] * len(value) if arguments[-1] is ... else arguments
         return tuple(_built(*pair) for pair in zip(kinds, value, strict=True))
-    return value if value is None or NoneType not in arguments else _built(arguments[0], value)
+    if NoneType in arguments:
+        return None if value is None else _built(arguments[0], value)
+    if kind in (int, float, str):
+        _check_plain(kind, value)
+    return value
+
+
+def _check_plain(kind: type, value: Any) -> None:
+    """Raise TypeError for a value of another type, and ValueError for a number without a value."""
+    allowed = (int, float) if kind is float else kind
+    if isinstance(value, bool) or not isinstance(value, allowed):
+        raise TypeError(f"{value!r} is not of type {kind.__name__}")
+    if isinstance(value, float) and not isfinite(value):
+        raise ValueError(f"{value} is not a number")
 
 
 def _plain(run: RunResult) -> dict[str, Any]:

@@ -11,5 +11,6 @@
 - `live_messages`: new messages as they are appended.
 - `groups_page`: groups, their lag, and their offsets.
 - `transactions_page`: transactions that hang.
+- `reports_page`: reports of benches, opened in place.
 - `login`: login and logout.
 """

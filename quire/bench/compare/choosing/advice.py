@@ -97,8 +97,9 @@ def as_json(comparison: Comparison, recommendation: Recommendation) -> dict[str,
 
 
 def title_of(configuration: str) -> str:
-    """Return the name of a configuration in words."""
-    return configurations.BY_NAME[configuration].title
+    """Return the name of a configuration in words; its name, if only another release knows it."""
+    known = configurations.BY_NAME.get(configuration)
+    return configuration if known is None else known.title
 
 
 def _reason(recommendation: Recommendation) -> str:
