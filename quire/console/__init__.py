@@ -18,6 +18,7 @@ Leaves the checks and figures to `quire.health` and the modules beside it. The d
 - `topics/`: topics, groups and transactions, as pages read and change them.
 - `reports/`: directory of bench reports.
 - `pages/`: one module for each area of the console.
+- `latency/`: latency of appends, since the console started.
 - `ledger/`: one ledger: its copies, its entries and what happened to it.
 - `drawings/`: drawings as SVG. Pure.
 """

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from ledger_client.cluster_access import Cluster
 from metadata.store.interface import SessionState
+from quire.console.latency.append_ring import AppendRing
 from quire.console.survey import Survey
 from quire.console.templating import Templates
 from security.client_file import ClientFile
@@ -73,6 +74,8 @@ class ConsoleContext:
     identity: ClientFile
     """What the console proves to bookies and brokers."""
     survey: Survey
+    appends: AppendRing
+    """Latency of appends at the bookies, since the console started."""
     templates: Templates
     log: ServerLog
     allow_writes: bool

@@ -18,6 +18,7 @@ from metadata.store.interface import SessionState
 from quire.console.cluster_metrics import read_cluster_metrics
 from quire.console.context import ConsoleContext, Handler, Route
 from quire.console.guard import Guard
+from quire.console.latency.append_pings import AppendPings
 from quire.console.options import ConsoleOptions
 from quire.console.pages.bookie_page import BookiePages
 from quire.console.pages.cluster_page import ClusterPages
@@ -78,11 +79,14 @@ class ConsoleServer:
             access = AdminAccess(self.token, access.context)
         survey = Survey(self._cluster, self._log, options.survey_every_s, self._now)
         self._run(survey.run())
+        pings = AppendPings(self._cluster, wall_clock_ms)
+        self._run(pings.run())
         static = load_static()
         context = ConsoleContext(
             self._cluster,
             self._identity,
             survey,
+            pings.ring,
             Templates(options.base_path, static),
             self._log,
             options.allow_writes,

@@ -20,6 +20,8 @@ from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from quire.cli.as_json import text_or_base64
 from quire.cli.repair.repair_explanation import read_explanation
 from quire.console.context import ConsoleContext, Route
+from quire.console.latency.append_pings import LOOK_EVERY_S
+from quire.console.latency.ledger_latency import latency_view
 from quire.console.ledger.entry_reading import ENTRIES_MAX, LedgerToRead, read_end, read_entries
 from quire.console.ledger.held_entries import ask_bookies
 from quire.console.ledger.parts import Held
@@ -95,6 +97,7 @@ class LedgerPages:
             entries = await read_entries(
                 cluster, ledger, wanted.start, end.last_confirmed, wanted.form
             )
+        events = timeline(metadata, explanation.job, explanation.claim)
         return context.page(
             request,
             "ledger.html",
@@ -107,7 +110,9 @@ class LedgerPages:
             grid=_grid(metadata, held, end.last_confirmed, wanted),
             problems=_problems(held),
             repair=explanation.sentence,
-            events=timeline(metadata, explanation.job, explanation.claim),
+            events=events,
+            latency=latency_view(metadata, context.appends, events),
+            latency_every_s=LOOK_EVERY_S,
             entries=entries,
             entries_max=ENTRIES_MAX,
             wanted=wanted,

@@ -106,3 +106,18 @@ async def test_a_ledger_with_a_password(cluster: LocalCluster) -> None:
             text = await page(http, f"/ledgers/{ledger.id}?from=0")
             assert "refused the password" in text
             assert "classified" not in text
+
+
+async def test_the_latency_of_appends_is_known_since_the_console_started(
+    cluster: LocalCluster,
+) -> None:
+    with running_console(cluster.metadata_uri) as address:
+        async with ClientSession(address) as http, LedgerClient(cluster.metadata_uri) as client:
+            async with client.create_ledger(Quorum(3, 3, 2)) as ledger:
+                path = f"/ledgers/{ledger.id}"
+                assert "Not known yet" in await page(http, path)
+                while " ms</td>" not in (text := await page(http, path)):
+                    await ledger.append(b"x")  # a bookie tells of the last ten seconds only
+            assert "Known since" in text
+            assert 'class="map latency"' in text
+            assert all(f">{each.id}</text>" in text for each in cluster.bookies)
