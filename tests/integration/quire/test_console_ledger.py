@@ -117,7 +117,7 @@ async def test_the_latency_of_appends_is_known_since_the_console_started(
                 path = f"/ledgers/{ledger.id}"
                 assert "Not known yet" in await page(http, path)
                 while " ms</td>" not in (text := await page(http, path)):
-                    await ledger.append(b"x")  # a bookie tells of the last ten seconds only
+                    await ledger.append(b"x")  # a bookie reports the last ten seconds only
             assert "Known since" in text
             assert 'class="map latency"' in text
             assert all(f">{each.id}</text>" in text for each in cluster.bookies)
