@@ -21,12 +21,13 @@ HEADERS: Final = {
     "frame-ancestors 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 """Headers of each answer: nothing is loaded from elsewhere, no page frames this one, and no script
-or style is written in a page.
+or style is written in a page. With the referrer policy `no-referrer`, browsers would send
+`Origin: null` with each form.
 """
 BASE_PATH_RULE: Final = "write a path such as /quire, without a slash at its end"
 _BASE_PATH: Final = re.compile(r"(/[A-Za-z0-9._~-]+)*")

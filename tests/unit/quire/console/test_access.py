@@ -2,7 +2,14 @@
 
 import pytest
 
-from quire.console.access import host_name, is_base_path, is_known_host, is_own_origin, is_own_path
+from quire.console.access import (
+    HEADERS,
+    host_name,
+    is_base_path,
+    is_known_host,
+    is_own_origin,
+    is_own_path,
+)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +61,11 @@ def test_a_name_that_is_not_the_consoles_is_refused(header: str, known: bool) ->
 )
 def test_the_origin_of_a_form(origin: str | None, own: bool) -> None:
     assert is_own_origin(origin, "127.0.0.1:8000") is own
+
+
+def test_browsers_send_the_origin_of_a_form() -> None:
+    """With the policy `no-referrer` they send `Origin: null`, which is refused."""
+    assert HEADERS["Referrer-Policy"] == "same-origin"
 
 
 @pytest.mark.parametrize(
