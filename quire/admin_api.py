@@ -30,6 +30,10 @@ class AdminApiError(Exception):
     """The admin server did not respond, or its response was not as expected."""
 
 
+class AdminSilentError(AdminApiError):
+    """The admin server did not respond in time."""
+
+
 class AdminRefusedError(AdminApiError):
     """The admin server refuses the request of this client."""
 
@@ -83,7 +87,9 @@ async def _call(
         if status != HTTP_OK:
             kind = AdminNotFoundError if status == HTTP_NOT_FOUND else AdminApiError
             raise kind(f"{url} returned status {status}: {answered[:200]!r}")
-    except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError) as error:
+    except TimeoutError as error:
+        raise AdminSilentError(f"{url} did not respond within {timeout_s:g} s") from error
+    except (OSError, ValueError, asyncio.IncompleteReadError) as error:
         raise AdminApiError(f"{url} did not respond: {error or type(error).__name__}") from error
     return answered
 

@@ -10,6 +10,7 @@ Leaves the checks and figures to `quire.health` and the modules beside it. The d
 - `sessions`: who has logged in.
 - `access`: which hosts, methods and forms are allowed. Pure.
 - `context`: what pages read, and how they answer.
+- `admin_servers`: admin servers of bookies, as pages ask them.
 - `survey`: checks of the complete cluster in the background.
 - `cluster_metrics`: metrics of the complete cluster.
 - `paging`: pages of long lists.

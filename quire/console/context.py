@@ -14,6 +14,7 @@ from aiohttp import web
 
 from ledger_client.cluster_access import Cluster
 from metadata.store.interface import SessionState
+from quire.console.admin_servers import AdminServers
 from quire.console.latency.append_ring import AppendRing
 from quire.console.survey import Survey
 from quire.console.templating import Templates
@@ -21,6 +22,8 @@ from security.client_file import ClientFile
 from serving.server_log import ServerLog
 
 HTML: Final = "text/html"
+PAGE_S_MAX: Final = 10.0
+"""Time for one page."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -52,8 +55,13 @@ class Route:
     handler: Handler
     is_open: bool = False
     """Whether it needs no login: health for what restarts a server, the login, and static files."""
-    is_stream: bool = False
-    """Whether the answer has no end, so that it has no time limit."""
+    limit_s: float | None = PAGE_S_MAX
+    """Time for the answer; None for a stream of events, which has a limit of its own."""
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the answer is a stream of events, which is no page."""
+        return self.limit_s is None
 
     @property
     def changes(self) -> bool:
@@ -73,6 +81,7 @@ class ConsoleContext:
     cluster: Cluster
     identity: ClientFile
     """What the console proves to bookies and brokers."""
+    admin_servers: AdminServers
     survey: Survey
     appends: AppendRing
     """Latency of appends at the bookies, since the console started."""
@@ -92,12 +101,17 @@ class ConsoleContext:
             "viewer": viewer,
             "may_write": self.allow_writes and bool(viewer.form_token),
             "metadata_address": self.cluster.address,
-            "is_connected": self.cluster.store.session_state is SessionState.CONNECTED,
+            "is_connected": self.is_connected,
             "now_ms": self.wall_clock_ms(),
             "path": request.path,
         }
         text = self.templates.render(template, {**shared, **values})
         return web.Response(text=text, content_type=HTML, status=status)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection to the metadata service."""
+        return self.cluster.store.session_state is SessionState.CONNECTED
 
     @property
     def now_s(self) -> float:

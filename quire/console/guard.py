@@ -6,7 +6,8 @@ and the token of programs to `serving.admin`.
 Invariants: only a route that `context.Route` declares as open is served without a login where one
 is needed; only a request with a login, from a page of this console, with the form's token, changes
 anything, and only if the console allows it; each change is in the audit log; one request takes at
-most PAGE_S_MAX, and its failure affects no other.
+most the time of its route, or AWAY_S_MAX without the metadata service, and its failure affects no
+other.
 """
 
 import asyncio
@@ -21,13 +22,23 @@ from ledger_client.errors import LedgerError
 from metadata.errors import MetadataError
 from quire.admin_api import AdminApiError
 from quire.console.access import HEADERS, is_known_host, is_own_origin
-from quire.console.context import ANYBODY, VIEWER, ConsoleContext, Handler, Route, Viewer, see_other
+from quire.console.context import (
+    ANYBODY,
+    PAGE_S_MAX,
+    VIEWER,
+    ConsoleContext,
+    Handler,
+    Route,
+    Viewer,
+    see_other,
+)
 from quire.console.sessions import Sessions
 from quire.errors import CommandError, ExitCode
 from security.errors import SecurityError
 from serving.admin import AdminAccess
 
-PAGE_S_MAX: Final = 10.0
+AWAY_S_MAX: Final = 2.0
+"""Time for one page while there is no connection to the metadata service."""
 COOKIE: Final = "quire_session"
 FORM_TOKEN_FIELD: Final = "form_token"
 FORM_TOKEN_HEADER: Final = "X-Form-Token"
@@ -79,14 +90,12 @@ class Guard:
         """Return the handler that checks a request before the route's own serves it."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
-            answer = await self._checked(route, request)
-            if not answer.prepared:
-                self._add_headers(answer)
-            return answer
+            return await self._checked(route, request)
 
         return handle
 
-    def _add_headers(self, answer: web.StreamResponse) -> None:
+    async def add_headers(self, _: web.Request, answer: web.StreamResponse) -> None:
+        """Add the headers of each answer, before it is sent."""
         answer.headers.update(HEADERS)
         answer.headers.setdefault("Cache-Control", "no-store")
         if self.access.context is not None:
@@ -156,10 +165,11 @@ class Guard:
             return {}
 
     async def _serve(self, route: Route, request: web.Request) -> web.StreamResponse:
+        limit_s = route.limit_s
+        if limit_s is not None and not self.context.is_connected:
+            limit_s = AWAY_S_MAX
         try:
-            if route.is_stream:
-                return await route.handler(request)
-            async with asyncio.timeout(PAGE_S_MAX):
+            async with asyncio.timeout(limit_s):
                 return await route.handler(request)
         except web.HTTPException as error:
             return self.failure(request, error.status, error.text or error.reason)
@@ -168,7 +178,7 @@ class Guard:
         except FAILURES as error:
             return self.failure(request, _status_of(error), _text_of(error))
         except TimeoutError:
-            text = f"it did not answer within {PAGE_S_MAX:.0f} s; try again"
+            text = f"it did not answer within {limit_s or PAGE_S_MAX:.0f} s; try again"
             return self.failure(request, 503, text)
         except asyncio.CancelledError:
             raise

@@ -15,6 +15,7 @@ from aiohttp import web
 from ledger_client.cluster_access import Cluster, wall_clock_ms
 from metadata.cancelling import cancel_and_wait
 from metadata.store.interface import SessionState
+from quire.console.admin_servers import AdminServers
 from quire.console.cluster_metrics import read_cluster_metrics
 from quire.console.context import ConsoleContext, Handler, Route
 from quire.console.guard import Guard
@@ -85,6 +86,7 @@ class ConsoleServer:
         context = ConsoleContext(
             self._cluster,
             self._identity,
+            AdminServers(self._identity, self._now),
             survey,
             pings.ring,
             Templates(options.base_path, static),
@@ -96,6 +98,7 @@ class ConsoleServer:
         sessions = Sessions(access.token, self._now)
         guard = Guard(context, sessions, access, options.host, options.names, options.base_path)
         application = web.Application(client_max_size=BODY_BYTES_MAX)
+        application.on_response_prepare.append(guard.add_headers)
         for route in [
             *routes(context, guard),
             Route("GET", "/metrics", self._metrics(survey, tls)),

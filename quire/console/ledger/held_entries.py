@@ -2,8 +2,9 @@
 
 Leaves what follows from the lists to `parts`.
 
-Invariants: each bookie is asked at the same time, for at most ASK_S, for at most PAGES_MAX pages of
-RANGES_PER_PAGE ranges; a bookie without a complete answer is not checked beyond what it said.
+Invariants: each bookie is asked at the same time, for at most PAGES_MAX pages of RANGES_PER_PAGE
+ranges, each for at most ASK_S; a bookie without a complete answer is not checked beyond what it
+said.
 
 Source: protocol rules 3.2 and 9.4.
 """
@@ -17,12 +18,12 @@ from ledger_client.reading.entry_ranges import Range
 from metadata.ids import ENTRY_ID_MAX, NO_ENTRY, BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.registry.registration import BookieRegistration
-from quire.admin_api import AdminApiError, AdminNotFoundError, Json, get_json
+from quire.admin_api import AdminApiError, AdminNotFoundError, AdminSilentError, Json
+from quire.console.admin_servers import AdminServers
 from quire.console.ledger.parts import Held
-from security.client_file import ClientFile
 from security.errors import SecurityError
 
-ASK_S: Final = 2.0
+ASK_S: Final = 1.0
 PAGES_MAX: Final = 2
 RANGES_PER_PAGE: Final = 1_000
 BOOKIES_MAX: Final = 60
@@ -38,7 +39,7 @@ TOO_MANY: Final = Held(problem=f"more than {BOOKIES_MAX} bookies hold this ledge
 async def ask_bookies(
     ledger: LedgerMetadata,
     up: Mapping[BookieId, BookieRegistration],
-    identity: ClientFile,
+    servers: AdminServers,
 ) -> dict[BookieId, Held]:
     """Return what each bookie that the ledger's fragments name lists."""
     newest_first = reversed((*ledger.given_up, *ledger.fragments))
@@ -46,32 +47,31 @@ async def ask_bookies(
     held = {each: DOWN for each in named if each not in up}
     to_ask = [each for each in named if each in up]
     held |= dict.fromkeys(to_ask[BOOKIES_MAX:], TOO_MANY)
-    answers = [_ask(ledger.ledger_id, up[each], identity) for each in to_ask[:BOOKIES_MAX]]
+    answers = [_ask(ledger.ledger_id, up[each], servers) for each in to_ask[:BOOKIES_MAX]]
     return held | dict(zip(to_ask, await asyncio.gather(*answers), strict=False))
 
 
-async def _ask(ledger_id: LedgerId, bookie: BookieRegistration, identity: ClientFile) -> Held:
+async def _ask(ledger_id: LedgerId, bookie: BookieRegistration, servers: AdminServers) -> Held:
     if not bookie.admin_url:
         return NO_ADDRESS
     ranges: list[Range] = []
     try:
-        async with asyncio.timeout(ASK_S):
-            for _ in range(PAGES_MAX):
-                first = ranges[-1][1] + 1 if ranges else 0
-                page = f"first={first}&limit={RANGES_PER_PAGE}"
-                url = f"{bookie.admin_url}/api/v1/ledgers/{ledger_id}/entries?{page}"
-                status, found, is_complete = _read(await get_json(url, identity, timeout_s=ASK_S))
-                ranges += found
-                if status != "ok":
-                    problem = f"it answered {status}: it may have lost stored data"
-                    return Held(ranges, NO_ENTRY, problem)
-                if is_complete:
-                    return Held(ranges, ENTRY_ID_MAX)
-                if not found:
-                    break
+        for _ in range(PAGES_MAX):
+            first = ranges[-1][1] + 1 if ranges else 0
+            page = f"first={first}&limit={RANGES_PER_PAGE}"
+            url = f"{bookie.admin_url}/api/v1/ledgers/{ledger_id}/entries?{page}"
+            status, found, is_complete = _read(await servers.get_json(url, ASK_S))
+            ranges += found
+            if status != "ok":
+                problem = f"it answered {status}: it may have lost stored data"
+                return Held(ranges, NO_ENTRY, problem)
+            if is_complete:
+                return Held(ranges, ENTRY_ID_MAX)
+            if not found:
+                break
     except AdminNotFoundError:
         return COMPLETE if not ranges else Held(problem="its copies were removed meanwhile")
-    except TimeoutError:
+    except AdminSilentError:
         return _partial(ranges, f"it did not answer within {ASK_S:.0f} s")
     except (AdminApiError, SecurityError) as error:
         return _partial(ranges, str(error))

@@ -61,8 +61,10 @@ class Held:
         """Yield the entries from `first` to `last` at which the answer may change, and some around
         them.
         """
+        begin = max(0, bisect_left(self.ranges, (first + 1, NO_ENTRY)) - 1)
+        if self.ranges and self.ranges[begin][0] <= first and self.ranges[begin][1] >= last:
+            return  # it lists all of them
         yield self.through + 1
-        begin = max(0, bisect_left(self.ranges, (first, NO_ENTRY)) - 1)
         for index in range(begin, len(self.ranges)):
             low, high = self.ranges[index]
             if low > last:
@@ -112,6 +114,18 @@ def last_compared(ledger: LedgerMetadata, last: int) -> int:
     if quorum.write_quorum == quorum.ensemble_size:
         return last
     return min(last, STRIPES_MAX * quorum.stripe_entries - 1)
+
+
+def last_listed(ledger: LedgerMetadata, held: Mapping[BookieId, Held], confirmed: int) -> int:
+    """Return the last entry to show: of an open ledger also those that bookies list beyond the
+    confirmed ones.
+    """
+    if ledger.last_entry_id is not None:
+        return ledger.last_entry_id
+    fragment = ledger.last_fragment
+    lists = [held[each].ranges for each in fragment.ensemble if each in held]
+    ends = [ranges[-1][1] for ranges in lists if ranges]
+    return max(confirmed, *(each for each in ends if each >= fragment.first_entry_id), NO_ENTRY)
 
 
 def parts(

@@ -14,6 +14,7 @@ from metadata.ledgers.ledger_metadata import LedgerMetadata
 from quire.console.drawings import entry_grid, fragment_map, safety_strip
 from quire.console.drawings.entry_grid import ENTRIES_MAX, Copy, copy_of, draw_entry_grid
 from quire.console.drawings.patterns import definitions, swatch
+from quire.console.ledger.comparing import Compared
 from quire.console.ledger.fragment_cells import (
     FRAGMENTS_SHOWN,
     Column,
@@ -23,7 +24,7 @@ from quire.console.ledger.fragment_cells import (
     window_of,
 )
 from quire.console.ledger.ledger_end import End
-from quire.console.ledger.parts import Held, Part, last_compared, parts
+from quire.console.ledger.parts import Held, Part, last_listed, parts
 from quire.console.ledger.zones import Zone, ZoneRange, reasons, sentence, zone_ranges
 
 ROWS_MAX: Final = 100
@@ -86,29 +87,27 @@ def safety_view(
     ledger: LedgerMetadata,
     held: Mapping[BookieId, Held],
     end: End,
+    compared: Compared,
     first_fragment: int | None,
     address: str,
 ) -> SafetyView:
     """Return the strip and the map of a ledger; the links of the map begin with `address`."""
-    confirmed = end.last_confirmed
-    last = _last_entry(ledger, held, confirmed)
-    compared_to = last_compared(ledger, last)
-    found = list(parts(ledger, held, 0, compared_to, confirmed))
-    zones, window = zone_ranges(found), window_of(ledger, first_fragment)
-    cells = map_of(ledger, found, held, window, min(confirmed, compared_to))
+    confirmed, compared_to = compared.confirmed, compared.compared_to
+    zones, window = zone_ranges(compared.parts), window_of(ledger, first_fragment)
+    cells = map_of(ledger, compared.parts, held, window, min(confirmed, compared_to))
     said = sentence(zones, is_end_known=not end.problem)
     by_need = sorted(zones, key=lambda each: _WORST_FIRST.index(each.zone))
     drawn_map = fragment_map.draw_fragment_map(
         cells, f"{address}?fragments={window.start}&fragment=", "Each cell opens its fragment."
     )
     strip = None
-    if last > NO_ENTRY:
-        strip = safety_strip.safety_strip(zones, last, confirmed, said)
+    if compared.last > NO_ENTRY:
+        strip = safety_strip.safety_strip(zones, compared.last, confirmed, said)
     return SafetyView(
         sentence=said,
         patterns=definitions(),
         strip=strip,
-        last=last,
+        last=compared.last,
         compared_to=compared_to,
         rows=[_row(ledger, held, each) for each in by_need[:ROWS_MAX]],
         rows_left_out=max(0, len(zones) - ROWS_MAX),
@@ -130,7 +129,7 @@ def grid_view(
 ) -> GridView:
     """Return the grid of at most ENTRIES_MAX entries of a fragment, from entry `at` on."""
     fragment = ledger.fragments[fragment_index]
-    column = column_of(ledger, fragment_index, _last_entry(ledger, held, confirmed))
+    column = column_of(ledger, fragment_index, last_listed(ledger, held, confirmed))
     key = [(swatch(name), str(state)) for state, name in entry_grid.PATTERNS.items()]
     if column.last is None:
         return GridView(column, fragment.ensemble, None, [], key, None, None)
@@ -152,15 +151,3 @@ def grid_view(
 def _row(ledger: LedgerMetadata, held: Mapping[BookieId, Held], entries: ZoneRange) -> ZoneRow:
     is_old = entries.fragment_index < len(ledger.fragments) - 1
     return ZoneRow(entries, reasons(ledger, entries, held), is_old)
-
-
-def _last_entry(ledger: LedgerMetadata, held: Mapping[BookieId, Held], confirmed: int) -> int:
-    """Return the last entry to show: of an open ledger also those that bookies list beyond the
-    confirmed ones.
-    """
-    if ledger.last_entry_id is not None:
-        return ledger.last_entry_id
-    fragment = ledger.last_fragment
-    lists = [held[each].ranges for each in fragment.ensemble if each in held]
-    ends = [ranges[-1][1] for ranges in lists if ranges]
-    return max(confirmed, *(each for each in ends if each >= fragment.first_entry_id), NO_ENTRY)

@@ -17,7 +17,7 @@ from metadata.repair.scrub import ScrubRecord
 from metadata.repair.scrub_store import ScrubStore
 from metadata.repair.settings import RepairSettings
 from metadata.repair.settings_store import RepairSettingsStore
-from quire.admin_api import AdminApiError, Json, get_json, get_text
+from quire.admin_api import AdminApiError, Json
 from quire.cli.bookie.lifecycle_changes import records_of
 from quire.console.context import ConsoleContext
 from quire.console.operations.bookie_figures import (
@@ -29,7 +29,7 @@ from quire.console.operations.bookie_figures import (
 )
 from quire.console.paging import ROWS_PER_PAGE, Page
 
-ADMIN_S: Final = 3.0
+ADMIN_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +77,13 @@ async def _answers(
 ) -> BookieAnswers:
     if registration is None or not registration.admin_url:
         return BookieAnswers()
-    url, identity = registration.admin_url, context.identity
+    url, servers = registration.admin_url, context.admin_servers
     listed = f"{url}/api/v1/ledgers?after={first_ledger - 1}&limit={ROWS_PER_PAGE}"
     try:
         state, ledgers, metrics = await asyncio.gather(
-            get_json(f"{url}/api/v1/state", identity, timeout_s=ADMIN_S),
-            get_json(listed, identity, timeout_s=ADMIN_S),
-            get_text(f"{url}/metrics", identity, timeout_s=ADMIN_S),
+            servers.get_json(f"{url}/api/v1/state", ADMIN_S),
+            servers.get_json(listed, ADMIN_S),
+            servers.get_text(f"{url}/metrics", ADMIN_S),
         )
     except AdminApiError as error:
         return BookieAnswers(failure=str(error))

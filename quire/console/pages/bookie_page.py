@@ -4,7 +4,6 @@ Leaves what is read to `quire.console.operations`, and the changes with their ch
 `quire.cli.bookie`.
 """
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -46,9 +45,8 @@ class BookiePages:
         return (
             Route("GET", "/bookies/{bookie}", self._show),
             Route("GET", "/bookies/{bookie}/change", self._confirm),
-            # A removal reads all ledgers first, which may take longer than a page: it has a limit
-            # of its own.
-            Route("POST", "/bookies/{bookie}/change", self._change, is_stream=True),
+            # A removal reads all ledgers first, which may take longer than a page.
+            Route("POST", "/bookies/{bookie}/change", self._change, limit_s=REMOVAL_S_MAX),
         )
 
     async def _show(self, request: web.Request) -> web.Response:
@@ -102,8 +100,7 @@ class BookiePages:
         act = _act_of(str(form.get("act", "")))
         reason = str(form.get("reason", ""))[:REASON_CHARACTERS_MAX].strip()
         try:
-            async with asyncio.timeout(REMOVAL_S_MAX):
-                await self._perform(request.match_info["bookie"], act, reason)
+            await self._perform(request.match_info["bookie"], act, reason)
         except NoSuchBookieError as error:
             raise web.HTTPNotFound(text=str(error)) from error
         self._context.survey.ask()

@@ -7,6 +7,7 @@ Invariants: nothing is fenced or written; the password that a viewer gives is us
 and is neither in an address nor in a log.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -22,6 +23,7 @@ from quire.cli.repair.repair_explanation import read_explanation
 from quire.console.context import ConsoleContext, Route
 from quire.console.latency.append_pings import LOOK_EVERY_S
 from quire.console.latency.ledger_latency import latency_view
+from quire.console.ledger.comparing import compare_copies
 from quire.console.ledger.entry_reading import ENTRIES_MAX, LedgerToRead, read_end, read_entries
 from quire.console.ledger.held_entries import ask_bookies
 from quire.console.ledger.parts import Held
@@ -89,9 +91,12 @@ class LedgerPages:
         context, cluster = self._context, self._context.cluster
         ledger = await found_ledger(cluster, request, password)
         metadata = ledger.metadata
-        explanation = await read_explanation(cluster, metadata, context.wall_clock_ms())
-        end = await read_end(cluster, ledger)
-        held = await ask_bookies(metadata, cluster.directory.bookies, context.identity)
+        explanation, end, held = await asyncio.gather(
+            read_explanation(cluster, metadata, context.wall_clock_ms()),
+            read_end(cluster, ledger),
+            ask_bookies(metadata, cluster.directory.bookies, context.admin_servers),
+        )
+        compared = await compare_copies(metadata, held, end.last_confirmed)
         entries = None
         if wanted.start is not None and wanted.start <= end.last_confirmed:
             entries = await read_entries(
@@ -106,7 +111,7 @@ class LedgerPages:
             shown_max=CUSTOM_SHOWN_MAX,
             is_open=metadata.state is not LedgerState.CLOSED,
             end=end,
-            safety=safety_view(metadata, held, end, wanted.fragments, request.path),
+            safety=safety_view(metadata, held, end, compared, wanted.fragments, request.path),
             grid=_grid(metadata, held, end.last_confirmed, wanted),
             problems=_problems(held),
             repair=explanation.sentence,

@@ -25,7 +25,6 @@ from aiohttp import web
 from ledger_client import LedgerError, LedgerReader, UnauthorizedError
 from metadata.errors import MetadataError
 from metadata.ids import ENTRY_ID_MAX, NO_ENTRY
-from quire.console.access import HEADERS
 from quire.console.context import ConsoleContext, Route
 from quire.console.ledger.entry_reading import END_S, ENTRIES_MAX, LedgerToRead, open_reader
 from quire.console.ledger.payloads import Form, form_of, shown
@@ -58,11 +57,11 @@ class LedgerTailPages:
 
     def routes(self) -> Sequence[Route]:
         """Return the routes."""
-        return (Route("GET", PATH, self._tail, is_stream=True),)
+        return (Route("GET", PATH, self._tail, limit_s=None),)
 
     async def _tail(self, request: web.Request) -> web.StreamResponse:
         ledger = await found_ledger(self._context.cluster, request, b"")
-        stream = web.StreamResponse(headers={**HEADERS, "Cache-Control": "no-store"})
+        stream = web.StreamResponse()
         stream.content_type = "text/event-stream"
         await stream.prepare(request)
         is_full = self._open_count >= STREAMS_MAX

@@ -28,7 +28,6 @@ from quire.cli.topic.topic_access import (
     require,
 )
 from quire.cli.topic.topic_lookup import topic_metadata
-from quire.console.access import HEADERS
 from quire.console.context import ConsoleContext, Route
 from quire.console.pages.messages_page import PARTITION_MAX, readable_topic
 from quire.console.paging import number_of
@@ -53,7 +52,7 @@ class LiveMessages:
 
     def routes(self) -> Sequence[Route]:
         """Return the routes."""
-        return (Route("GET", "/topics/{topic}/live", self._stream, is_stream=True),)
+        return (Route("GET", "/topics/{topic}/live", self._stream, limit_s=None),)
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         if self._streams >= STREAMS_MAX:
@@ -82,11 +81,7 @@ class LiveMessages:
             if place not in ends:
                 raise NoBrokerError(f"the leader of {name}-{place.partition} does not answer")
             answer = web.StreamResponse(
-                headers={
-                    **HEADERS,
-                    "Content-Type": "text/event-stream; charset=utf-8",
-                    "Cache-Control": "no-store",
-                }
+                headers={"Content-Type": "text/event-stream; charset=utf-8"}
             )
             await answer.prepare(request)
             with contextlib.suppress(ConnectionError):  # the browser has left

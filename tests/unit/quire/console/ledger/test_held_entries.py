@@ -9,6 +9,7 @@ from aiohttp import web
 
 from metadata.ids import ENTRY_ID_MAX, NO_ENTRY, BookieId
 from metadata.registry.registration import BookieRegistration
+from quire.console.admin_servers import AdminServers
 from quire.console.ledger import held_entries
 from quire.console.ledger.held_entries import PAGES_MAX, ask_bookies
 from quire.console.ledger.parts import Held
@@ -17,13 +18,17 @@ from tests.support.quire.admin_server import AdminAnswer, admin_server
 from tests.support.sample_ledgers import closed_ledger
 
 
+def admin_servers() -> AdminServers:
+    return AdminServers(NO_IDENTITY, asyncio.get_running_loop().time)
+
+
 @asynccontextmanager
 async def asked(answer: AdminAnswer) -> AsyncIterator[Held]:
     """Ask one bookie that answers in this way."""
     name = BookieId("a")
     async with admin_server({7: answer}) as url:
         up = {name: BookieRegistration(name, "host", 4181, admin_url=url)}
-        yield (await ask_bookies(closed_ledger("abc"), up, NO_IDENTITY))[name]
+        yield (await ask_bookies(closed_ledger("abc"), up, admin_servers()))[name]
 
 
 def page(ranges: list[list[int]], *, complete: bool, status: str = "ok") -> dict[str, object]:
@@ -97,7 +102,7 @@ async def test_a_bookie_that_hangs_is_not_checked(monkeypatch: pytest.MonkeyPatc
 
 async def test_bookies_that_are_down_or_have_no_address_are_not_asked() -> None:
     up = {BookieId("b"): BookieRegistration(BookieId("b"), "host", 4181)}
-    held = await ask_bookies(closed_ledger("ab"), up, NO_IDENTITY)
+    held = await ask_bookies(closed_ledger("ab"), up, admin_servers())
     assert not held[BookieId("a")].is_up
     assert held[BookieId("b")].is_up
     assert held[BookieId("b")].problem == "it has no admin address"
