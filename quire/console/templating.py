@@ -6,13 +6,16 @@ Invariants: every value is escaped where it is put in; a template that uses a va
 fails.
 """
 
+import re
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from quire.cli.fields import describe_field, heading
 from quire.cli.quantities import describe_bytes, describe_duration, describe_time
@@ -30,6 +33,8 @@ TYPES: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Content types of the files in `static/`; other files are not served."""
 _HASH_CHARACTERS: Final = 12
+_COMMAND: Final = re.compile(r"`([^`]+)`")
+_SUBJECT: Final = re.compile(r"(ledger|bookie) (\S+)")
 
 
 class StaticFile(NamedTuple):
@@ -51,6 +56,25 @@ def load_static() -> dict[str, StaticFile]:
     return found
 
 
+def with_commands(text: str) -> Markup:
+    """Return a text in which what is between backticks is a command."""
+    parts = _COMMAND.split(text)  # every second one was between backticks
+    shown = (
+        f"<code>{escape(part)}</code>" if n % 2 else escape(part) for n, part in enumerate(parts)
+    )
+    return Markup("").join(map(Markup, shown))
+
+
+def subject_link(base_path: str, where: str) -> Markup:
+    """Return where a problem is, as a link if that is one ledger or one bookie."""
+    found = _SUBJECT.fullmatch(where)
+    if found is None:
+        return escape(where)
+    kind, name = found.groups()
+    address = f"{base_path}/{kind}s/{quote(name, safe='')}"
+    return Markup('<a href="{}">{}</a>').format(address, where)
+
+
 class Templates:
     """Templates of a console that is served below a path."""
 
@@ -68,7 +92,9 @@ class Templates:
             "time": lambda ms: NOTHING if ms is None else describe_time(ms),
             "count": lambda number: NOTHING if number is None else f"{number:,}",
             "field": lambda value, name: describe_field(name, value),
-            "heading": heading,
+            "heading": lambda name: heading(name).capitalize(),
+            "commands": with_commands,
+            "subject": lambda where: subject_link(base_path, where),
             "plural": lambda number, noun: f"{number:,} {noun}{'' if number == 1 else 's'}",
         }
         self._environment.globals |= {

@@ -74,6 +74,7 @@ class ClusterPages:
         last = context.survey.last
         summary = await read_summary(context.cluster)
         health = None if last is None else last.health
+        bookies = await self._rows(health)
         return context.page(
             request,
             "cluster.html",
@@ -82,7 +83,8 @@ class ClusterPages:
             warnings=[] if health is None else health.warnings[:FINDINGS_SHOWN_MAX],
             age_s=None if last is None else context.now_s - last.ended_s,
             survey=context.survey,
-            bookies=await self._rows(health),
+            bookies=bookies,
+            tiles=_tiles(bookies, health),
             copies=_copies(health),
             repair=summary.sentence,
         )
@@ -124,6 +126,21 @@ class ClusterPages:
             left_out=0 if shapes is None else shapes.left_out,
             age_s=None if last is None else context.now_s - last.ended_s,
         )
+
+
+def _tiles(bookies: Sequence[BookieRow], health: Health | None) -> list[tuple[str, str]]:
+    """Return the figures above all tables, with their names."""
+    up = sum(each.registration is not None for each in bookies)
+    used = [each.used_percent for each in bookies if each.used_percent is not None]
+    tiles = [("Bookies up", f"{up} of {len(bookies)}")]
+    if used:
+        tiles.append(("Fullest disk", f"{max(used)} %"))
+    if health is not None and health.ledgers is not None:
+        tiles.append(("Ledgers", f"{sum(health.ledgers.by_state.values()):,}"))
+        fewest = min(health.ledgers.certain_copies, default=None)
+        if fewest is not None:
+            tiles.append(("Fewest certain copies", str(fewest)))
+    return tiles
 
 
 def _copies(health: Health | None) -> Iterable[tuple[str, int]]:

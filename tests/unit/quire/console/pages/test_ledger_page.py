@@ -157,7 +157,7 @@ async def test_entries_are_read_with_a_password(
     assert "The bookies refused this password" in refused.text
     assert "&lt;b&gt;payload&lt;/b&gt;" in answer.text
     assert "Cut after 4,096 bytes." in answer.text
-    assert "Not json, or too long for it: shown as text." in answer.text
+    assert "shown as text: not json, or too long for it." in answer.text
     assert "lost; accepted" in answer.text
     assert "entry 6 is damaged &lt;i&gt;" in answer.text
     assert 'value="right"' not in answer.text
