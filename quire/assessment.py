@@ -217,7 +217,7 @@ def _short_findings(ledger: LedgerMetadata) -> list[LedgerFinding]:
     """List where an in-sync ledger continued, or was recovered, with fewer members (rule 11.5); a
     fragment without entries lacks no copies.
     """
-    wanted = ledger.quorum.ensemble_size
+    wanted = ledger.quorum.write_quorum
     short = [each for each in write_sets(ledger) if len(each.bookies) < wanted]
     if not short:
         return []

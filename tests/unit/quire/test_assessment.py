@@ -57,6 +57,12 @@ def test_a_healthy_cluster_has_no_findings() -> None:
     assert ledger_findings(LEDGER, [A, B, C, D]) == []
 
 
+def test_a_striped_ledger_has_as_many_copies_as_its_write_quorum() -> None:
+    fragments = (Fragment(EntryId(0), (A, B, C)),)
+    ledger = replace(LEDGER, quorum=QuorumSpec(3, 2, 2), fragments=fragments)
+    assert ledger_findings(ledger, [A, B, C]) == []
+
+
 def test_a_short_in_sync_fragment_lacks_copies_only_if_it_has_entries() -> None:
     fragments = (Fragment(EntryId(0), (A, B, C)), Fragment(EntryId(10), (A, B)))
     quorum = QuorumSpec(3, 3, 3, mode=QuorumMode.IN_SYNC, min_in_sync=2)
