@@ -30,6 +30,8 @@ from quire.console.topics.offset_reset import (
 )
 from quire.errors import UsageError
 
+GROUP_PATH: Final = "/groups/{group:[^/]+}"
+"""A group id has any characters: without a pattern, braces would not be taken."""
 HAS_MEMBERS: Final = "the group has members: stop them first, then its offsets can be changed"
 
 
@@ -44,9 +46,9 @@ class GroupPages:
         context = self._context
         return (
             Route("GET", "/groups", with_brokers(context, "Groups", self._list)),
-            Route("GET", "/groups/{group}", with_brokers(context, "Group", self._show)),
-            Route("GET", "/groups/{group}/reset", with_brokers(context, "Group", self._plan)),
-            Route("POST", "/groups/{group}/reset", with_brokers(context, "Group", self._reset)),
+            Route("GET", GROUP_PATH, with_brokers(context, "Group", self._show)),
+            Route("GET", f"{GROUP_PATH}/reset", with_brokers(context, "Group", self._plan)),
+            Route("POST", f"{GROUP_PATH}/reset", with_brokers(context, "Group", self._reset)),
         )
 
     async def _list(self, request: web.Request, brokers: BrokerAccess) -> web.Response:

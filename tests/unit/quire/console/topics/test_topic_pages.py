@@ -22,8 +22,8 @@ from tests.support.quire.broker_console import (
 from tests.support.quire.console import open_console
 from tests.support.quire.memory_cluster import MemoryCluster
 
-HOSTILE = "<script>alert(1)</script>/%2F?&"
-HOSTILE_PATH = "/groups/%3Cscript%3Ealert%281%29%3C%2Fscript%3E%2F%252F%3F%26"
+HOSTILE = "<script>alert(1)</script>/%2F?&{{7*7}}"
+HOSTILE_PATH = "/groups/%3Cscript%3Ealert%281%29%3C%2Fscript%3E%2F%252F%3F%26%7B%7B7%2A7%7D%7D"
 
 
 @pytest.fixture
