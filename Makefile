@@ -23,7 +23,7 @@ WANTED ?=
 REPEAT ?=
 OUT ?= bench-results/compare
 WORKERS ?= $(shell count=$$(getconf _NPROCESSORS_ONLN); if [ $$count -gt 7 ]; then count=7; fi; expr $$count + 1)
-TESTS := not spark and not campaign and not kafka
+TESTS := not spark and not campaign and not kafka and not browser
 COMPARE ?=
 SWEEP ?= 4000,16000
 PEERS ?=
@@ -35,6 +35,7 @@ BIN := .venv/bin
 STAMP := .venv/installed
 SPARK_STAMP := .venv/spark-installed
 DOCS_STAMP := .venv/docs-installed
+BROWSER_STAMP := .venv/browser-installed
 TOOLS := .venv-tools
 TOOLS_STAMP := $(TOOLS)/installed
 PACKAGES := $(wildcard metadata security serving bookie ledger_client repair gateway broker_layer spark_io quire benchmarks)
@@ -43,7 +44,7 @@ CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 pyth
 # Tests start thousands of processes: each would compile the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test test-all test-failed test-fast test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-repair campaign-topics campaign-zookeeper sim sim-topics seeded-bugs mutation model faults fuzz flood differential docs docs-site lock sbom audit check-deploy clean
+.PHONY: help venv test test-all test-failed test-fast test-spark test-kafka test-browser screenshots check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-repair campaign-topics campaign-zookeeper sim sim-topics seeded-bugs mutation model faults fuzz flood differential docs docs-site lock sbom audit check-deploy clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
@@ -53,6 +54,8 @@ help:
 	@echo 'make test-failed      the tests that failed last, alone: was it the load of the machine?'
 	@echo 'make test-spark       the tests that need Spark, which is fetched for them (450 MB)'
 	@echo 'make test-kafka       stock Kafka clients and Apache Kafka'"'"'s tools, which Maven and npm fetch'
+	@echo 'make test-browser     the console in Chromium: accessibility, keyboard, hostile names, failures; fetches Playwright (53 MB)'
+	@echo 'make screenshots      write the pictures in docs/images/ again'
 	@echo 'make check            format, lint, types, import direction, tidiness'
 	@echo 'make bench [SMOKE=1]  measure; prints one JSON document (some: BENCHMARKS="append read")'
 	@echo 'make bench-compare    ways to replicate, side by side, while things go wrong: OUT=directory'
@@ -133,6 +136,18 @@ test-spark: $(SPARK_STAMP)
 # What cannot be fetched is skipped with the reason. Against another broker: python -m tests.kafka --address HOST:PORT
 test-kafka: $(STAMP)
 	@$(BIN)/python -m pytest -q -m kafka -rs tests/kafka
+
+# Playwright is large, and only tests/browser needs it. The browser is the system's Chromium.
+$(BROWSER_STAMP): $(STAMP)
+	@echo 'Installing Playwright into .venv'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,broker,console,browser,dev]'
+	@touch $@
+
+test-browser: $(BROWSER_STAMP)
+	@$(BIN)/python -m pytest -q -m browser -rs tests/browser
+
+screenshots: $(BROWSER_STAMP)
+	@$(BIN)/python -m tests.browser.screenshots
 
 check: $(STAMP)
 	@$(BIN)/ruff format --check $(PACKAGES) tests docs deploy

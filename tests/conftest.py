@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-MARKED_DIRECTORIES = ("integration", "spark", "campaign", "kafka")
+MARKED_DIRECTORIES = ("integration", "spark", "campaign", "kafka", "browser")
 SPARK_TIMEOUT_S = 180
 """Tests of these share a Java process and a cluster; if one is stopped, all that follow fail."""
 TESTS = Path(__file__).parent
