@@ -1,7 +1,8 @@
 """Replication protocol: writers, readers and recovery over bookies that only store.
 
 The names in `__all__` are the public interface; `ledger_client.sync` offers the same without
-`async`.
+`async`. A name is imported when it is first used: a command that needs only the metadata does not
+load the protocols.
 
 - `client`: the client as users hold it.
 - `client_session`: its start, open handles and end.
@@ -34,77 +35,82 @@ The names in `__all__` are the public interface; `ledger_client.sync` offers the
 - `blocking/`: blocking handles.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
 import ledger_client.own_packages  # noqa: F401 - raises if another module hides our packages
-from ledger_client.batches import Entry, EntryBatch
-from ledger_client.bookies.placement_policy import PlacementPolicy, Shortage, SpreadPolicy
-from ledger_client.chains import Chain, ChainInfo
-from ledger_client.client import LedgerClient
-from ledger_client.config import ClientConfig
-from ledger_client.encryption.key_file import read_key_file
-from ledger_client.encryption.keys import AS_STORED, Encryption, StoredPayloads
-from ledger_client.errors import (
-    BackpressureError,
-    ChainExistsError,
-    ChainNotFoundError,
-    ClientClosedError,
-    ClusterNotFoundError,
-    DecryptionError,
-    DigestMismatchError,
-    EncryptedLedgerError,
-    EncryptionKeyError,
-    EncryptionUnavailableError,
-    EntryConflictError,
-    EntryLostError,
-    EntryNotFoundError,
-    EntryTooLargeError,
-    KeyFileError,
-    LedgerClosedError,
-    LedgerError,
-    LedgerExistsError,
-    LedgerFencedError,
-    LedgerNotFoundError,
-    LedgersCollectedError,
-    MetadataConflictError,
-    MetadataRefusedError,
-    MetadataTooLargeError,
-    MetadataUnavailableError,
-    NotEnoughBookiesError,
-    NotEnoughInSyncReplicasError,
-    PlainLedgerError,
-    PrincipalUnknownError,
-    QuorumTimeoutError,
-    RecoveryUndecidedError,
-    TooManyFragmentsError,
-    UnauthorizedError,
-    WriterAliveError,
-)
-from ledger_client.info import LedgerInfo
-from ledger_client.observability import (
-    BookieConnected,
-    BookieDeparted,
-    BookieQuarantined,
-    BookieSuspected,
-    BookieUnreachable,
-    CallbackFailed,
-    ClientEvent,
-    ClientStats,
-    EnsembleChanged,
-    LedgerFenced,
-    LedgerRecovered,
-    MemberCaughtUp,
-    MemberCopied,
-    MemberCopyFailed,
-    MetadataSessionChanged,
-    ReplicaDamaged,
-)
-from ledger_client.reading.reader import LedgerReader
-from ledger_client.replication import Quorum
-from ledger_client.writing.writer import LedgerWriter
-from metadata.ledgers.chain import ChainLink, LinkedLedger
-from metadata.ledgers.chain_store import Published
-from metadata.ledgers.ledger_metadata import Fragment, LedgerState
-from metadata.ledgers.lost_entries import LostRange
-from metadata.ledgers.payload_encryption import PayloadEncryption
+
+if TYPE_CHECKING:
+    from ledger_client.batches import Entry, EntryBatch
+    from ledger_client.bookies.placement_policy import PlacementPolicy, Shortage, SpreadPolicy
+    from ledger_client.chains import Chain, ChainInfo
+    from ledger_client.client import LedgerClient
+    from ledger_client.config import ClientConfig
+    from ledger_client.encryption.key_file import read_key_file
+    from ledger_client.encryption.keys import AS_STORED, Encryption, StoredPayloads
+    from ledger_client.errors import (
+        BackpressureError,
+        ChainExistsError,
+        ChainNotFoundError,
+        ClientClosedError,
+        ClusterNotFoundError,
+        DecryptionError,
+        DigestMismatchError,
+        EncryptedLedgerError,
+        EncryptionKeyError,
+        EncryptionUnavailableError,
+        EntryConflictError,
+        EntryLostError,
+        EntryNotFoundError,
+        EntryTooLargeError,
+        KeyFileError,
+        LedgerClosedError,
+        LedgerError,
+        LedgerExistsError,
+        LedgerFencedError,
+        LedgerNotFoundError,
+        LedgersCollectedError,
+        MetadataConflictError,
+        MetadataRefusedError,
+        MetadataTooLargeError,
+        MetadataUnavailableError,
+        NotEnoughBookiesError,
+        NotEnoughInSyncReplicasError,
+        PlainLedgerError,
+        PrincipalUnknownError,
+        QuorumTimeoutError,
+        RecoveryUndecidedError,
+        TooManyFragmentsError,
+        UnauthorizedError,
+        WriterAliveError,
+    )
+    from ledger_client.info import LedgerInfo
+    from ledger_client.observability import (
+        BookieConnected,
+        BookieDeparted,
+        BookieQuarantined,
+        BookieSuspected,
+        BookieUnreachable,
+        CallbackFailed,
+        ClientEvent,
+        ClientStats,
+        EnsembleChanged,
+        LedgerFenced,
+        LedgerRecovered,
+        MemberCaughtUp,
+        MemberCopied,
+        MemberCopyFailed,
+        MetadataSessionChanged,
+        ReplicaDamaged,
+    )
+    from ledger_client.reading.reader import LedgerReader
+    from ledger_client.replication import Quorum
+    from ledger_client.writing.writer import LedgerWriter
+    from metadata.ledgers.chain import ChainLink, LinkedLedger
+    from metadata.ledgers.chain_store import Published
+    from metadata.ledgers.ledger_metadata import Fragment, LedgerState
+    from metadata.ledgers.lost_entries import LostRange
+    from metadata.ledgers.payload_encryption import PayloadEncryption
 
 __all__ = [
     "AS_STORED",
@@ -182,3 +188,92 @@ __all__ = [
     "WriterAliveError",
     "read_key_file",
 ]
+_MODULES: Final = {
+    "ledger_client.batches": ("Entry", "EntryBatch"),
+    "ledger_client.bookies.placement_policy": ("PlacementPolicy", "Shortage", "SpreadPolicy"),
+    "ledger_client.chains": ("Chain", "ChainInfo"),
+    "ledger_client.client": ("LedgerClient",),
+    "ledger_client.config": ("ClientConfig",),
+    "ledger_client.encryption.key_file": ("read_key_file",),
+    "ledger_client.encryption.keys": ("AS_STORED", "Encryption", "StoredPayloads"),
+    "ledger_client.errors": (
+        "BackpressureError",
+        "ChainExistsError",
+        "ChainNotFoundError",
+        "ClientClosedError",
+        "ClusterNotFoundError",
+        "DecryptionError",
+        "DigestMismatchError",
+        "EncryptedLedgerError",
+        "EncryptionKeyError",
+        "EncryptionUnavailableError",
+        "EntryConflictError",
+        "EntryLostError",
+        "EntryNotFoundError",
+        "EntryTooLargeError",
+        "KeyFileError",
+        "LedgerClosedError",
+        "LedgerError",
+        "LedgerExistsError",
+        "LedgerFencedError",
+        "LedgerNotFoundError",
+        "LedgersCollectedError",
+        "MetadataConflictError",
+        "MetadataRefusedError",
+        "MetadataTooLargeError",
+        "MetadataUnavailableError",
+        "NotEnoughBookiesError",
+        "NotEnoughInSyncReplicasError",
+        "PlainLedgerError",
+        "PrincipalUnknownError",
+        "QuorumTimeoutError",
+        "RecoveryUndecidedError",
+        "TooManyFragmentsError",
+        "UnauthorizedError",
+        "WriterAliveError",
+    ),
+    "ledger_client.info": ("LedgerInfo",),
+    "ledger_client.observability": (
+        "BookieConnected",
+        "BookieDeparted",
+        "BookieQuarantined",
+        "BookieSuspected",
+        "BookieUnreachable",
+        "CallbackFailed",
+        "ClientEvent",
+        "ClientStats",
+        "EnsembleChanged",
+        "LedgerFenced",
+        "LedgerRecovered",
+        "MemberCaughtUp",
+        "MemberCopied",
+        "MemberCopyFailed",
+        "MetadataSessionChanged",
+        "ReplicaDamaged",
+    ),
+    "ledger_client.reading.reader": ("LedgerReader",),
+    "ledger_client.replication": ("Quorum",),
+    "ledger_client.writing.writer": ("LedgerWriter",),
+    "metadata.ledgers.chain": ("ChainLink", "LinkedLedger"),
+    "metadata.ledgers.chain_store": ("Published",),
+    "metadata.ledgers.ledger_metadata": ("Fragment", "LedgerState"),
+    "metadata.ledgers.lost_entries": ("LostRange",),
+    "metadata.ledgers.payload_encryption": ("PayloadEncryption",),
+}
+"""Modules of the public names. Each is imported when one of its names is first used."""
+_HOME: Final = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name."""
+    module = _HOME.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names too, though they are imported later."""
+    return sorted({*globals(), *__all__})

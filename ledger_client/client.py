@@ -15,11 +15,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from functools import partial
 from random import Random
 from ssl import SSLContext
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from ledger_client.awaitable_handle import AwaitableHandle
 from ledger_client.bookies.placement import PlacementPolicy
-from ledger_client.chains import Chain
 from ledger_client.client_services import ClientSettings
 from ledger_client.client_session import ClientSession
 from ledger_client.config import ClientConfig
@@ -34,7 +33,6 @@ from ledger_client.observability import (
 from ledger_client.own_loop import LoopGuard, in_own_loop
 from ledger_client.reading.reader import LedgerReader
 from ledger_client.replication import Quorum
-from ledger_client.writing.writer import LedgerWriter
 from metadata.ids import LedgerId, is_ledger_id
 from metadata.ledgers.payload_encryption import PayloadEncryption
 from metadata.registry.cluster import open_cluster_store
@@ -42,6 +40,10 @@ from metadata.store.interface import MetadataStore
 from metadata.store.uri import parse_metadata_uri
 from security.client_file import identity_in
 from security.renewed_tls import fixed
+
+if TYPE_CHECKING:
+    from ledger_client.chains import Chain
+    from ledger_client.writing.writer import LedgerWriter
 
 
 class LedgerClient:
@@ -133,7 +135,7 @@ class LedgerClient:
         metadata: Mapping[str, str | bytes] | None = None,
         encryption: Encryption | PayloadEncryption | None = None,
         timeout: float | None = None,
-    ) -> AwaitableHandle[LedgerWriter]:
+    ) -> "AwaitableHandle[LedgerWriter]":
         """Create a ledger and open it for writing: await the result, or enter it.
 
         With `encryption`, payloads are encrypted before they leave the client; a
@@ -258,10 +260,12 @@ class LedgerClient:
 
     # -- chains of ledgers -----------------------------------------------------------------------
 
-    def chain(self, name: str) -> Chain:
+    def chain(self, name: str) -> "Chain":
         """Return a handle of the chain with this name, which need not exist yet. Raises ValueError
         for an invalid name.
         """
+        from ledger_client.chains import Chain  # noqa: PLC0415 - most clients use none
+
         return Chain(name, self._session)
 
     async def list_chains(self, *, timeout: float | None = None) -> list[str]:

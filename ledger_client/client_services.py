@@ -33,13 +33,13 @@ from ledger_client.observability import (
 )
 from ledger_client.own_principal import OwnPrincipal
 from ledger_client.recovery.late_fences import LateFences
-from ledger_client.writing.append_shell import WriterServices
 from ledger_client.writing.bookie_probes import BookieProbes
 from ledger_client.writing.ledger_turns import LedgerTurns
 from ledger_client.writing.metadata_reads import MetadataReads
 from ledger_client.writing.slices import Slices
 from ledger_client.writing.watchdog import Watchdog
 from ledger_client.writing.writer_news import WriterNews
+from ledger_client.writing.writer_services import WriterServices
 from metadata.ids import BookieId
 from metadata.ledgers.chain_store import ChainStore
 from metadata.ledgers.ledger_ids import LedgerIdAllocator

@@ -1,7 +1,8 @@
 """Start, open handles and end of one client.
 
 Leaves the calls that users make to `ledger_client.client`, and the shared parts to
-`client_services`.
+`client_services`. Writers are imported when the first ledger is created, and recovery when the
+first ledger is recovered: a client that only reads starts without their protocols.
 
 Invariants: a client belongs to one loop and one process; one start runs at a time, and a failed one
 can be repeated; handles are closed before the objects that they use.
@@ -12,7 +13,7 @@ Source: api design, "Client".
 import asyncio
 import logging
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from ledger_client.client_services import ClientServices, ClientSettings
@@ -27,12 +28,14 @@ from ledger_client.ledger_calls import LedgerCalls, NewLedger
 from ledger_client.metadata_failures import metadata_call
 from ledger_client.observability import ClientStats, EnsembleChanged, LedgerFenced, Observer
 from ledger_client.own_loop import LoopGuard
-from ledger_client.protocol import append_events as e
 from ledger_client.reading.reader import LedgerReader
-from ledger_client.writing.writer import LedgerWriter
 from metadata.cancelling import cancel_and_wait
 from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerState
+
+if TYPE_CHECKING:
+    from ledger_client.protocol.append_events import FailWriter, MembersChanged
+    from ledger_client.writing.writer import LedgerWriter
 
 START_MARGIN_S: Final = 1.0
 """Extra time of a start beyond the store's timeout, in seconds: the store's error message says
@@ -75,8 +78,10 @@ class ClientSession:
                 ) from None
             raise
 
-    async def create(self, wanted: NewLedger, timeout: float | None) -> LedgerWriter:
+    async def create(self, wanted: NewLedger, timeout: float | None) -> "LedgerWriter":
         """Create a ledger and return its writer."""
+        from ledger_client.writing.writer import LedgerWriter  # noqa: PLC0415 - see the docstring
+
         services = await self.services()
         metadata, version, keys = await LedgerCalls(services).create(wanted, self.limit(timeout))
         self._require_usable()  # it may have been closed meanwhile
@@ -182,9 +187,11 @@ class ClientSession:
         self,
         services: ClientServices,
         ledger_id: LedgerId,
-        action: e.MembersChanged | e.FailWriter,
+        action: "MembersChanged | FailWriter",
     ) -> None:
-        if isinstance(action, e.FailWriter):
+        from ledger_client.protocol.append_events import FailWriter  # noqa: PLC0415
+
+        if isinstance(action, FailWriter):
             if isinstance(action.error, LedgerFencedError):
                 services.observer.emit(LedgerFenced(ledger_id))
         elif action.replaced or action.joined:
@@ -208,7 +215,7 @@ class ClientSession:
         await services.aclose()
 
 
-async def _abort(writer: LedgerWriter) -> None:
+async def _abort(writer: "LedgerWriter") -> None:
     try:
         await writer.abort()
     except LedgerError as error:

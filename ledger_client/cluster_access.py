@@ -9,11 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
+from typing import TYPE_CHECKING
 
-from ledger_client.bookies.pool import BookiePool
-from ledger_client.client_services import DirectoryAddresses
-from ledger_client.config import ClientConfig
-from ledger_client.digest import LedgerKeys
 from ledger_client.errors import LedgerNotFoundError
 from metadata.errors import NodeNotFoundError
 from metadata.ids import LedgerId, Version
@@ -25,6 +22,10 @@ from metadata.registry.directory import BookieDirectory
 from metadata.store.interface import MetadataStore
 from metadata.store.uri import parse_metadata_uri
 from security.client_file import ClientFile, identity_in
+
+if TYPE_CHECKING:
+    from ledger_client.bookies.pool import BookiePool
+    from ledger_client.digest import LedgerKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +39,15 @@ class Cluster:
     directory: BookieDirectory
     rng: Random
 
-    def open_pool(self) -> BookiePool:
+    def open_pool(self) -> "BookiePool":
         """Open a pool of connections to single bookies; the caller closes it. Raises
         SecurityError for a client's file that cannot be used.
         """
+        # Most commands read only metadata: they start sooner without the protocol of bookies.
+        from ledger_client.bookies.pool import BookiePool  # noqa: PLC0415
+        from ledger_client.client_services import DirectoryAddresses  # noqa: PLC0415
+        from ledger_client.config import ClientConfig  # noqa: PLC0415
+
         identity = identity_of(self.address)
         return BookiePool(
             DirectoryAddresses(self.directory, self.store),
@@ -81,7 +87,7 @@ async def read_ledger(cluster: Cluster, ledger_id: LedgerId) -> tuple[LedgerMeta
 
 
 @asynccontextmanager
-async def open_pool(cluster: Cluster, keys: LedgerKeys) -> AsyncIterator[BookiePool]:
+async def open_pool(cluster: Cluster, keys: "LedgerKeys") -> AsyncIterator["BookiePool"]:
     """Open connections to single bookies that send one ledger's key, until the block's end."""
     pool = cluster.open_pool()
     pool.attach(keys.ledger_id, keys.master_key)

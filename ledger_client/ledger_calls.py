@@ -33,8 +33,6 @@ from ledger_client.errors import (
 from ledger_client.info import LedgerInfo
 from ledger_client.metadata_failures import metadata_call, translate
 from ledger_client.observability import LedgerRecovered
-from ledger_client.recovery.recoverer import Recoverer
-from ledger_client.recovery.unclean_recovery import UncleanRecovery
 from ledger_client.replication import Quorum
 from metadata.errors import MetadataError, NodeExistsError, NodeNotFoundError
 from metadata.ids import UPDATE_TOKEN_BYTES, EntryId, LedgerId, UpdateToken, Version, is_ledger_id
@@ -182,6 +180,8 @@ class LedgerCalls:
 
     async def recover(self, ledger_id: LedgerId, password: bytes, timeout_s: float) -> LedgerInfo:
         """Fence, recover and close a ledger (rules 7.*); return its new info."""
+        from ledger_client.recovery.recoverer import Recoverer  # noqa: PLC0415 - `client_session`
+
         services = self._services
         metadata, version, keys = await self.find(ledger_id, password, timeout_s)
         if metadata.state is LedgerState.CLOSED:
@@ -217,6 +217,8 @@ class LedgerCalls:
         """Recover a ledger; if that fails, drop entries that no replica can return (rule 11.6). The
         members that did not answer are fenced in the background.
         """
+        from ledger_client.recovery.unclean_recovery import UncleanRecovery  # noqa: PLC0415
+
         services = self._services
         metadata, _, keys = await self.find(ledger_id, password, timeout_s)
         if not metadata.quorum.is_in_sync:

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from cryptography import x509
-
 from security.errors import CertificateError
 from security.tls import TlsFiles, load_own, unusable
 
@@ -56,6 +54,8 @@ def expiry_s(path: str) -> float:
     """Return when the first certificate of a file expires, in seconds of Unix time. Raises
     CertificateError.
     """
+    from cryptography import x509  # noqa: PLC0415 - only servers with TLS need this extra
+
     try:
         certificate = x509.load_pem_x509_certificate(Path(path).read_bytes())
     except (OSError, ValueError) as error:

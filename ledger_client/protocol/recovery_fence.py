@@ -14,15 +14,12 @@ Source: protocol rules 3.2, 7.2, 7.3, 11.5.
 """
 
 from dataclasses import replace
-from typing import Final
 
-from bookie.wire.messages import Status
+from ledger_client.protocol.known_answers import KNOWN
 from ledger_client.protocol.quorum import covers
 from ledger_client.protocol.recovery_events import Fence, FenceAnswered, FenceFailed, Undecided
 from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import Fragment, QuorumSpec
-
-KNOWN: Final = (Status.OK, Status.NO_SUCH_ENTRY, Status.NO_SUCH_LEDGER)
 
 
 class FencePhase:

@@ -13,8 +13,8 @@ import asyncio
 from bookie.wire.messages import ReadLac, Status
 from ledger_client.bookies.pool import BookieCallError, BookiePool
 from ledger_client.errors import QuorumTimeoutError, UnauthorizedError
+from ledger_client.protocol.known_answers import KNOWN
 from ledger_client.protocol.quorum import covers
-from ledger_client.protocol.recovery_fence import KNOWN
 from ledger_client.reading.followed_ledger import FollowedLedger
 from metadata.cancelling import cancel_and_wait
 from metadata.ids import BookieId

@@ -30,8 +30,8 @@ from ledger_client.errors import (
 )
 from ledger_client.metadata_failures import translate
 from ledger_client.protocol import recovery_events as e
+from ledger_client.protocol.known_answers import KNOWN
 from ledger_client.protocol.recovery import RecoveryProtocol
-from ledger_client.protocol.recovery_fence import KNOWN
 from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.length_search import find_length_before
 from ledger_client.reading.range_reader import RangeReader

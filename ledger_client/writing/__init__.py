@@ -1,6 +1,7 @@
 """Writer of an open ledger: batches, acknowledgements and ensemble changes.
 
 - `writer`: handle of a ledger that is being written.
+- `writer_services`: what all writers of one client share.
 - `append_shell`: performs the append protocol's actions.
 - `window`: limit of unconfirmed entries.
 - `admission`: ids and batches of entries, without any wait.

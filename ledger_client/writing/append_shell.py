@@ -11,37 +11,27 @@ Source: protocol sections 4-6, rules 1.3-1.4.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from random import Random
 from typing import Final, assert_never
 
 from bookie.wire.messages import Status
 from ledger_client.bookies.connection_calls import CallFailure, PendingAdd
-from ledger_client.bookies.placement import Placement, Shortage
-from ledger_client.bookies.pool import BookiePool
-from ledger_client.config import ClientConfig
+from ledger_client.bookies.placement import Shortage
 from ledger_client.digest import LedgerKeys
 from ledger_client.encryption.sealing import PayloadSealer
 from ledger_client.errors import LedgerError, LedgerNotFoundError
-from ledger_client.in_sync.copy_limits import CopyThrottle
 from ledger_client.metadata_failures import translate
-from ledger_client.next_tick import NextTick
-from ledger_client.observability import ClientEvent
 from ledger_client.protocol import append_events as e
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.tasks import BackgroundTasks
-from ledger_client.writing.bookie_probes import BookieProbes
 from ledger_client.writing.confirmations import Confirmations
 from ledger_client.writing.first_replica_waiters import FirstReplicaWaiters
 from ledger_client.writing.full_replication import FullReplication
-from ledger_client.writing.ledger_turns import LedgerTurns
-from ledger_client.writing.metadata_reads import MetadataReads
 from ledger_client.writing.outbox import Outbox
-from ledger_client.writing.slices import Call, Slices
+from ledger_client.writing.slices import Call
 from ledger_client.writing.window import AppendWindow
-from ledger_client.writing.writer_news import WriterNews
+from ledger_client.writing.writer_services import WriterServices
 from metadata.errors import (
     MetadataError,
     NodeNotFoundError,
@@ -49,15 +39,12 @@ from metadata.errors import (
 )
 from metadata.ids import (
     NO_ENTRY,
-    UPDATE_TOKEN_BYTES,
     BookieId,
     EntryId,
     LedgerId,
-    UpdateToken,
     Version,
 )
 from metadata.ledgers.ledger_metadata import LedgerMetadata
-from metadata.ledgers.ledger_store import LedgerStore
 
 READ_BACK_PAUSE_S: Final = 0.2
 STORED: Final = Status.OK
@@ -68,33 +55,6 @@ REFUSALS_OF_A_BOOKIE: Final = (
     Status.CLOSING,
 )
 """Refusals that concern the bookie, not the ledger: other bookies can store the batch."""
-
-
-@dataclass(frozen=True, slots=True)
-class WriterServices:
-    """Objects shared by all writers of one client."""
-
-    pool: BookiePool
-    placement: Placement
-    ledgers: LedgerStore
-    config: ClientConfig
-    rng: Random
-    on_refused: Callable[[BookieId, Status], None]
-    """Called for each add that a bookie refuses for a reason that concerns only that bookie."""
-    report: Callable[[ClientEvent], None]
-    """Reports events to the application."""
-    next_tick: NextTick
-    metadata_reads: MetadataReads
-    slices: Slices
-    turns: LedgerTurns
-    news: WriterNews
-    probes: BookieProbes
-    copy_turns: LedgerTurns
-    copy_throttle: CopyThrottle
-
-    def token(self) -> UpdateToken:
-        """Return a new token for one metadata update."""
-        return UpdateToken(self.rng.randbytes(UPDATE_TOKEN_BYTES))
 
 
 class AppendShell:

@@ -30,7 +30,8 @@ from ledger_client.observability import MemberCaughtUp, MemberCopied, MemberCopy
 from ledger_client.protocol import append_events as e
 from ledger_client.protocol.copy import IncomingMark, stray_marks
 from ledger_client.tasks import BackgroundTasks
-from ledger_client.writing.append_shell import AppendShell, WriterServices
+from ledger_client.writing.append_shell import AppendShell
+from ledger_client.writing.writer_services import WriterServices
 from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
 

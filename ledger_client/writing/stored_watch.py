@@ -14,7 +14,8 @@ from typing import Final
 
 from ledger_client.errors import LedgerNotFoundError
 from ledger_client.protocol import append_events as e
-from ledger_client.writing.append_shell import AppendShell, WriterServices
+from ledger_client.writing.append_shell import AppendShell
+from ledger_client.writing.writer_services import WriterServices
 from metadata.errors import MetadataError, NodeNotFoundError
 
 READ_AGAIN_S: Final = 2.0

@@ -12,10 +12,11 @@ from typing import Final
 
 from ledger_client.errors import QuorumTimeoutError
 from ledger_client.protocol import append_events as e
-from ledger_client.writing.append_shell import AppendShell, WriterServices
+from ledger_client.writing.append_shell import AppendShell
 from ledger_client.writing.in_sync_members import InSyncMembers
 from ledger_client.writing.stored_watch import StoredWatch
 from ledger_client.writing.watchdog import Watchdog
+from ledger_client.writing.writer_services import WriterServices
 from metadata.ids import BookieId, EntryId
 
 LOOK_SHARE: Final = 0.25

@@ -4,12 +4,15 @@ Leaves the form of the URI to `metadata.store.uri`, and the stores to their modu
 """
 
 from random import Random
+from typing import TYPE_CHECKING
 
-from metadata.gateway.store import GatewayMetadataStore
 from metadata.store.interface import OPERATION_TIMEOUT_S, SESSION_TIMEOUT_S, MetadataStore
 from metadata.store.uri import GATEWAY_SCHEME, MetadataUri, parse_metadata_uri
 from metadata.store.zookeeper import open_store as open_zookeeper
 from security.client_file import identity_in
+
+if TYPE_CHECKING:
+    from metadata.gateway.store import GatewayMetadataStore
 
 
 async def open_store(
@@ -41,7 +44,9 @@ async def open_store(
 
 async def _open_gateway(
     where: MetadataUri, rng: Random, operation_timeout_s: float, session_timeout_s: float
-) -> GatewayMetadataStore:
+) -> "GatewayMetadataStore":
+    from metadata.gateway.store import GatewayMetadataStore  # noqa: PLC0415 - few clients need it
+
     store = GatewayMetadataStore(
         where,
         identity_in(where.client_file).contexts,

@@ -5,9 +5,8 @@ Leaves running a broker to `broker_server`, which is imported only when a broker
 
 import argparse
 
-from broker_layer.options import OPTIONS, TABLE
 from quire.cli.command_line import Noun, later
-from quire.cli.server_options import add_option_flags
+from quire.cli.server_options import add_option_flags_later
 
 SERVER = "quire.cli.broker_server"
 
@@ -22,5 +21,5 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         help="one of --topic-defaults; may be given several times",
     )
-    add_option_flags(run, TABLE, OPTIONS, argparse.BooleanOptionalAction)
+    add_option_flags_later(run, "broker_layer.options", argparse.BooleanOptionalAction)
     return noun.parser

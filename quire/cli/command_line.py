@@ -6,15 +6,51 @@ Leaves the work of each verb to its handler.
 import argparse
 import importlib
 import os
-from collections.abc import Callable, Coroutine
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Final
 
 from quire.cli.output import Output
 from quire.errors import NeedsConsentError, UsageError
+from serving.overriding import override
 
 METADATA_VARIABLE: Final = "QUIRE_METADATA"
 
 Handler = Callable[[argparse.Namespace, Output], int | Coroutine[None, None, int]]
+
+
+class VerbParser(argparse.ArgumentParser):
+    """Parser of a verb. Arguments whose description needs many imports, or an extra, are added when
+    the verb is parsed or described: the other verbs of its noun do without them.
+    """
+
+    _add_rest: "Callable[[argparse.ArgumentParser], None] | None" = None
+
+    def add_later(self, add: Callable[[argparse.ArgumentParser], None]) -> None:
+        """Set what adds the remaining arguments. It may raise ModuleNotFoundError."""
+        assert self._add_rest is None, "one function adds all of them"
+        self._add_rest = add
+
+    def complete(self) -> None:
+        """Add the remaining arguments; further calls do nothing."""
+        add, self._add_rest = self._add_rest, None
+        if add is not None:
+            add(self)
+
+    @override
+    def format_help(self) -> str:
+        """Return the help of all arguments."""
+        self.complete()
+        return super().format_help()
+
+    if not TYPE_CHECKING:  # it has three signatures there
+
+        @override
+        def parse_known_args(
+            self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+        ) -> tuple[argparse.Namespace, list[str]]:
+            """Parse arguments, with all that the verb takes."""
+            self.complete()
+            return super().parse_known_args(args, namespace)
 
 
 class Noun:
@@ -23,7 +59,9 @@ class Noun:
     def __init__(self, name: str, summary: str) -> None:
         self._name = name
         self.parser = argparse.ArgumentParser(prog=f"quire {name}", description=summary)
-        self._verbs = self.parser.add_subparsers(metavar="VERB", required=True)
+        self._verbs = self.parser.add_subparsers(
+            metavar="VERB", required=True, parser_class=VerbParser
+        )
 
     def verb(
         self,
@@ -34,7 +72,7 @@ class Noun:
         needs_cluster: bool = True,
         is_audited: bool = False,
         audited_with: str = "",
-    ) -> argparse.ArgumentParser:
+    ) -> VerbParser:
         """Add a verb; return its parser, for its own arguments.
 
         `is_audited`: it changes the metadata of the cluster itself, and its results are recorded in
@@ -60,9 +98,9 @@ def later(module: str, function: str) -> Handler:
     return handle
 
 
-def lone_command(name: str, handler: Handler, summary: str) -> argparse.ArgumentParser:
+def lone_command(name: str, handler: Handler, summary: str) -> VerbParser:
     """Return the parser of a command without verbs."""
-    parser = argparse.ArgumentParser(prog=f"quire {name}", description=summary)
+    parser = VerbParser(prog=f"quire {name}", description=summary)
     add_shared_options(parser, needs_cluster=False)
     parser.set_defaults(handler=handler, is_audited=False)
     return parser

@@ -1,14 +1,17 @@
 """Options of a server's verb: one flag for each, read together with variables and the file.
 
-Leaves the list of options to `bookie.options` and `broker_layer.options`.
+Leaves the list of options to the `options` module of each kind of server, which needs the extra of
+that server, and is imported only for verbs that run one.
 """
 
 import argparse
+import importlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from quire.cli.command_line import VerbParser
 from quire.errors import UsageError
 from serving.errors import OptionError
 from serving.option_reading import OptionInfo, Value
@@ -16,6 +19,16 @@ from serving.option_reading import OptionInfo, Value
 OptionsT = TypeVar("OptionsT")
 Switch = Literal["store_true"] | type[argparse.BooleanOptionalAction]
 """Form of the flag of a boolean option: only --name, or also --no-name."""
+
+
+def add_option_flags_later(verb: VerbParser, module: str, switch: Switch) -> None:
+    """Add `--config` and the flags of a module's OPTIONS when the verb is parsed or described."""
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        server = importlib.import_module(module)
+        add_option_flags(parser, server.TABLE, server.OPTIONS, switch)
+
+    verb.add_later(add)
 
 
 def add_option_flags(

@@ -9,7 +9,6 @@ from pathlib import Path
 from quire.cli.command_line import Noun
 from quire.cli.output import Output
 from quire.errors import ExitCode
-from quire.local.secure_directory import CLIENT_NAME, SecureDirectory
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
         "--client",
         metavar="NAME",
         action="append",
-        help=f"a client, by its common name; several times for more (default: {CLIENT_NAME})",
+        help="a client, by its common name; several times for more (default: client)",
     )
     init.add_argument(
         "--admin-token",
@@ -45,6 +44,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _init(arguments: argparse.Namespace, output: Output) -> int:
+    from quire.local.secure_directory import CLIENT_NAME, SecureDirectory
+
     directory = SecureDirectory(Path(arguments.directory).absolute())
     made = directory.fill(arguments.host, arguments.client or (CLIENT_NAME,))
     with output.listing("name", "certificate", "key", "client_file") as listing:

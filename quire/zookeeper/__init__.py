@@ -7,3 +7,8 @@
 - `main`: the server in this process.
 - `status`: what servers answer about themselves.
 """
+
+from typing import Final
+
+PORT_DEFAULT: Final = 2_181
+"""Port for clients that ZooKeeper's own documents use."""

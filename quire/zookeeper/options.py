@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from quire.zookeeper import PORT_DEFAULT
 from quire.zookeeper.members import NUMBER_MAX, PORT_MAX, Member, parse_members
 from serving.errors import OptionError
 from serving.option_reading import (
@@ -28,7 +29,6 @@ from serving.security_options import is_loopback
 
 TABLE: Final = "zookeeper"
 VARIABLE_PREFIX: Final = "QUIRE_ZOOKEEPER_"
-PORT_DEFAULT: Final = 2_181
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from ledger_client.bookies.pool import BookiePool
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import MetadataConflictError, RecoveryUndecidedError
-from ledger_client.protocol.recovery_fence import KNOWN
+from ledger_client.protocol.known_answers import KNOWN
 from ledger_client.reading.entry_ranges import Range, common, expected_ranges
 from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.length_search import find_length_before

@@ -6,10 +6,10 @@ Leaves the work to `bookie_server`, `bookie_registry`, `bookie_lifecycle`, `book
 
 import argparse
 
-from bookie.options import OPTIONS, TABLE
 from quire.cli.command_line import Noun, entry_id, later, ledger_id, not_negative, positive
-from quire.cli.server_options import add_option_flags
+from quire.cli.server_options import add_option_flags_later
 
+OPTIONS = "bookie.options"
 SERVER = "quire.cli.bookie.bookie_server"
 REGISTRY = "quire.cli.bookie.bookie_registry"
 LIFECYCLE = "quire.cli.bookie.bookie_lifecycle"
@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
         "create a bookie in an empty directory",
         needs_cluster=False,
     )
-    add_option_flags(make, TABLE, OPTIONS, "store_true")
+    add_option_flags_later(make, OPTIONS, "store_true")
     make.add_argument("--prefix", default="bookie", help="first part of its id (default: bookie)")
     run = noun.verb(
         "run",
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
         "run a bookie, or one for each [[bookie]] table of the file",
         needs_cluster=False,
     )
-    add_option_flags(run, TABLE, OPTIONS, "store_true")
+    add_option_flags_later(run, OPTIONS, "store_true")
     run.add_argument(
         "--format-if-empty", metavar="PREFIX", help="create a bookie first if there is none"
     )

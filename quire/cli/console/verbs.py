@@ -6,8 +6,7 @@ Leaves running a console to `console_server`, which is imported only when one ru
 import argparse
 
 from quire.cli.command_line import later, lone_command
-from quire.cli.server_options import add_option_flags
-from quire.console.options import OPTIONS, TABLE
+from quire.cli.server_options import add_option_flags_later
 
 
 def parser() -> argparse.ArgumentParser:
@@ -17,5 +16,5 @@ def parser() -> argparse.ArgumentParser:
         "client of the cluster, and changes nothing without --allow-writes."
     )
     command = lone_command("console", later("quire.cli.console.console_server", "run"), text)
-    add_option_flags(command, TABLE, OPTIONS, argparse.BooleanOptionalAction)
+    add_option_flags_later(command, "quire.console.options", argparse.BooleanOptionalAction)
     return command

@@ -5,9 +5,8 @@ Leaves running a gateway to `gateway_server`, which is imported only when a gate
 
 import argparse
 
-from gateway.options import OPTIONS, TABLE
 from quire.cli.command_line import Noun, later
-from quire.cli.server_options import add_option_flags
+from quire.cli.server_options import add_option_flags_later
 
 SERVER = "quire.cli.gateway.gateway_server"
 
@@ -17,5 +16,5 @@ def parser() -> argparse.ArgumentParser:
     text = "Gateways: the processes that do the metadata work of clients that are not trusted."
     noun = Noun("gateway", text)
     run = noun.verb("run", later(SERVER, "run"), "run a gateway", needs_cluster=False)
-    add_option_flags(run, TABLE, OPTIONS, argparse.BooleanOptionalAction)
+    add_option_flags_later(run, "gateway.options", argparse.BooleanOptionalAction)
     return noun.parser

@@ -12,10 +12,10 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
-from ledger_client import EntryBatch, LedgerClient, LedgerState, LedgerWriter
+from ledger_client import EntryBatch, LedgerClient, LedgerState
 from metadata.ids import LedgerId
-from quire.claims import ONE_LEDGER, claimed_writer
 from quire.cli.as_json import data_as_json
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger.ledger_options import creation_of, encryption_of, password_of
@@ -23,11 +23,15 @@ from quire.cli.output import Output, Row
 from quire.cli.progress import Progress
 from quire.cli.standard_input import read_blocks, read_lines
 from quire.errors import ExitCode
-from quire.pipelined_append import PipelinedAppend
+
+if TYPE_CHECKING:
+    from ledger_client import LedgerWriter
 
 
 async def append(arguments: argparse.Namespace, output: Output) -> int:
     """Append the standard input to a ledger, then close the ledger."""
+    from quire.pipelined_append import PipelinedAppend
+
     descriptor, size = sys.stdin.fileno(), arguments.chunk_bytes
     entries = read_lines(descriptor) if size is None else read_blocks(descriptor, size)
     opened: LedgerWriter | None = None
@@ -59,7 +63,7 @@ async def append(arguments: argparse.Namespace, output: Output) -> int:
     return ExitCode.DONE
 
 
-def _kept(ledger: LedgerWriter) -> str:
+def _kept(ledger: "LedgerWriter") -> str:
     """Return what a ledger has after an append that did not end."""
     safe = f"ledger {ledger.id} has the first {ledger.last_confirmed + 1} entries of the input"
     if ledger.info.state == LedgerState.CLOSED:
@@ -68,8 +72,10 @@ def _kept(ledger: LedgerWriter) -> str:
 
 
 @asynccontextmanager
-async def _writer(arguments: argparse.Namespace) -> AsyncIterator[LedgerWriter]:
+async def _writer(arguments: argparse.Namespace) -> AsyncIterator["LedgerWriter"]:
     """Open a new ledger, or one that was created and has no writer yet."""
+    from quire.claims import ONE_LEDGER, claimed_writer
+
     address, creation = metadata_address(arguments), creation_of(arguments)
     if arguments.ledger is not None:
         ledger_id, keys = LedgerId(arguments.ledger), encryption_of(arguments)

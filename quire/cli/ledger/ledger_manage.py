@@ -7,13 +7,10 @@ import argparse
 
 from ledger_client import AS_STORED, LedgerClient, LedgerInfo, QuorumTimeoutError
 from ledger_client.cluster_access import open_cluster, read_ledger
-from ledger_client.ledger_calls import NewLedger
-from ledger_client.recovery.late_fences import FENCE_FOR_S
 from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerState
 from metadata.paths import client_path
 from metadata.store.interface import find
-from quire.claims import create_unclaimed
 from quire.cli.as_json import encryption_as_json, fragments_as_json, lost_as_json, text_or_base64
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger.ledger_options import creation_of, password_of
@@ -23,6 +20,9 @@ from quire.errors import ExitCode, NeedsConsentError, UsageError
 
 async def create(arguments: argparse.Namespace, output: Output) -> int:
     """Create a ledger without a writer: the first client that appends to it becomes its writer."""
+    from ledger_client.ledger_calls import NewLedger
+    from quire.claims import create_unclaimed
+
     creation = creation_of(arguments)
     wanted = NewLedger.of(
         creation.quorum,
@@ -118,6 +118,8 @@ async def recover(arguments: argparse.Namespace, output: Output) -> int:
 
 async def _report_given_up(client: LedgerClient, info: LedgerInfo, output: Output) -> None:
     """Print what an unclean recovery lost, and wait until the lost members are fenced."""
+    from ledger_client.recovery.late_fences import FENCE_FOR_S
+
     output.results.flush()  # the command continues
     first = info.given_up[0].first_entry_id
     held = dict.fromkeys(each for part in info.given_up for each in part.ensemble)

@@ -6,21 +6,23 @@ Leaves their declaration to `quire.cli.ledger.verbs`.
 import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from ledger_client import (
     ClientConfig,
     Encryption,
     LedgerClient,
-    LedgerWriter,
     PayloadEncryption,
     Quorum,
     read_key_file,
 )
-from ledger_client.awaitable_handle import AwaitableHandle
 from ledger_client.replication import REPLICA_LAG_TIME_MAX_S
 from quire.errors import UsageError
 from security.secret_files import read_ledger_password
+
+if TYPE_CHECKING:
+    from ledger_client import LedgerWriter
+    from ledger_client.awaitable_handle import AwaitableHandle
 
 Digest = Literal["crc32c", "hmac-sha256"]
 
@@ -38,7 +40,7 @@ class NewLedgerOptions:
     custom_metadata: Mapping[str, str | bytes]
     encryption: Encryption | PayloadEncryption | None = None
 
-    def create_with(self, client: LedgerClient) -> AwaitableHandle[LedgerWriter]:
+    def create_with(self, client: LedgerClient) -> "AwaitableHandle[LedgerWriter]":
         """Return a call that creates the ledger; await it or enter it."""
         return client.create_ledger(
             self.quorum,

@@ -1,9 +1,11 @@
 """Declaration of the verbs of `quire ledger` and their arguments.
 
-Leaves the work to `ledger_manage`, `ledger_data`, `ledger_copy`, `ledger_verify` and `ledger_loss`.
+Leaves the work to `ledger_manage`, `ledger_data`, `ledger_copy`, `ledger_verify` and `ledger_loss`,
+which are imported only when a verb runs.
 """
 
 import argparse
+from typing import Final
 
 from quire.cli.command_line import (
     Noun,
@@ -14,7 +16,12 @@ from quire.cli.command_line import (
     not_negative,
     positive,
 )
-from quire.cli.ledger import ledger_copy, ledger_data, ledger_manage, ledger_verify
+
+COPY: Final = "quire.cli.ledger.ledger_copy"
+DATA: Final = "quire.cli.ledger.ledger_data"
+LOSS: Final = "quire.cli.ledger.ledger_loss"
+MANAGE: Final = "quire.cli.ledger.ledger_manage"
+VERIFY: Final = "quire.cli.ledger.ledger_verify"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -27,15 +34,20 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_managing_verbs(noun: Noun) -> None:
-    create = noun.verb("create", ledger_manage.create, "create a ledger that `append ID` can fill")
+    create = noun.verb(
+        "create", later(MANAGE, "create"), "create a ledger that `append ID` can fill"
+    )
     _add_creation_options(create)
     _add_key_file(create)
-    listing = noun.verb("list", ledger_manage.list_all, "list ledgers")
+    listing = noun.verb("list", later(MANAGE, "list_all"), "list ledgers")
     listing.add_argument("--limit", type=positive, metavar="N", help="stop after N ledgers")
-    show = noun.verb("show", ledger_manage.show, "print a ledger's state and fragments")
+    show = noun.verb("show", later(MANAGE, "show"), "print a ledger's state and fragments")
     _add_ledger(show)
     recover = noun.verb(
-        "recover", ledger_manage.recover, "fence its writer, recover and close it", is_audited=True
+        "recover",
+        later(MANAGE, "recover"),
+        "fence its writer, recover and close it",
+        is_audited=True,
     )
     _add_ledger(recover)
     recover.add_argument(
@@ -49,14 +61,16 @@ def _add_managing_verbs(noun: Noun) -> None:
         help="with --unclean: continue although the client that writes the ledger is registered",
     )
     add_consent_option(recover)
-    delete = noun.verb("delete", ledger_manage.delete, "delete a ledger for ever", is_audited=True)
+    delete = noun.verb(
+        "delete", later(MANAGE, "delete"), "delete a ledger for ever", is_audited=True
+    )
     _add_ledger(delete, password=False)
     add_consent_option(delete)
 
 
 def _add_data_verbs(noun: Noun) -> None:
     append = noun.verb(
-        "append", ledger_data.append, "append the standard input's lines, one entry each"
+        "append", later(DATA, "append"), "append the standard input's lines, one entry each"
     )
     append.add_argument(
         "ledger",
@@ -69,11 +83,11 @@ def _add_data_verbs(noun: Noun) -> None:
         "--chunk-bytes", type=positive, metavar="N", help="entries of N bytes, not lines"
     )
     _add_creation_options(append)
-    read = noun.verb("read", ledger_data.read, "print entries, one line each")
+    read = noun.verb("read", later(DATA, "read"), "print entries, one line each")
     _add_ledger(read)
     read.add_argument("--first", type=entry_id, default=0, metavar="N")
     read.add_argument("--last", type=entry_id, metavar="N", help="default: the last confirmed")
-    tail = noun.verb("tail", ledger_data.tail, "print entries as they are confirmed")
+    tail = noun.verb("tail", later(DATA, "tail"), "print entries as they are confirmed")
     _add_ledger(tail)
     tail.add_argument("--first", type=entry_id, metavar="N", help="from entry N on")
     tail.add_argument(
@@ -86,11 +100,11 @@ def _add_data_verbs(noun: Noun) -> None:
 
 
 def _add_copying_verbs(noun: Noun) -> None:
-    verify = noun.verb("verify", ledger_verify.verify, "read every entry of every replica")
+    verify = noun.verb("verify", later(VERIFY, "verify"), "read every entry of every replica")
     _add_ledger(verify)
     accept = noun.verb(
         "accept-loss",
-        later("quire.cli.ledger.ledger_loss", "accept_loss"),
+        later(LOSS, "accept_loss"),
         "find the entries that no bookie returns; with --yes, record that they are lost for ever",
         is_audited=True,
         audited_with="yes",
@@ -103,10 +117,10 @@ def _add_copying_verbs(noun: Noun) -> None:
         "bookies that never return",
     )
     add_consent_option(accept)
-    export = noun.verb("export", ledger_copy.export, "write a ledger to a file")
+    export = noun.verb("export", later(COPY, "export"), "write a ledger to a file")
     _add_ledger(export)
     export.add_argument("file", metavar="FILE", help="'-': the standard output")
-    load = noun.verb("import", ledger_copy.import_file, "create a ledger from an exported file")
+    load = noun.verb("import", later(COPY, "import_file"), "create a ledger from an exported file")
     load.add_argument("file", metavar="FILE", help="'-': the standard input")
     _add_creation_options(load, quorum_from="the file")
 

@@ -7,8 +7,8 @@ done.
 import argparse
 
 from quire.cli.command_line import Noun, later
-from quire.cli.server_options import add_option_flags
-from quire.zookeeper.options import OPTIONS, PORT_DEFAULT, TABLE
+from quire.cli.server_options import add_option_flags_later
+from quire.zookeeper import PORT_DEFAULT
 
 SERVER = "quire.cli.zookeeper.zookeeper_server"
 STATUS = "quire.cli.zookeeper.zookeeper_status"
@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         help="one of --servers; give all of them, this server included",
     )
-    add_option_flags(run, TABLE, OPTIONS, argparse.BooleanOptionalAction)
+    add_option_flags_later(run, "quire.zookeeper.options", argparse.BooleanOptionalAction)
     status = noun.verb(
         "status", later(STATUS, "status"), "show whether servers serve", needs_cluster=False
     )
