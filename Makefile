@@ -23,7 +23,7 @@ WANTED ?=
 REPEAT ?=
 OUT ?= bench-results/compare
 WORKERS ?= $(shell count=$$(getconf _NPROCESSORS_ONLN); if [ $$count -gt 7 ]; then count=7; fi; expr $$count + 1)
-TESTS := not spark and not campaign and not kafka and not browser
+TESTS := not spark and not campaign and not kafka and not browser and not packages
 COMPARE ?=
 SWEEP ?= 4000,16000
 PEERS ?=
@@ -44,7 +44,7 @@ CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 pyth
 # Tests start thousands of processes: each would compile the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test test-all test-failed test-fast test-spark test-kafka test-browser screenshots check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-repair campaign-topics campaign-zookeeper sim sim-topics seeded-bugs mutation model faults fuzz flood differential docs docs-site lock sbom audit check-deploy clean
+.PHONY: help venv test test-all test-failed test-fast test-packages test-spark test-kafka test-browser screenshots check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-repair campaign-topics campaign-zookeeper sim sim-topics seeded-bugs mutation model faults fuzz flood differential docs docs-site lock sbom audit check-deploy clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
@@ -52,6 +52,7 @@ help:
 	@echo 'make test-fast        the unit tests alone, without those of the simulation: a minute'
 	@echo 'make test-all         make test, and the tests with real processes that take long'
 	@echo 'make test-failed      the tests that failed last, alone: was it the load of the machine?'
+	@echo 'make test-packages    build the wheel and the sdist, install the wheel into a bare environment, run every verb there'
 	@echo 'make test-spark       the tests that need Spark, which is fetched for them (450 MB)'
 	@echo 'make test-kafka       stock Kafka clients and Apache Kafka'"'"'s tools, which Maven and npm fetch'
 	@echo 'make test-browser     the console in Chromium: accessibility, keyboard, hostile names, failures; fetches Playwright (53 MB)'
@@ -122,6 +123,10 @@ test-failed: $(STAMP)
 
 test-fast: $(STAMP)
 	@$(PYTEST) tests/unit -m 'not integration and not long' --ignore tests/unit/simulation
+
+# The wheel as a release has it. It fetches the packages that a client needs.
+test-packages: $(STAMP)
+	@$(BIN)/python -m pytest -q -m '' tests/packaging
 
 # PySpark and Arrow are large, and only `spark_io` needs them: they are installed on request.
 $(SPARK_STAMP): $(STAMP)

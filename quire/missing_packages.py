@@ -2,13 +2,16 @@
 
 Leaves what each extra contains to `pyproject.toml`; a test compares the two.
 
-Format of the hint: a requirement by its name, or with the address from which this installation came
-if that was a directory or a file, because an index has no such release then.
+Format of the hint: a command for the pip of this Python. It names Quire without an address: pip
+keeps a release that is installed, from wherever it came, also if no index has it, and installs what
+its extra lacks. Only a checkout that is not installed is named by its directory.
 """
 
-import json
+import shlex
+import sys
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -48,7 +51,7 @@ class MissingPackageError(UsageError):
 
     def __init__(self, noun: str, package: str, extra: str) -> None:
         text = f"quire {noun} needs the package {package}, which is not installed"
-        super().__init__(text, try_next=f"pip install '{requirement(extra)}'")
+        super().__init__(text, try_next=install_command(extra))
         self.package = package
 
 
@@ -61,11 +64,12 @@ def missing_package(noun: str, error: ModuleNotFoundError) -> MissingPackageErro
     return MissingPackageError(noun, package, NOUN_EXTRAS.get(noun, extra))
 
 
-def requirement(extra: str) -> str:
-    """Return the requirement, for pip, of this installation with an extra."""
-    wanted = f"{_OWN}[{extra}]"
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra beside this installation."""
     try:
-        origin = distribution(_OWN).read_text("direct_url.json")
+        distribution(_OWN)
     except PackageNotFoundError:
-        return wanted
-    return f"{wanted} @ {json.loads(origin)['url']}" if origin else wanted
+        words = ["-e", f"{Path(__file__).parents[1]}[{extra}]"]
+    else:
+        words = [f"{_OWN}[{extra}]"]
+    return shlex.join([sys.executable, "-m", "pip", "install", *words])

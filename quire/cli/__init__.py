@@ -38,5 +38,6 @@
 - `console/`: `quire console`.
 - `zookeeper/`: `quire zookeeper`.
 - `watching/`: `quire top`, `quire cluster report`.
+- `completion/`: `quire completion`.
 - `audit/`: audit trail of commands.
 """

@@ -55,6 +55,7 @@ NOUNS: Final = {
     "quota": ("quire.cli.quota.verbs", "set, list, remove: how much clients may use"),
     "tls": ("quire.cli.tls", "init: certificates for development"),
     "config": ("quire.cli.config", "show, check"),
+    "completion": ("quire.cli.completion.verbs", "completion for bash, zsh and fish"),
     "bench": ("quire.cli.bench", "compare, report, fleet: ways to replicate while faults strike"),
 }
 FOOTER: Final = """\
@@ -86,10 +87,11 @@ def main(argv: list[str] | None = None) -> int:
     noun = words[0]
     try:
         parser: argparse.ArgumentParser = importlib.import_module(NOUNS[noun][0]).parser()
+        arguments = parser.parse_args(words[1:])
     except ModuleNotFoundError as error:
         output = Output(as_json=False, results=sys.stdout, remarks=sys.stderr)
         return _fail(noun, error, output)
-    return _run(noun, parser.parse_args(words[1:]))
+    return _run(noun, arguments)
 
 
 def _run(noun: str, arguments: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ import importlib
 from collections.abc import Iterator
 from typing import Final
 
+from quire.cli.command_line import VerbParser
 from quire.cli.main import NOUNS
 from quire.errors import ExitCode
 from tests.reference.markdown import code, page, prose, table
@@ -22,8 +23,10 @@ def command_line_page() -> str:
     sections = [_statuses()]
     for noun, (module, _) in NOUNS.items():
         parser: argparse.ArgumentParser = importlib.import_module(module).parser()
+        if isinstance(parser, VerbParser):
+            parser.complete()
         sections += [f"## quire {noun}", prose(parser.description or "")]
-        verbs = dict(_verbs(parser))
+        verbs = dict(verbs_of(parser))
         sections += _arguments(parser) if not verbs else []
         for name, verb in verbs.items():
             sections += [f"### quire {noun} {name}", prose(verb.description or "")]
@@ -37,16 +40,24 @@ def _statuses() -> str:
     return f"## Exit status\n\n{explained}\n\n" + table(["status", "name"], rows)
 
 
-def _verbs(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+def verbs_of(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Yield the verbs of a noun, with all their arguments."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            yield from action.choices.items()
+            for name, verb in action.choices.items():
+                verb.complete()
+                yield name, verb
+
+
+def arguments_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """Return the arguments of a verb, without the shared ones."""
+    return [each for each in parser._actions if each.dest not in SHARED]
 
 
 def _arguments(parser: argparse.ArgumentParser) -> list[str]:
-    shown = [each for each in parser._actions if each.dest not in SHARED]
     rows = [
-        [_name(each), "yes" if each.required else "", _default(each), _help(each)] for each in shown
+        [_name(each), "yes" if each.required else "", _default(each), _help(each)]
+        for each in arguments_of(parser)
     ]
     return [table(["argument", "required", "default", "meaning"], rows)] if rows else []
 

@@ -11,6 +11,7 @@ from tests.reference.options import options_page
 from tests.reference.python_api import python_api_page
 
 DIRECTORY: Final = Path(__file__).parents[2] / "docs" / "reference"
+MAN_DIRECTORY: Final = DIRECTORY.parent / "man"
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "command-line.md": command_line_page,
     "options.md": options_page,

@@ -118,9 +118,18 @@ def _is_shown(owner: str, name: str) -> bool:
     return not name.startswith("_") and f"{owner}.{name}" not in INTERNAL
 
 
+def _annotation(node: ast.expr) -> str:
+    """Return an annotation, without the quotes of one that is imported for type checkers alone."""
+    match node:
+        case ast.Constant(value=str() as text):
+            return text
+        case _:
+            return ast.unparse(node)
+
+
 def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     decorators = [ast.unparse(each) for each in node.decorator_list]
-    result = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    result = f" -> {_annotation(node.returns)}" if node.returns else ""
     if "property" in decorators:
         return code(f"{node.name}{result.replace(' -> ', ': ')}")
     arguments = ast.unparse(node.args)

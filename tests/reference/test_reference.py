@@ -1,8 +1,13 @@
-"""Every page of docs/reference/ is what the code says now."""
+"""Every page of docs/reference/ and docs/man/ is what the code says now."""
+
+import shutil
+import subprocess
 
 import pytest
 
-from tests.reference.pages import DIRECTORY, PAGES
+from quire.cli.main import NOUNS
+from tests.reference.man_pages import man_pages
+from tests.reference.pages import DIRECTORY, MAN_DIRECTORY, PAGES
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -12,3 +17,19 @@ def test_the_page_is_what_the_code_says(name: str) -> None:
 
 def test_nothing_else_is_there() -> None:
     assert sorted(path.name for path in DIRECTORY.iterdir()) == sorted(PAGES)
+
+
+def test_the_manual_pages_are_what_the_code_says() -> None:
+    kept = {path.name: path.read_text() for path in MAN_DIRECTORY.iterdir()}
+    assert kept == man_pages(), "run `make docs` and commit the pages"
+    assert kept.keys() == {"quire.1", *(f"quire-{noun}.1" for noun in NOUNS)}
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_groff_has_no_warning_about_a_manual_page() -> None:
+    pages = sorted(map(str, MAN_DIRECTORY.iterdir()))
+    done = subprocess.run(
+        ["groff", "-man", "-Tutf8", "-ww", "-rLL=100n", *pages], capture_output=True, check=True
+    )
+    assert done.stderr == b""
+    assert b"QUIRE-LEDGER(1)" in done.stdout

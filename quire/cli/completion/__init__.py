@@ -1,0 +1,5 @@
+"""`quire completion`: completion for shells.
+
+- `verbs`: arguments.
+- `scripts`: the script of a shell, from the parsers of all commands.
+"""

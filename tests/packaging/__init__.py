@@ -1,0 +1,1 @@
+"""Tests of the installed package: wheel, sdist, and the command in bare environments."""

@@ -1,0 +1,91 @@
+"""The wheel in a bare environment, without extras, from another directory."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EVERY_VERB = Path(__file__).with_name("every_verb.py")
+REACHED = 200
+"""Status of a verb that got as far as the network."""
+NEEDS_EXTRA = {
+    "server": ("bookie run", "bookie format", "demo", "gateway run", "tls init", "up"),
+    "broker": ("broker run", "topic list", "topic produce"),
+    "console": ("console",),
+    "server,spark": ("spark scrub",),
+}
+"""Some verbs that do not run without an extra."""
+
+pytestmark = [pytest.mark.integration, pytest.mark.packages, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel into a new environment; return its Python."""
+    pytest.importorskip("hatchling", reason="the build backend is not installed")
+    directory = tmp_path_factory.mktemp("bare")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = directory.glob("*.whl")
+    subprocess.run([sys.executable, "-m", "venv", str(directory / "venv")], check=True)
+    python = directory / "venv" / "bin" / "python"
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    done = subprocess.run([*pip, str(wheel)], capture_output=True, text=True, check=False)
+    if "No matching distribution" in done.stderr:
+        pytest.skip("no index has the packages that a client needs")
+    assert done.returncode == 0, done.stderr
+    return python
+
+
+def run(python: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of the environment in its directory, without this project on the path."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(
+        words, cwd=python.parent, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_command_says_its_version(python: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    done = run(python, str(python.with_name("quire")), "--version")
+    assert done.stdout == f"quire {project['version']}\n"
+
+
+def test_a_client_is_imported_without_packages_of_servers(python: Path) -> None:
+    program = "import sys, ledger_client; ledger_client.LedgerClient; print(*sys.modules)"
+    done = run(python, str(python), "-c", program)
+    assert done.returncode == 0, done.stderr
+    assert not {"aiohttp", "lmdb", "rich", "cryptography"} & set(done.stdout.split())
+
+
+def test_every_verb_runs_or_says_which_extra_it_needs(python: Path) -> None:
+    done = run(python, str(python), str(EVERY_VERB))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    for act, (status, remarks) in found.items():
+        assert status in (0, 1, 2, 4, 6, REACHED), (act, status, remarks)
+        assert "Traceback" not in remarks, (act, remarks)
+    for extra, acts in NEEDS_EXTRA.items():
+        for act in acts:
+            status, remarks = found[act]
+            assert status == 2, (act, remarks)
+            assert "which is not installed" in remarks
+            assert f"{python} -m pip install 'quire[{extra}]'" in remarks
+
+
+def test_the_hint_of_a_missing_extra_keeps_the_installed_release(python: Path) -> None:
+    done = run(python, str(python), "-m", "pip", "install", "--no-deps", "quire[server]")
+    assert done.returncode == 0, done.stderr
+    assert "already satisfied" in done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_needs_no_extra(python: Path, shell: str) -> None:
+    done = run(python, str(python.with_name("quire")), "completion", shell)
+    assert done.returncode == 0, done.stderr
+    assert "tail" in done.stdout
