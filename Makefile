@@ -38,7 +38,7 @@ DOCS_STAMP := .venv/docs-installed
 BROWSER_STAMP := .venv/browser-installed
 TOOLS := .venv-tools
 TOOLS_STAMP := $(TOOLS)/installed
-PACKAGES := $(wildcard metadata security serving bookie ledger_client repair gateway broker_layer spark_io quire benchmarks)
+PACKAGES := $(wildcard metadata security tracing serving bookie ledger_client repair gateway broker_layer spark_io quire benchmarks)
 CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 python
 
 # Tests start thousands of processes: each would compile the product again.

@@ -8,7 +8,7 @@ Source: decision 0015.
 from importlib.util import find_spec
 from typing import Final
 
-NEEDED: Final = ("bookie.wire", "metadata.ids", "serving.overriding")
+NEEDED: Final = ("bookie.wire", "metadata.ids", "serving.overriding", "tracing.spans")
 
 
 def _check() -> None:

@@ -52,6 +52,7 @@ from repair.publishing import LOST
 from repair.range_repair import RangeRepair
 from repair.spread import NO_PLACES, Places, is_better_place
 from repair.standing import Standing, Standings
+from tracing import spans as tracing
 
 TARGETS_MAX: Final = 3
 """Maximum number of targets that are tried for one need."""
@@ -225,7 +226,13 @@ class LedgerRepair:
         MetadataConflictError, and EntryLostError if a loss was accepted during the copy.
         """
         try:
-            with self.shares.copying_to(target) as throttle:
+            attributes: tracing.Attributes = {
+                tracing.LEDGER: ledger.ledger_id,
+                tracing.FIRST_ENTRY: need.first_entry_id,
+                tracing.BOOKIE: target,
+            }
+            span = tracing.span("repair.copy", tracing.SpanKind.CLIENT, attributes)
+            with self.shares.copying_to(target) as throttle, span:
                 await self._copier(keys, throttle, on_progress).copy_fragment(
                     ledger.ledger_id, need.first_entry_id, target, need.replaces
                 )

@@ -26,6 +26,7 @@ from serving.errors import CannotListenError
 from serving.loop_lag import PROCESS_LAG
 from serving.server_log import LOGGER, start_logging
 from serving.supervision.notify import READY, STOPPING, THIS_PROCESS
+from tracing.exporting import TracingError, start_from
 
 COLLECT_AFTER_OBJECTS: Final = 20_000
 """Growth in tracked objects between two runs of the garbage collector. Requests create few cycles,
@@ -72,7 +73,7 @@ def run_server(
     Returns the process's exit status. A failure is written to standard error.
     """
     refuse_optimised_mode()
-    failures: tuple[type[Exception], ...] = (CannotListenError, *process.failures)
+    failures: tuple[type[Exception], ...] = (CannotListenError, TracingError, *process.failures)
     start_logging(sys.stderr, process.log_level)
     if process.warning:
         logging.getLogger(LOGGER).warning(process.warning)
@@ -86,6 +87,7 @@ def run_server(
         THIS_PROCESS.start()
         closing = (refuser, PROCESS_LAG, THIS_PROCESS)
         with contextlib.ExitStack() as parts:
+            parts.callback(start_from(os.environ, process.kind))
             for each in closing:
                 parts.callback(each.close)
             await serve(_stopping_event(with_parent=process.die_with_parent))

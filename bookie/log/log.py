@@ -33,6 +33,7 @@ from bookie.log.next_segment import BEGIN_AT_SHARE, NextSegment
 from bookie.log.records import ADDS, RECORD_HEADER_BYTES, RecordKind
 from bookie.log.segments import Segment, Segments
 from serving.latency import BOUNDS_S, LatencyCounts
+from tracing import spans as tracing
 
 ITEM_OVERHEAD_BYTES: Final = 256
 """Memory of a queued record besides its body, counted against the queue's limit."""
@@ -211,7 +212,11 @@ class Log:
             del self._footer[listed:]
             await self._take_back(segment, self._file, error)
             raise
-        self.sync_latency.record(self._now() - began_s)
+        took_s = self._now() - began_s
+        self.sync_latency.record(took_s)
+        if tracing.is_on():
+            attributes = {tracing.BATCH_BYTES: offset - segment.size, "quire.records": len(group)}
+            tracing.record("bookie.commit", tracing.SpanKind.INTERNAL, took_s, attributes)
         self.sync_count += 1
         self.written_bytes += offset - segment.size
         segment.size = offset

@@ -50,6 +50,7 @@ from metadata.errors import (
 from metadata.ids import NO_ENTRY, UPDATE_TOKEN_BYTES, BookieId, EntryId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore
+from tracing import spans as tracing
 
 SPARED_S: Final = 1.0
 """In-sync mode: time for which the fence of an unreachable member is requested again when the
@@ -111,6 +112,11 @@ class Recoverer:
                 ledger_id=self._ledger_id,
             )
         limit_s = self._config.call_timeout_s if timeout_s is None else timeout_s
+        attributes = {tracing.LEDGER: self._ledger_id}
+        with tracing.span("ledger.recover", tracing.SpanKind.CLIENT, attributes):
+            return await self._recover(limit_s)
+
+    async def _recover(self, limit_s: float) -> StoredMetadata:
         self._pool.attach(self._ledger_id, self._keys.master_key)
         try:
             async with asyncio.timeout(limit_s):

@@ -45,6 +45,7 @@ from metadata.ids import (
     Version,
 )
 from metadata.ledgers.ledger_metadata import LedgerMetadata
+from tracing import spans as tracing
 
 READ_BACK_PAUSE_S: Final = 0.2
 STORED: Final = Status.OK
@@ -164,6 +165,8 @@ class AppendShell:
             case e.SendBatch():  # no capture patterns: they cost more than the rest
                 self._send(action.first_entry_id, action.bookie_ids)
             case e.Confirm():
+                if tracing.is_on():
+                    self._trace(action.lac)
                 self.window.release(*self.outbox.release(action.lac))
                 self.confirmations.confirm(action.lac)
             case e.Settle():
@@ -187,6 +190,21 @@ class AppendShell:
                     self.closed.set_result(metadata)
             case _ as never:
                 assert_never(never)
+
+    def _trace(self, lac: EntryId, error: str = "") -> None:
+        now = asyncio.get_running_loop().time()
+        for first_entry_id, batch in self.outbox.confirmed(lac):
+            attributes = {
+                tracing.LEDGER: self.replication.ledger_id,
+                tracing.FIRST_ENTRY: first_entry_id,
+                tracing.LAST_ENTRY: batch.last_entry_id,
+                tracing.BATCH_BYTES: batch.payload_bytes,
+            }
+            duration_s = now - batch.appended_at
+            kind, parent = tracing.SpanKind.CLIENT, batch.context
+            tracing.record(
+                "ledger.append", kind, duration_s, attributes, parent=parent, error=error
+            )
 
     def _send(self, first_entry_id: EntryId, bookie_ids: tuple[BookieId, ...]) -> None:
         data = self.outbox.data(first_entry_id)
@@ -253,6 +271,8 @@ class AppendShell:
         replication. The error is the one that ended the writer, if it failed before.
         """
         error = self.failure or error
+        if tracing.is_on():
+            self._trace(self.outbox.lap, error.message)
         self.confirmations.fail(error)
         self.first_replica_waiters.fail(error)
         self.window.fail(error.for_entry(NO_ENTRY, "not_written"))

@@ -9,13 +9,14 @@ them (rule 4.2).
 Source: protocol rules 4.1 and 4.2.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bookie.wire.batch import build_batch
 from ledger_client.digest import LedgerKeys
 from ledger_client.encryption.sealing import PayloadSealer
 from metadata.ids import NO_ENTRY, EntryId
+from tracing import spans as tracing
 
 
 @dataclass(slots=True)
@@ -27,6 +28,8 @@ class SentBatch:
     payload_bytes: int
     count: int
     appended_at: float
+    context: object
+    """Context of the first append, for traces."""
 
 
 class Outbox:
@@ -61,7 +64,9 @@ class Outbox:
         self.lap = EntryId(self.lap + count)
         self.lac_sent = lac
         self._length += payload_bytes
-        self._batches[first] = SentBatch(data, self.lap, payload_bytes, count, now)
+        self._batches[first] = SentBatch(
+            data, self.lap, payload_bytes, count, now, tracing.current()
+        )
         return first
 
     def data(self, first_entry_id: EntryId) -> bytearray:
@@ -81,6 +86,13 @@ class Outbox:
         for batch in self._batches.values():
             return batch.appended_at
         return None
+
+    def confirmed(self, lac: EntryId) -> Iterator[tuple[EntryId, SentBatch]]:
+        """Yield the first entry and the batch of those that `release` would drop."""
+        for first, batch in self._batches.items():
+            if batch.last_entry_id > lac:
+                return
+            yield first, batch
 
     def release(self, lac: EntryId) -> tuple[int, int]:
         """Drop confirmed batches; return their payload bytes and number of entries."""

@@ -19,6 +19,7 @@ FOLDER_MODULES_MAX = 25
 PRODUCT_PACKAGES = (
     "metadata",
     "security",
+    "tracing",
     "serving",
     "bookie",
     "ledger_client",

@@ -28,7 +28,9 @@ from broker_layer.kafka.versions import FETCH_TOPIC_ID_VERSION
 from broker_layer.server.exchange import Exchange
 from broker_layer.server.fetch.fetch_reading import FetchReader, PartitionRead, ReadBounds, was_cut
 from broker_layer.server.fetch.fetch_sessions import FetchPlan, FetchPosition, FetchSessions
+from broker_layer.server.request_spans import record_request
 from broker_layer.server.service_tools import ServiceTools
+from tracing import spans as tracing
 
 
 class FetchService:
@@ -168,6 +170,9 @@ class FetchService:
         throttle_s = self._quotas.record_fetch(exchange, total)
         self._counters.fetch_bytes += total
         self._counters.fetch_latency.record(now_s - began_s)
+        if tracing.is_on():
+            named_now = [(each.topic_name, each.position.partition, each.error) for each in reads]
+            record_request("Fetch", now_s - began_s, named_now)
         topics = self._results(named, read_committed=read_committed)
         leaders = [each.current_leader for topic in topics for each in topic.partitions]
         body = encode_fetch_response(

@@ -38,8 +38,10 @@ from broker_layer.server.produce.produce_checks import read_batch
 from broker_layer.server.produce.produce_rights import AdmittedProduce, admit
 from broker_layer.server.produce.produce_room import ProduceRoom
 from broker_layer.server.produce.produce_verification import ProduceVerification, Verified
+from broker_layer.server.request_spans import record_request
 from broker_layer.server.service_tools import ServiceTools
 from broker_layer.transactions.values import TopicPartition
+from tracing import spans as tracing
 
 ALL_ACKS: Final = (-1, 0, 1)
 NO_VERIFICATION: Final = Verified()
@@ -245,6 +247,9 @@ class ProduceService:
                 self._drop_failed(exchange, refused[0])
             return
         self._counters.produce_latency.record(now_s - exchange.arrived_s)
+        if tracing.is_on():
+            named = [(each.topic, each.partition, each.error) for each in pending.outcomes]
+            record_request("Produce", now_s - exchange.arrived_s, named)
         throttle_s = self._quotas.record_produce(exchange)
         outcomes = pending.outcomes
         if len(outcomes) == 1 and not refused and not throttle_s:
