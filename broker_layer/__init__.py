@@ -25,7 +25,20 @@ partition. Brokers serve it; other programs can use it in their own process.
 - `administration/`: topics, settings, elections and access control lists.
 """
 
+from typing import TYPE_CHECKING
+
 from broker_layer.errors import TopicError
-from broker_layer.log.topic_log import TopicLog
+
+if TYPE_CHECKING:
+    from broker_layer.log.topic_log import TopicLog
 
 __all__ = ["TopicError", "TopicLog"]
+
+
+def __getattr__(name: str) -> object:
+    """Import `TopicLog` at its first use: commands that only ask brokers do not load the log."""
+    if name == "TopicLog":
+        from broker_layer.log.topic_log import TopicLog  # noqa: PLC0415
+
+        return TopicLog
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

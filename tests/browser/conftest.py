@@ -2,14 +2,20 @@
 
 from collections.abc import AsyncIterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 import pytest_asyncio
 
+from quire.bench.compare.comparison import write_run
+from quire.bench.compare.results import Cell, FailedRun
 from tests.browser.chromium import PATH_VARIABLE, chromium_path, open_chromium
+from tests.browser.hostile_names import HOSTILE
+from tests.browser.page_list import REPORT
 from tests.browser.running_console import RunningConsole, running_console
 from tests.browser.sample_cluster import SampleCluster, sample_cluster
+from tests.support.quire.compare.samples import run_of
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
@@ -47,15 +53,27 @@ async def sample(browser: "Browser") -> AsyncIterator[SampleCluster]:
         yield running
 
 
+@pytest.fixture(scope=SESSION)
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with one report, in which a run failed."""
+    directory = tmp_path_factory.mktemp("reports")
+    for number in range(2):
+        write_run(directory / REPORT, run_of(repetition=number))
+    write_run(directory / REPORT, FailedRun(Cell("fixed-2", "steady", 5.0, 0), HOSTILE[0]))
+    return directory
+
+
 @pytest_asyncio.fixture(scope=SESSION, loop_scope=SESSION)
-async def console(sample: SampleCluster) -> AsyncIterator[RunningConsole]:
+async def console(sample: SampleCluster, reports: Path) -> AsyncIterator[RunningConsole]:
     """Start a console that only shows."""
-    async with running_console(sample.cluster.metadata_uri) as running:
+    uri = sample.cluster.metadata_uri
+    async with running_console(uri, "--reports", str(reports)) as running:
         yield running
 
 
 @pytest_asyncio.fixture(scope=SESSION, loop_scope=SESSION)
-async def writing_console(sample: SampleCluster) -> AsyncIterator[RunningConsole]:
+async def writing_console(sample: SampleCluster, reports: Path) -> AsyncIterator[RunningConsole]:
     """Start a console that allows changes, and needs a login."""
-    async with running_console(sample.cluster.metadata_uri, "--allow-writes") as running:
+    options = ("--allow-writes", "--reports", str(reports))
+    async with running_console(sample.cluster.metadata_uri, *options) as running:
         yield running

@@ -12,8 +12,12 @@ from tests.browser.hostile_names import HOSTILE
 from tests.browser.sample_cluster import GROUP, TOPIC, TRANSACTION, SampleCluster
 
 STREAMS: Final = ("/ledgers/{ledger_id}/tail", "/topics/{topic}/live")
-NOT_HTML: Final = ("/metrics", "/livez", "/readyz", "/static/{name}", *STREAMS)
+FILES: Final = ("/static/{name}", "/reports/style.css")
+NOT_HTML: Final = ("/metrics", "/livez", "/readyz", *FILES, *STREAMS)
 """Routes whose answers are no pages."""
+
+REPORT: Final = "first"
+"""Name of the report that the consoles list."""
 
 
 def page_list(sample: SampleCluster) -> Sequence[tuple[str, str]]:
@@ -43,5 +47,7 @@ def page_list(sample: SampleCluster) -> Sequence[tuple[str, str]]:
         (f"{GROUP_PATH}/reset", f"{group}/reset?topic={TOPIC}&to=earliest"),
         ("/transactions", "/transactions?seconds=0"),
         ("/transactions/abort", f"/transactions/abort?id={quote(TRANSACTION, safe='')}"),
+        ("/reports", "/reports"),
+        ("/reports/{name}", f"/reports/{REPORT}"),
         ("/login", "/login"),
     )
