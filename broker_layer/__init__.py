@@ -35,10 +35,12 @@ if TYPE_CHECKING:
 __all__ = ["TopicError", "TopicLog"]
 
 
-def __getattr__(name: str) -> object:
-    """Import `TopicLog` at its first use: commands that only ask brokers do not load the log."""
-    if name == "TopicLog":
-        from broker_layer.log.topic_log import TopicLog  # noqa: PLC0415
+if not TYPE_CHECKING:  # type checkers would take any name for one that exists
 
-        return TopicLog
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        """Import `TopicLog` at its first use: commands that ask brokers do without it."""
+        if name == "TopicLog":
+            from broker_layer.log.topic_log import TopicLog  # noqa: PLC0415
+
+            return TopicLog
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -36,13 +36,15 @@ def register(spark: "SparkSession") -> None:
     spark.dataSource.register(TopicDataSource)
 
 
-def __getattr__(name: str) -> object:
-    if name == "LedgerDataSource":
-        from spark_io.ledgers.source import LedgerDataSource  # noqa: PLC0415
+if not TYPE_CHECKING:  # type checkers would take any name for one that exists
 
-        return LedgerDataSource
-    if name == "TopicDataSource":
-        from spark_io.topics.topic_source import TopicDataSource  # noqa: PLC0415
+    def __getattr__(name: str) -> object:
+        if name == "LedgerDataSource":
+            from spark_io.ledgers.source import LedgerDataSource  # noqa: PLC0415
 
-        return TopicDataSource
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return LedgerDataSource
+        if name == "TopicDataSource":
+            from spark_io.topics.topic_source import TopicDataSource  # noqa: PLC0415
+
+            return TopicDataSource
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
