@@ -2,9 +2,9 @@
 
 Leaves the layout of rows to `quire.cli.output`, and JSON, which has the plain numbers.
 
-Format: a point in time ends with `_ms` and is in TIMES; a duration is in DURATIONS; a number of
-bytes has the word `bytes` in its name, or is a `length`. The unit is part of the text, so it is not
-part of the heading.
+Format: a point in time ends with `_ms` and is in TIMES; 0 is none. A duration is in DURATIONS. A
+number of bytes has the word `bytes` in its name, or is a `length`. The unit is part of the text, so
+it is not part of the heading.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ def describe_field(name: str, value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case int() if name in TIMES:
-            return describe_time(value)
+            return describe_time(value) if value else NOTHING
         case int() | float() if name in DURATIONS:
             return describe_duration(value)
         case int() if _is_bytes(name):

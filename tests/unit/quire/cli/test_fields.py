@@ -10,6 +10,7 @@ from quire.cli.fields import describe_field, heading
     [
         ("created_ms", 1_769_862_605_000, "created", "2026-01-31 12:30:05 UTC"),
         ("paused_until_ms", None, "paused until", "-"),
+        ("paused_until_ms", 0, "paused until", "-"),
         ("metadata_answer_ms", 2.7, "metadata answer ms", "2.70"),
         ("free_bytes", 85_242_560_512, "free bytes", "79.4 GiB"),
         ("bytes", 1_536, "bytes", "1.5 KiB"),
