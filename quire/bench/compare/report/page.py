@@ -6,6 +6,7 @@ Leaves the sections' content to `quire.bench.compare.report.sections`, and colou
 Invariants: pure; every text is escaped; every picture has a table below it; the answer is first.
 """
 
+import re
 from html import escape
 from typing import Final
 
@@ -41,15 +42,20 @@ def content(comparison: Comparison) -> str:
 
 def _section(section: Section) -> str:
     advice = "".join(_advice(each) for each in section.advice)
-    paragraphs = "".join(f"<p>{escape(text)}</p>" for text in section.paragraphs)
+    paragraphs = "".join(f"<p>{_prose(text)}</p>" for text in section.paragraphs)
     tables = "".join(_table(table) for table in section.tables)
     charts = "".join(_chart(title, chart) for title, chart in section.charts)
     head = f'<section id="{escape(section.name)}"><h2>{escape(section.title)}</h2>'
     return f"{head}{advice}{paragraphs}{tables}{charts}</section>\n"
 
 
+def _prose(text: str) -> str:
+    """Return a text of the page, with commands in `code` elements."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
 def _advice(advice: Advice) -> str:
-    lines = "".join(f"<p>{escape(text)}</p>" for text in (advice.reason, advice.cost) if text)
+    lines = "".join(f"<p>{_prose(text)}</p>" for text in (advice.reason, advice.cost) if text)
     if advice.left_out:
         lines += f'<p class="left-out">{escape(advice.left_out)}</p>'
     title = f"{escape(advice.title)}: <strong>{escape(advice.answer)}</strong>"

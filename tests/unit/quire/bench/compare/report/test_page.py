@@ -102,6 +102,8 @@ def test_the_page_begins_with_the_answer() -> None:
         "Survives two losses: not measured",
         "Fewest copies: none of these configurations",
     ]
+    commands = [str(each.text) for each in children[0].iter("code")]
+    assert commands == ["quire bench compare --scenarios two-failures"]
 
 
 def test_a_missing_spread_is_said_once() -> None:
