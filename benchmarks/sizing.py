@@ -27,7 +27,7 @@ ENTRY_BYTES: Final = 1024
 
 
 async def _measure(bench: Bench) -> None:
-    small, large = bench.size(20_000, 100), bench.size(512 * MEGABYTE, MEGABYTE)
+    small, large = bench.size(5_000, 100), bench.size(512 * MEGABYTE, MEGABYTE)
     clients = bench.size(100, 3)
     for _ in range(bench.repetitions):
         with bench.subdirectory() as directory:
