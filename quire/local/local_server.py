@@ -6,7 +6,7 @@ Leaves the process to `quire.local.child_process`, and its options to `quire.loc
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,7 @@ class LocalServer:
 
     def __init__(
         self,
-        verb: Sequence[str],
+        verb: tuple[str, ...],
         name: str,
         flags: Mapping[str, str],
         options: Mapping[str, str],

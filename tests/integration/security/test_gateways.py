@@ -82,7 +82,7 @@ async def gated(tmp_path: Path) -> AsyncIterator[GatedCluster]:
             for number in range(2):
                 log_path = tmp_path / f"gateway-{number}.log"
                 one = LocalServer(
-                    "gateway",
+                    ("gateway", "run"),
                     f"gateway-{number}",
                     flags,
                     {**secure, "session_timeout_s": str(SESSION_S)},
