@@ -51,14 +51,14 @@ def closed_ledger(ledger_id: int, bookies: Sequence[BookieId], fragments: int) -
 
 
 async def store_ledgers(
-    metadata: str, bookies: Sequence[BookieId], count: int, fragments_of_the_first: int
+    metadata: str, bookies: Sequence[BookieId], count: int, fragments_of_the_last: int
 ) -> LedgerId:
-    """Store closed ledgers, of which the first has many fragments; return its id."""
+    """Store closed ledgers, of which the last has many fragments; return its id."""
+    last = closed_ledger(FIRST_ID + count - 1, bookies, fragments_of_the_last)
     async with open_cluster(metadata) as cluster:
-        first = closed_ledger(FIRST_ID, bookies, fragments_of_the_first)
-        await cluster.ledgers.create(first)
-        for begin in range(1, count, AT_ONCE):
-            numbers = range(begin, min(count, begin + AT_ONCE))
+        for begin in range(0, count - 1, AT_ONCE):
+            numbers = range(begin, min(count - 1, begin + AT_ONCE))
             ledgers = [closed_ledger(FIRST_ID + each, bookies, 1) for each in numbers]
             await asyncio.gather(*map(cluster.ledgers.create, ledgers))
-    return first.ledger_id
+        await cluster.ledgers.create(last)
+    return last.ledger_id
