@@ -1,15 +1,13 @@
 """The wheel in a bare environment, without extras, from another directory."""
 
 import json
-import os
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.packaging.environments import ROOT, build_wheel, interpreters, make_environment, run
+
 EVERY_VERB = Path(__file__).with_name("every_verb.py")
 REACHED = 200
 """Status of a verb that got as far as the network."""
@@ -20,34 +18,17 @@ NEEDS_EXTRA = {
     "server,spark": ("spark scrub",),
 }
 """Some verbs that do not run without an extra."""
+INTERPRETERS = interpreters()
 
 pytestmark = [pytest.mark.integration, pytest.mark.packages, pytest.mark.timeout(600)]
 
 
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the wheel into a new environment; return its Python."""
-    pytest.importorskip("hatchling", reason="the build backend is not installed")
+@pytest.fixture(scope="module", params=INTERPRETERS)
+def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel into a new environment of each release of Python; return its Python."""
     directory = tmp_path_factory.mktemp("bare")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = directory.glob("*.whl")
-    subprocess.run([sys.executable, "-m", "venv", str(directory / "venv")], check=True)
-    python = directory / "venv" / "bin" / "python"
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    done = subprocess.run([*pip, str(wheel)], capture_output=True, text=True, check=False)
-    if "No matching distribution" in done.stderr:
-        pytest.skip("no index has the packages that a client needs")
-    assert done.returncode == 0, done.stderr
-    return python
-
-
-def run(python: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of the environment in its directory, without this project on the path."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run(
-        words, cwd=python.parent, env=environment, capture_output=True, text=True, check=False
-    )
+    wheel = build_wheel(directory)
+    return make_environment(directory / "venv", wheel, python=INTERPRETERS[request.param])
 
 
 def test_the_command_says_its_version(python: Path) -> None:

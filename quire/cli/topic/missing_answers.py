@@ -13,8 +13,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
-from typing_extensions import override  # `typing` has it from 3.12 on
-
 from ledger_client.bookies.connection_calls import BookieCallError
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.cluster_access import open_cluster
@@ -24,6 +22,7 @@ from metadata.registry.registration import BookieRegistration
 from quire.cli.command_line import METADATA_VARIABLE, metadata_address
 from quire.findings import names
 from security.errors import SecurityError
+from serving.overriding import override
 
 QUIET_S: Final = 3.0
 """Time without an acknowledgement after which the reason is looked up."""
