@@ -21,6 +21,7 @@ SAMPLE ?=
 LEAST ?=
 WANTED ?=
 REPEAT ?=
+ONE_IN ?= 1
 OUT ?= bench-results/compare
 WORKERS ?= $(shell count=$$(getconf _NPROCESSORS_ONLN); if [ $$count -gt 7 ]; then count=7; fi; expr $$count + 1)
 TESTS := not spark and not campaign and not kafka and not browser and not packages
@@ -110,7 +111,9 @@ $(STAMP): pyproject.toml
 
 # Tests mostly wait for processes and timers, so there is one worker more than processors. A file's tests stay in one worker: they share
 # clusters. `-m` replaces the default of pyproject.toml, which runs `long` tests and no integration tests.
-PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
+# ONE_IN=3 takes a third of the files with tests that are `long` or need Spark, which SEED chooses.
+PART := --one-in $(ONE_IN) --chosen-by '$(SEED)'
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(PART)
 
 test: $(STAMP)
 	@$(PYTEST) -m '$(TESTS) and not long'
@@ -119,7 +122,7 @@ test-all: $(STAMP)
 	@$(PYTEST) -m '$(TESTS)'
 
 test-failed: $(STAMP)
-	@$(BIN)/python -m pytest -v --last-failed --last-failed-no-failures none -m '$(TESTS)'
+	@$(BIN)/python -m pytest -v $(PART) --last-failed --last-failed-no-failures none -m '$(TESTS)'
 
 test-fast: $(STAMP)
 	@$(PYTEST) tests/unit -m 'not integration and not long' --ignore tests/unit/simulation
@@ -135,7 +138,7 @@ $(SPARK_STAMP): $(STAMP)
 	@touch $@
 
 test-spark: $(SPARK_STAMP)
-	@$(BIN)/python -m pytest -q -m spark tests/spark
+	@$(BIN)/python -m pytest -q -m spark $(PART) tests/spark
 
 # Every scenario of tests/kafka against Quire: clients in Python, Java and JavaScript, and Apache Kafka's own tools.
 # What cannot be fetched is skipped with the reason. Against another broker: python -m tests.kafka --address HOST:PORT

@@ -3,12 +3,15 @@
 import asyncio
 import os
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 MARKED_DIRECTORIES = ("integration", "spark", "campaign", "kafka", "browser")
+LONG = ("long", "spark")
+"""Markers of the tests of which --one-in takes a part."""
 SPARK_TIMEOUT_S = 180
 """Tests of these share a Java process and a cluster; if one is stopped, all that follow fail."""
 TESTS = Path(__file__).parent
@@ -27,12 +30,37 @@ settings.register_profile("quire", deadline=None, print_blob=True)
 settings.load_profile("quire")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options that take a part of the tests that take long."""
+    parser.addoption(
+        "--one-in",
+        type=int,
+        default=1,
+        help="take one in N of the files with tests that are `long` or need Spark",
+    )
+    parser.addoption("--chosen-by", default="", help="text that chooses the files of --one-in")
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark everything under tests/<marker>/ with that marker, before `-m` selects."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark everything under tests/<marker>/ with that marker, before `-m` selects; leave out what
+    --one-in does not take.
+    """
     for item in items:
         directory = item.path.relative_to(TESTS).parts[0]
         if directory in MARKED_DIRECTORIES:
             item.add_marker(directory)
         if directory == "spark" and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
+    left_out = [item for item in items if not _is_taken(config, item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if _is_taken(config, item)]
+
+
+def _is_taken(config: pytest.Config, item: pytest.Item) -> bool:
+    if not any(item.get_closest_marker(each) for each in LONG):
+        return True
+    file = item.path.relative_to(TESTS).as_posix()
+    one_in, chosen_by = int(config.getoption("--one-in")), config.getoption("--chosen-by")
+    return zlib.crc32(f"{chosen_by} {file}".encode()) % one_in == 0

@@ -17,7 +17,7 @@ FIRST_SEED, SEEDS = 3, 4
 """Coordinators, users, members, deletions."""
 
 
-@pytest.mark.timeout(180)  # separate runs, twice
+@pytest.mark.timeout(600)  # separate runs, twice
 def test_a_seed_has_one_history_for_any_hash_seed() -> None:
     words = ["--first-seed", str(FIRST_SEED), "--seeds", str(SEEDS), "--hashes"]
     command = [sys.executable, "-m", "tests.simulation.topics", *words]
