@@ -7,6 +7,7 @@
 - `login_messages`: messages of logins.
 - `quota_messages`: messages of quotas.
 - `consumer_group_messages`: messages of KIP-848, which kafka-python lacks.
+- `assignment_messages`: the assignment of a member of a classic group of consumers.
 - `schema_guard`: check of counts and sizes before a library decodes a message.
 - `produce_codec`: Produce by hand.
 - `fetch_codec`: Fetch by hand, without copying batches.

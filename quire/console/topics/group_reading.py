@@ -6,11 +6,14 @@ Invariant: a page asks for the offsets of at most GROUPS_MAX groups, and says ho
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 from urllib.parse import quote
 
+from broker_layer.groups.classic.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from broker_layer.kafka.assignment_messages import assigned_partitions
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ConsumerGroupDescribeRequest,
@@ -29,6 +32,8 @@ from quire.console.topics.group_lag import TIMED_MAX, PartitionLag, lags_of
 from quire.console.topics.leaders import Place
 
 GROUPS_MAX: Final = 500
+ASSIGNED_MAX: Final = 1_000
+"""Partitions of one member that a page names."""
 DEAD: Final = "Dead"
 """State of a group that has offsets at most."""
 EMPTY_STATES: Final = ("Empty", DEAD)
@@ -204,8 +209,8 @@ async def _described(
                 each.instance_id,
                 each.client_id,
                 each.client_host,
-                ", ".join(
-                    f"{topic.topic_name}-{partition}"
+                _shown(
+                    (topic.topic_name, partition)
                     for topic in each.assignment.topic_partitions
                     for partition in topic.partitions
                 ),
@@ -217,8 +222,28 @@ async def _described(
     answer = await brokers.ask_one(coordinator, request, DescribeGroupsResponse)
     (classic,) = answer.groups
     require(classic.error_code)
+    is_consumers = classic.protocol_type == CONSUMER_PROTOCOL_TYPE
     members = [
-        Member(each.member_id, each.group_instance_id, each.client_id, each.client_host, "")
+        Member(
+            each.member_id,
+            each.group_instance_id,
+            each.client_id,
+            each.client_host,
+            _decoded(each.member_assignment) if is_consumers else "",
+        )
         for each in classic.members
     ]
     return classic.group_state, CLASSIC, members
+
+
+def _decoded(assignment: object) -> str:
+    assert isinstance(assignment, bytes), "the codec of messages leaves it encoded"
+    return _shown(assigned_partitions(assignment) or ())
+
+
+def _shown(partitions: Iterable[tuple[str, int]]) -> str:
+    """Return the text of a member's partitions, at most ASSIGNED_MAX of them."""
+    names = [f"{topic}-{partition}" for topic, partition in islice(partitions, ASSIGNED_MAX + 1)]
+    if len(names) > ASSIGNED_MAX:
+        names[-1] = "and more"
+    return ", ".join(names)

@@ -22,8 +22,12 @@ from broker_layer.kafka.messages import (
     FindCoordinatorRequest,
     InitProducerIdRequest,
     InitProducerIdResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
     OffsetCommitRequest,
     OffsetCommitResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
 )
 from broker_layer.kafka.record_batch import Record, build_batch
 from broker_layer.kafka.versions import ApiKey
@@ -43,6 +47,12 @@ RETRIABLE = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.CONCURRENT_TRANSACTIONS,
+)
+WITH_CODE = (
+    InitProducerIdResponse,
+    ConsumerGroupHeartbeatResponse,
+    JoinGroupResponse,
+    SyncGroupResponse,
 )
 TIME_MS = 1_700_000_000_000
 
@@ -104,6 +114,28 @@ class BrokerConsole:
         )
         await self._until_served(group_id, 0, ApiKey.CONSUMER_GROUP_HEARTBEAT, request, 1)
 
+    async def join_classic(self, group_id: str, assignment: bytes) -> None:
+        """Become the one member of a classic group, with an assignment."""
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
+        join = JoinGroupRequest(
+            group_id=group_id,
+            session_timeout_ms=60_000,
+            rebalance_timeout_ms=60_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[protocol],
+        )
+        joined = await self._until_served(group_id, 0, ApiKey.JOIN_GROUP, join, 3)
+        assert isinstance(joined, JoinGroupResponse)
+        kind = SyncGroupRequest.SyncGroupRequestAssignment
+        sync = SyncGroupRequest(
+            group_id=group_id,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            assignments=[kind(member_id=joined.member_id, assignment=assignment)],
+        )
+        await self._until_served(group_id, 0, ApiKey.SYNC_GROUP, sync, 3)
+
     async def begin_transaction(self, transactional_id: str, topic: str) -> None:
         """Open a transaction that writes to partition 0 of a topic."""
         begin = InitProducerIdRequest(
@@ -141,8 +173,8 @@ class BrokerConsole:
 def _code_of(answer: ApiMessage) -> int:
     if isinstance(answer, OffsetCommitResponse):
         return answer.topics[0].partitions[0].error_code
-    if isinstance(answer, InitProducerIdResponse | ConsumerGroupHeartbeatResponse):
-        return answer.error_code
+    if isinstance(answer, WITH_CODE):
+        return int(answer.error_code)
     rows = answer.results_by_topic_v3_and_below
     return int(rows[0].results_by_partition[0].partition_error_code)
 

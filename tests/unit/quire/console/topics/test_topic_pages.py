@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 from urllib.parse import unquote
 
 import pytest
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from broker_layer.kafka.record_batch import Record, build_batch
 from quire.console.pages import live_messages
 from quire.console.pages.live_messages import ROWS_PER_STEP, newest_rows
-from quire.console.topics import record_reading
+from quire.console.topics import group_reading, record_reading
 from tests.support.quire.broker_console import (
     OPTIONS,
     TIME_MS,
@@ -181,6 +182,24 @@ async def test_a_group_with_members_keeps_its_offsets(world: BrokerConsole) -> N
     form = {"form_token": token, "offset:0:t": "7"}
     assert (await world.browser.post("/groups/readers/reset", form)).status == 409
     assert "6 records behind" in (await world.browser.get("/groups/readers")).text
+
+
+async def test_partitions_of_a_classic_member(
+    world: BrokerConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.create_topic("orders", 3)
+    kind = ConsumerProtocolAssignment.TopicPartition
+    topics = [kind(topic="<orders>", partitions=[2, 0]), kind(topic="others", partitions=[1])]
+    assignment = ConsumerProtocolAssignment(assigned_partitions=topics, user_data=None)
+    await world.join_classic("readers", bytes(assignment.encode(version=3)))
+    text = (await world.browser.get("/groups/readers")).text
+    assert "&lt;orders&gt;-2, &lt;orders&gt;-0, others-1" in text
+    monkeypatch.setattr(group_reading, "ASSIGNED_MAX", 2)
+    text = (await world.browser.get("/groups/readers")).text
+    assert "&lt;orders&gt;-2, &lt;orders&gt;-0, and more" in text
+    await world.join_classic("odd", b"\0\0 not an assignment")
+    page = await world.browser.get("/groups/odd")
+    assert (page.status, "1 member" in page.text) == (200, True)
 
 
 async def test_a_transaction_that_hangs_is_aborted(world: BrokerConsole) -> None:
