@@ -59,6 +59,11 @@ BROKER_NAMES: Final = {
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
 """Map from a topic's setting to the broker's setting that is its default."""
+KAFKA_RELEASE: Final = "3.9"
+"""Release of Kafka that brokers name: the last one with ZooKeeper, in which consoles look for the
+release in the settings of a broker. Without one they hide quotas, and replace all settings of a
+topic to change one.
+"""
 
 
 def topic_rows(stored: Mapping[str, str], defaults: TopicDefaults) -> list[ConfigRow]:
@@ -105,6 +110,7 @@ def broker_rows(broker_id: int, config: ControlConfig) -> list[ConfigRow]:
             str(config.transaction_state_partitions),
         ),
         _broker_row("delete.topic.enable", ConfigType.BOOLEAN, "true"),
+        _broker_row("inter.broker.protocol.version", ConfigType.STRING, KAFKA_RELEASE),
     ]
     for name, shown in BROKER_NAMES.items():
         definition = DEFINITIONS[name]

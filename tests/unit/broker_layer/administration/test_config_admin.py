@@ -31,6 +31,7 @@ async def test_settings_are_shown_with_their_sources(admin: Admin) -> None:
     broker = await admin.configs("1", kind=4)
     assert broker["num.partitions"][0] == "1"
     assert broker["log.retention.ms"][0] == str(7 * 24 * 3600 * 1000)
+    assert broker["inter.broker.protocol.version"] == ("3.9", True, 4)  # kafbat parses a number
 
 
 async def test_settings_without_effect_are_stored_and_shown_as_such(
