@@ -1,6 +1,7 @@
 """Handlers of DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources.
 
-Leaves storing changes to `topic_changes.py`, and the rows of an answer to `shown_configs.py`.
+Leaves storing changes to `topic_changes.py`, waiting for other brokers to `spreading.py`, and the
+rows of an answer to `shown_configs.py`.
 
 Invariants: only settings of topics are altered here; those of brokers are altered in their
 configuration. Each resource has its own answer. Its settings are altered together or not at all.
@@ -12,7 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, TypeVar
 
-from broker_layer.administration.shown_configs import ConfigRow, broker_rows, topic_rows
+from broker_layer.administration.shown_configs import (
+    ConfigRow,
+    ResourceType,
+    broker_rows,
+    topic_rows,
+)
+from broker_layer.administration.spreading import TopicSpreading
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.topic_changes import ConfigChange, TopicChanges
@@ -58,16 +65,6 @@ MOVE_THROTTLES: Final = (
 """Settings of brokers that `kafka-reassign-partitions` deletes when it verifies or cancels."""
 
 
-class ResourceType(IntEnum):
-    """Kind of resource that has settings, with Kafka's numbers."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
 class StepKind(IntEnum):
     """Operation of IncrementalAlterConfigs on one setting, with Kafka's numbers."""
 
@@ -81,13 +78,20 @@ class ConfigAdmin:
     """Handlers of one broker for requests about settings."""
 
     def __init__(
-        self, broker_id: int, view: ClusterView, changes: TopicChanges, config: ControlConfig
+        self,
+        broker_id: int,
+        view: ClusterView,
+        changes: TopicChanges,
+        config: ControlConfig,
+        spreading: TopicSpreading | None,
     ) -> None:
+        """Without `spreading`, answers do not wait for other brokers."""
         self._broker_id = broker_id
         self._view = view
         self._changes = changes
         self._config = config
         self._is_strict = config.topic_defaults.is_strict
+        self._spreading = spreading
 
     # -- showing ---------------------------------------------------------------------------------
 
@@ -163,6 +167,7 @@ class ConfigAdmin:
             given = {each.name: each.value for each in resource.configs if each.value is not None}
             change, is_dry = _replacing(given, is_strict=self._is_strict), request.validate_only
             answers.append(await self._answer(_Altered, resource, change, is_dry=is_dry))
+        await self._wait_until_shown(answers, is_dry=request.validate_only)
         return AlterConfigsResponse(throttle_time_ms=0, responses=answers)
 
     async def alter_incrementally(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
@@ -186,7 +191,20 @@ class ConfigAdmin:
             answers.append(
                 await self._answer(_AlteredIncrementally, resource, change, is_dry=is_dry)
             )
+        await self._wait_until_shown(answers, is_dry=request.validate_only)
         return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=answers)
+
+    async def _wait_until_shown(
+        self, answers: Sequence[_Altered | _AlteredIncrementally], *, is_dry: bool
+    ) -> None:
+        """Wait for the other brokers, so that whichever a client asks next shows the settings."""
+        changed = [
+            each.resource_name
+            for each in answers
+            if each.resource_type == ResourceType.TOPIC and each.error_code == ErrorCode.NONE
+        ]
+        if self._spreading is not None and not is_dry:
+            await self._spreading.wait_for_settings(changed)
 
     async def _answer(
         self,

@@ -21,6 +21,16 @@ from broker_layer.log.settings.topic_config_table import (
 from broker_layer.log.settings.topic_configs import TopicDefaults, is_settable
 
 
+class ResourceType(IntEnum):
+    """Kind of resource that has settings, with Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
 class ConfigSource(IntEnum):
     """Origin of a value, with Kafka's numbers."""
 

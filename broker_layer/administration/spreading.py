@@ -3,8 +3,8 @@
 Leaves the change to `topic_changes.py`, and connections to `broker_layer.peer`.
 
 Each broker learns of a change from the metadata service, sooner or later. This module sends the
-others Metadata requests, as a client does, until they show the change. Then any broker that the
-client requests next knows it.
+others Metadata or DescribeConfigs requests, as a client does, until they show the change. Then any
+broker that the client requests next knows it.
 
 Invariants: the wait is bounded; it skips brokers that left or do not answer.
 
@@ -12,16 +12,20 @@ Source: Kafka answers such requests after the answering broker has applied the c
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
+from broker_layer.administration.shown_configs import ConfigSource, ResourceType
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
     MetadataRequest,
     MetadataResponse,
 )
+from broker_layer.log.settings.topic_configs import own_configs
 from broker_layer.peer import PeerAddress, Peers
 from broker_layer.peer_connection import PeerError
 from metadata.topics.topic import TopicRecord
@@ -32,6 +36,10 @@ LOOK_FIRST_S: Final = 0.01
 LOOK_MAX_S: Final = 0.2
 VERSION: Final = 10
 """Version of the Metadata requests: the first with topic ids."""
+SETTINGS_VERSION: Final = 4
+"""Version of the DescribeConfigs requests: the first flexible one."""
+SETTINGS_TOPICS_MAX: Final = 50
+"""Maximum number of topics whose settings are waited for: an answer has all settings of each."""
 
 _NO_ID: Final = UUID(int=0)
 _Asked = MetadataRequest.MetadataRequestTopic
@@ -50,27 +58,52 @@ class TopicSpreading:
         """Return once all brokers show these topics, and no longer show the deleted ones; return
         after SPREAD_S_MAX at the latest.
         """
+        request = _request(records)
+
+        async def are_shown(address: PeerAddress) -> bool:
+            response = await self._peers.ask(
+                address, request, MetadataResponse, VERSION, SPREAD_S_MAX
+            )
+            return _shows(response, records)
+
+        if records:
+            await self._wait_for_all(are_shown)
+
+    async def wait_for_settings(self, names: Sequence[str]) -> None:
+        """Return once all brokers show the settings of these topics that this broker shows, of the
+        last SETTINGS_TOPICS_MAX of them; return after SPREAD_S_MAX at the latest.
+        """
+        names = names[-SETTINGS_TOPICS_MAX:]
+        request = _settings_request(names)
+
+        async def are_shown(address: PeerAddress) -> bool:
+            response = await self._peers.ask(
+                address, request, DescribeConfigsResponse, SETTINGS_VERSION, SPREAD_S_MAX
+            )
+            known = self._view.topics
+            wanted = {name: own_configs(known[name].configs) for name in names if name in known}
+            return _shows_settings(response, wanted)
+
+        if names:
+            await self._wait_for_all(are_shown)
+
+    async def _wait_for_all(self, are_shown: Callable[[PeerAddress], Awaitable[bool]]) -> None:
         others = [each for each in self._view.brokers if each != self._broker_id]
-        if not records or not others:
-            return
         try:
             async with asyncio.timeout(SPREAD_S_MAX):
-                await asyncio.gather(*[self._wait_for(each, records) for each in others])
+                await asyncio.gather(*[self._wait_for(each, are_shown) for each in others])
         except TimeoutError:
             pass
 
-    async def _wait_for(self, broker_id: int, records: Sequence[TopicRecord]) -> None:
-        request = _request(records)
+    async def _wait_for(
+        self, broker_id: int, are_shown: Callable[[PeerAddress], Awaitable[bool]]
+    ) -> None:
         pause_s = LOOK_FIRST_S
         while (found := self._view.address_of(broker_id, self._listener)) is not None:
-            address = PeerAddress(broker_id, *found)
             try:
-                response = await self._peers.ask(
-                    address, request, MetadataResponse, VERSION, SPREAD_S_MAX
-                )
+                if await are_shown(PeerAddress(broker_id, *found)):
+                    return
             except PeerError:
-                return
-            if _shows(response, records):
                 return
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LOOK_MAX_S)
@@ -98,3 +131,30 @@ def _shows(response: MetadataResponse, records: Sequence[TopicRecord]) -> bool:
         if count if record.is_deleted else count < len(record.partitions):
             return False
     return True
+
+
+def _settings_request(names: Sequence[str]) -> DescribeConfigsRequest:
+    kind = DescribeConfigsRequest.DescribeConfigsResource
+    resources = [
+        kind(resource_type=ResourceType.TOPIC, resource_name=name, configuration_keys=None)
+        for name in names
+    ]
+    return DescribeConfigsRequest(
+        resources=resources, include_synonyms=False, include_documentation=False
+    )
+
+
+def _shows_settings(
+    response: DescribeConfigsResponse, wanted: Mapping[str, Mapping[str, str]]
+) -> bool:
+    """Return whether an answer shows exactly these settings of topics as the topics' own ones."""
+    shown = {
+        result.resource_name: {
+            each.name: each.value
+            for each in result.configs
+            if each.config_source == ConfigSource.DYNAMIC_TOPIC
+        }
+        for result in response.results
+        if result.error_code == ErrorCode.NONE
+    }
+    return all(shown.get(name) == settings for name, settings in wanted.items())

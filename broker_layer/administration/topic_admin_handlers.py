@@ -61,7 +61,7 @@ def handlers(parts: AdminParts) -> dict[int, Handler]:
     metadata = MetadataAnswers(view, replicas, changes, config, parts.cluster_id)
     cluster = ClusterAnswers(view, manager, changes, parts.cluster_id)
     topics = TopicAdmin(view, changes, config, parts.spreading)
-    configs = ConfigAdmin(manager.broker_id, view, changes, config)
+    configs = ConfigAdmin(manager.broker_id, view, changes, config, parts.spreading)
     elections = LeaderElections(view, parts.topics)
     reassignments = Reassignments(view, parts.topics, replicas, parts.moving, config.topic_defaults)
     changes_of_topics: dict[int, Handler] = {

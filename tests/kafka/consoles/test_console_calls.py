@@ -130,6 +130,13 @@ def test_changed_offsets_of_a_group(replay: Replay) -> None:
         assert list(each.values()) == [{replay.world.places[0]: RECORDS[0] - 7}]
 
 
+def test_changed_settings_of_a_topic(replay: Replay) -> None:
+    found = replay.figures("DescribeConfigs of a topic", "describeConfigs of a topic")
+    values = {name: each["retention.ms"] for topics in found for name, each in topics.items()}
+    assert values.pop(replay.world.topic) == "604800000"
+    assert list(values.values()) == ["7200000", "7200000"]
+
+
 def test_quotas_and_access_rules(replay: Replay) -> None:
     user = f"{{user={replay.world.user}}}"
     expected = (
