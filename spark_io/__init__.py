@@ -6,6 +6,7 @@ what needs PySpark reports that when it is used.
 - `common_options`: options that all data sources share.
 - `columns`: comparison of the columns of a DataFrame with those of a data source.
 - `identities`: identities of chains, ledgers and topics in the offsets of streams.
+- `streaming_query`: identity of the streaming query that a task belongs to.
 - `worker_client`: one ledger client per process and cluster.
 - `launching`: starts Spark where only Python packages are installed.
 - `errors`: failures of Spark jobs.

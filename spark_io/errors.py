@@ -115,6 +115,28 @@ class AppendError(SparkIoError):
         )
 
 
+class TransactionError(SparkIoError):
+    """A batch was not appended to topics in a transaction, or the outcome is unknown."""
+
+    def __init__(self, application: str, batch: int, why: str, servers: Sequence[str]) -> None:
+        super().__init__(
+            f"batch {batch} of {application!r}: {why} (brokers {', '.join(servers)}). Either all "
+            "of its rows were appended or none: start the query or job again with the same "
+            "checkpoint or txnVersion, and it finds out which"
+        )
+
+
+class TooManyRowsError(SparkIoError):
+    """The rows of a batch do not fit into the driver's memory."""
+
+    def __init__(self, size: int, size_max: int) -> None:
+        super().__init__(
+            f"exactlyOnce=true appends the rows of a batch on the driver, at most {size_max:,} "
+            f"bytes, and there are at least {size:,}: limit a micro-batch with an option of the "
+            "source such as maxOffsetsPerTrigger, divide a batch job, or write at least once"
+        )
+
+
 class OffsetError(SparkIoError, ValueError):
     """A stored offset is not one of the ledgers or the chain that the query names."""
 

@@ -20,7 +20,6 @@ from itertools import chain as joined
 from typing import Final
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -31,10 +30,9 @@ from ledger_client import LedgerError
 from metadata.ledgers.chain import LinkedLedger
 from spark_io.errors import OptionError, SchemaError
 from spark_io.ledgers.options import WriteOptions, keys_to_write
+from spark_io.streaming_query import query_id_of_task
 from spark_io.worker_client import client_of
 
-QUERY_ID: Final = "sql.streaming.queryId"
-"""Local property with a streaming query's id, which is the same after each restart."""
 PUBLISH_TIMEOUT_S: Final = 120.0
 
 
@@ -56,7 +54,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions) -> Writ
     client = client_of(options.client)
     chain = client.chain(options.chain)
     since_index = chain.info().next_index
-    query_id = _local_property(QUERY_ID)
+    query_id = query_id_of_task()
     custom = chain.custom_metadata | ({"spark.query": query_id} if query_id else {})
     rows = _Rows(map(_payloads, batches), options.ledger_bytes_max)
     written: list[LinkedLedger] = []
@@ -230,8 +228,3 @@ def _withdraw(written: Sequence[WrittenLedgers], options: WriteOptions) -> None:
     if ledger_ids:
         since = min(each.since_index for each in written)
         client_of(options.client).chain(options.chain).withdraw(ledger_ids, since_index=since)
-
-
-def _local_property(name: str) -> str:
-    context = TaskContext.get()
-    return (context.getLocalProperty(name) or "") if context is not None else ""

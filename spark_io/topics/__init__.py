@@ -2,6 +2,7 @@
 
 - `topic_source`: the `topic` data source.
 - `topic_options`: its options, checked.
+- `kafka_names`: names of options of Spark's Kafka source.
 - `topic_access`: the driver's access to topics, partitions and ledgers.
 - `topic_view`: how far partitions may be read.
 - `topic_partition`: the same of one partition.
@@ -14,5 +15,6 @@
 - `topic_reading`: ranges of records in a task, as Arrow batches.
 - `topic_rows`: records into Arrow batches.
 - `record_columns`: records out of batches, column by column.
-- `topic_write`: rows into topics, through brokers.
+- `topic_write`: rows into topics, through brokers, at least once.
+- `topic_once`: the same exactly once, in one transaction of the driver.
 """

@@ -1,7 +1,8 @@
 """Options of the `topic` data source: Spark's texts as checked values.
 
-Leaves the options of all sources to `common_options`, and their use to the readers and the writers;
-docs/spark.md lists them with their defaults.
+Leaves the options of all sources to `common_options`, the names of Kafka's source to `kafka_names`,
+and the use of the values to the readers and the writers; docs/spark.md lists them with their
+defaults.
 
 Invariants: an option that is unknown, malformed or contradicts another is an OptionError that lists
 the valid ones.
@@ -25,6 +26,7 @@ from spark_io.common_options import (
 )
 from spark_io.errors import OptionError
 from spark_io.ledgers.options import ARROW_BATCH_BYTES, SPLIT_BYTES
+from spark_io.topics.kafka_names import own_names
 
 TOPICS_MAX: Final = 1_000
 READ_COMMITTED: Final = "read_committed"
@@ -44,8 +46,18 @@ READING: Final = (
     "failOnDataLoss",
     "acceptOldCheckpoint",
     "maxOffsetsPerTrigger",
+    "bootstrapServers",
 )
-WRITING: Final = ("topic", "bootstrapServers", "listener", "compression")
+"""Reads take bootstrapServers for programs of Kafka users, and do not use it."""
+WRITING: Final = (
+    "topic",
+    "bootstrapServers",
+    "listener",
+    "compression",
+    "exactlyOnce",
+    "txnAppId",
+    "txnVersion",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +82,7 @@ class TopicReadOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "TopicReadOptions":
         """Check the options of a read. Raises OptionError."""
-        given = OptionReader(options, (*SHARED, *READING))
+        given = OptionReader(own_names(options), (*SHARED, *READING))
         return cls(
             client=client_options(given),
             topics=_topics(given),
@@ -99,16 +111,29 @@ class TopicWriteOptions:
     listener: str
     """Listener of registered brokers to use; empty for the first."""
     compression: str
+    exactly_once: bool
+    """Whether each batch is appended in one transaction that also records the batch's number."""
+    application: str
+    """Name of the job with exactlyOnce; empty for the id of the streaming query."""
+    batch: int | None
+    """Number of this run of a batch job."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "TopicWriteOptions":
         """Check the options of a write. Raises OptionError."""
-        given = OptionReader(options, (*SHARED, *WRITING))
+        given = OptionReader(own_names(options), (*SHARED, *WRITING))
         compression = (given.text("compression") or "none").lower()
         if compression not in COMPRESSIONS:
             text = f"{compression!r} is none of {', '.join(COMPRESSIONS)}"
             raise OptionError("compression", text)
         topic = given.text("topic")
+        exactly_once = given.truth("exactlyOnce", default=False)
+        application = given.text("txnAppId") or ""
+        if exactly_once and not topic:
+            why = "needs the option topic: the batch's number is recorded as an offset of the topic"
+            raise OptionError("exactlyOnce", why)
+        if application and not exactly_once:
+            raise OptionError("txnAppId", "has no effect without exactlyOnce=true")
         servers = (given.text("bootstrapServers") or "").split(",")
         return cls(
             client=client_options(given),
@@ -116,13 +141,18 @@ class TopicWriteOptions:
             bootstrap_servers=tuple(each.strip() for each in servers if each.strip()),
             listener=given.text("listener") or "",
             compression=compression,
+            exactly_once=exactly_once,
+            application=application,
+            batch=given.natural("txnVersion"),
         )
 
 
 def _topics(given: OptionReader) -> tuple[str, ...]:
     text = given.text("topic")
     if not text:
-        raise OptionError("topic", "missing: name a topic, or several separated by commas")
+        raise OptionError(
+            "topic", "missing: name a topic, or several separated by commas (as subscribe)"
+        )
     names = dict.fromkeys(_checked(each.strip()) for each in text.split(","))
     if len(names) > TOPICS_MAX:
         raise OptionError("topic", f"{len(names)} topics: name at most {TOPICS_MAX}")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from spark_io.topics.topic_batch import TopicBatchReader
+    from spark_io.topics.topic_once import OnceBatchWriter, OnceStreamWriter
     from spark_io.topics.topic_stream import TopicStreamReader
     from spark_io.topics.topic_write import Columns, TopicBatchWriter, TopicStreamWriter
 
@@ -58,18 +59,32 @@ class TopicDataSource(DataSource):
 
         return TopicStreamReader(self._read_options(schema))
 
-    def writer(self, schema: "StructType", overwrite: bool) -> "TopicBatchWriter":  # noqa: FBT001
+    def writer(
+        self,
+        schema: "StructType",
+        overwrite: bool,  # noqa: FBT001 - Spark's signature
+    ) -> "TopicBatchWriter | OnceBatchWriter":
         """Return the writer of a batch job."""
+        from spark_io.topics.topic_once import OnceBatchWriter  # noqa: PLC0415
         from spark_io.topics.topic_write import TopicBatchWriter, prepare  # noqa: PLC0415
 
         options, columns = self._write_options(schema, overwrite=overwrite)
+        if options.exactly_once:
+            return OnceBatchWriter(options, columns, prepare(options))
         return TopicBatchWriter(options, columns, prepare(options))
 
-    def streamWriter(self, schema: "StructType", overwrite: bool) -> "TopicStreamWriter":  # noqa: FBT001, N802
+    def streamWriter(  # noqa: N802
+        self,
+        schema: "StructType",
+        overwrite: bool,  # noqa: FBT001 - Spark's signature
+    ) -> "TopicStreamWriter | OnceStreamWriter":
         """Return the writer of a streaming query."""
+        from spark_io.topics.topic_once import OnceStreamWriter  # noqa: PLC0415
         from spark_io.topics.topic_write import TopicStreamWriter, prepare  # noqa: PLC0415
 
         options, columns = self._write_options(schema, overwrite=overwrite)
+        if options.exactly_once:
+            return OnceStreamWriter(options, columns, prepare(options))
         return TopicStreamWriter(options, columns, prepare(options))
 
     def _read_options(self, schema: "StructType") -> TopicReadOptions:

@@ -4,8 +4,8 @@ Leaves the protocol to kafka-python's producer, and order and durability to the 
 
 Each task has a separate idempotent producer: its retries store nothing twice. But a task that Spark
 runs again has another producer, and the rows of an earlier attempt stay. So rows are appended at
-least once, and exactly once if no task fails. Rows of one task that go to one partition are
-appended in their order.
+least once, and exactly once if no task fails. `topic_once` appends exactly once. Rows of one task
+that go to one partition are appended in their order.
 
 Invariants: a task succeeds only once all of its rows are committed, by the in-sync replicas or the
 quorum of the topic; the number of unacknowledged rows is limited.
@@ -138,12 +138,12 @@ def append_rows(
     servers: Sequence[str],
 ) -> RowsAppended:
     """Append the rows of one task; return once all are committed. Raises AppendError."""
-    sending: _Sending | None = None
+    sending: Sending | None = None
     count = 0
     try:
         for batch in batches:
             if sending is None:  # a task without rows needs no broker
-                sending = _Sending(_producer(options, servers))
+                sending = Sending(producer_of(options, servers))
             for row in rows_of(batch, columns, options.topic):
                 sending.send(row)
             count += batch.num_rows
@@ -175,7 +175,7 @@ def rows_of(batch: pa.RecordBatch, columns: Columns, topic: str) -> Iterator[Out
         yield named or topic, key, value, partition, _headers_of(found)
 
 
-class _Sending:
+class Sending:
     """Sender of rows, with a limit on unacknowledged ones."""
 
     def __init__(self, producer: KafkaProducer) -> None:
@@ -209,7 +209,14 @@ class _Sending:
         self._bytes -= size
 
 
-def _producer(options: TopicWriteOptions, servers: Sequence[str]) -> KafkaProducer:
+def producer_of(
+    options: TopicWriteOptions,
+    servers: Sequence[str],
+    *,
+    transactional_id: str | None = None,
+    transaction_timeout_ms: int = DELIVERY_TIMEOUT_MS,
+) -> KafkaProducer:
+    """Return a producer for rows; with an id it appends in transactions."""
     return KafkaProducer(
         bootstrap_servers=list(servers),
         enable_idempotence=True,
@@ -221,6 +228,8 @@ def _producer(options: TopicWriteOptions, servers: Sequence[str]) -> KafkaProduc
         max_request_size=REQUEST_BYTES_MAX,
         allow_auto_create_topics=False,
         metrics_enabled=False,
+        transactional_id=transactional_id,
+        transaction_timeout_ms=transaction_timeout_ms,
         **kafka_settings(identity_of(options.client.metadata)),
     )
 

@@ -59,3 +59,12 @@ def test_wrong_options_of_a_read(options: dict[str, str], said: str) -> None:
 def test_wrong_options_of_a_write(options: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         writing(**options)
+
+
+def test_exactly_once() -> None:
+    write = writing(topic="t", exactlyOnce="true", txnAppId="nightly", txnVersion="4")
+    assert (write.exactly_once, write.application, write.batch) == (True, "nightly", 4)
+    with pytest.raises(OptionError, match="needs the option topic"):
+        writing(exactlyOnce="true")
+    with pytest.raises(OptionError, match="no effect without exactlyOnce"):
+        writing(topic="t", txnAppId="nightly")

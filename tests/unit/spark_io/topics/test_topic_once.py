@@ -1,0 +1,49 @@
+"""Rows that tasks hand to the driver, and their limit."""
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="needs the extra `spark`")
+pytest.importorskip("pyspark", reason="needs the extra `spark`")
+
+import pyarrow as pa
+
+from spark_io.errors import SchemaError, TooManyRowsError
+from spark_io.topics.topic_once import (
+    HELD_BYTES_MAX,
+    BatchName,
+    HeldRows,
+    append_once,
+    hold_rows,
+)
+from spark_io.topics.topic_options import TopicWriteOptions
+from spark_io.topics.topic_write import Columns
+
+OPTIONS = TopicWriteOptions.of(
+    {"metadata": "zk://127.0.0.1:1/none", "topic": "t", "exactlyOnce": "true"}
+)
+VALUES = Columns(has_key=False, has_topic=False, has_partition=False, has_headers=False)
+
+
+def values(*rows: bytes | None) -> pa.RecordBatch:
+    return pa.record_batch({"value": pa.array(rows, pa.binary())})
+
+
+def test_rows_of_all_batches_are_held_in_order() -> None:
+    held = hold_rows([values(b"a", b"b"), values(b"c")], OPTIONS, VALUES)
+    table = pa.ipc.open_stream(held.stream).read_all()
+    assert table.column("value").to_pylist() == [b"a", b"b", b"c"]
+    assert hold_rows([], OPTIONS, VALUES).stream == b""
+
+
+def test_a_row_that_cannot_be_a_record_is_refused_in_its_task() -> None:
+    with pytest.raises(SchemaError, match="neither key nor value"):
+        hold_rows([values(b"a", None)], OPTIONS, VALUES)
+
+
+def test_rows_beyond_the_limit_are_refused_in_the_task_and_on_the_driver() -> None:
+    big = values(b"x" * (HELD_BYTES_MAX // 2))
+    with pytest.raises(TooManyRowsError, match="maxOffsetsPerTrigger"):
+        hold_rows([big, big], OPTIONS, VALUES)
+    halves = [HeldRows(b"x" * (HELD_BYTES_MAX // 2 + 1), "q")] * 2
+    with pytest.raises(TooManyRowsError, match="at least once"):
+        append_once(halves, OPTIONS, VALUES, ("h:1",), BatchName("q", 0))
