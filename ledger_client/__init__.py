@@ -103,6 +103,7 @@ if TYPE_CHECKING:
         MetadataSessionChanged,
         ReplicaDamaged,
     )
+    from ledger_client.reading.many_ledgers import LedgerRange, RangePart
     from ledger_client.reading.reader import LedgerReader
     from ledger_client.replication import Quorum
     from ledger_client.writing.writer import LedgerWriter
@@ -154,6 +155,7 @@ __all__ = [
     "LedgerFencedError",
     "LedgerInfo",
     "LedgerNotFoundError",
+    "LedgerRange",
     "LedgerReader",
     "LedgerRecovered",
     "LedgerState",
@@ -178,6 +180,7 @@ __all__ = [
     "Published",
     "Quorum",
     "QuorumTimeoutError",
+    "RangePart",
     "RecoveryUndecidedError",
     "ReplicaDamaged",
     "Shortage",
@@ -251,6 +254,7 @@ _MODULES: Final = {
         "MetadataSessionChanged",
         "ReplicaDamaged",
     ),
+    "ledger_client.reading.many_ledgers": ("LedgerRange", "RangePart"),
     "ledger_client.reading.reader": ("LedgerReader",),
     "ledger_client.replication": ("Quorum",),
     "ledger_client.writing.writer": ("LedgerWriter",),

@@ -12,7 +12,7 @@ Source: Spark design, "Writing: exactly once".
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,7 +48,7 @@ WITHDRAWALS_MAX: Final = 1_000
 """Maximum number of attempts to delete one ledger; most attempts fail because another writer
 changed the chain.
 """
-LINKS_PER_STEP: Final = 1_000
+LINKS_PER_STEP: Final = 250
 """Number of links read in one step."""
 
 
@@ -115,13 +115,23 @@ class Chain:
         """Stream the links `first_index`..`end_index` - 1 with their indices; None for a link that
         was collected. `timeout` limits each step.
         """
+        pages = self.link_pages(first_index, end_index, timeout=timeout)
+        async with aclosing(pages):
+            async for page in pages:
+                for found in page:
+                    yield found
+
+    @in_own_loop
+    async def link_pages(
+        self, first_index: int, end_index: int, *, timeout: float | None = None
+    ) -> AsyncGenerator[list[tuple[int, ChainLink | None]], None]:
+        """Stream the same as `links`, in lists."""
         services = await self._session.services()
         for start in range(first_index, end_index, LINKS_PER_STEP):
             end = min(start + LINKS_PER_STEP, end_index)
             async with self._call(services, timeout):
                 page = await services.chains.links(self.name, start, end)
-            for found in page:
-                yield found
+            yield page
 
     async def publish(
         self,

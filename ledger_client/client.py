@@ -12,10 +12,11 @@ Source: api design, "Client".
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
 from functools import partial
 from random import Random
 from ssl import SSLContext
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from ledger_client.awaitable_handle import AwaitableHandle
 from ledger_client.bookies.placement import PlacementPolicy
@@ -31,6 +32,7 @@ from ledger_client.observability import (
     EventCallback,
 )
 from ledger_client.own_loop import LoopGuard, in_own_loop
+from ledger_client.reading.many_ledgers import LedgerRange, RangePart, read_ranges
 from ledger_client.reading.reader import LedgerReader
 from ledger_client.replication import Quorum
 from metadata.ids import LedgerId, is_ledger_id
@@ -44,6 +46,9 @@ from security.renewed_tls import fixed
 if TYPE_CHECKING:
     from ledger_client.chains import Chain
     from ledger_client.writing.writer import LedgerWriter
+
+CHUNK_BYTES: Final = 2 * 1024 * 1024
+"""Size of the lists in which ranges of many ledgers are handed over, in bytes."""
 
 
 class LedgerClient:
@@ -235,10 +240,48 @@ class LedgerClient:
         """Stream many ledgers as currently stored, in the given order; many are read at a time.
         None for a ledger that does not exist. `timeout` limits each step.
         """
+        pages = self.ledger_info_pages(ledger_ids, timeout=timeout)
+        async with aclosing(pages):
+            async for page in pages:
+                for info in page:
+                    yield info
+
+    @in_own_loop
+    async def ledger_info_pages(
+        self, ledger_ids: Iterable[int], *, timeout: float | None = None
+    ) -> AsyncGenerator[list[LedgerInfo | None], None]:
+        """Stream the same as `ledger_infos`, in lists."""
         wanted = [_checked(each) for each in ledger_ids]
         services = await self._session.services()
-        async for info in LedgerCalls(services).infos(wanted, self._session.limit(timeout)):
-            yield info
+        async for page in LedgerCalls(services).infos(wanted, self._session.limit(timeout)):
+            yield page
+
+    @in_own_loop
+    async def read_ranges(
+        self,
+        ranges: Iterable[LedgerRange],
+        *,
+        password: bytes = b"",
+        encryption: Encryption | StoredPayloads | None = None,
+        chunk_bytes: int = CHUNK_BYTES,
+        timeout: float | None = None,
+    ) -> AsyncGenerator[list[RangePart], None]:
+        """Stream the entries of ranges of many ledgers, in order, in lists of about `chunk_bytes`;
+        the next ledgers are opened and read ahead.
+
+        A range that fails ends with a part that has the failure, and the next ranges follow.
+        `timeout` limits the opening of each ledger.
+        """
+
+        async def opened(ledger_id: LedgerId) -> LedgerReader:
+            return await self._session.open(
+                _checked(ledger_id), password, encryption, timeout, is_one_of_many=True
+            )
+
+        await self._session.services()
+        async with aclosing(read_ranges(opened, ranges, chunk_bytes)) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     @in_own_loop
     async def list_ledgers(

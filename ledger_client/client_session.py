@@ -106,13 +106,22 @@ class ClientSession:
         password: bytes,
         encryption: Encryption | StoredPayloads | None,
         timeout: float | None,
+        *,
+        is_one_of_many: bool = False,
     ) -> LedgerReader:
-        """Open a ledger and return its reader."""
+        """Open a ledger and return its reader.
+
+        One of many closed ledgers costs one request: its metadata may be some moments old, which a
+        failed read finds out, and a wrong password is found by the first read.
+        """
         services = await self.services()
         calls = LedgerCalls(services)
-        metadata, version, keys = await calls.find(ledger_id, password, self.limit(timeout))
+        limit = self.limit(timeout)
+        found = await calls.find_closed(ledger_id, password, limit) if is_one_of_many else None
+        metadata, version, keys = found or await calls.find(ledger_id, password, limit)
         cipher = cipher_to_read(metadata, encryption)
-        if metadata.state is LedgerState.CLOSED:  # for an open ledger, the reader requests the LAC
+        # For an open ledger, the reader requests the LAC.
+        if metadata.state is LedgerState.CLOSED and found is None:
             await calls.check_password(metadata, keys)
         reader = LedgerReader(
             metadata=metadata,

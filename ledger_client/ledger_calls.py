@@ -153,6 +153,21 @@ class LedgerCalls:
             metadata, version = await self._services.ledgers.get(ledger_id, fresh=True)
         return metadata, version, LedgerKeys.of(metadata, password)
 
+    async def find_closed(
+        self, ledger_id: LedgerId, password: bytes, timeout_s: float
+    ) -> Found | None:
+        """Read a ledger's metadata from any server of the metadata service, without waiting for the
+        newest; None unless the ledger is there and closed.
+        """
+        async with self._metadata("reading a ledger's metadata", timeout_s, ledger_id):
+            try:
+                metadata, version = await self._services.ledgers.get(ledger_id)
+            except NodeNotFoundError:
+                return None
+        if metadata.state is not LedgerState.CLOSED:
+            return None
+        return metadata, version, LedgerKeys.of(metadata, password)
+
     async def check_password(self, metadata: LedgerMetadata, keys: LedgerKeys) -> None:
         """Check that bookies accept the ledger's key. Raises UnauthorizedError if a bookie that
         knows the ledger refuses it; does nothing if no bookie can be reached.
@@ -289,16 +304,15 @@ class LedgerCalls:
 
     async def infos(
         self, ledger_ids: Sequence[LedgerId], timeout_s: float
-    ) -> AsyncIterator[LedgerInfo | None]:
-        """Stream these ledgers in the given order, None for one that does not exist; `timeout_s`
-        limits each step.
+    ) -> AsyncIterator[list[LedgerInfo | None]]:
+        """Stream these ledgers in the given order, in lists, with None for one that does not exist;
+        `timeout_s` limits each step.
         """
         for start in range(0, len(ledger_ids), INFO_READS_AT_ONCE):
             chunk = ledger_ids[start : start + INFO_READS_AT_ONCE]
             async with self._metadata("reading ledgers", timeout_s):
                 infos = await asyncio.gather(*[self._info(each) for each in chunk])
-            for info in infos:
-                yield info
+            yield infos
 
     async def delete(
         self, ledger_id: LedgerId, timeout_s: float, *, guard: Sequence[Operation] = ()

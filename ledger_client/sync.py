@@ -10,6 +10,7 @@ Source: api design, "Client".
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain as joined
 from ssl import SSLContext
 from typing import Self
 
@@ -23,6 +24,7 @@ from ledger_client.encryption.keys import Encryption, StoredPayloads
 from ledger_client.errors import ClientClosedError
 from ledger_client.info import LedgerInfo
 from ledger_client.observability import ClientStats, EventCallback
+from ledger_client.reading.many_ledgers import LedgerRange, RangePart
 from ledger_client.reading.reader import LedgerReader as AsyncReader
 from ledger_client.replication import Quorum
 from ledger_client.writing.writer import LedgerWriter as AsyncWriter
@@ -153,7 +155,29 @@ class LedgerClient:
         self, ledger_ids: Iterable[int], *, timeout: float | None = None
     ) -> Iterator[LedgerInfo | None]:
         """Yield many ledgers as currently stored, in the given order; None for an unknown one."""
-        return iterate(self._background, self._client.ledger_infos(ledger_ids, timeout=timeout))
+        pages = self._client.ledger_info_pages(ledger_ids, timeout=timeout)
+        return joined.from_iterable(iterate(self._background, pages))
+
+    def read_ranges(
+        self,
+        ranges: Iterable[LedgerRange],
+        *,
+        password: bytes = b"",
+        encryption: Encryption | StoredPayloads | None = None,
+        chunk_bytes: int = asynchronous.CHUNK_BYTES,
+        timeout: float | None = None,
+    ) -> Iterator[list[RangePart]]:
+        """Yield the entries of ranges of many ledgers, in order, in lists of about
+        `chunk_bytes`.
+        """
+        items = self._client.read_ranges(
+            ranges,
+            password=password,
+            encryption=encryption,
+            chunk_bytes=chunk_bytes,
+            timeout=timeout,
+        )
+        return iterate(self._background, items)
 
     def list_ledgers(self, *, start: int = 0, timeout: float | None = None) -> Iterator[LedgerInfo]:
         """Yield every ledger from id `start` on, in order of ids."""

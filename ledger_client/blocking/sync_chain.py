@@ -5,6 +5,7 @@ Leaves the work to the asynchronous handle, and the thread in which it runs to `
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain as joined
 from typing import Final
 
 from ledger_client import chains
@@ -54,8 +55,8 @@ class Chain:
         """Yield the links `first_index`..`end_index` - 1 with their indices; None for a link that
         was collected.
         """
-        items = self._chain.links(first_index, end_index, timeout=timeout)
-        return iterate(self._background, items)
+        pages = self._chain.link_pages(first_index, end_index, timeout=timeout)
+        return joined.from_iterable(iterate(self._background, pages))
 
     def publish(
         self,

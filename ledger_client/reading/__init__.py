@@ -4,6 +4,7 @@
 - `followed_ledger`: current metadata and LAC of a ledger.
 - `lac_reading`: LAC from the bookies of the last fragment.
 - `tailing`: long polls for a LAC that moved.
+- `many_ledgers`: ranges of many ledgers, with the next ones under way.
 - `read_ahead`: a long range in order, with several requests under way.
 - `range_reader`: one range from any replica that can return it.
 - `verified_entries`: what of an answer can be trusted.

@@ -67,7 +67,7 @@ from metadata.store.interface import (
 )
 from metadata.store.tree_deletion import drop
 
-LINK_READS_AT_ONCE: Final = 64
+LINK_READS_AT_ONCE: Final = 256
 ATTEMPTS_MAX: Final = 1_000
 """Maximum number of attempts at one change; most attempts fail because another writer changed the
 same chain.

@@ -10,13 +10,17 @@ query of the same DataFrame too (decision 0011).
 Source: Spark design, "Reading".
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from ledger_client.sync import LedgerClient
+from spark_io.ledgers.bounds import Bounds
+from spark_io.ledgers.known_ledgers import infos_of
 from spark_io.ledgers.options import ReadOptions
+from spark_io.ledgers.packed_ranges import PackedRanges
 from spark_io.ledgers.positions import starts_and_ends
 from spark_io.ledgers.reading import read_ranges
 from spark_io.ledgers.selecting import find_ledgers
@@ -28,24 +32,37 @@ from spark_io.worker_client import client_of
 class RangePartition(InputPartition):
     """Input of one task."""
 
-    ranges: tuple[EntryRange, ...]
+    ranges: PackedRanges
     chain_token: bytes | None = None
     """Identity of the chain that links the ledgers; None without a chain."""
 
 
 def partitions_of(
-    ranges: Sequence[EntryRange], options: ReadOptions, chain_token: bytes | None
+    ranges: Iterable[EntryRange], options: ReadOptions, chain_token: bytes | None
 ) -> list[InputPartition]:
     """Split ranges into partitions according to the options. Without ranges return one empty
     partition, because Spark would otherwise read a partition None.
     """
     parts = plan_splits(
-        ranges,
+        PackedRanges(ranges) if options.min_partitions > 1 else ranges,
         split_bytes=options.split_bytes,
         split_entries=options.split_entries,
         min_partitions=options.min_partitions,
     )
-    return [RangePartition(part, chain_token) for part in parts] or [RangePartition(())]
+    return [RangePartition(PackedRanges(part), chain_token) for part in parts] or [
+        RangePartition(PackedRanges())
+    ]
+
+
+def _of_fragments(
+    client: LedgerClient, ranges: list[EntryRange], bounds: Bounds
+) -> Iterator[EntryRange]:
+    """Return the parts of ranges that are in the wanted fragments, which ledgers' metadata has. A
+    deleted ledger is left to the task that reads it.
+    """
+    infos = infos_of(client, [each.ledger_id for each in ranges])
+    fragments = {int(info.id): info.fragments for info in infos if info is not None}
+    return bounds.of_fragments(ranges, fragments)
 
 
 class LedgerBatchReader(DataSourceReader):
@@ -63,12 +80,16 @@ class LedgerBatchReader(DataSourceReader):
             options.selection,
             options.client.password,
             fail_on_data_loss=options.fail_on_data_loss,
+            remember_for=options.client,
+            bounds=options.bounds,
         )
         starting, ending = options.starting_offsets, options.ending_offsets
-        ranges = starts_and_ends(found.ledgers, starting, ending)
+        ranges = options.bounds.entries(starts_and_ends(found.ledgers, starting, ending))
+        if options.bounds.fragments:
+            ranges = _of_fragments(client, list(ranges), options.bounds)
         return partitions_of(ranges, options, found.chain_token)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the entries of one part."""
         assert isinstance(partition, RangePartition), "partitions() made it"
-        return read_ranges(partition.ranges, self._options, partition.chain_token)
+        return read_ranges(list(partition.ranges), self._options, partition.chain_token)

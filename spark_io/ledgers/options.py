@@ -33,6 +33,7 @@ from spark_io.common_options import (
     client_options,
 )
 from spark_io.errors import OptionError
+from spark_io.ledgers.bounds import BOUNDS, NO_BOUNDS, Bounds
 
 MIB: Final = 1024 * 1024
 SPLIT_BYTES: Final = 64 * MIB
@@ -57,6 +58,7 @@ READING: Final = (
     "asStored",
     "failOnDataLoss",
     "acceptOldCheckpoint",
+    *BOUNDS,
     "maxEntriesPerTrigger",
     "maxOffsetsPerTrigger",
     "maxBytesPerTrigger",
@@ -118,6 +120,8 @@ class ReadOptions:
     """
     as_stored: bool = False
     """Whether to return the payloads of encrypted ledgers as ciphertext."""
+    bounds: Bounds = NO_BOUNDS
+    """What a batch query leaves out."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "ReadOptions":
@@ -146,6 +150,7 @@ class ReadOptions:
             max_bytes_per_trigger=given.positive("maxBytesPerTrigger"),
             key_file=_key_file(given),
             as_stored=given.truth("asStored", default=False),
+            bounds=Bounds.of(given),
         )
 
 

@@ -15,7 +15,7 @@ Source: Spark design, "Reading".
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -96,22 +96,24 @@ def ledger_offsets_of(stored: Mapping[str, object]) -> LedgerOffsets:
     return found
 
 
-def identities_of(known: Sequence[KnownLedger]) -> Identities:
+def identities_of(known: Iterable[KnownLedger]) -> Identities:
     """Return the identities of ledgers by their ids."""
     return {str(each.ledger_id): each.creation_token.hex() for each in known}
 
 
-def starts_and_ends(known: Sequence[KnownLedger], starting: str, ending: str) -> list[EntryRange]:
+def starts_and_ends(
+    known: Iterable[KnownLedger], starting: str, ending: str
+) -> Iterator[EntryRange]:
     """Return the range of each ledger that a batch query covers. Raises OptionError."""
     first = _chosen("startingOffsets", starting, known, EARLIEST)
     end = _chosen("endingOffsets", ending, known, LATEST)
-    ranges = [
+    ranges = (
         each.range_from(first.get(each.ledger_id, 0), end.get(each.ledger_id)) for each in known
-    ]
-    return [each for each in ranges if each.count > 0]
+    )
+    return (each for each in ranges if each.count > 0)
 
 
-def _chosen(option: str, text: str, known: Sequence[KnownLedger], whole: str) -> LedgerOffsets:
+def _chosen(option: str, text: str, known: Iterable[KnownLedger], whole: str) -> LedgerOffsets:
     """Parse `earliest`/`latest` (all of each ledger), or offsets by ledger."""
     if text.lower() == whole:
         return {}

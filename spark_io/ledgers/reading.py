@@ -1,6 +1,7 @@
 """Reads of entry ranges inside a Spark task, as Arrow batches.
 
-Leaves finding replicas and checking digests to the ledger client.
+Leaves opening ledgers, reading ahead, finding replicas and checking digests to the ledger client,
+and failures to `unreadable`.
 
 Invariants: nothing is left out silently: unreadable entries are an error that names ledger, entries
 and bookies, or, with failOnDataLoss=false, a line in the executor's log. Entries of a ledger that
@@ -11,43 +12,37 @@ Source: Spark design, "Reading".
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import Final
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from ledger_client import (
     ChainNotFoundError,
-    DecryptionError,
-    DigestMismatchError,
-    EncryptedLedgerError,
-    EncryptionKeyError,
-    EncryptionUnavailableError,
-    EntryLostError,
-    EntryNotFoundError,
-    KeyFileError,
+    EntryBatch,
     LedgerError,
-    LedgerNotFoundError,
+    LedgerInfo,
+    LedgerRange,
+    RangePart,
 )
-from ledger_client.sync import LedgerClient, LedgerReader
-from spark_io.errors import DataLostError, ReadFailedError, RecreatedError
-from spark_io.ledgers.options import KEY_FILE, ReadOptions, keys_to_read
+from ledger_client.sync import LedgerClient
+from spark_io.errors import RecreatedError
+from spark_io.ledgers.chain_links import require_same_chain
+from spark_io.ledgers.ids_only import entry_ids
+from spark_io.ledgers.options import ReadOptions, keys_to_read
 from spark_io.ledgers.rows import RowBatches
-from spark_io.ledgers.selecting import require_same_chain
 from spark_io.ledgers.splits import EntryRange
+from spark_io.ledgers.unreadable import PLANNED, entry_after_failure, is_planned, unreadable
 from spark_io.worker_client import client_of
 
-PLANNED: Final = "this part of the query was planned"
-
-UNREADABLE: Final = (
-    DecryptionError,
-    EncryptedLedgerError,
-    EncryptionKeyError,
-    EncryptionUnavailableError,
-    KeyFileError,
-)
-"""Failures of decryption. They are no loss of data, so no option leaves entries out."""
-
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Consecutive entries of a ledger that can be read."""
+
+    info: LedgerInfo
+    batch: EntryBatch
 
 
 def read_ranges(
@@ -60,22 +55,56 @@ def read_ranges(
     client = client_of(options.client)
     if ranges and chain_token is not None:
         _compare_chain(client, options, chain_token)
-    for each in ranges:
-        try:
-            yield from _read_range(client, each, options)
-        except (DataLostError, ReadFailedError):
-            raise
-        except LedgerNotFoundError as error:
-            if options.fail_on_data_loss:
-                why = f"the ledger was deleted while the query ran ({error})"
-                raise DataLostError(each.ledger_id, each.first, each.last, why) from error
-            _log_loss(each.ledger_id, each.first, each.last, str(error))
-        except UNREADABLE as error:
-            text = f"{error.message} (option {KEY_FILE})"
-            raise ReadFailedError(each.ledger_id, each.first, each.last, text) from error
-        except LedgerError as error:
-            text = f"{error.message} (the same task may succeed later)"
-            raise ReadFailedError(each.ledger_id, each.first, each.last, text) from error
+    rows = RowBatches(bytes_wanted=options.arrow_batch_bytes, include_value=options.include_value)
+    if options.include_value:
+        for piece in _pieces(client, ranges, options):
+            yield from rows.add(piece.info.fragments, piece.batch)
+    else:
+        for each in entry_ids(client, ranges, options):
+            yield from rows.add_ids(each.info.fragments, each.info.id, each.first, each.last)
+    yield from rows.finish()
+
+
+def _pieces(
+    client: LedgerClient, ranges: Sequence[EntryRange], options: ReadOptions
+) -> Iterator[Piece]:
+    """Yield what can be read of the ranges, in order; the ledgers after the current one are opened
+    and read meanwhile.
+    """
+    at = [each.first for each in ranges]
+    recreated = -1
+    for part in _parts(client, ranges, options):
+        wanted = ranges[part.index]
+        if part.index == recreated:
+            continue
+        if part.info is not None and not is_planned(wanted, part.info, options):
+            recreated = part.index
+            continue
+        if part.batch is not None and part.info is not None:
+            at[part.index] = part.batch.last_entry_id + 1
+            yield Piece(part.info, part.batch)
+            continue
+        following = entry_after_failure(part, wanted, at[part.index], options)
+        if following <= wanted.last:
+            yield from _pieces(client, [replace(wanted, first=following)], options)
+
+
+def _parts(
+    client: LedgerClient, ranges: Sequence[EntryRange], options: ReadOptions
+) -> Iterator[RangePart]:
+    """Yield what the client reads of the ranges. Raises ReadFailedError if it can read nothing."""
+    wanted = [LedgerRange(each.ledger_id, each.first, each.last, each.size) for each in ranges]
+    try:
+        chunks = client.read_ranges(
+            wanted,
+            password=options.client.password,
+            encryption=keys_to_read(options),
+            chunk_bytes=options.arrow_batch_bytes,
+        )
+        for chunk in chunks:
+            yield from chunk
+    except LedgerError as error:
+        raise unreadable(ranges[0], error) from error
 
 
 def _compare_chain(client: LedgerClient, options: ReadOptions, token: bytes) -> None:
@@ -94,61 +123,3 @@ def _compare_chain(client: LedgerClient, options: ReadOptions, token: bytes) -> 
         _log.warning(
             "chain %r was created again: the planned ledgers of the old one are read", name
         )
-
-
-def _read_range(
-    client: LedgerClient, wanted: EntryRange, options: ReadOptions
-) -> Iterator[pa.RecordBatch]:
-    password, keys = options.client.password, keys_to_read(options)
-    with client.open_ledger(wanted.ledger_id, password=password, encryption=keys) as reader:
-        if wanted.creation_token not in (b"", reader.info.creation_token):
-            if options.fail_on_data_loss:
-                raise RecreatedError("ledger", str(wanted.ledger_id), PLANNED)
-            why = "the ledger was deleted, and another one has its id"
-            _log_loss(wanted.ledger_id, wanted.first, wanted.last, why)
-            return
-        rows = RowBatches(
-            wanted.ledger_id,
-            reader.info.fragments,
-            bytes_wanted=options.arrow_batch_bytes,
-            include_value=options.include_value,
-        )
-        at = wanted.first
-        while at <= wanted.last:
-            try:
-                for batch in reader.read(at, wanted.last):
-                    yield from rows.add(batch)
-                    at = batch.last_entry_id + 1
-            except (EntryNotFoundError, EntryLostError, DigestMismatchError) as error:
-                yield from rows.finish()
-                if not reader.is_closed and reader.last_confirmed < wanted.last:
-                    raise  # the bookies that responded know an older LAC than the driver
-                lost = at if error.entry_id is None else max(at, error.entry_id)
-                if options.fail_on_data_loss:
-                    why = f"{error.message} ({_holders(reader, lost)})"
-                    raise DataLostError(wanted.ledger_id, lost, wanted.last, why) from error
-                end = lost
-                if isinstance(error, EntryLostError):
-                    end = min(error.lost_last, wanted.last)
-                _log_loss(wanted.ledger_id, lost, end, error.message)
-                at = end + 1
-        yield from rows.finish()
-
-
-def _holders(reader: LedgerReader, entry_id: int) -> str:
-    fragments = reader.info.fragments
-    fragment = max(
-        (f for f in fragments if f.first_entry_id <= entry_id), key=lambda f: f.first_entry_id
-    )
-    return f"its fragment is on {', '.join(fragment.ensemble)}"
-
-
-def _log_loss(ledger_id: int, first: int, last: int, why: str) -> None:
-    _log.warning(
-        "ledger %d: left out entries %d to %d, %d in all: %s",
-        ledger_id,
-        first,
-        last,
-        last - first + 1,
-        why,
-    )

@@ -5,7 +5,8 @@ Leaves reading entries to `ledger_client`, and shipping the batches to Spark.
 Format of a row: ledger_id int64, entry_id int64, fragment int32 (the number of the ledger's
 fragment, from 0), data binary; without `data` if values are not wanted.
 
-Invariants: a batch holds entries of one fragment, in order; payloads are copied at most once.
+Invariants: rows come in the order of the entries; small ledgers share a batch; payloads are copied
+at most once.
 
 Source: Spark design, "Reading": batches of 1-4 MB are the fastest for Spark.
 """
@@ -14,7 +15,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -36,64 +37,93 @@ _SCHEMA = pa.schema(
 _SCHEMA_WITHOUT_DATA = pa.schema(list(_SCHEMA)[:3])
 
 
-class RowBatches:
-    """Collector of consecutive entries of one ledger into Arrow batches of about `bytes_wanted`."""
+class _Run(NamedTuple):
+    """Consecutive entries of one ledger and one fragment."""
 
-    def __init__(
-        self,
-        ledger_id: int,
-        fragments: Sequence[Fragment],
-        *,
-        bytes_wanted: int,
-        include_value: bool,
-    ) -> None:
-        self._ledger_id = ledger_id
-        self._firsts = [fragment.first_entry_id for fragment in fragments]
+    ledger_id: int
+    fragment: int
+    first: int
+    row_count: int
+    batch: EntryBatch | None
+    """The payloads; None if they are not wanted."""
+
+
+class RowBatches:
+    """Collector of entries, of one ledger after the other, into Arrow batches of about
+    `bytes_wanted`.
+    """
+
+    def __init__(self, *, bytes_wanted: int, include_value: bool) -> None:
         self._bytes_wanted = bytes_wanted
         self._include_value = include_value
-        self._parts: list[EntryBatch] = []
+        self._runs: list[_Run] = []
         self._bytes = 0
         self._count = 0
-        self._fragment = 0
 
-    def add(self, batch: EntryBatch) -> Iterator[pa.RecordBatch]:
-        """Add the next entries; yield the batches that they fill."""
-        for part in self._by_fragment(batch):
-            fragment = bisect_right(self._firsts, part.first_entry_id) - 1
-            if fragment != self._fragment:
-                yield from self.finish()
-                self._fragment = fragment
-            self._parts.append(part)
+    def add(self, fragments: Sequence[Fragment], batch: EntryBatch) -> Iterator[pa.RecordBatch]:
+        """Add the next entries, of a ledger with these fragments; yield the batches that they
+        fill.
+        """
+        first, last = batch.first_entry_id, batch.last_entry_id
+        for number, begin, end in _by_fragment(fragments, first, last):
+            part = batch.clipped(EntryId(begin), EntryId(end))
+            assert part is not None, "it is within the batch"
+            self._runs.append(_Run(batch.ledger_id, number, begin, len(part), part))
             self._bytes += part.payload_bytes
             self._count += len(part)
             if self._bytes >= self._bytes_wanted or self._count >= ROWS_PER_BATCH_MAX:
                 yield from self.finish()
 
+    def add_ids(
+        self, fragments: Sequence[Fragment], ledger_id: int, first: int, last: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Add the ids of the next entries; yield the batches that they fill."""
+        for number, begin, end in _by_fragment(fragments, first, last):
+            at = begin
+            while at <= end:
+                count = min(end - at + 1, ROWS_PER_BATCH_MAX - self._count)
+                self._runs.append(_Run(ledger_id, number, at, count, None))
+                self._count += count
+                at += count
+                if self._count == ROWS_PER_BATCH_MAX:
+                    yield from self.finish()
+
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Yield the collected rest, if any."""
-        if not self._parts:
+        if not self._runs:
             return
-        parts, self._parts = self._parts, []
-        count, self._count, self._bytes = self._count, 0, 0
-        first = parts[0].first_entry_id
+        runs, self._runs = self._runs, []
+        self._count, self._bytes = 0, 0
+        ledger_ids, entry_ids, numbers = array("q"), array("q"), array("i")
+        for ledger_id, fragment, first, count, _ in runs:
+            ledger_ids.extend(array("q", [ledger_id]) * count)
+            entry_ids.extend(range(first, first + count))
+            numbers.extend(array("i", [fragment]) * count)
         columns = [
-            pa.repeat(pa.scalar(self._ledger_id, pa.int64()), count),
-            _whole_numbers(pa.int64(), array("q", range(first, first + count))),
-            pa.repeat(pa.scalar(self._fragment, pa.int32()), count),
+            _whole_numbers(pa.int64(), ledger_ids),
+            _whole_numbers(pa.int64(), entry_ids),
+            _whole_numbers(pa.int32(), numbers),
         ]
         if self._include_value:
-            columns.append(_payloads(parts, count))
+            payloads = [run.batch for run in runs if run.batch is not None]
+            columns.append(_payloads(payloads, len(ledger_ids)))
         schema = _SCHEMA if self._include_value else _SCHEMA_WITHOUT_DATA
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def _by_fragment(self, batch: EntryBatch) -> Iterator[EntryBatch]:
-        """Split entries at the begins of fragments."""
-        first, last = batch.first_entry_id, batch.last_entry_id
-        inside = [each for each in self._firsts if first < each <= last]
-        for begin, end in pairwise([first, *inside, last + 1]):
-            part = batch.clipped(EntryId(begin), EntryId(end - 1))
-            assert part is not None, "it is within the batch"
-            yield part
+
+def _by_fragment(
+    fragments: Sequence[Fragment], first: int, last: int
+) -> Iterator[tuple[int, int, int]]:
+    """Split entries at the begins of fragments: yield the number of each fragment with its first
+    and last entry.
+    """
+    if len(fragments) == 1:
+        yield 0, first, last
+        return
+    firsts = [fragment.first_entry_id for fragment in fragments]
+    inside = [each for each in firsts if first < each <= last]
+    for begin, following in pairwise([first, *inside, last + 1]):
+        yield bisect_right(firsts, begin) - 1, begin, following - 1
 
 
 def _payloads(parts: Sequence[EntryBatch], count: int) -> pa.Array:

@@ -1,152 +1,108 @@
 """Selection of the ledgers that a query names, and their present readable ends.
 
-Leaves splitting them into parts to `spark_io.ledgers.splits`, and following them to
-`spark_io.ledgers.stream`.
-
-Invariants: no ledger is ever fenced or recovered; an open ledger may be read up to its LAC.
+Leaves the ledgers of a chain to `chain_links`, splitting ledgers into parts to `splits`, and
+following them to `stream`.
 
 Source: Spark design, "Reading".
 """
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
-from ledger_client import AS_STORED, ChainInfo, LedgerInfo, LedgerNotFoundError
+from ledger_client import LedgerInfo, LedgerNotFoundError
 from ledger_client.sync import LedgerClient
-from metadata.ids import NO_ENTRY
-from metadata.ledgers.chain import LinkedLedger
-from spark_io.errors import ChainTrimmedError, RecreatedError
+from spark_io.common_options import ClientOptions
+from spark_io.ledgers.bounds import NO_BOUNDS, Bounds
+from spark_io.ledgers.chain_links import ReadLink, read_links, remembered_links
+from spark_io.ledgers.known_ledgers import infos_of, known_ledger
 from spark_io.ledgers.options import Selection
-from spark_io.ledgers.splits import ENTRY_BYTES_ASSUMED, KnownLedger
-
-BEGAN: Final = "the query began"
+from spark_io.ledgers.splits import KnownLedger
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgersOfLinks:
+    """All ledgers of links, in order, without a second copy of them."""
+
+    links: list[ReadLink]
+
+    def __iter__(self) -> Iterator[KnownLedger]:
+        for link in self.links:
+            yield from link.ledgers
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedLedgers:
     """Ledgers of a selection, in order."""
 
-    ledgers: list[KnownLedger]
+    ledgers: Iterable[KnownLedger]
     chain_token: bytes | None = None
     """Identity of the chain that links them; None if they were not selected by a chain."""
 
 
 def find_ledgers(
-    client: LedgerClient, selection: Selection, password: bytes, *, fail_on_data_loss: bool = True
+    client: LedgerClient,
+    selection: Selection,
+    password: bytes,
+    *,
+    fail_on_data_loss: bool = True,
+    remember_for: ClientOptions | None = None,
+    bounds: Bounds = NO_BOUNDS,
 ) -> SelectedLedgers:
-    """Return the ledgers of a selection. Raises LedgerNotFoundError for a named ledger that does
-    not exist, ChainTrimmedError for a removed link, ChainNotFoundError, RecreatedError.
+    """Return the ledgers of a selection that are within the bounds of links and of time. With
+    `remember_for`, links of a chain are remembered in this process for this cluster.
+
+    Raises LedgerNotFoundError for a named ledger that does not exist, ChainTrimmedError for a
+    removed link, ChainNotFoundError, RecreatedError.
     """
     if selection.chain:
         info = client.chain(selection.chain).info()
-        links = read_links(client, info, password, fail_on_data_loss=fail_on_data_loss)
-        return SelectedLedgers([each for _, found in links for each in found], info.creation_token)
+        end = info.next_index if bounds.end_link is None else bounds.end_link
+        links = read_links(
+            client,
+            replace(
+                info,
+                first_index=max(info.first_index, bounds.first_link),
+                next_index=min(info.next_index, end),
+            ),
+            password,
+            fail_on_data_loss=fail_on_data_loss,
+            remembered=None if remember_for is None else remembered_links(remember_for, info),
+        )
+        timely = [each for each in links if bounds.is_within_time(each.published_ms)]
+        return SelectedLedgers(LedgersOfLinks(timely), info.creation_token)
     if selection.match:
         found = (info for info in client.list_ledgers() if _matches(info, selection.match))
-        return SelectedLedgers([known_ledger(client, info, password) for info in found])
-    return SelectedLedgers(
-        _find_named(client, selection, password, fail_on_data_loss=fail_on_data_loss)
-    )
+        return SelectedLedgers(_known(client, _timely(found, bounds), password))
+    named = _named(client, selection, fail_on_data_loss=fail_on_data_loss)
+    return SelectedLedgers(_known(client, _timely(named, bounds), password))
 
 
-def _find_named(
-    client: LedgerClient, selection: Selection, password: bytes, *, fail_on_data_loss: bool
-) -> list[KnownLedger]:
-    known: list[KnownLedger] = []
-    infos = client.ledger_infos(selection.ledger_ids)
+def _timely(infos: Iterable[LedgerInfo], bounds: Bounds) -> Iterator[LedgerInfo]:
+    return (info for info in infos if bounds.is_within_time(info.created_ms))
+
+
+def _known(client: LedgerClient, infos: Iterable[LedgerInfo], password: bytes) -> list[KnownLedger]:
+    return [known_ledger(client, info, password) for info in infos]
+
+
+def _named(
+    client: LedgerClient, selection: Selection, *, fail_on_data_loss: bool
+) -> Iterator[LedgerInfo]:
+    infos = infos_of(client, selection.ledger_ids)
     for ledger_id, info in zip(selection.ledger_ids, infos, strict=True):
-        if info is None and not fail_on_data_loss:
-            _log.warning("ledger %d no longer exists: it is left out", ledger_id)
-            continue
-        if info is None:
+        if info is not None:
+            yield info
+        elif fail_on_data_loss:
             raise LedgerNotFoundError(
                 "it does not exist: it was never created, or was deleted; `quire ledger list` "
                 f"shows the existing ledgers (option ledgers: {selection.describe()})",
                 ledger_id=ledger_id,  # type: ignore[arg-type]  # checked with the options
             )
-        known.append(known_ledger(client, info, password))
-    return known
-
-
-def read_links(
-    client: LedgerClient,
-    chain: ChainInfo,
-    password: bytes,
-    *,
-    fail_on_data_loss: bool = True,
-) -> list[tuple[int, list[KnownLedger]]]:
-    """Return the links of a chain with their ledgers. Raises ChainTrimmedError, RecreatedError."""
-    links: list[tuple[int, list[KnownLedger]]] = []
-    handle = client.chain(chain.name)
-    for index, link in handle.links(chain.first_index, chain.next_index):
-        if link is not None:
-            known = [_linked(client, each, password, fail_on_data_loss) for each in link.ledgers]
-            links.append((index, known))
-        elif fail_on_data_loss:
-            require_same_chain(client, chain.name, chain.creation_token, BEGAN)
-            text = f"link {index} of chain {chain.name!r} was collected while the query ran"
-            raise ChainTrimmedError(text)
         else:
-            _log.warning("chain %r: link %d was collected: it is left out", chain.name, index)
-    require_same_chain(client, chain.name, chain.creation_token, BEGAN)
-    return links
-
-
-def require_same_chain(client: LedgerClient, name: str, token: bytes, since: str) -> None:
-    """Compare the present chain of a name with the one of a creation token.
-
-    What was read of the chain before the call is of that chain: a token is never used again. Raises
-    RecreatedError, ChainNotFoundError.
-    """
-    if client.chain(name).info().creation_token != token:
-        raise RecreatedError("chain", name, since)
-
-
-def known_ledger(client: LedgerClient, info: LedgerInfo, password: bytes) -> KnownLedger:
-    """Return a ledger with its readable end: its last entry, or its present LAC."""
-    if info.last_entry_id is not None:
-        return _closed(info.id, info.last_entry_id, info.length, info.creation_token)
-    with client.open_ledger(info.id, password=password, encryption=AS_STORED) as reader:
-        end = reader.last_confirmed + 1
-        return KnownLedger(
-            info.id,
-            end,
-            ENTRY_BYTES_ASSUMED,
-            is_closed=reader.is_closed,
-            creation_token=info.creation_token,
-        )
-
-
-def _linked(
-    client: LedgerClient,
-    ledger: LinkedLedger,
-    password: bytes,
-    fail_on_data_loss: bool,  # noqa: FBT001 - as the option is called
-) -> KnownLedger:
-    """Return a ledger of a chain. The link has all facts about a ledger that was closed when it was
-    linked. A deleted ledger keeps its place, without entries, if data loss is allowed.
-    """
-    if ledger.last_entry_id is not None:
-        return _closed(ledger.ledger_id, ledger.last_entry_id, ledger.length)
-    try:
-        return known_ledger(client, client.ledger_info(ledger.ledger_id), password)
-    except LedgerNotFoundError:
-        if fail_on_data_loss:
-            raise
-    _log.warning("ledger %d of a chain no longer exists: it is left out", ledger.ledger_id)
-    return _closed(ledger.ledger_id, NO_ENTRY, 0)
-
-
-def _closed(
-    ledger_id: int, last_entry_id: int, length: int | None, creation_token: bytes = b""
-) -> KnownLedger:
-    end = last_entry_id + 1
-    entry_bytes = ENTRY_BYTES_ASSUMED if length is None or not end else length / end
-    return KnownLedger(ledger_id, end, entry_bytes, is_closed=True, creation_token=creation_token)
+            _log.warning("ledger %d no longer exists: it is left out", ledger_id)
 
 
 def _matches(info: LedgerInfo, wanted: Iterable[tuple[str, str]]) -> bool:

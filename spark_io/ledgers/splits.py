@@ -9,7 +9,7 @@ planning then needs only a chain's links.
 Invariants: the parts cover exactly the given ranges, in order, and no entry twice.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -50,6 +50,8 @@ class KnownLedger:
     is_closed: bool
     creation_token: bytes = b""
     """Identity of the ledger; empty if its metadata was not read."""
+    created_ms: int = 0
+    """Creation time by the writer's clock, in milliseconds since 1970."""
 
     def range_from(self, first: int = 0, end: int | None = None) -> EntryRange:
         """Return the range from an entry up to, not including, `end` (default: the known end)."""
@@ -58,29 +60,32 @@ class KnownLedger:
 
 
 def plan_splits(
-    ranges: Sequence[EntryRange],
+    ranges: Iterable[EntryRange],
     *,
     split_bytes: int,
     split_entries: int | None = None,
     min_partitions: int = 1,
-) -> list[tuple[EntryRange, ...]]:
-    """Return the parts, each of about `split_bytes` and at most `split_entries` entries."""
-    total = sum(each.size for each in ranges)
-    size_max = max(1.0, min(float(split_bytes), total / min_partitions))
-    parts: list[tuple[EntryRange, ...]] = []
+) -> Iterator[tuple[EntryRange, ...]]:
+    """Yield the parts, each of about `split_bytes` and at most `split_entries` entries. `ranges` is
+    iterated over twice if more than one part is wanted.
+    """
+    size_max = float(split_bytes)
+    if min_partitions > 1:
+        size_max = min(size_max, sum(each.size for each in ranges) / min_partitions)
+    size_max = max(1.0, size_max)
     part: list[EntryRange] = []
     size, count = 0.0, 0
     for piece in _pieces(ranges, size_max, split_entries):
-        is_over = size + piece.size > size_max * 1.001
-        has_too_many = split_entries is not None and count + piece.count > split_entries
+        piece_size, piece_count = piece.size, piece.count
+        is_over = size + piece_size > size_max * 1.001
+        has_too_many = split_entries is not None and count + piece_count > split_entries
         if part and (is_over or has_too_many or len(part) == RANGES_PER_SPLIT_MAX):
-            parts.append(tuple(part))
+            yield tuple(part)
             part, size, count = [], 0.0, 0
         part.append(piece)
-        size, count = size + piece.size, count + piece.count
+        size, count = size + piece_size, count + piece_count
     if part:
-        parts.append(tuple(part))
-    return parts
+        yield tuple(part)
 
 
 def _pieces(
@@ -88,11 +93,15 @@ def _pieces(
 ) -> Iterator[EntryRange]:
     """Split ranges that are too large for one part into equal pieces."""
     for each in ranges:
-        if each.count <= 0:
+        count, size = each.count, each.size
+        if count <= 0:
             continue
-        wanted = -(-each.size // size_max)
+        if size <= size_max and (split_entries is None or count <= split_entries):
+            yield each
+            continue
+        wanted = -(-size // size_max)
         if split_entries is not None:
-            wanted = max(wanted, -(-each.count // split_entries))
+            wanted = max(wanted, -(-count // split_entries))
         pieces = int(min(wanted, each.count))
         at = each.first
         for number in range(1, pieces + 1):

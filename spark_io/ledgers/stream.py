@@ -78,7 +78,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the entries of one part."""
         assert isinstance(partition, RangePartition), "partitions() made it"
-        return read_ranges(partition.ranges, self._options, partition.chain_token)
+        return read_ranges(list(partition.ranges), self._options, partition.chain_token)
 
     def commit(self, end: Mapping[str, object]) -> None:
         """Do nothing: a checkpoint holds the offset, and reading does not trim ledgers."""

@@ -21,6 +21,8 @@ from ledger_client.sync import LedgerClient, LedgerReader
 from spark_io.common_options import EARLIEST, LATEST
 from spark_io.errors import ChainTrimmedError, OffsetError, OptionError, RecreatedError
 from spark_io.identities import Identities, IdentityCheck, check_option, separated, with_identities
+from spark_io.ledgers.bounds import BOUNDS, NO_BOUNDS
+from spark_io.ledgers.chain_links import BEGAN, read_links
 from spark_io.ledgers.options import ReadOptions
 from spark_io.ledgers.positions import (
     ChainPosition,
@@ -34,7 +36,7 @@ from spark_io.ledgers.positions import (
     identities_of,
     ledger_offsets_of,
 )
-from spark_io.ledgers.selecting import BEGAN, find_ledgers, read_links
+from spark_io.ledgers.selecting import find_ledgers
 from spark_io.ledgers.splits import EntryRange, KnownLedger
 
 LINKS_PER_BATCH_MAX: Final = 10_000
@@ -50,6 +52,9 @@ def follow(client: LedgerClient, options: ReadOptions) -> "FollowedSource":
     if options.selection.match:
         text = "a stream reads named ledgers or a chain: name them, or publish them in a chain"
         raise OptionError("match", text)
+    if options.bounds != NO_BOUNDS:
+        text = f"a stream has no bounds ({', '.join(BOUNDS)}): begin it with startingOffsets"
+        raise OptionError("startingOffsets", text)
     if options.selection.chain:
         return FollowedLinks(client, options)
     return FollowedLedgers(client, options)
@@ -105,12 +110,14 @@ class FollowedLedgers:
 
     def __init__(self, client: LedgerClient, options: ReadOptions) -> None:
         password = options.client.password
-        known = find_ledgers(
-            client,
-            options.selection,
-            password,
-            fail_on_data_loss=options.fail_on_data_loss,
-        ).ledgers
+        known = list(
+            find_ledgers(
+                client,
+                options.selection,
+                password,
+                fail_on_data_loss=options.fail_on_data_loss,
+            ).ledgers
+        )
         self._fail_on_data_loss = options.fail_on_data_loss
         self._known = {each.ledger_id: each for each in known}
         self._check = _check("ledger", identities_of(known), options)
@@ -306,8 +313,8 @@ class FollowedLinks:
                 self._options.client.password,
                 fail_on_data_loss=self._options.fail_on_data_loss,
             )
-            for index, ledgers in found:
-                self._links[index] = LinkedLedgers(index, tuple(ledgers))
+            for link in found:
+                self._links[link.index] = LinkedLedgers(link.index, tuple(link.ledgers))
         return [self._now(index) for index in wanted if index in self._links]
 
     def _now(self, index: int) -> LinkedLedgers:

@@ -57,8 +57,8 @@ def ingest(
     """Append the column `data` (binary or string) of a DataFrame to a chain; return the additions.
     `options` are those of the `ledger` sink.
     """
+    from spark_io.ledgers.chain_links import read_links  # noqa: PLC0415
     from spark_io.ledgers.options import WriteOptions  # noqa: PLC0415
-    from spark_io.ledgers.selecting import read_links  # noqa: PLC0415
     from spark_io.worker_client import client_of  # noqa: PLC0415
 
     if frame.columns != ["data"]:
@@ -77,7 +77,7 @@ def ingest(
     after = handle.info()
     new = replace(after, first_index=before.next_index)
     added = read_links(client, new, checked.client.password)
-    ledgers = [ledger for _, found in added for ledger in found]
+    ledgers = [ledger for link in added for ledger in link.ledgers]
     return IngestResult(
         chain,
         len(ledgers),

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from pyspark.errors import AnalysisException, PythonException
+from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from ledger_client import Quorum
@@ -225,3 +225,75 @@ def test_a_ledger_deleted_under_a_query(
     assert planned_lenient.count() == 10
     with pytest.raises(Exception, match=f"ledger {gone}, entries 0 to 19: the ledger was deleted"):
         planned_strict.count()
+
+
+def test_parts_of_a_chain_are_read_by_bounds(
+    spark: SparkSession, cluster: RunningCluster, client: LedgerClient, written: Write
+) -> None:
+    chain = client.chain("bounded")
+    chain.create()
+    for link in range(3):
+        ids = [written(entries(10 * (link + 1))) for _ in range(2)]
+        chain.publish([client.ledger_info(each) for each in ids])
+    published = [found.published_ms for _, found in chain.links(0, 3) if found is not None]
+
+    def ends(**bounds: object) -> list[tuple[int, int]]:
+        frame = read(spark, cluster, chain="bounded", **bounds).groupBy("ledger_id")
+        found = frame.agg({"entry_id": "min", "*": "count"}).orderBy("ledger_id").collect()
+        return [(row["min(entry_id)"], row["count(1)"]) for row in found]
+
+    assert ends() == [(0, 10)] * 2 + [(0, 20)] * 2 + [(0, 30)] * 2
+    assert ends(startingLink=1, endingLink=2) == [(0, 20)] * 2
+    assert ends(endingEntry=5, startingEntry=2) == [(2, 3)] * 6
+    assert ends(startingEntry=25, includeValue="false") == [(25, 5)] * 2
+    assert ends(fragments=0, startingTime=published[2]) == [(0, 30)] * 2
+    assert ends(fragments=1) == []
+    view = f"metadata '{cluster.metadata}', chain 'bounded', endingEntry '5'"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW few USING ledger OPTIONS ({view})")
+    assert spark.sql("SELECT count(*) FROM few WHERE entry_id < 5").collect()[0][0] == 30
+
+
+def test_small_ledgers_of_a_chain_with_a_deleted_one(
+    spark: SparkSession, cluster: RunningCluster, client: LedgerClient, written: Write
+) -> None:
+    """The plan, also a remembered one, knows the ledger only from its link."""
+    chain = client.chain("many-small")
+    chain.create()
+    ids = [written(entries(3)) for _ in range(40)]
+    chain.publish([client.ledger_info(each) for each in ids])
+    frame = read(spark, cluster, chain="many-small")
+    assert frame.count() == 120
+    client.delete_ledger(ids[20])
+    for include in ("true", "false"):
+        options = {"chain": "many-small", "includeValue": include}
+        with pytest.raises(
+            PythonException, match=f"ledger {ids[20]}, entries 0 to 2: the ledger was"
+        ):
+            read(spark, cluster, **options).agg({"entry_id": "sum"}).collect()
+        lenient = read(spark, cluster, failOnDataLoss="false", **options)
+        assert lenient.count() == 117
+
+
+def test_ids_without_payloads_need_no_bookie(
+    spark: SparkSession, own_cluster: RunningCluster
+) -> None:
+    with (
+        LedgerClient(own_cluster.metadata) as client,
+        client.create_ledger(Quorum.all(3)) as writer,
+    ):
+        writer.append_many(entries(70_000))
+    for bookie in own_cluster.bookies:
+        bookie.kill()
+    frame = read(spark, own_cluster, ledger=writer.id, includeValue="false")
+    found = frame.agg({"entry_id": "sum", "*": "count"}).collect()[0]
+    assert (found["count(1)"], found["sum(entry_id)"]) == (70_000, 35_000 * 69_999)
+
+
+def test_a_stream_refuses_bounds(
+    spark: SparkSession, cluster: RunningCluster, written: Write
+) -> None:
+    reader = spark.readStream.format("ledger").option("metadata", cluster.metadata)
+    frame = reader.option("ledger", str(written(entries(1)))).option("endingEntry", "5").load()
+    query = frame.writeStream.format("noop").start()
+    with pytest.raises(StreamingQueryException, match="a stream has no bounds"):
+        query.awaitTermination(60)

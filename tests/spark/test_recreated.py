@@ -21,6 +21,7 @@ from metadata.store.zookeeper import open_store
 from spark_io.errors import RecordsLostError, RecreatedError
 from spark_io.ledgers.batch import LedgerBatchReader, RangePartition
 from spark_io.ledgers.options import ReadOptions
+from spark_io.ledgers.packed_ranges import PackedRanges
 from spark_io.topics.topic_batch import TopicBatchReader, TopicRangePartition
 from spark_io.topics.topic_options import TopicReadOptions
 from tests.spark.conftest import RunningCluster
@@ -33,7 +34,6 @@ OTHER_ID = 10**15 + 7
 FINISH_S = 300
 LENIENT = {"failOnDataLoss": "false"}
 ACCEPTING = {"acceptOldCheckpoint": "true"}
-
 Write = Callable[..., int]
 
 
@@ -365,8 +365,8 @@ def test_tasks_compare_the_ledger_that_was_planned(
     (part,) = strict.partitions()
     assert isinstance(part, RangePartition)
     assert rows_of(strict, part) == 10
-    ranges = tuple(replace(each, creation_token=bytes(16)) for each in part.ranges)
-    other = replace(part, ranges=ranges)
+    ranges = [replace(each, creation_token=bytes(16)) for each in part.ranges]
+    other = replace(part, ranges=PackedRanges(ranges))
     with pytest.raises(RecreatedError, match="since this part of the query was planned"):
         rows_of(strict, other)
     assert rows_of(lenient, other) == 0

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from ledger_client import Chain, ClientClosedError, LedgerClient, LedgerReader, LedgerWriter
+from ledger_client import (
+    Chain,
+    ClientClosedError,
+    LedgerClient,
+    LedgerRange,
+    LedgerReader,
+    LedgerWriter,
+)
 from tests.support.ledger_client.cluster import THREE, TestCluster
 
 AT_ONCE_S = 2.0
@@ -70,6 +77,7 @@ CALLS: dict[str, Callable[[Handles], object]] = {
     "open_ledger": lambda h: h.client.open_ledger(h.writer.id),
     "ledger_info": lambda h: h.client.ledger_info(h.writer.id),
     "ledger_infos": lambda h: first_of(h.client.ledger_infos([0])),
+    "read_ranges": lambda h: first_of(h.client.read_ranges([LedgerRange(h.writer.id, 0, 0)])),
     "list_ledgers": lambda h: first_of(h.client.list_ledgers()),
     "recover_ledger": lambda h: h.client.recover_ledger(h.writer.id),
     "delete_ledger": lambda h: h.client.delete_ledger(h.writer.id),

@@ -133,16 +133,16 @@ def test_malformed_offsets_are_refused(stored: dict[str, object]) -> None:
 
 def test_ranges_of_a_batch_query() -> None:
     known = [closed(1, 10), closed(2, 0), closed(3, 5)]
-    ranges = starts_and_ends(known, '{"1": 4}', '{"1": 6, "3": 99}')
+    ranges = list(starts_and_ends(known, '{"1": 4}', '{"1": 6, "3": 99}'))
     assert [(each.ledger_id, each.first, each.last) for each in ranges] == [(1, 4, 5), (3, 0, 4)]
-    assert len(starts_and_ends(known, "earliest", "latest")) == 2
+    assert len(list(starts_and_ends(known, "earliest", "latest"))) == 2
 
 
 def test_identities_in_options_of_a_batch_query() -> None:
     known = [KnownLedger(1, 10, 100.0, is_closed=True, creation_token=b"\x05")]
     same = '{"1": 4, "$ids": {"1": "05"}}'
     assert [(each.first, each.last) for each in starts_and_ends(known, same, same)] == []
-    ranges = starts_and_ends(known, same, "latest")
+    ranges = list(starts_and_ends(known, same, "latest"))
     assert [(each.first, each.creation_token) for each in ranges] == [(4, b"\x05")]
     other = same.replace("05", "06")
     for starting, ending, option in ((other, "latest", "starting"), ("earliest", other, "ending")):

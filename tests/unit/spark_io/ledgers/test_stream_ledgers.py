@@ -18,9 +18,10 @@ from spark_io.errors import (
     RecreatedError,
 )
 from spark_io.identities import IDS_KEY
+from spark_io.ledgers.chain_links import require_same_chain
 from spark_io.ledgers.options import ReadOptions
 from spark_io.ledgers.positions import MicroBatchLimits
-from spark_io.ledgers.selecting import find_ledgers, require_same_chain
+from spark_io.ledgers.selecting import find_ledgers
 from spark_io.ledgers.splits import EntryRange
 from spark_io.ledgers.stream_ledgers import FollowedSource, Offset, follow, starting_offset
 
@@ -51,7 +52,11 @@ class OneCluster:
         for ledger_id in ledger_ids:
             token, count = self.ledgers.get(ledger_id, (b"", 0))
             info = SimpleNamespace(
-                id=ledger_id, last_entry_id=count - 1, length=count, creation_token=token
+                id=ledger_id,
+                last_entry_id=count - 1,
+                length=count,
+                creation_token=token,
+                created_ms=0,
             )
             yield cast("LedgerInfo", info) if token else None
 
