@@ -84,9 +84,27 @@ def _pieces(
             at[part.index] = part.batch.last_entry_id + 1
             yield Piece(part.info, part.batch)
             continue
-        following = entry_after_failure(part, wanted, at[part.index], options)
-        if following <= wanted.last:
-            yield from _pieces(client, [replace(wanted, first=following)], options)
+        yield from _after(client, part, wanted, at[part.index], options)
+
+
+def _after(
+    client: LedgerClient, failed: RangePart, wanted: EntryRange, at: int, options: ReadOptions
+) -> Iterator[Piece]:
+    """Yield what can be read of a range after a failure to read entry `at`; others may follow."""
+    failure: RangePart | None = failed
+    while failure is not None:
+        at = entry_after_failure(failure, wanted, at, options)
+        if at > wanted.last:
+            return
+        failure = None
+        for part in _parts(client, [replace(wanted, first=at)], options):
+            if part.info is not None and not is_planned(wanted, part.info, options):
+                return
+            if part.batch is not None and part.info is not None:
+                at = part.batch.last_entry_id + 1
+                yield Piece(part.info, part.batch)
+            else:
+                failure = part
 
 
 def _parts(

@@ -1,0 +1,53 @@
+"""Reads of ranges with many missing entries, from a client that knows each of them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra `spark`")
+
+from bookie.wire.batch import BatchView, build_batch
+from ledger_client import EntryBatch, EntryNotFoundError, LedgerInfo, LedgerRange, RangePart
+from metadata.ids import EntryId, LedgerId
+from spark_io.ledgers import reading
+from spark_io.ledgers.options import ReadOptions
+from spark_io.ledgers.splits import EntryRange
+from tests.support.sample_ledgers import closed_ledger
+
+ENTRIES = 4_001
+"""More missing entries than Python allows nested calls."""
+
+
+class HalfOfALedger:
+    """Client of a closed ledger whose odd entries are gone."""
+
+    def __init__(self, info: LedgerInfo) -> None:
+        self._info = info
+
+    def read_ranges(
+        self, ranges: Sequence[LedgerRange], **_options: object
+    ) -> Iterator[list[RangePart]]:
+        (wanted,) = ranges
+        at = EntryId(wanted.first)
+        ledger_id = LedgerId(wanted.ledger_id)
+        if at % 2 == 0:
+            data = build_batch(ledger_id, at, EntryId(-1), 0, [b"x"], 0)
+            yield [RangePart(0, self._info, EntryBatch(BatchView(data), at, at))]
+            at = EntryId(at + 1)
+        if at <= wanted.last:
+            error = EntryNotFoundError("gone", ledger_id=ledger_id, entry_id=at)
+            yield [RangePart(0, self._info, None, error)]
+
+
+def test_any_number_of_missing_entries_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = replace(closed_ledger("abc"), last_entry_id=EntryId(ENTRIES - 1))
+    client = cast("Any", HalfOfALedger(LedgerInfo.of(closed)))
+    monkeypatch.setattr(reading, "client_of", lambda _: client)
+    given = {"metadata": "zk://h:1/q", "ledger": "7", "failOnDataLoss": "false"}
+    options = ReadOptions.of(given)
+    ranges = [EntryRange(7, 0, ENTRIES - 1)]
+    batches = list(reading.read_ranges(ranges, options, None))
+    ids = [entry_id for each in batches for entry_id in each.column("entry_id").to_pylist()]
+    assert ids == list(range(0, ENTRIES, 2))
