@@ -168,7 +168,7 @@ def test_users_and_messages(replay_of: Callable[[str], Replay]) -> None:
 
 def test_groups_of_the_newer_protocol(replay_of: Callable[[str], Replay]) -> None:
     for program, call, state in (
-        ("franz-go", "DescribeGroups", "Dead"),  # as at Apache Kafka
+        ("franz-go", "DescribeGroups", "Dead"),  # without version 6
         ("Java admin client", "describeConsumerGroups", "Stable"),
     ):
         replay = replay_of(program)

@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -129,7 +130,8 @@ func (r *replay) print(line map[string]any) {
 	fmt.Println(string(text))
 }
 
-// readVersions keeps the keys of the APIs that every broker lists.
+// readVersions keeps the keys of the APIs that every broker lists. Without the lists the program ends: each page would be
+// taken for absent.
 func (r *replay) readVersions() {
 	r.call("start", "ApiVersions", nil, func(ctx context.Context) (figures, error) {
 		answers, err := r.admin.ApiVersions(ctx)
@@ -150,4 +152,7 @@ func (r *replay) readVersions() {
 		}
 		return figures{"brokers": len(answers), "apis": len(r.served), "version_guess": guess}, nil
 	})
+	if len(r.served) == 0 {
+		fail(errors.New("no broker listed its APIs: check the addresses and the login"))
+	}
 }
