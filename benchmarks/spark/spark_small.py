@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
-from time import perf_counter, time_ns
+from time import perf_counter, process_time, time_ns
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.cluster import Running, running
@@ -117,6 +117,30 @@ async def _measure_plans(
     bench.report.figure(f"{case}, again", "s", "s")
 
 
+def _read(options: dict[str, str]) -> dict[str, float]:
+    """Read all parts of a query in this process, as tasks do one after the other; return the
+    costs. Processor time depends less on what else the machine does.
+    """
+    from spark_io.ledgers.batch import LedgerBatchReader  # noqa: PLC0415
+    from spark_io.ledgers.options import ReadOptions  # noqa: PLC0415
+
+    reader = LedgerBatchReader(ReadOptions.of(options))
+    parts = reader.partitions()
+    start, cpu_start = perf_counter(), process_time()
+    rows = sum(batch.num_rows for part in parts for batch in reader.read(part))
+    return {"s": perf_counter() - start, "cpu_s": process_time() - cpu_start, "rows": rows}
+
+
+async def _measure_reads(bench: Bench, case: str, options: dict[str, str], rows: int) -> None:
+    for _ in range(bench.repetitions):
+        bench.report.note(case)
+        costs = await asyncio.to_thread(_read, options)
+        assert costs["rows"] == rows, (costs, rows)
+        bench.report.sample(case, costs)
+    bench.report.figure(case, "s", "s")
+    bench.report.figure(case, "cpu_s", "s")
+
+
 def _frame(spark: "SparkSession", options: dict[str, str]) -> "DataFrame":
     return spark.read.format("ledger").options(**options).load()
 
@@ -168,6 +192,7 @@ async def _measure(bench: Bench) -> None:
                 cases[case] = {"metadata": metadata, "chain": name}
             for case, options in cases.items():
                 await _measure_plans(bench, f"plan {case}", options, PLAN_S_WANTED)
+                await _measure_reads(bench, f"read {case}", options, count * ENTRIES)
             bench.report.note(f"publishing {many:,} ledgers")
             size = min(LEDGERS_PER_LINK, count)
             await _publish(metadata, "million", ledgers[:size], size)

@@ -40,12 +40,15 @@ OpenLedger = Callable[[LedgerId], Awaitable[LedgerReader]]
 
 @dataclass(frozen=True, slots=True)
 class LedgerRange:
-    """Entries `first` to `last` of a ledger, and their approximate size in bytes."""
+    """Entries `first` to `last` of a ledger."""
 
     ledger_id: int
     first: int
     last: int
-    size: float = 0.0
+    size: float = AHEAD_BYTES_MAX
+    """Approximate size of the entries, in bytes: many ranges are read ahead only if they are known
+    to be small.
+    """
 
 
 @dataclass(frozen=True, slots=True)
