@@ -10,6 +10,7 @@ what needs PySpark reports that when it is used.
 - `worker_client`: one ledger client per process and cluster.
 - `launching`: starts Spark where only Python packages are installed.
 - `errors`: failures of Spark jobs.
+- `sentence_first`: errors whose text comes first in Spark's message.
 - `ledgers/`: data source of ledgers.
 - `topics/`: data source of topics.
 - `pipelines/`: jobs.

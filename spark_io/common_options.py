@@ -9,6 +9,7 @@ Source: Spark design, "Reading".
 """
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final
@@ -26,6 +27,12 @@ CLIENT_PREFIX: Final = "client."
 SHARED: Final = ("metadata", "password", "passwordFile", "path")
 SPARKS_OWN: Final = ("checkpointlocation", "query", "dbtable", "queryname", "mergeschema")
 """Options that Spark adds, or that users set for every source."""
+SIZE_MAX: Final = 2**63 - 1
+"""Maximum of a size without a smaller limit, in bytes."""
+UNITS: Final = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+"""Bytes of each unit, as in Spark's settings: also kb, mb and so on, and kib, mib and so on."""
+
+_SIZE: Final = re.compile(r"([0-9]+) *(b?|[kmgt](?:i?b)?)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,21 @@ class OptionReader:
     def natural(self, name: str) -> int | None:
         """Return a whole number of at least 0; None without the option. Raises OptionError."""
         return self._number(name, 0)
+
+    def size(self, name: str, *, most: int = SIZE_MAX) -> int | None:
+        """Return a number of bytes, 1 to `most`; None without the option. Raises OptionError."""
+        text = self.text(name)
+        if text is None:
+            return None
+        found = _SIZE.fullmatch(text)
+        if found is None:
+            raise OptionError(
+                name, f"{text!r} is not a size: write bytes, or a unit of 1024s such as 64MB"
+            )
+        size = int(found[1]) * UNITS[found[2][:1].lower()]
+        if not 1 <= size <= most:
+            raise OptionError(name, f"{text!r} is {size} bytes: give at least 1 and at most {most}")
+        return size
 
     def truth(self, name: str, *, default: bool) -> bool:
         """Return the value of a boolean option. Raises OptionError."""

@@ -170,5 +170,21 @@ class OldCheckpointError(SparkIoError):
         self.name = name
 
 
+class OldBatchError(SparkIoError):
+    """A later batch of the same application was published in a chain."""
+
+    def __init__(self, chain: str, application: str, batch: int, last: int) -> None:
+        super().__init__(
+            f"batch {batch} of application {application!r} is older than batch {last}, the last "
+            f"one that was published in chain {chain!r}: nothing was published. Give this run a "
+            "number above it (txnVersion), or, for a stream with a new checkpoint, another "
+            "txnAppId"
+        )
+        self.chain = chain
+        self.application = application
+        self.batch = batch
+        self.last = last
+
+
 class JavaNotFoundError(SparkIoError):
     """No Java was found for Spark."""

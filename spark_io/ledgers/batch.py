@@ -21,10 +21,11 @@ from spark_io.ledgers.bounds import Bounds
 from spark_io.ledgers.known_ledgers import infos_of
 from spark_io.ledgers.options import ReadOptions
 from spark_io.ledgers.packed_ranges import PackedRanges
-from spark_io.ledgers.positions import starts_and_ends
+from spark_io.ledgers.positions import check_bounds, starts_and_ends
 from spark_io.ledgers.reading import read_ranges
 from spark_io.ledgers.selecting import find_ledgers
 from spark_io.ledgers.splits import EntryRange, plan_splits
+from spark_io.sentence_first import sentence_first
 from spark_io.worker_client import client_of
 
 
@@ -69,8 +70,10 @@ class LedgerBatchReader(DataSourceReader):
     """Reader of a batch query: plans on the driver, reads in tasks, connects only there."""
 
     def __init__(self, options: ReadOptions) -> None:
+        check_bounds(options.starting_offsets, options.ending_offsets)
         self._options = options
 
+    @sentence_first()
     def partitions(self) -> list[InputPartition]:
         """Split the query's entries into parts of about `splitBytes`."""
         options = self._options
@@ -92,4 +95,5 @@ class LedgerBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the entries of one part."""
         assert isinstance(partition, RangePartition), "partitions() made it"
-        return read_ranges(list(partition.ranges), self._options, partition.chain_token)
+        with sentence_first():
+            yield from read_ranges(list(partition.ranges), self._options, partition.chain_token)

@@ -59,6 +59,9 @@ class Bounds:
         has_links = found.first_link > 0 or found.end_link is not None
         if has_links and not given.text("chain"):
             raise OptionError("startingLink", "startingLink and endingLink need the option chain")
+        _require_order("Link", found.first_link, found.end_link)
+        _require_order("Time", found.first_ms or 0, found.end_ms)
+        _require_order("Entry", found.first_entry, found.end_entry)
         return found
 
     def is_within_time(self, time_ms: int) -> bool:
@@ -104,6 +107,12 @@ class Bounds:
 
 
 NO_BOUNDS: Final = Bounds()
+
+
+def _require_order(name: str, start: int, end: int | None) -> None:
+    if end is not None and end < start:
+        why = f"{end} is before its start, {start} (starting{name}): give an end that is not below"
+        raise OptionError(f"ending{name}", why)
 
 
 def _time(given: OptionReader, name: str) -> int | None:

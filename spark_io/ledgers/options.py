@@ -38,6 +38,10 @@ from spark_io.ledgers.bounds import BOUNDS, NO_BOUNDS, Bounds
 MIB: Final = 1024 * 1024
 SPLIT_BYTES: Final = 64 * MIB
 ARROW_BATCH_BYTES: Final = 2 * MIB
+ARROW_BATCH_BYTES_MAX: Final = 512 * MIB
+"""Maximum of arrowBatchBytes: a batch is larger by what was received last, and Arrow's offsets in a
+binary column end at 2 GiB.
+"""
 LEDGERS_NAMED_MAX: Final = 100_000
 BATCH_MAX: Final = 2**63 - 1
 
@@ -139,15 +143,17 @@ class ReadOptions:
             selection=_selection(given),
             starting_offsets=given.text("startingOffsets") or EARLIEST,
             ending_offsets=given.text("endingOffsets") or LATEST,
-            split_bytes=given.positive("splitBytes") or SPLIT_BYTES,
+            split_bytes=given.size("splitBytes") or SPLIT_BYTES,
             split_entries=given.positive("splitEntries"),
             min_partitions=given.positive("minPartitions") or 1,
-            arrow_batch_bytes=given.positive("arrowBatchBytes") or ARROW_BATCH_BYTES,
+            arrow_batch_bytes=(
+                given.size("arrowBatchBytes", most=ARROW_BATCH_BYTES_MAX) or ARROW_BATCH_BYTES
+            ),
             include_value=given.truth("includeValue", default=True),
             fail_on_data_loss=given.truth("failOnDataLoss", default=True),
             accept_old_checkpoint=given.truth("acceptOldCheckpoint", default=False),
             max_entries_per_trigger=per_trigger,
-            max_bytes_per_trigger=given.positive("maxBytesPerTrigger"),
+            max_bytes_per_trigger=given.size("maxBytesPerTrigger"),
             key_file=_key_file(given),
             as_stored=given.truth("asStored", default=False),
             bounds=Bounds.of(given),
@@ -185,14 +191,21 @@ class WriteOptions:
         digest = given.text("digest") or "crc32c"
         if digest not in ("crc32c", "hmac-sha256"):
             raise OptionError("digest", f"{digest!r} is neither crc32c nor hmac-sha256")
+        client = client_options(given)
+        if digest == "hmac-sha256" and not client.password:
+            raise OptionError(
+                "digest",
+                "hmac-sha256 needs a password, because anyone can compute it without one: give "
+                "passwordFile or password",
+            )
         return cls(
-            client=client_options(given),
+            client=client,
             chain=_chain_name(chain),
             quorum=_quorum(given),
             digest=digest,
             application=application,
             batch=batch,
-            ledger_bytes_max=given.positive("ledgerBytesMax") or 1024 * MIB,
+            ledger_bytes_max=given.size("ledgerBytesMax") or 1024 * MIB,
             key_file=_key_file(given, needs_current=True),
         )
 

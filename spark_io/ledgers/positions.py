@@ -113,16 +113,39 @@ def starts_and_ends(
     return (each for each in ranges if each.count > 0)
 
 
-def _chosen(option: str, text: str, known: Iterable[KnownLedger], whole: str) -> LedgerOffsets:
-    """Parse `earliest`/`latest` (all of each ledger), or offsets by ledger."""
+def check_bounds(starting: str, ending: str) -> None:
+    """Check the offsets of a batch query before anything is known about its ledgers. Raises
+    OptionError.
+    """
+    first, _ = _parsed("startingOffsets", starting, EARLIEST)
+    end, _ = _parsed("endingOffsets", ending, LATEST)
+    for ledger_id, stop in end.items():
+        start = first.get(ledger_id, 0)
+        if stop < start:
+            raise OptionError(
+                "endingOffsets",
+                f"entry {stop} of ledger {ledger_id} is before its start, entry {start} "
+                "(startingOffsets): give an end that is not below the start",
+            )
+
+
+def _parsed(option: str, text: str, whole: str) -> tuple[LedgerOffsets, Identities]:
+    """Parse `earliest`/`latest` (all of each ledger), or offsets by ledger and their identities."""
     if text.lower() == whole:
-        return {}
+        return {}, {}
     try:
         stored, recorded = separated(json.loads(text))
-        offsets = ledger_offsets_of(stored)
+        return ledger_offsets_of(stored), recorded
     except ValueError as error:
         text = f'{text!r} is neither {whole!r} nor offsets of ledgers such as {{"17": 5}}'
         raise OptionError(option, text) from error
+
+
+def _chosen(option: str, text: str, known: Iterable[KnownLedger], whole: str) -> LedgerOffsets:
+    """Return the parsed offsets, if they are of ledgers that are read."""
+    offsets, recorded = _parsed(option, text, whole)
+    if not offsets and not recorded:
+        return offsets
     there = frozenset(each.ledger_id for each in known)
     unknown = [ledger_id for ledger_id in offsets if ledger_id not in there]
     if unknown:

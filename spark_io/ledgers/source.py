@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSource
 from spark_io.columns import require_columns
 from spark_io.errors import SchemaError
 from spark_io.ledgers.options import ReadOptions, WriteOptions
+from spark_io.sentence_first import sentence_first
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -38,18 +39,21 @@ class LedgerDataSource(DataSource):
         include_value = str(self.options.get("includeValue", "true")).lower() == "true"
         return DDL if include_value else DDL_WITHOUT_DATA
 
+    @sentence_first()
     def reader(self, schema: "StructType") -> "LedgerBatchReader":
         """Return the reader of a batch query."""
         from spark_io.ledgers.batch import LedgerBatchReader  # noqa: PLC0415
 
         return LedgerBatchReader(self._read_options(schema))
 
+    @sentence_first()
     def streamReader(self, schema: "StructType") -> "LedgerStreamReader":  # noqa: N802
         """Return the reader of a streaming query."""
         from spark_io.ledgers.stream import LedgerStreamReader  # noqa: PLC0415
 
         return LedgerStreamReader(self._read_options(schema))
 
+    @sentence_first()
     def writer(self, schema: "StructType", overwrite: bool) -> "LedgerBatchWriter":  # noqa: FBT001
         """Return the writer of a batch job."""
         from spark_io.ledgers.write import LedgerBatchWriter, make_chain  # noqa: PLC0415
@@ -59,6 +63,7 @@ class LedgerDataSource(DataSource):
         make_chain(options)
         return writer
 
+    @sentence_first()
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "LedgerStreamWriter":  # noqa: FBT001, N802
         """Return the writer of a streaming query."""
         from spark_io.ledgers.write import LedgerStreamWriter, make_chain  # noqa: PLC0415

@@ -26,6 +26,7 @@ from spark_io.ledgers.options import ReadOptions
 from spark_io.ledgers.positions import MicroBatchLimits
 from spark_io.ledgers.reading import read_ranges
 from spark_io.ledgers.stream_ledgers import FollowedSource, Offset, follow, starting_offset
+from spark_io.sentence_first import sentence_first
 from spark_io.worker_client import client_of
 
 
@@ -38,6 +39,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: Offset | None = None
         """End of a query with Trigger.AvailableNow."""
 
+    @sentence_first()
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Return the start of a query without a checkpoint."""
         return starting_offset(self._followed(), self._options.starting_offsets)
@@ -50,6 +52,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self._options.max_bytes_per_trigger)
         return ReadAllAvailable()
 
+    @sentence_first()
     def latestOffset(  # noqa: N802
         self, start: Mapping[str, object] | None = None, limit: ReadLimit | None = None
     ) -> Offset:
@@ -64,10 +67,12 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the newest position, for progress reports."""
         return self._followed().latest()
 
+    @sentence_first()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Record the current end of the ledgers. The query stops there."""
         self._last = self._followed().latest()
 
+    @sentence_first()
     def partitions(
         self, start: Mapping[str, object], end: Mapping[str, object]
     ) -> list[InputPartition]:
@@ -78,7 +83,8 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the entries of one part."""
         assert isinstance(partition, RangePartition), "partitions() made it"
-        return read_ranges(list(partition.ranges), self._options, partition.chain_token)
+        with sentence_first():
+            yield from read_ranges(list(partition.ranges), self._options, partition.chain_token)
 
     def commit(self, end: Mapping[str, object]) -> None:
         """Do nothing: a checkpoint holds the offset, and reading does not trim ledgers."""

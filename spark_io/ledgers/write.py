@@ -12,6 +12,7 @@ published is never deleted.
 Source: Spark design, "Writing: exactly once".
 """
 
+import logging
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,12 +29,15 @@ from pyspark.sql.datasource import (
 
 from ledger_client import LedgerError
 from metadata.ledgers.chain import LinkedLedger
-from spark_io.errors import OptionError, SchemaError
+from spark_io.errors import OldBatchError, OptionError, SchemaError
 from spark_io.ledgers.options import WriteOptions, keys_to_write
+from spark_io.sentence_first import sentence_first
 from spark_io.streaming_query import query_id_of_task
 from spark_io.worker_client import client_of
 
 PUBLISH_TIMEOUT_S: Final = 120.0
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -80,7 +84,10 @@ def publish(
     batch: int | None,
     replaces: bool,
 ) -> None:
-    """Publish the ledgers of the tasks; do nothing if this batch was published before."""
+    """Publish the ledgers of the tasks; publish nothing if this batch was published before.
+
+    Raises OldBatchError if a later batch was.
+    """
     written = _written(messages)
     chain = client_of(options.client).chain(options.chain)
     ledgers = [ledger for each in written for ledger in each.ledgers]
@@ -95,6 +102,21 @@ def publish(
     )
     if not done.is_new:
         _withdraw(written, options)
+        assert batch is not None, "only numbered batches are compared"
+        require_newest(options, application, batch)
+        _log.warning(
+            "chain %r: batch %d of application %r was published before: nothing was published now",
+            options.chain,
+            batch,
+            application,
+        )
+
+
+def require_newest(options: WriteOptions, application: str, batch: int) -> None:
+    """Raise OldBatchError if a later batch of the application was published."""
+    last = client_of(options.client).chain(options.chain).last_batch(application)
+    if last is not None and last > batch:
+        raise OldBatchError(options.chain, application, batch, last)
 
 
 def withdraw(messages: Sequence[WriterCommitMessage | None], options: WriteOptions) -> None:
@@ -106,8 +128,12 @@ def withdraw(messages: Sequence[WriterCommitMessage | None], options: WriteOptio
 
 
 def make_chain(options: WriteOptions) -> None:
-    """Create the chain if it is missing; this fails early if the cluster cannot be reached."""
+    """Create the chain if it is missing; this fails early if the cluster cannot be reached, or if a
+    later batch was published.
+    """
     client_of(options.client).chain(options.chain).create(exist_ok=True)
+    if options.batch is not None:
+        require_newest(options, options.application, options.batch)
 
 
 class LedgerBatchWriter(DataSourceArrowWriter):
@@ -121,10 +147,12 @@ class LedgerBatchWriter(DataSourceArrowWriter):
         self._options = options
         self._overwrite = overwrite
 
+    @sentence_first()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one task's rows."""
         return write_rows(iterator, self._options)
 
+    @sentence_first()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish the job's ledgers as one link, in the order of the partitions."""
         options = self._options
@@ -148,10 +176,12 @@ class LedgerStreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         self._overwrite = overwrite
 
+    @sentence_first()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one task's rows."""
         return write_rows(iterator, self._options)
 
+    @sentence_first()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish the micro-batch unless an earlier attempt did."""
         written = _written(messages)

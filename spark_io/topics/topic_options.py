@@ -25,7 +25,7 @@ from spark_io.common_options import (
     client_options,
 )
 from spark_io.errors import OptionError
-from spark_io.ledgers.options import ARROW_BATCH_BYTES, SPLIT_BYTES
+from spark_io.ledgers.options import ARROW_BATCH_BYTES, ARROW_BATCH_BYTES_MAX, SPLIT_BYTES
 from spark_io.topics.kafka_names import own_names
 
 TOPICS_MAX: Final = 1_000
@@ -90,9 +90,11 @@ class TopicReadOptions:
             ending_offsets=given.text("endingOffsets") or LATEST,
             is_committed=_is_committed(given),
             include_headers=given.truth("includeHeaders", default=True),
-            split_bytes=given.positive("splitBytes") or SPLIT_BYTES,
+            split_bytes=given.size("splitBytes") or SPLIT_BYTES,
             min_partitions=given.positive("minPartitions") or 1,
-            arrow_batch_bytes=given.positive("arrowBatchBytes") or ARROW_BATCH_BYTES,
+            arrow_batch_bytes=(
+                given.size("arrowBatchBytes", most=ARROW_BATCH_BYTES_MAX) or ARROW_BATCH_BYTES
+            ),
             fail_on_data_loss=given.truth("failOnDataLoss", default=True),
             accept_old_checkpoint=given.truth("acceptOldCheckpoint", default=False),
             max_offsets_per_trigger=given.positive("maxOffsetsPerTrigger"),

@@ -80,6 +80,18 @@ def test_a_job_that_is_repeated_under_its_number_publishes_nothing_twice(
     assert len(found(spark, cluster, chain)) == 100
 
 
+def test_a_job_with_an_older_number_is_refused_before_it_writes(
+    spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str
+) -> None:
+    save(numbers(spark, 50), cluster, chain, txnAppId="nightly", txnVersion=7)
+    with pytest.raises(AnalysisException) as raised:
+        save(numbers(spark, 50), cluster, chain, txnAppId="nightly", txnVersion=6)
+    first = str(raised.value).splitlines()[0]
+    assert "batch 6 of application 'nightly' is older than batch 7" in first
+    assert len(found(spark, cluster, chain)) == 50
+    assert client.chain(chain).collect(grace_s=0) == 0
+
+
 def test_a_failing_task_is_retried_and_its_first_ledgers_are_collected(
     spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str, tmp_path: Path
 ) -> None:
@@ -160,6 +172,7 @@ def test_quorums_are_options(
         ({"ensemble": "2", "writeQuorum": "3"}, "a quorum needs ensemble >= write >= ack"),
         ({"txnAppId": "a"}, "option 'txnVersion': missing"),
         ({"digest": "md5"}, "neither crc32c nor hmac-sha256"),
+        ({"digest": "hmac-sha256"}, "hmac-sha256 needs a password"),
         ({"chains": "x"}, "did you mean 'chain'"),
     ],
 )

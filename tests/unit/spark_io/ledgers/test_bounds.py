@@ -72,3 +72,9 @@ def test_fragments_are_cut_out_of_ranges() -> None:
 def test_wrong_bounds_are_reported(options: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         bounds(**options)
+
+
+@pytest.mark.parametrize("name", ["Link", "Time", "Entry"])
+def test_an_end_before_the_start_is_refused(name: str) -> None:
+    with pytest.raises(OptionError, match=f"ending{name}.*3 is before its start, 4"):
+        bounds(**{"chain": "c", f"starting{name}": "4", f"ending{name}": "3"})

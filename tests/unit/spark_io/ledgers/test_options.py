@@ -50,6 +50,21 @@ def test_custom_metadata_to_match(text: str) -> None:
     assert read.selection.match == (("a", "1"), ("b", "2"))
 
 
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("67108864", 2**26), ("64MB", 2**26), ("64 m", 2**26), ("65536KiB", 2**26), ("7b", 7)],
+)
+def test_sizes_have_units(text: str, size: int) -> None:
+    assert reading(splitBytes=text).split_bytes == size
+    assert reading(maxBytesPerTrigger=text).max_bytes_per_trigger == size
+    assert reading(arrowBatchBytes=text).arrow_batch_bytes == size
+    assert writing(ledgerBytesMax=text).ledger_bytes_max == size
+
+
+def test_an_hmac_digest_with_a_password() -> None:
+    assert writing(digest="hmac-sha256", password="secret").digest == "hmac-sha256"
+
+
 def test_fields_of_the_client_are_options() -> None:
     read = reading(**{"client.read_timeout_s": "1.5", "client.copy_bytes_per_s": "none"})
     assert read.client.config.read_timeout_s == 1.5
@@ -88,7 +103,12 @@ def test_quorums() -> None:
         ({"ledger": "9223372036854775808"}, "is not a ledger id"),
         ({"chain": "events"}, "found ledger and chain"),
         ({"splitBytes": "0"}, "at least 1"),
-        ({"splitBytes": "1e6"}, "at least 1"),
+        ({"splitBytes": "64MX"}, "'64MX' is not a size: write bytes, or a unit .* such as 64MB"),
+        ({"splitBytes": "1.5MB"}, "is not a size"),
+        ({"splitBytes": "-1"}, "is not a size"),
+        ({"arrowBatchBytes": "2GB"}, "is 2147483648 bytes: give .* at most 536870912"),
+        ({"maxBytesPerTrigger": "9999999T"}, "at most 9223372036854775807"),
+        ({"splitBytes": "1e6"}, "is not a size"),
         ({"failOnDataLoss": "yes"}, "neither true nor false"),
         ({"metadata": "http://x"}, "metadata"),
         ({"passwordFile": "/no/such/file"}, "cannot be read"),
@@ -112,6 +132,9 @@ def test_wrong_options_of_a_read(options: dict[str, str], said: str) -> None:
         ({"txnVersion": "1"}, "needs txnAppId"),
         ({"txnAppId": "a" * 1001}, "over 1000 characters"),
         ({"digest": "md5"}, "neither crc32c nor"),
+        ({"digest": "hmac-sha256"}, "'digest': hmac-sha256 needs a password"),
+        ({"digest": "hmac-sha256", "password": ""}, "needs a password"),
+        ({"ledgerBytesMax": "big"}, "'big' is not a size"),
         ({"ensemble": "2", "ackQuorum": "3"}, "a quorum needs"),
         ({"inSync": "true", "minInSync": "9"}, "min_in_sync"),
         ({"ledger": "7"}, "unknown"),

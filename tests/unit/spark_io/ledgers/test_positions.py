@@ -12,6 +12,7 @@ from spark_io.ledgers.positions import (
     advance_chain,
     advance_ledgers,
     chain_ranges,
+    check_bounds,
     end_of_chain,
     ledger_offsets_of,
     starts_and_ends,
@@ -154,3 +155,32 @@ def test_identities_in_options_of_a_batch_query() -> None:
 def test_invalid_start_positions_are_refused(text: str) -> None:
     with pytest.raises(OptionError, match="startingOffsets"):
         starts_and_ends([closed(1, 10)], text, "latest")
+
+
+@pytest.mark.parametrize(
+    ("starting", "ending"),
+    [
+        ("earliest", "latest"),
+        ("earliest", '{"7": 0}'),
+        ('{"7": 5}', '{"7": 5}'),
+        ('{"7": 5}', '{"8": 1}'),
+        ('{"7": 5, "$ids": {"7": "ab"}}', '{"7": 6}'),
+    ],
+)
+def test_bounds_of_a_batch_query(starting: str, ending: str) -> None:
+    check_bounds(starting, ending)
+
+
+@pytest.mark.parametrize(
+    ("starting", "ending", "said"),
+    [
+        ('{"7": 5}', '{"7": 4}', "entry 4 of ledger 7 is before its start, entry 5"),
+        ("latest", "latest", "'startingOffsets'.*'latest' is neither 'earliest' nor offsets"),
+        ("earliest", "earliest", "'endingOffsets'.*'earliest' is neither 'latest' nor offsets"),
+        ('{"7": -1}', "latest", "is neither"),
+        ("[7]", "latest", "is neither"),
+    ],
+)
+def test_bounds_that_cannot_be_meant_are_refused(starting: str, ending: str, said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        check_bounds(starting, ending)
