@@ -29,21 +29,32 @@ class Part(InputPartition):
     rows: int
 
 
-def batches(rows: int, entry_bytes: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield rows of random bytes that are generated once."""
-    payload = Random(1).randbytes(entry_bytes)
-    data = pa.array([payload] * batch_rows, pa.binary())
-    for first in range(0, rows, batch_rows):
-        count = min(batch_rows, rows - first)
+def batches(
+    rows: int, entry_bytes: int, batch_rows: int, pool_rows: int = 0
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows of random bytes that are generated once: the same in each row, or `pool_rows`
+    different ones of printable bytes, again and again.
+    """
+    rng = Random(1)
+    if pool_rows:
+        texts = [rng.randbytes(entry_bytes).hex().encode() for _ in range(pool_rows)]
+        data = pa.array([text[:entry_bytes] for text in texts], pa.binary())
+    else:
+        data = pa.array([rng.randbytes(entry_bytes)] * batch_rows, pa.binary())
+    first = 0
+    while first < rows:
+        at = first % len(data)
+        count = min(batch_rows, rows - first, len(data) - at)
         yield pa.RecordBatch.from_arrays(
             [
                 pa.repeat(pa.scalar(1, pa.int64()), count),
                 pa.array(range(first, first + count), pa.int64()),
                 pa.repeat(pa.scalar(0, pa.int32()), count),
-                data.slice(0, count),
+                data.slice(at, count),
             ],
             names=["ledger_id", "entry_id", "fragment", "data"],
         )
+        first += count
 
 
 class MemoryReader(DataSourceReader):
@@ -54,6 +65,7 @@ class MemoryReader(DataSourceReader):
         self._parts = int(options.get("parts", "2"))
         self._entry_bytes = int(options.get("entrybytes", "1024"))
         self._batch_rows = int(options.get("batchrows", "2048"))
+        self._pool_rows = int(options.get("poolrows", "0"))
 
     def partitions(self) -> list[InputPartition]:
         """Divide the rows among tasks."""
@@ -62,7 +74,7 @@ class MemoryReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
         assert isinstance(partition, Part)
-        return batches(partition.rows, self._entry_bytes, self._batch_rows)
+        return batches(partition.rows, self._entry_bytes, self._batch_rows, self._pool_rows)
 
 
 class NothingWriter(DataSourceArrowWriter):
