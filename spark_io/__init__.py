@@ -6,6 +6,7 @@ what needs PySpark reports that when it is used.
 - `common_options`: options that all data sources share.
 - `columns`: comparison of the columns of a DataFrame with those of a data source.
 - `identities`: identities of chains, ledgers and topics in the offsets of streams.
+- `progress`: backlog of a streaming query.
 - `streaming_query`: identity of the streaming query that a task belongs to.
 - `worker_client`: one ledger client per process and cluster.
 - `launching`: starts Spark where only Python packages are installed.
@@ -30,10 +31,14 @@ __all__ = ["LedgerDataSource", "TopicDataSource", "register"]
 
 
 def register(spark: "SparkSession") -> None:
-    """Register `format("ledger")` and `format("topic")` with a session."""
+    """Register `format("ledger")` and `format("topic")` with a session. If it runs on this machine,
+    its tasks run with this Python unless PYSPARK_PYTHON names another one.
+    """
+    from spark_io.launching import use_this_python  # noqa: PLC0415
     from spark_io.ledgers.source import LedgerDataSource  # noqa: PLC0415 - only now PySpark is needed
     from spark_io.topics.topic_source import TopicDataSource  # noqa: PLC0415
 
+    use_this_python(spark)
     spark.dataSource.register(LedgerDataSource)
     spark.dataSource.register(TopicDataSource)
 

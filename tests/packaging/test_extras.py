@@ -27,6 +27,7 @@ USES = {
     "broker": "import re2; from broker_layer.main import run_broker",
     "encryption": "import cryptography; from ledger_client import read_key_file",
     "otel": "from tracing.exporting import use_application; use_application()",
+    "spark-worker": "import spark_io, cramjam, kafka, pyarrow",
     "spark": "from spark_io import register; import pyspark, pyarrow, pandas",
 }
 """What can be imported with an extra alone."""

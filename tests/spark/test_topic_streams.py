@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from broker_layer.kafka.record_batch import ControlKind, Producer
+from spark_io.progress import entries_behind
 from tests.spark.conftest import RunningCluster
 from tests.spark.topic_logs import WrittenTopic, records
 
@@ -61,7 +62,10 @@ def test_a_topic_is_followed_across_restarts(
     cluster.run(topic.append(0, *[records(n, 10) for n in range(0, 200, 10)]))
     cluster.run(topic.append(1, records(0, 100)))
     frame = stream(spark, cluster, topic.name, maxOffsetsPerTrigger=120)
-    assert finish(into_files(frame, tmp_path)) == [120, 120, 60]
+    query = into_files(frame, tmp_path)
+    assert finish(query) == [120, 120, 60]
+    with_rows = [each for each in query.recentProgress if each["numInputRows"]]
+    assert [entries_behind(each) for each in with_rows] == [180, 60, 0]
     assert finish(into_files(frame, tmp_path)) == []
     cluster.run(topic.roll(0, 0))
     cluster.run(topic.lead(0))
