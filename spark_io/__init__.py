@@ -13,6 +13,7 @@ what needs PySpark reports that when it is used.
 - `errors`: failures of Spark jobs.
 - `sentence_first`: errors whose text comes first in Spark's message.
 - `ledgers/`: data source of ledgers.
+- `payloads/`: payloads of ledgers as columns.
 - `topics/`: data source of topics.
 - `pipelines/`: jobs.
 """

@@ -170,6 +170,19 @@ class OldCheckpointError(SparkIoError):
         self.name = name
 
 
+class CorruptPayloadError(SparkIoError, ValueError):
+    """A payload cannot be parsed, and the columns have none for such payloads."""
+
+    def __init__(self, ledger_id: int, entry_id: int, form: str, corrupt_column: str) -> None:
+        super().__init__(
+            f"ledger {ledger_id}, entry {entry_id}: its payload is not {form} of the given "
+            f"columns. A column {corrupt_column} of type string keeps such payloads apart (option "
+            "columnNameOfCorruptRecord)"
+        )
+        self.ledger_id = ledger_id
+        self.entry_id = entry_id
+
+
 class OldBatchError(SparkIoError):
     """A later batch of the same application was published in a chain."""
 

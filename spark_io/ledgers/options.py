@@ -46,8 +46,14 @@ LEDGERS_NAMED_MAX: Final = 100_000
 BATCH_MAX: Final = 2**63 - 1
 
 KEY_FILE: Final = "keyFile"
+PAYLOAD_FORMAT: Final = "payloadFormat"
+PAYLOAD_SCHEMA: Final = "payloadSchema"
+CORRUPT_COLUMN: Final = "columnNameOfCorruptRecord"
 READING: Final = (
     KEY_FILE,
+    PAYLOAD_FORMAT,
+    PAYLOAD_SCHEMA,
+    CORRUPT_COLUMN,
     "ledger",
     "ledgers",
     "chain",

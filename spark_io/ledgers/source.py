@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from spark_io.columns import require_columns
+from spark_io.common_options import SHARED, OptionReader
 from spark_io.errors import SchemaError
-from spark_io.ledgers.options import ReadOptions, WriteOptions
+from spark_io.ledgers.options import READING, ReadOptions, WriteOptions
 from spark_io.sentence_first import sentence_first
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from spark_io.ledgers.batch import LedgerBatchReader
     from spark_io.ledgers.stream import LedgerStreamReader
     from spark_io.ledgers.write import LedgerBatchWriter, LedgerStreamWriter
+    from spark_io.payloads.payload_columns import PayloadColumns
 
 WRITABLE = ("binary", "string")
 
@@ -33,9 +35,16 @@ class LedgerDataSource(DataSource):
         return "ledger"
 
     def schema(self) -> str:
-        """Return the columns; without `data` if values are not wanted."""
+        """Return the columns: those of the payloads if they are parsed; without `data` if values
+        are not wanted.
+        """
         from spark_io.ledgers.rows import DDL, DDL_WITHOUT_DATA  # noqa: PLC0415
+        from spark_io.payloads.payload_columns import declared_columns  # noqa: PLC0415
 
+        with sentence_first():
+            declared = declared_columns(self._given())
+        if declared is not None:
+            return declared
         include_value = str(self.options.get("includeValue", "true")).lower() == "true"
         return DDL if include_value else DDL_WITHOUT_DATA
 
@@ -43,15 +52,23 @@ class LedgerDataSource(DataSource):
     def reader(self, schema: "StructType") -> "LedgerBatchReader":
         """Return the reader of a batch query."""
         from spark_io.ledgers.batch import LedgerBatchReader  # noqa: PLC0415
+        from spark_io.payloads.parsed_readers import ParsedBatchReader  # noqa: PLC0415
 
-        return LedgerBatchReader(self._read_options(schema))
+        options, columns = self._read_options(schema)
+        return (
+            LedgerBatchReader(options) if columns is None else ParsedBatchReader(options, columns)
+        )
 
     @sentence_first()
     def streamReader(self, schema: "StructType") -> "LedgerStreamReader":  # noqa: N802
         """Return the reader of a streaming query."""
         from spark_io.ledgers.stream import LedgerStreamReader  # noqa: PLC0415
+        from spark_io.payloads.parsed_readers import ParsedStreamReader  # noqa: PLC0415
 
-        return LedgerStreamReader(self._read_options(schema))
+        options, columns = self._read_options(schema)
+        if columns is None:
+            return LedgerStreamReader(options)
+        return ParsedStreamReader(options, columns)
 
     @sentence_first()
     def writer(self, schema: "StructType", overwrite: bool) -> "LedgerBatchWriter":  # noqa: FBT001
@@ -72,9 +89,16 @@ class LedgerDataSource(DataSource):
         make_chain(options)
         return LedgerStreamWriter(options, overwrite=overwrite)
 
-    def _read_options(self, schema: "StructType") -> ReadOptions:
-        require_columns("ledgers", self.schema(), schema)
-        return ReadOptions.of(self.options)
+    def _given(self) -> OptionReader:
+        return OptionReader(self.options, (*SHARED, *READING))
+
+    def _read_options(self, schema: "StructType") -> "tuple[ReadOptions, PayloadColumns | None]":
+        from spark_io.payloads.payload_columns import payload_columns  # noqa: PLC0415
+
+        options, columns = ReadOptions.of(self.options), payload_columns(self._given(), schema)
+        if columns is None:
+            require_columns("ledgers", self.schema(), schema)
+        return options, columns
 
     def _write_options(self, schema: "StructType") -> WriteOptions:
         fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
