@@ -6,8 +6,8 @@ Invariant: a group keeps at most EXAMPLES_MAX ids, so that a check of many ledge
 memory.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from metadata.ids import BookieId, LedgerId
@@ -15,6 +15,7 @@ from quire.cli.output import Json
 
 EXAMPLES_MAX: Final = 3
 NAMES_SHOWN_MAX: Final = 10
+AS_ABOVE: Final = "as above"
 
 
 @dataclass(slots=True)
@@ -111,6 +112,20 @@ class LedgerGroups:
     def findings(self) -> list[Finding]:
         """Return one finding for each group."""
         return [each.finding for each in self._groups.values()]
+
+
+def by_advice(findings: Sequence[Finding]) -> list[Finding]:
+    """Return findings with those of one advice after each other; all but the first of them refer
+    to the one above.
+    """
+    groups: dict[str, list[Finding]] = {}
+    for each in findings:
+        groups.setdefault(each.advice, []).append(each)
+    return [
+        replace(each, advice=AS_ABOVE) if position and each.advice else each
+        for group in groups.values()
+        for position, each in enumerate(group)
+    ]
 
 
 def names(bookies: Iterable[BookieId], shown_max: int = NAMES_SHOWN_MAX) -> str:

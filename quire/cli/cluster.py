@@ -15,7 +15,7 @@ from quire.cli.command_line import Noun, later, metadata_address
 from quire.cli.ledger_reading import each_ledger
 from quire.cli.output import Json, Output
 from quire.errors import ExitCode
-from quire.findings import EXAMPLES_MAX, LedgerFinding
+from quire.findings import EXAMPLES_MAX, LedgerFinding, by_advice
 from quire.health import Health, check_health, health_as_json
 
 FINDINGS_SHOWN_MAX: Final = 100
@@ -85,7 +85,7 @@ def _print(row: dict[str, Json], health: Health, output: Output) -> None:
         if found:
             output.line("")
             with output.listing("where", "what", "advice") as listing:
-                for each in found[:FINDINGS_SHOWN_MAX]:
+                for each in by_advice(found[:FINDINGS_SHOWN_MAX]):
                     listing.add(each.as_json())
         if len(found) > FINDINGS_SHOWN_MAX:
             output.remark(f"and {len(found) - FINDINGS_SHOWN_MAX} more {name}")

@@ -10,8 +10,11 @@ import difflib
 import importlib
 import logging
 import os
+import signal
 import sys
-from collections.abc import Coroutine
+import threading
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from quire.cli.output import Output
@@ -58,6 +61,7 @@ NOUNS: Final = {
     "completion": ("quire.cli.completion.verbs", "completion for bash, zsh and fish"),
     "bench": ("quire.cli.bench", "compare, report, fleet: ways to replicate while faults strike"),
 }
+STOPS: Final = (signal.SIGTERM, signal.SIGHUP)
 FOOTER: Final = """\
 `quire NOUN --help` shows more. Every verb takes --metadata ADDRESS (or QUIRE_METADATA) and -o json.
 Exit status: 0 done; 1 a check found problems; 2 wrong usage; 3 not found; 4 refused;
@@ -100,11 +104,12 @@ def _run(noun: str, arguments: argparse.Namespace) -> int:
     # A command reports through its output; logs of the client would only repeat its errors.
     logging.basicConfig(level=logging.INFO if arguments.verbose else logging.CRITICAL)
     try:
-        result = arguments.handler(arguments, output)
-        if asyncio.iscoroutine(result):
-            code = asyncio.run(_audited(arguments, output, result))
-        else:
-            code = result
+        with _stopped_as_by_an_interrupt():
+            result = arguments.handler(arguments, output)
+            if asyncio.iscoroutine(result):
+                code = asyncio.run(_audited(arguments, output, result))
+            else:
+                code = result
         sys.stdout.flush()
         return int(code)
     except BrokenPipeError:
@@ -112,10 +117,28 @@ def _run(noun: str, arguments: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OUTPUT_CLOSED
     except KeyboardInterrupt:
-        output.remark("\ninterrupted")
+        output.remark("\ninterrupted" if output.remarks_to_person else "interrupted")
         return ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001  every failure of the process becomes a status
         return _fail(noun, error, output)
+
+
+@contextmanager
+def _stopped_as_by_an_interrupt() -> Iterator[None]:
+    """Make SIGTERM and SIGHUP do what Ctrl-C does, so that a command says what it has done. Signals
+    that are handled or ignored already stay as they are.
+    """
+    taken = []
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        taken = [each for each in STOPS if signal.getsignal(each) is signal.SIG_DFL]
+    for each in taken:
+        signal.signal(each, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        for each in taken:
+            signal.signal(each, signal.SIG_DFL)
 
 
 async def _audited(

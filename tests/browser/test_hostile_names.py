@@ -28,7 +28,7 @@ async def test_no_page_runs_them(
     ]
     async with watched_page(browser, writing_console) as window:
         await window.log_in()
-        for address in (*(a for _, a in page_list(sample)), *groups, *echoed):
+        for address in (*(a for _, a in page_list(sample)), *groups):
             await window.open(address)
             await window.must_be_clean()
         for each in HOSTILE:
@@ -42,6 +42,11 @@ async def test_no_page_runs_them(
                 assert answer is not None
                 assert answer.status in (404, 409), address
                 await window.must_be_clean()
+        for address in echoed:
+            answer = await window.page.goto(writing_console.address + address)
+            assert answer is not None
+            assert answer.status == 400, address
+            await window.must_be_clean()
 
 
 async def test_they_are_shown_as_text(

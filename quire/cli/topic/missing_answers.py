@@ -65,6 +65,8 @@ class MissingAnswers(threading.Thread, Generic[AnswerT]):
         self._remark = remark
         self._quiet_s = quiet_s
         self._ended = threading.Event()
+        self.reason = ""
+        """The printed reason; empty if none was printed."""
 
     @override
     def run(self) -> None:
@@ -79,6 +81,7 @@ class MissingAnswers(threading.Thread, Generic[AnswerT]):
                 continue
             reason = self._find_reason()
             if not oldest.is_done:
+                self.reason = reason
                 silence = f"no record was acknowledged for {quiet_s:g} s"
                 self._remark(f"{silence}: {reason}; it is still being sent")
             return

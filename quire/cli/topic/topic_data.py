@@ -41,6 +41,10 @@ UNANSWERED_MAX: Final = 100_000
 """Maximum number of unacknowledged records; at the limit, reading the input waits."""
 
 
+SEE_BROKERS: Final = "check the brokers' logs, then retry"
+SEE_HEALTH: Final = "quire cluster health"
+
+
 class ReceivedRecord(Protocol):
     """A record as kafka-python returns it."""
 
@@ -54,11 +58,9 @@ class ReceivedRecord(Protocol):
 class TopicDataError(CommandError):
     """Records could not be moved: they were refused, or the brokers did not respond in time."""
 
-    def __init__(self, text: str, error: KafkaError) -> None:
+    def __init__(self, text: str, error: KafkaError, try_next: str = SEE_BROKERS) -> None:
         is_retriable = bool(error.retriable)
-        super().__init__(
-            text, try_next="check the brokers' logs, then retry" if is_retriable else ""
-        )
+        super().__init__(text, try_next=try_next if is_retriable else "")
         self.code = ExitCode.UNAVAILABLE if is_retriable else ExitCode.REFUSED
 
 
@@ -79,7 +81,7 @@ def produce_topic(arguments: argparse.Namespace, output: Output) -> int:
         enable_idempotence=acks == "all",
         max_request_size=REQUEST_BYTES_MAX,
     )
-    count = 0
+    acknowledged = 0
     unanswered: deque[Any] = deque()
     watch = MissingAnswers(unanswered, lambda: reason_of_silence(arguments), output.remark)
     watch.start()
@@ -88,18 +90,23 @@ def produce_topic(arguments: argparse.Namespace, output: Output) -> int:
             unanswered.append(
                 producer.send(arguments.topic, value, key=key, partition=arguments.partition)
             )
-            count += 1
             while unanswered and (unanswered[0].is_done or len(unanswered) > UNANSWERED_MAX):
-                unanswered.popleft().get(timeout=SEND_TIMEOUT_S)
+                unanswered[0].get(timeout=SEND_TIMEOUT_S)
+                unanswered.popleft()
+                acknowledged += 1
         producer.flush(timeout=SEND_TIMEOUT_S)
         while unanswered:
-            unanswered.popleft().get(timeout=SEND_TIMEOUT_S)
+            unanswered[0].get(timeout=SEND_TIMEOUT_S)
+            unanswered.popleft()
+            acknowledged += 1
     except KafkaError as error:
-        raise TopicDataError(f"writing failed after {count} records: {error}", error) from error
+        text = f"writing failed: {acknowledged} records were acknowledged, and perhaps more: "
+        try_next = SEE_HEALTH if watch.reason else SEE_BROKERS
+        raise TopicDataError(f"{text}{watch.reason or error}", error, try_next) from error
     finally:
         watch.end()
         producer.close(timeout=5)
-    output.record({"topic": arguments.topic, "records": count})
+    output.record({"topic": arguments.topic, "records": acknowledged})
     return ExitCode.DONE
 
 

@@ -21,11 +21,11 @@ from quire.cli.bookie.lifecycle_changes import (
     remove_all,
     require_allowed,
 )
+from quire.console.asked import asked_number
 from quire.console.context import ConsoleContext, Route, see_other
 from quire.console.operations.bookie_acts import TEXTS, Act, allowed_acts
 from quire.console.operations.bookie_report import BookieReport, read_report
 from quire.console.operations.ledger_pass import LedgerPass
-from quire.console.paging import number_of
 
 PLAN_S_MAX: Final = 5.0
 """Time for the pass of a plan; a plan of a larger cluster covers the ledgers read until then."""
@@ -50,7 +50,7 @@ class BookiePages:
         )
 
     async def _show(self, request: web.Request) -> web.Response:
-        start = number_of(request.query.get("from"), 0, LEDGER_ID_MAX)
+        start = asked_number(request.query, "from", 0, LEDGER_ID_MAX)
         report = await self._report(request, start)
         registration = report.registration
         reasons = [] if registration is None else reasons_of(registration.features)

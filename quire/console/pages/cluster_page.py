@@ -110,6 +110,8 @@ class ClusterPages:
         context, last = self._context, self._context.survey.last
         ticked = {BookieId(each) for each in request.query.getall("bookie", [])}
         rows = await self._rows(None if last is None else last.health)
+        if unknown := sorted(ticked - {each.bookie_id for each in rows}):
+            raise web.HTTPBadRequest(text=f"there is no bookie {unknown[0]}")
         up = context.cluster.directory.bookies
         left = [each for each in up if each not in ticked]
         in_limbo = [each.bookie_id for each in up.values() if each.is_in_limbo]

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from quire.cli.topic.topic_access import BrokerAccess
 from quire.cli.topic.topic_lookup import topic_named
+from quire.console.asked import asked_number
 from quire.console.context import ConsoleContext, Route, see_other
 from quire.console.pages.topics_page import START_MAX
 from quire.console.paging import number_of, slice_of
@@ -53,7 +54,7 @@ class GroupPages:
 
     async def _list(self, request: web.Request, brokers: BrokerAccess) -> web.Response:
         found = await read_groups(brokers)
-        page = slice_of(found.rows, number_of(request.query.get("from"), 0, START_MAX))
+        page = slice_of(found.rows, asked_number(request.query, "from", 0, START_MAX))
         return self._context.page(
             request, "groups.html", page=page, total=len(found.rows), silent=found.silent
         )

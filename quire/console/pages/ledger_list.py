@@ -12,8 +12,9 @@ from aiohttp import web
 from metadata.errors import MetadataFormatError, NodeNotFoundError
 from metadata.ids import LEDGER_ID_MAX, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
+from quire.console.asked import asked_number
 from quire.console.context import ConsoleContext, Route
-from quire.console.paging import ROWS_PER_PAGE, Page, number_of
+from quire.console.paging import ROWS_PER_PAGE, Page
 from quire.copy_counts import Copies, fewest_copies
 
 
@@ -38,7 +39,7 @@ class LedgerListPages:
         return (Route("GET", "/ledgers", self._list),)
 
     async def _list(self, request: web.Request) -> web.Response:
-        start = number_of(request.query.get("from"), 0, LEDGER_ID_MAX)
+        start = asked_number(request.query, "from", 0, LEDGER_ID_MAX)
         return self._context.page(request, "ledgers.html", page=await self._page(start))
 
     async def _page(self, start: int) -> Page[LedgerRow]:

@@ -28,9 +28,9 @@ from quire.cli.topic.topic_access import (
     require,
 )
 from quire.cli.topic.topic_lookup import topic_metadata
+from quire.console.asked import asked_number
 from quire.console.context import ConsoleContext, Route
 from quire.console.pages.messages_page import PARTITION_MAX, readable_topic
-from quire.console.paging import number_of
 from quire.console.topics.access import ANSWER_S
 from quire.console.topics.leaders import LATEST, Place, leaders_in, offsets_at
 from quire.console.topics.record_reading import fetch, leader_of
@@ -74,7 +74,7 @@ class LiveMessages:
                 readable_topic(metadata.topics[0], name)
             except TopicRefusedError as error:
                 raise web.HTTPNotFound(text=str(error)) from error
-            place = Place(name, number_of(request.query.get("partition"), 0, PARTITION_MAX))
+            place = Place(name, asked_number(request.query, "partition", 0, PARTITION_MAX))
             leaders = leaders_in(metadata)
             leader = leader_of(leaders, place)
             ends = await offsets_at(brokers, leaders, [place], LATEST)

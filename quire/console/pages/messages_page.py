@@ -12,8 +12,8 @@ from aiohttp import web
 from broker_layer.peer import PeerAddress
 from quire.cli.topic.topic_access import BrokerAccess
 from quire.cli.topic.topic_lookup import ShownTopic, require_topic, topic_metadata
+from quire.console.asked import asked_number
 from quire.console.context import ConsoleContext, Route
-from quire.console.paging import number_of
 from quire.console.topics.access import with_brokers
 from quire.console.topics.leaders import EARLIEST, LATEST, Place, leaders_in, offsets_at
 from quire.console.topics.offset_reset import OFFSET_MAX, time_of
@@ -47,17 +47,18 @@ class MessagePages:
         metadata = await topic_metadata(brokers, [name])
         topic = readable_topic(metadata.topics[0], name)
         partitions = sorted(each.partition_index for each in topic.partitions)
-        partition = number_of(query.get("partition"), partitions[0], PARTITION_MAX)
+        partition = asked_number(query, "partition", partitions[0], PARTITION_MAX)
         if partition not in partitions:
             raise web.HTTPNotFound(text=f"{name} has no partition {partition}")
         place, leaders = Place(name, partition), leaders_in(metadata)
         form = query.get("form", "auto")
         key = query.get("key", "")[:KEY_CHARACTERS_MAX]
         offset = await _offset_of(query, brokers, leaders, place)
-        wanted_form = form if form in FORMS else "auto"
-        wanted = Wanted(place, offset, key.encode() if key else None, wanted_form)
+        if form not in FORMS:
+            raise web.HTTPBadRequest(text=f"form must be one of {', '.join(FORMS)}")
+        wanted = Wanted(place, offset, key.encode() if key else None, form)
         page = await read_records(brokers, leaders, wanted)
-        kept = {"partition": partition, "form": wanted_form, **({"key": key} if key else {})}
+        kept = {"partition": partition, "form": form, **({"key": key} if key else {})}
         return self._context.page(
             request,
             "messages.html",
@@ -67,7 +68,7 @@ class MessagePages:
             offset=min(max(offset, page.start), page.end),
             time=query.get("time", ""),
             key=key,
-            form=wanted_form,
+            form=form,
             forms=FORMS,
             page=page,
             next_query=_query(kept, page.next_offset),
@@ -96,7 +97,7 @@ async def _offset_of(
         ends = await offsets_at(brokers, leaders, [place], LATEST)
         return max(0, ends[place].offset - ROWS_MAX) if place in ends else 0
     if query.get("offset"):
-        return number_of(query["offset"], 0, OFFSET_MAX)
+        return asked_number(query, "offset", 0, OFFSET_MAX)
     starts = await offsets_at(brokers, leaders, [place], EARLIEST)
     return starts[place].offset if place in starts else 0
 

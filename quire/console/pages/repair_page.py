@@ -16,6 +16,7 @@ from metadata.repair.settings_store import RepairSettingsStore
 from quire.admin_api import Json
 from quire.cli.repair.repair_jobs import job_as_json, jobs_named, request_repair
 from quire.cli.repair.repair_status import read_summary
+from quire.console.asked import asked_number
 from quire.console.context import ConsoleContext, Route, see_other
 from quire.console.paging import ROWS_PER_PAGE, Page, number_of
 
@@ -87,7 +88,7 @@ class RepairPages:
 
     async def _jobs(self, request: web.Request) -> web.Response:
         cluster = self._context.cluster
-        start = number_of(request.query.get("from"), 0, JOBS_START_MAX)
+        start = asked_number(request.query, "from", 0, JOBS_START_MAX)
         published = await JobStore(cluster.store, cluster.rng).published()
         claims = await ClaimStore(cluster.store, cluster.rng).get_all()
         by_ledger = {each.ledger_id: each for each in claims}
@@ -98,8 +99,8 @@ class RepairPages:
         return self._context.page(request, "repair_jobs.html", page=page, total=len(published))
 
     async def _pause(self, request: web.Request) -> web.StreamResponse:
-        minutes_text = str((await request.post()).get("minutes", ""))
-        minutes = number_of(minutes_text, PAUSE_MINUTES_DEFAULT, PAUSE_MINUTES_MAX)
+        form = await request.post()
+        minutes = asked_number(form, "minutes", PAUSE_MINUTES_DEFAULT, PAUSE_MINUTES_MAX)
         until_ms = self._context.wall_clock_ms() + minutes * MS_PER_MINUTE
         return await self._change(request, paused_until_ms=until_ms)
 

@@ -9,8 +9,9 @@ from typing import Final
 from aiohttp import web
 
 from quire.cli.topic.topic_access import BrokerAccess
+from quire.console.asked import asked_number
 from quire.console.context import ConsoleContext, Route
-from quire.console.paging import number_of, slice_of
+from quire.console.paging import slice_of
 from quire.console.topics.access import with_brokers
 from quire.console.topics.group_reading import groups_of
 from quire.console.topics.topic_reading import NO_LEDGERS, SOURCES, read_topic, read_topics
@@ -34,7 +35,7 @@ class TopicPages:
 
     async def _list(self, request: web.Request, brokers: BrokerAccess) -> web.Response:
         rows = await read_topics(brokers)
-        page = slice_of(rows, number_of(request.query.get("from"), 0, START_MAX))
+        page = slice_of(rows, asked_number(request.query, "from", 0, START_MAX))
         problems = sum(bool(each.problem) for each in rows)
         return self._context.page(
             request, "topics.html", page=page, total=len(rows), problems=problems

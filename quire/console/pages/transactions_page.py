@@ -9,8 +9,8 @@ from typing import Final
 from aiohttp import web
 
 from quire.cli.topic.topic_access import BrokerAccess
+from quire.console.asked import asked_number
 from quire.console.context import ConsoleContext, Route, see_other
-from quire.console.paging import number_of
 from quire.console.topics.access import with_brokers
 from quire.console.topics.transaction_reading import abort, read_one, read_open
 
@@ -36,7 +36,7 @@ class TransactionPages:
         )
 
     async def _list(self, request: web.Request, brokers: BrokerAccess) -> web.Response:
-        seconds = number_of(request.query.get("seconds"), SECONDS_DEFAULT, SECONDS_MAX)
+        seconds = asked_number(request.query, "seconds", SECONDS_DEFAULT, SECONDS_MAX)
         found = await read_open(brokers, seconds * MS_PER_S)
         return self._context.page(
             request, "transactions.html", seconds=seconds, seconds_max=SECONDS_MAX, found=found

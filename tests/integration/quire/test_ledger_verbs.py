@@ -134,7 +134,10 @@ def test_a_live_ledger_is_followed_and_taken_over(cluster: RunningCluster) -> No
     assert cluster.run("ledger", "read", ledger).stdout == b"first\nsecond\n"
 
 
-def test_an_interrupted_append_says_what_is_safe(cluster: RunningCluster) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_append_says_what_is_safe(
+    cluster: RunningCluster, number: signal.Signals
+) -> None:
     ledger = cluster.run("ledger", "create").stdout.decode().strip()
     writer = cluster.start("ledger", "append", ledger)
     assert writer.stdin is not None
@@ -143,7 +146,7 @@ def test_an_interrupted_append_says_what_is_safe(cluster: RunningCluster) -> Non
     tail = cluster.start("ledger", "tail", ledger, "--first", "0")
     assert tail.stdout is not None
     assert [tail.stdout.readline(), tail.stdout.readline()] == [b"first\n", b"second\n"]
-    writer.send_signal(signal.SIGINT)
+    writer.send_signal(number)
     _, errors = writer.communicate(timeout=TIMEOUT_S)
     assert writer.returncode == ExitCode.INTERRUPTED
     kept = f"ledger {ledger} has the first 2 entries of the input, and is closed\n"

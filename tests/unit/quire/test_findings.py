@@ -1,7 +1,7 @@
 """Ledgers with the same problem make one finding."""
 
 from metadata.ids import BookieId, LedgerId
-from quire.findings import NAMES_SHOWN_MAX, Finding, LedgerFinding, LedgerGroups, names
+from quire.findings import NAMES_SHOWN_MAX, Finding, LedgerFinding, LedgerGroups, by_advice, names
 
 NO_COPY, SHORT = "no copy may be left", "2 of 3 copies exist"
 
@@ -53,3 +53,19 @@ def test_few_names_are_shown() -> None:
     bookies = [BookieId(f"b{each}") for each in range(NAMES_SHOWN_MAX + 2)]
     assert names(bookies[:2]) == "b0, b1"
     assert names(bookies).endswith("b9 and 2 more")
+
+
+def test_advice_is_given_once() -> None:
+    rows = [Finding("a", "is down", "start it"), Finding("b", "is full", "make room")]
+    rows += [
+        Finding("c", "is down", "start it"),
+        Finding("d", "left", ""),
+        Finding("e", "left", ""),
+    ]
+    assert [(each.where, each.advice) for each in by_advice(rows)] == [
+        ("a", "start it"),
+        ("c", "as above"),
+        ("b", "make room"),
+        ("d", ""),
+        ("e", ""),
+    ]

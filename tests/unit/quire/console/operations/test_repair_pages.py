@@ -40,6 +40,8 @@ async def test_repair_is_paused_resumed_and_requested(memory_cluster: MemoryClus
     async with open_console(OPTIONS) as (_, browser):
         await browser.log_in()
         token = {"form_token": (await browser.get("/repair")).form_token}
+        assert (await browser.post("/repair/pause", {**token, "minutes": "x"})).status == 400
+        assert (await settings.get()).paused_until_ms == 0
         answer = await browser.post("/repair/pause", {**token, "minutes": "30"})
         assert (answer.status, answer.headers["Location"]) == (303, "/repair")
         assert (await settings.get()).paused_until_ms > 0

@@ -105,8 +105,9 @@ async def test_messages_by_offset_time_and_key(
     text = (await get("/topics/t/messages?key=k")).text
     assert "10 records read" in text
     assert "stopped before offset 10" in text
-    for odd in ("offset=-1", "offset=x", f"offset={'9' * 40}", "form=x", f"offset={2**63 - 1}"):
-        assert (await get(f"/topics/t/messages?{odd}")).status == 200
+    assert (await get(f"/topics/t/messages?offset={2**63 - 1}")).status == 200
+    for odd in ("offset=-1", "offset=x", f"offset={'9' * 40}", "form=x", "partition=x"):
+        assert (await get(f"/topics/t/messages?{odd}")).status == 400
     assert (await get("/topics/t/messages?time=yesterday")).status == 400
     assert (await get("/topics/t/messages?partition=7")).status == 404
 
