@@ -12,6 +12,7 @@ Invariant: every value that is returned has its option's type and is within its 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from broker_layer.control.control_config import ControlConfig
@@ -35,6 +36,7 @@ from serving.option_reading import (
     METADATA_DEFAULT,
     OptionTable,
     Value,
+    check_all,
     check_log_level,
     describe_options,
     option,
@@ -317,6 +319,23 @@ def listener_for_brokers(options: BrokerOptions) -> str:
 
 
 def _check_together(options: BrokerOptions) -> None:
+    def check_listeners() -> None:
+        _check_listeners(options)
+        _check_security(options)
+
+    check_all(
+        check_listeners,
+        partial(check_log_level, options.log_level),
+        partial(_check_metadata, options),
+        partial(topic_default_configs, options),
+        partial(
+            _check_order, options, "group_session_timeout_min_ms", "group_session_timeout_max_ms"
+        ),
+        partial(_check_order, options, "frame_bytes_max", "request_bytes_max"),
+    )
+
+
+def _check_listeners(options: BrokerOptions) -> None:
     try:
         listeners = [each.name for each in parse_listeners(options.listeners)]
         advertised = [each.name for each in parse_listeners(options.advertised_listeners)]
@@ -332,23 +351,20 @@ def _check_together(options: BrokerOptions) -> None:
     inter_broker = options.inter_broker_listener
     if inter_broker and inter_broker not in listeners:
         raise OptionError(f"inter_broker_listener {inter_broker} is not in listeners: add it there")
-    _check_security(options)
-    check_log_level(options.log_level)
+
+
+def _check_metadata(options: BrokerOptions) -> None:
     try:
         parse_zookeeper_uri(options.metadata)
     except InvalidUriError as error:
         raise OptionError(f"metadata: {error}") from None
-    topic_default_configs(options)
-    if options.group_session_timeout_min_ms > options.group_session_timeout_max_ms:
+
+
+def _check_order(options: BrokerOptions, low: str, high: str) -> None:
+    if getattr(options, low) > getattr(options, high):
         raise OptionError(
-            f"group_session_timeout_min_ms is {options.group_session_timeout_min_ms}, more than "
-            f"group_session_timeout_max_ms, {options.group_session_timeout_max_ms}: lower the "
-            "first or raise the second"
-        )
-    if options.frame_bytes_max > options.request_bytes_max:
-        raise OptionError(
-            f"frame_bytes_max is {options.frame_bytes_max}, more than request_bytes_max, "
-            f"{options.request_bytes_max}: lower the first or raise the second"
+            f"{low} is {getattr(options, low)}, more than {high}, {getattr(options, high)}: lower "
+            "the first or raise the second"
         )
 
 

@@ -8,7 +8,7 @@ Invariant: every returned value has its option's type and is within its bounds.
 
 import difflib
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import partial
 from typing import ClassVar, Final, Protocol, TypeVar
@@ -25,6 +25,7 @@ TABLES: Final = (
     "repair",
     "zookeeper",
 )
+TABLE_IN_FILE: Final = "table in the configuration file"
 METADATA_VARIABLE: Final = "QUIRE_METADATA"
 METADATA_DEFAULT: Final = "zk://127.0.0.1:2181/quire"
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -96,6 +97,18 @@ def check_log_level(level: str) -> None:
         raise OptionError(f"log_level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
 
 
+def check_all(*checks: Callable[[], object]) -> None:
+    """Make every check. Raises OptionError with one line for each error."""
+    errors = []
+    for check in checks:
+        try:
+            check()
+        except OptionError as error:
+            errors.append(str(error))
+    if errors:
+        raise OptionError("\n".join(dict.fromkeys(errors)))
+
+
 def read_options(
     table: OptionTable,
     file_text: str | None,
@@ -116,7 +129,7 @@ def merge_options(
     """Merge the tables of a file (keyed by their names in messages), variables and flags; later
     ones override earlier ones. Raises OptionError with one line for each error.
     """
-    options, values, errors = table.options, dict[str, Value](), list[str]()
+    options, values = table.options, dict[str, Value]()
     prefix = table.variable_prefix
 
     def read_file(title: str, name: str, value: object) -> None:
@@ -141,13 +154,7 @@ def merge_options(
         *(partial(read_variable, *each) for each in _own_variables(table, variables).items()),
         *(partial(read_flag, *each) for each in flags.items()),
     ]
-    for step in steps:
-        try:
-            step()
-        except OptionError as error:
-            errors.append(str(error))
-    if errors:
-        raise OptionError("\n".join(dict.fromkeys(errors)))
+    check_all(*steps)
     return values
 
 

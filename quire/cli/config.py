@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from quire.cli.command_line import METADATA_VARIABLE, Noun
-from quire.cli.config_lines import located
+from quire.cli.config_lines import located, without_tables
 from quire.cli.output import Output
 from quire.cli.server_options import load_given, read_config_file
 from quire.errors import ExitCode, UsageError
-from serving.option_reading import OptionInfo, Value
+from serving.errors import OptionError
+from serving.option_reading import TABLE_IN_FILE, TABLES, OptionInfo, Value, known_name
 
 GIVEN_LATER = "(given when it is started)"
 TRY_NEXT = "quire config show"
@@ -64,14 +65,21 @@ def _show(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _check(arguments: argparse.Namespace, output: Output) -> int:
-    text = read_config_file(arguments.file)
+    text = read_config_file(arguments.file) or ""
     errors: dict[str, None] = {}
+    unknown = [name for name in _tables(text) if name not in TABLES]
+    for name in unknown:
+        try:
+            known_name(name, TABLES, TABLE_IN_FILE)
+        except OptionError as error:
+            errors[located(str(error), arguments.file, text, f"[{name}]")] = None
+    text = without_tables(text, unknown) if unknown else text
     for server in _servers(text):
         try:
             _values(server)
         except UsageError as error:
             for each in str(error).splitlines():
-                errors[located(each, arguments.file, text or "", server.title)] = None
+                errors[located(each, arguments.file, text, server.title)] = None
     if errors:
         raise UsageError("\n       ".join(errors), try_next=TRY_NEXT)
     output.record({"file": arguments.file, "is_valid": True})

@@ -8,18 +8,20 @@ Invariant: an error without a known line is reported without one.
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
+
+from serving.option_reading import TABLE_IN_FILE
 
 _TABLE: Final = re.compile(r"\s*(\[{1,2})\s*(\w+)\s*\]{1,2}")
 _ASSIGNMENT: Final = re.compile(r"\s*\"?(\w+)\"?\s*=")
 _NAMED: Final = re.compile(r"(?:unknown option in )?(\[{1,2}\w+\]{1,2}(?: \d+)?):? (\w+)")
 _TOML: Final = re.compile(r"\(at line (\d+),")
-_FIRST_NAME: Final = re.compile(r"\w+")
+_NAME: Final = re.compile(r"\w+")
 
 
 def located(error: str, path: str, file_text: str, table: str) -> str:
-    """Return an error as `path:line: error`, or `path: error` if no line sets the option that it
+    """Return an error as `path:line: error`, or `path: error` if no line sets an option that it
     names. `table` is the title of the table that the error is about, such as `[bookie]`.
     """
     lines = _lines_of(file_text)
@@ -33,9 +35,21 @@ def _line(error: str, lines: Mapping[tuple[str, str], int], table: str) -> int |
     if found := _NAMED.match(error):
         title, name = found.groups()
         return lines.get((title, name), lines.get((title, "")))
-    if found := _FIRST_NAME.match(error):
-        return lines.get((table, found[0]))
-    return None
+    if error.startswith(f"unknown {TABLE_IN_FILE}"):
+        return lines.get((table, ""))
+    named = (lines.get((table, each)) for each in _NAME.findall(error))
+    return next((line for line in named if line is not None), None)
+
+
+def without_tables(file_text: str, names: Collection[str]) -> str:
+    """Return a file without some tables; all others stay at their lines."""
+    kept: list[str] = []
+    is_left_out = False
+    for text in file_text.splitlines():
+        if found := _TABLE.match(text):
+            is_left_out = found[2] in names
+        kept.append("" if is_left_out else text)
+    return "\n".join(kept)
 
 
 def _lines_of(file_text: str) -> Mapping[tuple[str, str], int]:

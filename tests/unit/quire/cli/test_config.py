@@ -75,3 +75,24 @@ def test_an_error_without_a_line() -> None:
     assert located("data_dir is not set", "f", "[bookie]\n", "[bookie]") == (
         "f: data_dir is not set"
     )
+
+
+def test_an_unknown_table_hides_no_other_error(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    errors = check(path, '[bookei]\nport = "x"\n[broker]\nport = "y"\n[console]\nport = "z"\n')
+    assert [each.split(": ")[0] for each in errors] == [f"{path}:1", f"{path}:4", f"{path}:6"]
+    assert "unknown table in the configuration file: bookei" in errors[0]
+
+
+def test_contradictions_of_one_table_are_reported_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    lines = [
+        "[broker]",
+        'listeners = "PLAINTEXT://0.0.0.0:1"',
+        'advertised_listeners = "PLAINTEXT://0.0.0.0:1"',
+        "default_replication_factor = 2",
+        'topic_defaults = "min.insync.replicas=3"',
+        'metadata = "zkk://h/q"',
+    ]
+    errors = check(path, "\n".join(lines))
+    assert [each.split(": ")[0] for each in errors] == [f"{path}:3", f"{path}:6", f"{path}:5"]
