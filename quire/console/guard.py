@@ -187,6 +187,10 @@ class Guard:
             return self.failure(request, 500, "its log has the error")
 
     def _ask_to_log_in(self, route: Route, request: web.Request) -> web.StreamResponse:
+        if "Authorization" in request.headers:  # a program, which no login page helps
+            return self.failure(
+                request, 401, "the token is wrong: send the one of admin_token_file"
+            )
         if route.changes or route.is_stream:
             return self.failure(request, 401, "the session has ended: log in, and try again")
         after = quote(request.path_qs, safe="/")

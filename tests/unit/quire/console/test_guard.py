@@ -151,7 +151,7 @@ async def test_a_program_sends_the_token_itself(memory_cluster: MemoryCluster) -
     async with open_console(WRITES) as (_, browser):
         bearer = {"Authorization": f"Bearer {browser.token}"}
         assert (await browser.get("/metrics", **bearer)).status == 200
-        assert (await browser.get("/metrics", Authorization="Bearer wrong")).status == 303
+        assert (await browser.get("/metrics", Authorization="Bearer wrong")).status == 401
 
 
 async def test_a_failure_of_a_page_is_a_page(
