@@ -14,6 +14,7 @@ Leaves the checks and figures to `quire.health` and the modules beside it. The d
 - `survey`: checks of the complete cluster in the background.
 - `cluster_metrics`: metrics of the complete cluster.
 - `paging`: pages of long lists.
+- `asked`: numbers that a request asks for.
 - `templating`: HTML from templates.
 - `operations/`: bookies and repair, as pages show and change them.
 - `topics/`: topics, groups and transactions, as pages read and change them.
