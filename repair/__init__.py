@@ -8,7 +8,6 @@ Imports the ledger client and the metadata; bookies and brokers do not import it
 - `spread`: spread of copies over racks and hosts, and moves that make it better. Pure.
 - `needs`: what one ledger lacks. Pure.
 - `ledger_index`: all ledgers of a cluster, in little memory. Pure.
-- `open_ledgers`: what to do with a ledger that is not CLOSED. Pure.
 - `publishing`: which jobs to publish. Pure.
 - `retries`: when a blocked job is tried again. Pure.
 - `bad_entries`: damaged and missing entries that can be repaired where they are. Pure.

@@ -37,6 +37,7 @@ from ledger_client.in_sync.copy_limits import CopyLimits, OnProgress, Throttle
 from ledger_client.in_sync.copying import CopyServices, FragmentCopier
 from ledger_client.protocol.copy import IncomingMark, holds_entries
 from ledger_client.protocol.quorum import write_set
+from ledger_client.recovery.missing_writers import MissingWriters
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, EntryId, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
@@ -45,7 +46,6 @@ from metadata.repair.scrub_store import Scrubs
 from repair.ledger_access import keys_of
 from repair.needs import Cause, Need, needs_of
 from repair.open_ledger_repair import OpenLedgerRepair
-from repair.open_ledgers import MissingWriters
 from repair.outcome import Blocked, Deleted, Outcome, Postponed, Repaired, describe_shortage, joined
 from repair.pacing.copy_shares import CopyShares
 from repair.publishing import LOST

@@ -1,8 +1,9 @@
 """Repair of a ledger that is not CLOSED: recovery if its writer is gone, other members if it has
 none yet.
 
-Leaves the decision whether the writer is gone to `repair.open_ledgers`, the ledger's key to
-`repair.ledger_access`, and the copies of the closed ledger to `repair.ledger_repair`.
+Leaves the decision whether the writer is gone to `ledger_client.recovery.missing_writers`, the
+ledger's key to `repair.ledger_access`, and the copies of the closed ledger to
+`repair.ledger_repair`.
 
 A ledger whose writer ended before its first entry was stored has no key on any bookie. It is
 recovered without a key, and ends empty.
@@ -30,6 +31,7 @@ from ledger_client.errors import (
     RecoveryUndecidedError,
     UnauthorizedError,
 )
+from ledger_client.recovery.missing_writers import MissingWriters, OpenAction
 from ledger_client.recovery.recoverer import Recoverer
 from ledger_client.recovery.recovery_bookies import OLD_RELEASE, KeylessBookies, RecoveryBookies
 from metadata.errors import MetadataError
@@ -39,7 +41,6 @@ from metadata.paths import client_path
 from metadata.restore.restore_record import is_unaccepted
 from metadata.store.interface import find
 from repair.ledger_access import keys_of
-from repair.open_ledgers import MissingWriters, OpenAction
 from repair.outcome import Blocked, Deleted, Outcome, Postponed, Repaired, describe_shortage
 from repair.standing import Standing, Standings
 

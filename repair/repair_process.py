@@ -19,6 +19,7 @@ from typing import Final, Self
 from ledger_client.client_services import ClientServices, ClientSettings
 from ledger_client.config import ClientConfig
 from ledger_client.in_sync.copy_limits import CopyLimits
+from ledger_client.recovery.missing_writers import MissingWriters
 from metadata.cancelling import cancel_and_wait
 from metadata.registry.cookies import CookieStore
 from metadata.repair.auditor_election import AuditorElection
@@ -33,7 +34,6 @@ from metadata.repair.workers import WorkerDirectory, WorkerRegistrar
 from metadata.store.interface import MetadataStore
 from repair.auditor import Auditor, AuditorParts
 from repair.ledger_repair import LedgerRepair
-from repair.open_ledgers import MissingWriters
 from repair.worker import RepairViews, RepairWorker
 from security.client_file import NO_IDENTITY, ClientFile
 

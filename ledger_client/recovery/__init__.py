@@ -5,5 +5,6 @@
 - `recovered_entries`: entries until they are written back, and their batches.
 - `recovery_errors`: reasons of a failed recovery, as errors.
 - `unclean_recovery`: closes an in-sync ledger whose last members are all lost (rule 11.6).
+- `missing_writers`: when the writer of an open ledger counts as gone. Pure.
 - `late_fences`: fences of the members that it did not reach.
 """

@@ -22,6 +22,7 @@ from dataclasses import replace
 
 from ledger_client.protocol.copy import CopyPlan, CopyRefused, CopyState, plan_copy
 from ledger_client.reading.entry_ranges import Range
+from ledger_client.recovery.missing_writers import MissingWriters, OpenAction
 from metadata.errors import InvalidLifecycleChangeError
 from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerMetadata, LedgerState
@@ -33,7 +34,6 @@ from metadata.repair.scrub import BadRange
 from repair.bad_entries import bad_entries
 from repair.missing.wanted import lacking, wanted_ranges
 from repair.needs import RepairClass, class_of, holders_of, needs_of
-from repair.open_ledgers import MissingWriters, OpenAction
 from repair.retries import Changes, Retries
 from repair.spread import NO_PLACES, Places
 from repair.standing import Standing, Standings

@@ -24,6 +24,7 @@ from ledger_client.cluster_access import (
 )
 from ledger_client.digest import LedgerKeys
 from ledger_client.reading.entry_ranges import Range, describe_ranges, entry_count
+from ledger_client.recovery.missing_writers import SESSIONS
 from metadata.ids import LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.paths import client_path
@@ -38,7 +39,6 @@ from repair.losses.acceptance import LossAcceptance, LossParts
 from repair.losses.lost_ranges import LossReport
 from repair.losses.survey import LossSurvey
 from repair.losses.undecided_end import EndReport, UndecidedEnd
-from repair.open_ledgers import SESSIONS
 
 WRITER_AWAY_S: Final = SESSIONS * SESSION_TIMEOUT_S
 """Time for which the node of a writer must be missing before its ledger is closed, in seconds, as

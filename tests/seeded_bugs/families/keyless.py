@@ -67,7 +67,7 @@ BUGS = (
         ("9.15",),
         (
             Edit(
-                "repair/open_ledgers.py",
+                "ledger_client/recovery/missing_writers.py",
                 "        if ledger.is_unclaimed:\n",
                 "        if ledger.is_unclaimed and not ledger.fragments:\n",
             ),

@@ -16,6 +16,7 @@ from tests.seeded_bugs.seeded_bug import (
 
 UNITS = "tests/unit/repair"
 STORIES = f"{UNITS}/test_repair_process.py"
+WRITERS = "tests/unit/ledger_client/recovery/test_missing_writers.py"
 SPREAD = f"{UNITS}/test_spread.py"
 NOT_MODELLED = hidden_from_model("the model of repair has bugs of its own: tests/model/repairing")
 NOT_SHOWN = hidden_from_simulation("whether the simulation with repair finds it was not tried yet")
@@ -128,12 +129,12 @@ BUGS = (
         ("9.2",),
         (
             Edit(
-                "repair/open_ledgers.py",
+                "ledger_client/recovery/missing_writers.py",
                 "        if is_registered:\n",
                 "        if is_registered and ledger.state is LedgerState.CLOSED:\n",
             ),
         ),
-        (units(f"{UNITS}/test_open_ledgers.py", STORIES),),
+        (units(WRITERS, STORIES),),
         (NOT_MODELLED, NOT_SHOWN),
     ),
     SeededBug(
@@ -142,12 +143,12 @@ BUGS = (
         ("9.2",),
         (
             Edit(
-                "repair/open_ledgers.py",
+                "ledger_client/recovery/missing_writers.py",
                 "        if now_s - known.since_s < self._wait_s:\n",
                 "        if now_s < known.since_s:\n",
             ),
         ),
-        (units(f"{UNITS}/test_open_ledgers.py"),),
+        (units(WRITERS),),
         (NOT_MODELLED, NOT_SHOWN),
     ),
     SeededBug(
@@ -156,12 +157,12 @@ BUGS = (
         ("9.2",),
         (
             Edit(
-                "repair/open_ledgers.py",
+                "ledger_client/recovery/missing_writers.py",
                 "            if now_s - each.seen_s <= self._apart_s\n",
                 "            if now_s >= each.seen_s\n",
             ),
         ),
-        (units(f"{UNITS}/test_open_ledgers.py"),),
+        (units(WRITERS),),
         (NOT_MODELLED, NOT_SHOWN),
     ),
     SeededBug(

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Final
 from unittest.mock import patch
 
+from ledger_client.recovery.missing_writers import SESSIONS
 from metadata.errors import NodeNotFoundError
 from metadata.ids import Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
@@ -17,7 +18,6 @@ from metadata.paths import CLIENTS, client_path
 from metadata.store.memory import MemoryMetadataServer
 from metadata.store.memory_tree import NodeChange
 from repair.open_ledger_repair import OpenLedgerRepair
-from repair.open_ledgers import SESSIONS
 from repair.outcome import Outcome
 from repair.standing import Standings
 from tests.simulation.model import Model

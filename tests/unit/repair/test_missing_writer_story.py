@@ -6,9 +6,9 @@ import random
 import pytest
 
 from ledger_client import LedgerClient, Quorum
+from ledger_client.recovery.missing_writers import SESSIONS
 from metadata.ledgers.ledger_metadata import LedgerState
 from metadata.repair.lifecycle import Lifecycle
-from repair.open_ledgers import SESSIONS
 from repair.worker import LOOK_EVERY_S
 from tests.simulation.nodes import ClientNode
 from tests.support.repair.copy_actions import Halt, at_each_action

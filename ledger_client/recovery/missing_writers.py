@@ -1,6 +1,7 @@
-"""What repair does with a ledger that is not CLOSED. Pure.
+"""When the writer of an open ledger counts as gone, and what follows. Pure.
 
-Leaves recovering to the client, and changing the ensemble of a live writer to that writer.
+Leaves recovering the ledger to its callers, and changing the ensemble of a live writer to that
+writer.
 
 Invariants: a ledger without a writer is not recovered. Another one is recovered only if the node of
 its writer's client was missing at each look, the first and the last of which are at least two

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from ledger_client.recovery.missing_writers import LOOKS_APART_S_MAX, MissingWriters, OpenAction
 from metadata.ids import ClientId, LedgerId
-from metadata.ledgers.ledger_metadata import LedgerState
-from repair.open_ledgers import LOOKS_APART_S_MAX, MissingWriters, OpenAction
+from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerState
 from tests.support.sample_ledgers import open_ledger
 
 L = LedgerId(7)
@@ -80,3 +80,12 @@ def test_another_writer_starts_the_time_again() -> None:
 def test_a_ledger_in_recovery_is_recovered_at_once() -> None:
     missing = MissingWriters(10.0)
     assert look(missing, 0.0, state=LedgerState.IN_RECOVERY) is OpenAction.RECOVER
+
+
+def test_a_ledger_without_a_writer_is_never_recovered() -> None:
+    missing, unclaimed = (
+        MissingWriters(10.0),
+        replace(open_ledger("abc"), custom={UNCLAIMED_NAME: b""}),
+    )
+    actions = [missing.look(unclaimed, is_registered=False, now_s=at) for at in (0.0, 20.0)]
+    assert actions == [OpenAction.MOVE] * 2
