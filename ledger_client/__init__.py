@@ -105,6 +105,8 @@ if TYPE_CHECKING:
     )
     from ledger_client.reading.many_ledgers import LedgerRange, RangePart
     from ledger_client.reading.reader import LedgerReader
+    from ledger_client.recovery.abandoned_ledgers import AbandonedLedger, AbandonedLedgers
+    from ledger_client.recovery.abandoned_recovery import AbandonedRecovered
     from ledger_client.replication import Quorum
     from ledger_client.writing.writer import LedgerWriter
     from metadata.ledgers.chain import ChainLink, LinkedLedger
@@ -115,6 +117,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AS_STORED",
+    "AbandonedLedger",
+    "AbandonedLedgers",
+    "AbandonedRecovered",
     "BackpressureError",
     "BookieConnected",
     "BookieDeparted",
@@ -256,6 +261,8 @@ _MODULES: Final = {
     ),
     "ledger_client.reading.many_ledgers": ("LedgerRange", "RangePart"),
     "ledger_client.reading.reader": ("LedgerReader",),
+    "ledger_client.recovery.abandoned_ledgers": ("AbandonedLedger", "AbandonedLedgers"),
+    "ledger_client.recovery.abandoned_recovery": ("AbandonedRecovered",),
     "ledger_client.replication": ("Quorum",),
     "ledger_client.writing.writer": ("LedgerWriter",),
     "metadata.ledgers.chain": ("ChainLink", "LinkedLedger"),

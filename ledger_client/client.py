@@ -45,6 +45,8 @@ from security.renewed_tls import fixed
 
 if TYPE_CHECKING:
     from ledger_client.chains import Chain
+    from ledger_client.recovery.abandoned_ledgers import AbandonedLedgers
+    from ledger_client.recovery.abandoned_recovery import AbandonedRecovered
     from ledger_client.writing.writer import LedgerWriter
 
 CHUNK_BYTES: Final = 2 * 1024 * 1024
@@ -225,6 +227,29 @@ class LedgerClient:
         services = await self._session.services()
         async with asyncio.timeout(timeout):
             return await services.late_fences.wait(_checked(ledger_id))
+
+    async def abandoned_ledgers(
+        self, ledger_ids: Iterable[int], *, password: bytes = b"", timeout: float | None = None
+    ) -> "AbandonedLedgers":
+        """Return which of these ledgers are not closed, have no writer any more, and have entries
+        that readers do not see; bookies of at most 20 ledgers are asked. Changes nothing.
+        """
+        from ledger_client.recovery.abandoned_ledgers import find_abandoned  # noqa: PLC0415
+
+        wanted, limit = [_checked(each) for each in ledger_ids], self._session.limit(timeout)
+        return await find_abandoned(await self._session.services(), wanted, password, limit)
+
+    async def recover_abandoned(
+        self, ledger_ids: Iterable[int], *, password: bytes = b"", timeout: float | None = None
+    ) -> "AbandonedRecovered":
+        """Recover those of these ledgers whose writers are gone. To find that out takes two session
+        timeouts (rule 9.2); ledgers of live writers stay as they are.
+        """
+        from ledger_client.recovery.abandoned_recovery import AbandonedRecovery  # noqa: PLC0415
+
+        wanted, limit = [_checked(each) for each in ledger_ids], self._session.limit(timeout)
+        recovery = AbandonedRecovery(await self._session.services(), password, limit)
+        return await recovery.recover(wanted)
 
     async def ledger_info(self, ledger_id: int, *, timeout: float | None = None) -> LedgerInfo:
         """Return a ledger as currently stored. Raises LedgerNotFoundError."""

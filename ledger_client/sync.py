@@ -26,6 +26,8 @@ from ledger_client.info import LedgerInfo
 from ledger_client.observability import ClientStats, EventCallback
 from ledger_client.reading.many_ledgers import LedgerRange, RangePart
 from ledger_client.reading.reader import LedgerReader as AsyncReader
+from ledger_client.recovery.abandoned_ledgers import AbandonedLedgers
+from ledger_client.recovery.abandoned_recovery import AbandonedRecovered
 from ledger_client.replication import Quorum
 from ledger_client.writing.writer import LedgerWriter as AsyncWriter
 from metadata.ledgers.payload_encryption import PayloadEncryption
@@ -146,6 +148,22 @@ class LedgerClient:
     def wait_for_fences(self, ledger_id: int, *, timeout: float | None = None) -> tuple[str, ...]:
         """Wait until every member has fenced a ledger that this client recovered uncleanly."""
         return self._background.run(self._client.wait_for_fences(ledger_id, timeout=timeout))
+
+    def abandoned_ledgers(
+        self, ledger_ids: Iterable[int], *, password: bytes = b"", timeout: float | None = None
+    ) -> AbandonedLedgers:
+        """Return which of these ledgers have no writer, no end, and entries that readers do not
+        see.
+        """
+        work = self._client.abandoned_ledgers(ledger_ids, password=password, timeout=timeout)
+        return self._background.run(work)
+
+    def recover_abandoned(
+        self, ledger_ids: Iterable[int], *, password: bytes = b"", timeout: float | None = None
+    ) -> AbandonedRecovered:
+        """Recover those of these ledgers whose writers are gone."""
+        work = self._client.recover_abandoned(ledger_ids, password=password, timeout=timeout)
+        return self._background.run(work)
 
     def ledger_info(self, ledger_id: int, *, timeout: float | None = None) -> LedgerInfo:
         """Return a ledger as currently stored."""

@@ -6,5 +6,7 @@
 - `recovery_errors`: reasons of a failed recovery, as errors.
 - `unclean_recovery`: closes an in-sync ledger whose last members are all lost (rule 11.6).
 - `missing_writers`: when the writer of an open ledger counts as gone. Pure.
+- `abandoned_ledgers`: open ledgers whose writers are gone, with entries that no reader sees.
+- `abandoned_recovery`: recovers such ledgers, never one of a live writer.
 - `late_fences`: fences of the members that it did not reach.
 """
