@@ -4,6 +4,7 @@
 - `options`: its options, checked.
 - `selecting`: ledgers of a query, and how far each may be read.
 - `known_ledgers`: ledgers with their readable ends.
+- `abandoned`: open ledgers whose writers are gone.
 - `chain_links`: links of a chain, and those that the process remembers.
 - `packed_ranges`: ranges in columns, for plans.
 - `splits`: parts that tasks read.

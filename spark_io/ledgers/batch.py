@@ -17,14 +17,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ledger_client.sync import LedgerClient
+from spark_io.ledgers.abandoned import recover, warn_of_hidden
 from spark_io.ledgers.bounds import Bounds
 from spark_io.ledgers.known_ledgers import infos_of
 from spark_io.ledgers.options import ReadOptions
 from spark_io.ledgers.packed_ranges import PackedRanges
-from spark_io.ledgers.positions import check_bounds, starts_and_ends
+from spark_io.ledgers.positions import check_bounds, ends_given, starts_and_ends
 from spark_io.ledgers.reading import read_ranges
-from spark_io.ledgers.selecting import find_ledgers
-from spark_io.ledgers.splits import EntryRange, plan_splits
+from spark_io.ledgers.selecting import SelectedLedgers, find_ledgers
+from spark_io.ledgers.splits import EntryRange, KnownLedger, plan_splits
 from spark_io.sentence_first import sentence_first
 from spark_io.worker_client import client_of
 
@@ -78,7 +79,21 @@ class LedgerBatchReader(DataSourceReader):
         """Split the query's entries into parts of about `splitBytes`."""
         options = self._options
         client = client_of(options.client)
-        found = find_ledgers(
+        found = self._find(client)
+        unended = self._read_to_the_end(found.open_ledgers())
+        if unended and not options.recover_open_ledgers:
+            warn_of_hidden(client, unended, options.client.password)
+        elif unended and recover(client, unended, options.client.password):
+            found = self._find(client)
+        starting, ending = options.starting_offsets, options.ending_offsets
+        ranges = options.bounds.entries(starts_and_ends(found.ledgers, starting, ending))
+        if options.bounds.fragments:
+            ranges = _of_fragments(client, list(ranges), options.bounds)
+        return partitions_of(ranges, options, found.chain_token)
+
+    def _find(self, client: LedgerClient) -> SelectedLedgers:
+        options = self._options
+        return find_ledgers(
             client,
             options.selection,
             options.client.password,
@@ -86,11 +101,16 @@ class LedgerBatchReader(DataSourceReader):
             remember_for=options.client,
             bounds=options.bounds,
         )
-        starting, ending = options.starting_offsets, options.ending_offsets
-        ranges = options.bounds.entries(starts_and_ends(found.ledgers, starting, ending))
-        if options.bounds.fragments:
-            ranges = _of_fragments(client, list(ranges), options.bounds)
-        return partitions_of(ranges, options, found.chain_token)
+
+    def _read_to_the_end(self, ledgers: Iterable[KnownLedger]) -> list[KnownLedger]:
+        """Return the ledgers of which the query also wants what is beyond the readable end."""
+        ends = ends_given(self._options.ending_offsets)
+        return [
+            each
+            for each in ledgers
+            if ends.get(each.ledger_id, each.end + 1) > each.end
+            and self._options.bounds.wants(each.end)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the entries of one part."""

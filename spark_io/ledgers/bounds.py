@@ -69,6 +69,10 @@ class Bounds:
         is_late_enough = self.first_ms is None or time_ms >= self.first_ms
         return is_late_enough and (self.end_ms is None or time_ms < self.end_ms)
 
+    def wants(self, entry_id: int) -> bool:
+        """Return whether an entry is before the end of the entries to read."""
+        return self.end_entry is None or entry_id < self.end_entry
+
     def entries(self, ranges: Iterable[EntryRange]) -> Iterable[EntryRange]:
         """Return the ranges without the entries that are outside the bounds."""
         if not self.first_entry and self.end_entry is None:

@@ -46,6 +46,7 @@ LEDGERS_NAMED_MAX: Final = 100_000
 BATCH_MAX: Final = 2**63 - 1
 
 KEY_FILE: Final = "keyFile"
+RECOVER_OPEN: Final = "recoverOpenLedgers"
 PAYLOAD_FORMAT: Final = "payloadFormat"
 PAYLOAD_SCHEMA: Final = "payloadSchema"
 CORRUPT_COLUMN: Final = "columnNameOfCorruptRecord"
@@ -68,6 +69,7 @@ READING: Final = (
     "asStored",
     "failOnDataLoss",
     "acceptOldCheckpoint",
+    RECOVER_OPEN,
     *BOUNDS,
     "maxEntriesPerTrigger",
     "maxOffsetsPerTrigger",
@@ -132,6 +134,8 @@ class ReadOptions:
     """Whether to return the payloads of encrypted ledgers as ciphertext."""
     bounds: Bounds = NO_BOUNDS
     """What a batch query leaves out."""
+    recover_open_ledgers: bool = False
+    """Whether a batch query first recovers open ledgers whose writers are gone."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "ReadOptions":
@@ -163,6 +167,7 @@ class ReadOptions:
             key_file=_key_file(given),
             as_stored=given.truth("asStored", default=False),
             bounds=Bounds.of(given),
+            recover_open_ledgers=given.truth(RECOVER_OPEN, default=False),
         )
 
 

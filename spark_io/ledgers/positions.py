@@ -129,6 +129,11 @@ def check_bounds(starting: str, ending: str) -> None:
             )
 
 
+def ends_given(ending: str) -> LedgerOffsets:
+    """Return the ends of ledgers that `endingOffsets` gives. Raises OptionError."""
+    return _parsed("endingOffsets", ending, LATEST)[0]
+
+
 def _parsed(option: str, text: str, whole: str) -> tuple[LedgerOffsets, Identities]:
     """Parse `earliest`/`latest` (all of each ledger), or offsets by ledger and their identities."""
     if text.lower() == whole:

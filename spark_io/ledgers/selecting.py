@@ -15,7 +15,7 @@ from ledger_client.sync import LedgerClient
 from spark_io.common_options import ClientOptions
 from spark_io.ledgers.bounds import NO_BOUNDS, Bounds
 from spark_io.ledgers.chain_links import ReadLink, read_links, remembered_links
-from spark_io.ledgers.known_ledgers import infos_of, known_ledger
+from spark_io.ledgers.known_ledgers import PackedLedgers, infos_of, known_ledger
 from spark_io.ledgers.options import Selection
 from spark_io.ledgers.splits import KnownLedger
 
@@ -32,6 +32,12 @@ class LedgersOfLinks:
         for link in self.links:
             yield from link.ledgers
 
+    def open_ledgers(self) -> Iterator[KnownLedger]:
+        """Yield the ledgers that were not closed when they were read. Packed ones are closed."""
+        for link in self.links:
+            if not isinstance(link.ledgers, PackedLedgers):
+                yield from _open(link.ledgers)
+
 
 @dataclass(frozen=True, slots=True)
 class SelectedLedgers:
@@ -40,6 +46,15 @@ class SelectedLedgers:
     ledgers: Iterable[KnownLedger]
     chain_token: bytes | None = None
     """Identity of the chain that links them; None if they were not selected by a chain."""
+
+    def open_ledgers(self) -> Iterator[KnownLedger]:
+        """Yield the ledgers that were not closed when they were read."""
+        ledgers = self.ledgers
+        return ledgers.open_ledgers() if isinstance(ledgers, LedgersOfLinks) else _open(ledgers)
+
+
+def _open(ledgers: Iterable[KnownLedger]) -> Iterator[KnownLedger]:
+    return (each for each in ledgers if not each.is_closed)
 
 
 def find_ledgers(

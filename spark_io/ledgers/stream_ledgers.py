@@ -23,7 +23,7 @@ from spark_io.errors import ChainTrimmedError, OffsetError, OptionError, Recreat
 from spark_io.identities import Identities, IdentityCheck, check_option, separated, with_identities
 from spark_io.ledgers.bounds import BOUNDS, NO_BOUNDS
 from spark_io.ledgers.chain_links import BEGAN, read_links
-from spark_io.ledgers.options import ReadOptions
+from spark_io.ledgers.options import RECOVER_OPEN, ReadOptions
 from spark_io.ledgers.positions import (
     ChainPosition,
     LedgerOffsets,
@@ -55,6 +55,9 @@ def follow(client: LedgerClient, options: ReadOptions) -> "FollowedSource":
     if options.bounds != NO_BOUNDS:
         text = f"a stream has no bounds ({', '.join(BOUNDS)}): begin it with startingOffsets"
         raise OptionError("startingOffsets", text)
+    if options.recover_open_ledgers:
+        text = "a stream recovers nothing: use `quire ledger recover`, or a batch query"
+        raise OptionError(RECOVER_OPEN, text)
     if options.selection.chain:
         return FollowedLinks(client, options)
     return FollowedLedgers(client, options)

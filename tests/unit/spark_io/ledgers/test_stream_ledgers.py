@@ -327,3 +327,10 @@ def test_starting_offsets_of_ledgers() -> None:
     assert start == {"7": 4, "8": 0, IDS_KEY: {"7": FIRST.hex(), "8": FIRST.hex()}}
     with pytest.raises(OptionError, match="names another ledger '7'"):
         starting_offset(source, f'{{"7": 4, "$ids": {{"7": "{SECOND.hex()}"}}}}')
+
+
+def test_a_stream_recovers_no_ledgers() -> None:
+    cluster = OneCluster(ledgers={7: (FIRST, 5)})
+    with pytest.raises(OptionError, match="'recoverOpenLedgers': a stream recovers nothing"):
+        stream(cluster, ledgers="7", recoverOpenLedgers="true")
+    assert stream(cluster, ledgers="7", recoverOpenLedgers="false").latest()["7"] == 5

@@ -1,0 +1,124 @@
+"""Warnings about open ledgers without a writer, and which ledgers a batch query asks about."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from ledger_client import (
+    AbandonedLedger,
+    AbandonedLedgers,
+    AbandonedRecovered,
+    LedgerError,
+    MetadataUnavailableError,
+    UnauthorizedError,
+)
+from metadata.ids import LedgerId
+from spark_io.ledgers.abandoned import LEDGERS_NAMED_MAX, recover, warn_of_hidden
+from spark_io.ledgers.chain_links import ReadLink
+from spark_io.ledgers.known_ledgers import PackedLedgers
+from spark_io.ledgers.selecting import LedgersOfLinks, SelectedLedgers
+from spark_io.ledgers.splits import KnownLedger
+
+if TYPE_CHECKING:
+    from ledger_client.sync import LedgerClient
+
+NOTHING_FOUND, NOTHING_DONE = AbandonedLedgers((), 0), AbandonedRecovered((), {})
+GRANT = "User:etl may not fence it: `quire grant add 'User:etl' recoverer ledger:7`"
+
+
+@dataclass
+class Answers:
+    """Answers of a client about abandoned ledgers."""
+
+    found: AbandonedLedgers = NOTHING_FOUND
+    done: AbandonedRecovered = NOTHING_DONE
+    error: LedgerError | None = None
+    asked: list[int] = field(default_factory=list)
+
+    def abandoned_ledgers(self, ledger_ids: Iterable[int], *, password: bytes) -> AbandonedLedgers:
+        assert password == b"secret"
+        self.asked += ledger_ids
+        if self.error is not None:
+            raise self.error
+        return self.found
+
+    def recover_abandoned(
+        self, ledger_ids: Iterable[int], *, password: bytes
+    ) -> AbandonedRecovered:
+        assert password == b"secret"
+        self.asked += ledger_ids
+        return self.done
+
+
+def known(ledger_id: int, end: int = 5, *, is_closed: bool = False) -> KnownLedger:
+    return KnownLedger(ledger_id, end, 1.0, is_closed=is_closed)
+
+
+def warned(answers: Answers, caplog: pytest.LogCaptureFixture) -> list[str]:
+    with caplog.at_level(logging.WARNING, "spark_io"):
+        warn_of_hidden(cast("LedgerClient", answers), [known(7), known(8)], b"secret")
+    assert answers.asked == [7, 8]
+    return caplog.messages
+
+
+def recovered(answers: Answers, *ledgers: KnownLedger) -> bool:
+    return recover(cast("LedgerClient", answers), ledgers, b"secret")
+
+
+def test_a_warning_has_the_ledger_what_is_hidden_and_the_remedy(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answers = Answers(AbandonedLedgers((AbandonedLedger(7, -1, 49), AbandonedLedger(8, 9, 10)), 3))
+    assert warned(answers, caplog) == [
+        "the writers of open ledgers are gone, and entries that they may have acknowledged are not "
+        "read: ledger 7, entries 0 to 49, 50 in all (`quire ledger recover 7`); ledger 8, entries "
+        "10 to 10, 1 in all (`quire ledger recover 8`); 3 more ledgers, whose bookies were not "
+        "asked. With the option recoverOpenLedgers=true a query recovers them first"
+    ]
+
+
+def test_without_hidden_entries_there_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert warned(Answers(), caplog) == []
+
+
+def test_a_query_does_not_fail_because_writers_cannot_be_looked_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answers = Answers(error=MetadataUnavailableError("100% gone"))
+    (warning,) = warned(answers, caplog)
+    assert warning == "whether the writers of open ledgers are gone is not known: 100% gone"
+
+
+def test_a_missing_right_is_a_warning_with_the_grant(caplog: pytest.LogCaptureFixture) -> None:
+    refused = UnauthorizedError(GRANT, ledger_id=LedgerId(7))
+    assert not recovered(Answers(done=AbandonedRecovered((), {7: refused})), known(7, end=5))
+    assert caplog.messages == [
+        "open ledgers whose writers are gone were not recovered: "
+        f"ledger 7: {GRANT} (its entries before entry 5 are read)"
+    ]
+
+
+def test_a_warning_names_few_ledgers(caplog: pytest.LogCaptureFixture) -> None:
+    ledgers = [known(each) for each in range(LEDGERS_NAMED_MAX + 2)]
+    failures = {each.ledger_id: LedgerError("no") for each in ledgers}
+    recovered(Answers(done=AbandonedRecovered((), failures)), *ledgers)
+    (warning,) = caplog.messages
+    assert warning.count("no (its entries") == LEDGERS_NAMED_MAX
+    assert warning.endswith("; 2 more")
+
+
+def test_ledgers_that_ended_are_read_again(caplog: pytest.LogCaptureFixture) -> None:
+    assert recovered(Answers(done=AbandonedRecovered((7,), {})), known(7))
+    assert caplog.messages == []
+
+
+def test_only_open_ledgers_are_asked_about() -> None:
+    """Ledgers of packed links are closed, so they are not even looked through."""
+    closed, opened = known(1, is_closed=True), known(2)
+    assert list(SelectedLedgers([closed, opened]).open_ledgers()) == [opened]
+    packed = PackedLedgers([closed])
+    links = LedgersOfLinks([ReadLink(0, 0, packed), ReadLink(1, 0, [closed, opened])])
+    assert list(SelectedLedgers(links).open_ledgers()) == [opened]
