@@ -10,11 +10,8 @@ Leaves a short campaign for every test run to `test_exactly_once.py`.
 """
 
 import argparse
-import os
 import random
-import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -22,21 +19,19 @@ from tempfile import TemporaryDirectory
 
 from ledger_client import Quorum
 from ledger_client.sync import LedgerClient
+from tests.spark.driver_process import kill_driver, log_tail, mark_driver, start_driver
 
 ENTRIES_PER_LINK = 500
 SOURCE, TARGET = "source", "target"
 LEAST_S, MOST_S = 5.0, 15.0
-DRIVER_GROUP = "QUIRE_TEST_DRIVER_GROUP"
-"""Marks the process group of a driver and its Java; the Python workers create a separate one."""
 FINISH_TIMEOUT_S = 300
-LOG_TAIL_CHARACTERS = 6_000
 
 
 def drive(metadata: str, checkpoint: str, *, is_last: bool, crash_after_publish: bool) -> None:
     """Run the streaming job in this process: for ever, or until it has all present entries."""
     from spark_io.launching import session  # noqa: PLC0415 - only in the driver's process
 
-    os.environ[DRIVER_GROUP] = str(os.getpgrp())
+    mark_driver()
     spark = session("exactly once", master="local[2]", conf={"spark.ui.enabled": "false"})
     spark.sparkContext.setLogLevel("OFF")
     reading = spark.readStream.format("ledger").option("metadata", metadata)
@@ -60,6 +55,7 @@ class Campaign:
     def __init__(self, metadata: str, directory: Path, seed: int) -> None:
         self._metadata = metadata
         self._directory = directory
+        self._log = directory / "driver.log"
         self._rng = random.Random(seed)
         self._published = 0
         self.crashes = 0
@@ -76,12 +72,12 @@ class Campaign:
                 while time.monotonic() < ends and driver.poll() is None:
                     time.sleep(0.1)
                 self.crashes += driver.poll() is not None
-                _kill(driver)
+                kill_driver(driver)
                 print(f"driver {number + 1} of {kills} killed", flush=True)
             self._publish(client)
             driver = self._start(is_last=True)
             status = driver.wait(FINISH_TIMEOUT_S)
-            assert status == 0, f"the last driver ended with {status}: {self._log_tail()}"
+            assert status == 0, f"the last driver ended with {status}: {log_tail(self._log)}"
             self._compare(client)
 
     def _publish(self, client: LedgerClient) -> None:
@@ -93,16 +89,10 @@ class Campaign:
         chain.publish([writer.info])
 
     def _start(self, *, is_last: bool = False, does_crash: bool = False) -> subprocess.Popen[bytes]:
-        words = [sys.executable, "-m", "tests.spark.exactly_once", "--drive", self._metadata]
-        words += ["--checkpoint", str(self._directory / "checkpoint")]
-        words += ["--last"] * is_last + ["--crash"] * does_crash
-        with (self._directory / "driver.log").open("ab") as log:
-            return subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-
-    def _log_tail(self) -> str:
-        return (self._directory / "driver.log").read_text(errors="replace")[-LOG_TAIL_CHARACTERS:]
+        arguments = ["--drive", self._metadata]
+        arguments += ["--checkpoint", str(self._directory / "checkpoint")]
+        arguments += ["--last"] * is_last + ["--crash"] * does_crash
+        return start_driver("tests.spark.exactly_once", arguments, self._log)
 
     def _compare(self, client: LedgerClient) -> None:
         found = Counter[int]()
@@ -122,16 +112,6 @@ class Campaign:
         assert len(found) == self._published
         orphans = chain.collect(grace_s=0)
         print(f"{orphans} orphans collected")
-
-
-def _kill(driver: subprocess.Popen[bytes]) -> None:
-    """Kill a driver with its Java and all of its workers."""
-    try:
-        os.killpg(driver.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    finally:
-        driver.wait()
 
 
 def main() -> None:
