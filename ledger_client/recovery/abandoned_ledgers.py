@@ -66,6 +66,15 @@ class WrittenLedger:
     metadata: LedgerMetadata
     is_registered: bool
 
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether no writer appends to it now. A ledger in recovery is fenced, and the writer of an
+        unclaimed one is still to come.
+        """
+        if self.metadata.is_unclaimed:
+            return False
+        return self.metadata.state is LedgerState.IN_RECOVERY or not self.is_registered
+
 
 async def find_abandoned(
     services: ClientServices, ledger_ids: Sequence[LedgerId], password: bytes, timeout_s: float
@@ -74,11 +83,11 @@ async def find_abandoned(
     MetadataUnavailableError and the other errors of the metadata service.
     """
     unclosed = await written_ledgers(services, ledger_ids, timeout_s, fresh=False)
-    gone = [each.metadata.ledger_id for each in unclosed if _is_abandoned(each)]
+    gone = [each.metadata.ledger_id for each in unclosed if each.is_abandoned]
     # Once more, from the newest metadata: a writer may close its ledger, and end, in between.
     asked = await written_ledgers(services, gone[:ASKED_MAX], timeout_s, fresh=True)
     ends = await asyncio.gather(
-        *[_ends(services, each.metadata, password) for each in asked if _is_abandoned(each)]
+        *[_ends(services, each.metadata, password) for each in asked if each.is_abandoned]
     )
     hidden = tuple(each for each in ends if each.hidden_count > 0)
     return AbandonedLedgers(hidden, max(0, len(gone) - ASKED_MAX))
@@ -120,14 +129,6 @@ async def _unclosed(
     except NodeNotFoundError:
         return None
     return None if metadata.state is LedgerState.CLOSED else metadata
-
-
-def _is_abandoned(ledger: WrittenLedger) -> bool:
-    """Return whether nothing will be appended, and nothing makes stored entries visible."""
-    metadata = ledger.metadata
-    if metadata.is_unclaimed:  # its writer is still to come
-        return False
-    return metadata.state is LedgerState.IN_RECOVERY or not ledger.is_registered
 
 
 async def _ends(

@@ -26,7 +26,11 @@ from ledger_client.errors import (
 )
 from ledger_client.ledger_calls import LedgerCalls
 from ledger_client.metadata_failures import metadata_call
-from ledger_client.recovery.abandoned_ledgers import chunks, written_ledgers
+from ledger_client.recovery.abandoned_ledgers import (
+    WrittenLedger,
+    chunks,
+    written_ledgers,
+)
 from ledger_client.recovery.missing_writers import (
     LOOKS_APART_S_MAX,
     SESSIONS,
@@ -40,8 +44,6 @@ from metadata.store.interface import SESSION_TIMEOUT_S
 
 LOOKS: Final = 10
 """Number of looks at a writer's node in the time for which it must be missing."""
-LOOKS_MAX: Final = 100
-"""Maximum number of looks; more are due only if looks are too far apart to count together."""
 PAUSE_S_MIN: Final = 0.05
 """Minimum time between two looks, in seconds."""
 RECOVERIES_AT_ONCE: Final = 8
@@ -94,49 +96,69 @@ class AbandonedRecovery:
         is such a ledger. Raises MetadataUnavailableError and the other errors of the metadata
         service.
         """
-        wanted = list(dict.fromkeys(ledger_ids))
-        for number in range(LOOKS_MAX):
-            looks = await self._look(wanted)
-            if not number:
-                looks = await self._permitted(looks)
-            await self._recover_all([each.metadata for each in looks if each.due_s is None])
-            dues = {each.metadata.ledger_id: each.due_s for each in looks if each.due_s is not None}
-            wanted = list(dues)
-            if not wanted:
+        looks = await self._permitted(await self._look_first(list(dict.fromkeys(ledger_ids))))
+        while looks:
+            await self._recover_all([each for each, due_s in looks.items() if due_s is None])
+            waiting = {each: due_s for each, due_s in looks.items() if due_s is not None}
+            if not waiting:
                 break
-            left_s = min(dues.values()) - asyncio.get_running_loop().time()
+            left_s = min(waiting.values()) - asyncio.get_running_loop().time()
             await asyncio.sleep(max(PAUSE_S_MIN, min(left_s, self._pause_s)))
-        for each in wanted:
-            self._failures[each] = MetadataUnavailableError(TOO_SELDOM, ledger_id=each)
+            looks = await self._look_again(waiting)
         return AbandonedRecovered(tuple(self._ended), self._failures)
 
-    async def _look(self, ledger_ids: Sequence[LedgerId]) -> list[_Look]:
-        """Look at ledgers, and return those whose writers are missing."""
-        missing, looks = self._missing, list[_Look]()
-        found = await written_ledgers(self._services, ledger_ids, self._timeout_s, fresh=True)
-        there = frozenset(each.metadata.ledger_id for each in found)
-        self._ended |= dict.fromkeys(each for each in ledger_ids if each not in there)
-        for each in found:
-            now_s = asyncio.get_running_loop().time()
-            match missing.look(each.metadata, is_registered=each.is_registered, now_s=now_s):
-                case OpenAction.LOOK_AGAIN:
-                    due_s = missing.due_s(each.metadata.ledger_id)
-                    looks.append(_Look(each.metadata, due_s))
-                case OpenAction.RECOVER:
-                    looks.append(_Look(each.metadata, None))
-                case OpenAction.LEAVE | OpenAction.MOVE:
-                    pass
+    async def _look_first(self, ledger_ids: Sequence[LedgerId]) -> list[_Look]:
+        """Return the first looks at the ledgers without a writer. Their time is that after the
+        reads, and the time of later ones that before: so the reads are as far apart as the rule
+        wants.
+        """
+        looks: list[_Look] = []
+        for each in await self._unclosed(ledger_ids):
+            action = self._missing.look(
+                each.metadata,
+                is_registered=each.is_registered,
+                now_s=asyncio.get_running_loop().time(),
+            )
+            if action is OpenAction.LOOK_AGAIN:
+                looks.append(_Look(each.metadata, self._missing.due_s(each.metadata.ledger_id)))
+            elif action is OpenAction.RECOVER:
+                looks.append(_Look(each.metadata, None))
         return looks
 
-    async def _permitted(self, looks: Sequence[_Look]) -> list[_Look]:
-        """Return the looks at ledgers that this client may recover."""
-        errors: list[LedgerError | None] = []
+    async def _look_again(self, waiting: Mapping[LedgerId, float]) -> dict[LedgerId, float | None]:
+        """Look at ledgers with the times at which they are due. Return them as `_permitted` does,
+        without those whose writers came back.
+        """
+        now_s = asyncio.get_running_loop().time()
+        looks: dict[LedgerId, float | None] = {}
+        for each in await self._unclosed(list(waiting)):
+            ledger_id = each.metadata.ledger_id
+            action = self._missing.look(
+                each.metadata, is_registered=each.is_registered, now_s=now_s
+            )
+            if action is OpenAction.RECOVER:
+                looks[ledger_id] = None
+            elif action is OpenAction.LOOK_AGAIN:
+                if self._missing.due_s(ledger_id) == waiting[ledger_id]:
+                    looks[ledger_id] = waiting[ledger_id]
+                else:  # the time began again
+                    error = MetadataUnavailableError(TOO_SELDOM, ledger_id=ledger_id)
+                    self._failures[ledger_id] = error
+        return looks
+
+    async def _permitted(self, looks: Sequence[_Look]) -> dict[LedgerId, float | None]:
+        """Return the ledgers that this client may recover, with the time at which each is due; None
+        for now.
+        """
+        permitted: dict[LedgerId, float | None] = {}
         for some in chunks(looks, RECOVERIES_AT_ONCE):
-            errors += await asyncio.gather(*[self._refusal(each.metadata) for each in some])
-        for look, error in zip(looks, errors, strict=True):
-            if error is not None:
-                self._failures[look.metadata.ledger_id] = error
-        return [look for look, error in zip(looks, errors, strict=True) if error is None]
+            errors = await asyncio.gather(*[self._refusal(each.metadata) for each in some])
+            for look, error in zip(some, errors, strict=True):
+                if error is None:
+                    permitted[look.metadata.ledger_id] = look.due_s
+                else:
+                    self._failures[look.metadata.ledger_id] = error
+        return permitted
 
     async def _refusal(self, metadata: LedgerMetadata) -> LedgerError | None:
         keys = LedgerKeys.of(metadata, self._password)
@@ -146,19 +168,27 @@ class AbandonedRecovery:
             return error
         return None
 
-    async def _recover_all(self, ready: Sequence[LedgerMetadata]) -> None:
-        if not ready:
-            return
-        ledger_ids = [each.ledger_id for each in ready]
+    async def _recover_all(self, ready: Sequence[LedgerId]) -> None:
+        """Recover ledgers, each after one more look: the recoveries before it may take long."""
         store = self._services.store
-        async with metadata_call("reading the record of a restore", store.address, self._timeout_s):
-            is_old = await is_unaccepted(store)
-        if is_old:
-            for each in ledger_ids:
-                self._failures[each] = MetadataRefusedError(UNACCEPTED, ledger_id=each)
-            return
-        for some in chunks(ledger_ids, RECOVERIES_AT_ONCE):
-            await asyncio.gather(*[self._recover(each) for each in some])
+        for some in chunks(ready, RECOVERIES_AT_ONCE):
+            what = "reading the record of a restore"
+            async with metadata_call(what, store.address, self._timeout_s):
+                is_old = await is_unaccepted(store)
+            gone = [each for each in await self._unclosed(some) if each.is_abandoned]
+            ledger_ids = [each.metadata.ledger_id for each in gone]
+            if is_old:
+                for each in ledger_ids:
+                    self._failures[each] = MetadataRefusedError(UNACCEPTED, ledger_id=each)
+            else:
+                await asyncio.gather(*[self._recover(each) for each in ledger_ids])
+
+    async def _unclosed(self, ledger_ids: Sequence[LedgerId]) -> list[WrittenLedger]:
+        """Read ledgers and the nodes of their writers; record which ledgers ended."""
+        found = await written_ledgers(self._services, ledger_ids, self._timeout_s, fresh=True)
+        there = frozenset(each.metadata.ledger_id for each in found)
+        self._ended |= dict.fromkeys(each for each in ledger_ids if each not in there)
+        return found
 
     async def _recover(self, ledger_id: LedgerId) -> None:
         try:

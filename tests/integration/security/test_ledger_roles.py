@@ -137,6 +137,23 @@ async def test_an_owner_recovers_its_ledger_with_another_client(secured: Secured
         assert (await recovering.recover_ledger(ledger.id)).last_entry_id == 1
 
 
+async def test_a_reader_does_not_recover_the_ledger_of_a_missing_writer(
+    secured: SecuredCluster,
+) -> None:
+    """The answer comes before the wait for the writer, and has the command for the right."""
+    async with secured.client("alice") as alice, secured.client("bob") as bob:
+        ledger = await alice.create_ledger(THREE)
+        await ledger.append_many([b"one", b"two"])
+        grant = (principal("bob"), "reader", f"ledger:{ledger.id}")
+        assert await secured.quire("grant", "add", *grant) == ExitCode.DONE
+        await (await alice._session.services()).registration.aclose()
+        done = await bob.recover_abandoned([ledger.id])
+        assert done.ended == ()
+        why = f"`quire grant add {principal('bob')!r} recoverer ledger:{ledger.id}`"
+        assert why in str(done.failures[ledger.id])
+        assert await ledger.append(b"three") == 2
+
+
 async def test_roles_reach_bookies_while_ledgers_are_attached(secured: SecuredCluster) -> None:
     async with (
         secured.client("alice") as alice,

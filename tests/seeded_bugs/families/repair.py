@@ -15,6 +15,8 @@ from tests.seeded_bugs.seeded_bug import (
 )
 
 UNITS = "tests/unit/repair"
+ABANDONED = "tests/unit/ledger_client/recovery/test_abandoned_ledgers.py"
+RECOVERY = "ledger_client/recovery/abandoned_recovery.py"
 STORIES = f"{UNITS}/test_repair_process.py"
 WRITERS = "tests/unit/ledger_client/recovery/test_missing_writers.py"
 SPREAD = f"{UNITS}/test_spread.py"
@@ -164,6 +166,48 @@ BUGS = (
         ),
         (units(WRITERS),),
         (NOT_MODELLED, NOT_SHOWN),
+    ),
+    SeededBug(
+        "short_session_shortens_the_wait_for_a_writer",
+        "A client with a short session recovers ledgers of writers that may only be cut off.",
+        ("9.2",),
+        (
+            Edit(
+                RECOVERY,
+                "        session_s = max(SESSION_TIMEOUT_S, services.config.session_timeout_s)\n",
+                "        session_s = services.config.session_timeout_s\n",
+            ),
+        ),
+        (units(ABANDONED),),
+        (NOT_MODELLED, hidden_from_simulation("its clients recover without a wait")),
+    ),
+    SeededBug(
+        "no_look_before_each_recovery",
+        "A writer that registers while other ledgers are recovered is fenced.",
+        ("9.2",),
+        (
+            Edit(
+                RECOVERY,
+                " in await self._unclosed(some) if each.is_abandoned]\n",
+                " in await self._unclosed(some)]\n",
+            ),
+        ),
+        (units(ABANDONED),),
+        (NOT_MODELLED, hidden_from_simulation("its clients recover without a wait")),
+    ),
+    SeededBug(
+        "recovery_on_restored_metadata",
+        "A client recovers abandoned ledgers on members that the metadata had at a dump.",
+        ("10.6",),
+        (
+            Edit(
+                RECOVERY,
+                "            if is_old:\n",
+                "            if is_old and not ledger_ids:\n",
+            ),
+        ),
+        (units(ABANDONED),),
+        (NOT_MODELLED, hidden_from_simulation("its clients recover without a wait")),
     ),
     SeededBug(
         "open_in_sync_ledger_names_its_last_members",

@@ -14,13 +14,15 @@ from ledger_client import (
     AbandonedRecovered,
     ClientConfig,
     LedgerClient,
+    LedgerInfo,
     LedgerWriter,
     MetadataRefusedError,
     MetadataUnavailableError,
     RecoveryUndecidedError,
     UnauthorizedError,
 )
-from ledger_client.recovery.missing_writers import SESSIONS
+from ledger_client.ledger_calls import LedgerCalls
+from ledger_client.recovery.missing_writers import LOOKS_APART_S_MAX, SESSIONS
 from metadata.ids import UPDATE_TOKEN_BYTES, LedgerId, UpdateToken
 from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerState
 from metadata.ledgers.ledger_store import LedgerStore
@@ -187,6 +189,29 @@ def test_a_writer_that_registers_again_keeps_its_ledger() -> None:
     play_alone(story)
 
 
+def test_a_writer_that_registers_again_while_others_are_recovered_keeps_its_ledger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Recoveries may take long, so that each ledger is looked at once more before its own."""
+    monkeypatch.setattr("ledger_client.recovery.abandoned_recovery.RECOVERIES_AT_ONCE", 1)
+    recover = LedgerCalls.recover
+
+    async def story(world: World) -> None:
+        ids = [await write_and_die(world, f"writer {each}") for each in range(2)]
+
+        async def slow(self: LedgerCalls, *arguments: Any) -> LedgerInfo:
+            info = await recover(self, *arguments)
+            if info.id == ids[0]:
+                await world.store.create(client_path(world.ledger(ids[1]).writer), b"")
+            return info
+
+        monkeypatch.setattr(LedgerCalls, "recover", slow)
+        assert await client_of(world).recover_abandoned(ids) == AbandonedRecovered((ids[0],), {})
+        assert world.ledger(ids[1]).state is LedgerState.OPEN
+
+    play_alone(story)
+
+
 def test_two_recoveries_at_once_end_in_one_close() -> None:
     async def story(world: World) -> None:
         ledger_id = await write_and_die(world)
@@ -266,8 +291,10 @@ def test_a_recovery_that_too_few_bookies_answer_is_reported() -> None:
     play_alone(story)
 
 
-def test_looks_that_never_count_together_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ledger_client.recovery.abandoned_recovery.LOOKS_MAX", 3)
+def test_looks_that_do_not_count_together_are_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer may have been there between them, and a slow service would need ever more."""
+    pause_s = LOOKS_APART_S_MAX + 1
+    monkeypatch.setattr("ledger_client.recovery.abandoned_recovery.PAUSE_S_MIN", pause_s)
 
     async def story(world: World) -> None:
         ledger_id = await write_and_die(world)
