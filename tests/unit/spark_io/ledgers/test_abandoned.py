@@ -1,4 +1,4 @@
-"""Warnings about open ledgers without a writer, and which ledgers a batch query asks about."""
+"""Warnings about open ledgers without a writer, and what a batch query does about them."""
 
 import logging
 from collections.abc import Iterable
@@ -16,9 +16,11 @@ from ledger_client import (
     UnauthorizedError,
 )
 from metadata.ids import LedgerId
+from spark_io.ledgers import batch
 from spark_io.ledgers.abandoned import LEDGERS_NAMED_MAX, recover, warn_of_hidden
 from spark_io.ledgers.chain_links import ReadLink
 from spark_io.ledgers.known_ledgers import PackedLedgers
+from spark_io.ledgers.options import ReadOptions
 from spark_io.ledgers.selecting import LedgersOfLinks, SelectedLedgers
 from spark_io.ledgers.splits import KnownLedger
 
@@ -122,3 +124,40 @@ def test_only_open_ledgers_are_asked_about() -> None:
     packed = PackedLedgers([closed])
     links = LedgersOfLinks([ReadLink(0, 0, packed), ReadLink(1, 0, [closed, opened])])
     assert list(SelectedLedgers(links).open_ledgers()) == [opened]
+
+
+@pytest.mark.parametrize(
+    ("bound", "asked"),
+    [
+        ({}, [2]),
+        ({"endingEntry": "5"}, []),
+        ({"endingEntry": "6"}, [2]),
+        ({"endingOffsets": '{"2": 5}'}, []),
+        ({"endingOffsets": '{"2": 6}'}, [2]),
+        ({"endingOffsets": '{"1": 5}'}, [2]),
+    ],
+)
+def test_only_open_ledgers_that_are_read_to_their_ends_are_asked_about(
+    bound: dict[str, str], asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = Answers()
+    found = SelectedLedgers([known(1, is_closed=True), known(2)])
+    monkeypatch.setattr(batch, "client_of", lambda _: answers)
+    monkeypatch.setattr(batch, "find_ledgers", lambda *_, **_options: found)
+    options = {"metadata": "zk://127.0.0.1:2181/quire", "ledgers": "1,2", "password": "secret"}
+    batch.LedgerBatchReader(ReadOptions.of({**options, **bound})).partitions()
+    assert answers.asked == asked
+
+
+@pytest.mark.parametrize("ended", [(), (2,)])
+def test_a_plan_reads_the_ledgers_again_if_some_ended(
+    ended: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = [SelectedLedgers([known(2)]), SelectedLedgers([known(2, end=9, is_closed=True)])]
+    monkeypatch.setattr(batch, "client_of", lambda _: Answers(done=AbandonedRecovered(ended, {})))
+    monkeypatch.setattr(batch, "find_ledgers", lambda *_, **_options: plans.pop(0))
+    options = {"metadata": "zk://127.0.0.1:2181/quire", "ledger": "2", "password": "secret"}
+    reader = batch.LedgerBatchReader(ReadOptions.of({**options, "recoverOpenLedgers": "true"}))
+    (partition,) = reader.partitions()
+    assert isinstance(partition, batch.RangePartition)
+    assert [each.last for each in partition.ranges] == ([8] if ended else [4])
