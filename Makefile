@@ -131,14 +131,15 @@ test-fast: $(STAMP)
 test-packages: $(STAMP)
 	@$(BIN)/python -m pytest -q -m '' tests/packaging
 
-# PySpark and Arrow are large, and only `spark_io` needs them: they are installed on request.
+# PySpark and Arrow are large, and only `spark_io` needs them: they are installed on request. Without them `make test` skips unit tests
+# that need them, so this runs them.
 $(SPARK_STAMP): $(STAMP)
 	@echo 'Installing PySpark into .venv'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,broker,console,spark,dev]'
 	@touch $@
 
 test-spark: $(SPARK_STAMP)
-	@$(BIN)/python -m pytest -q -m spark $(PART) tests/spark
+	@$(BIN)/python -m pytest -q -m '' $(PART) tests/unit/spark_io tests/spark
 
 # Every scenario of tests/kafka against Quire: clients in Python, Java and JavaScript, and Apache Kafka's own tools.
 # What cannot be fetched is skipped with the reason. Against another broker: python -m tests.kafka --address HOST:PORT
