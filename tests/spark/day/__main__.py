@@ -32,6 +32,8 @@ def main() -> int:
             day = Day(spark, cluster.metadata, Path(directory))
             report = day.run(options.lines, options.kills, options.seed, options.file)
         spark.stop()
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
     finally:
         cluster.stop()
     print(json.dumps(report.as_json()))

@@ -78,8 +78,14 @@ class Day:
         self.report = DayReport()
 
     def run(self, lines: int, kills: int, seed: int, given: Path | None = None) -> DayReport:
-        """Run all steps; a difference is in the report. Raises ValueError for unusable lines."""
+        """Run all steps; a difference is in the report.
+
+        Raises ValueError if there are too few lines for the kills, or they are unusable.
+        """
         report = self.report
+        least = (kills + 1) * BATCHES_PER_DRIVER
+        if kills < 0 or lines < least:
+            raise ValueError(f"{kills} kills need {least} lines or more, but {lines} were given")
         with LedgerClient(self._metadata) as client:
             with self._timed("write files"):
                 texts = self._directory / "lines"
@@ -88,7 +94,7 @@ class Day:
                 expected = contents_of_files(path for link in links for path in link)
             report.lines, report.link_count = len(expected.numbers), len(links)
             report.digest = expected.digest
-            batch_entries = max(1, lines // ((kills + 1) * BATCHES_PER_DRIVER))
+            batch_entries = lines // least
             drivers = Drivers(client, self._metadata, self._directory, batch_entries, seed)
             report.kills = drivers.kills
             client.chain(names.LINES).create()
@@ -115,7 +121,10 @@ class Day:
                 starting.result()
                 killing = driving.submit(drivers.kill)
                 self._ingest(next(waiting, ()))
-                print(f"driver {number + 1} of {kills} killed; {killing.result()}", flush=True)
+                kill = killing.result()
+                print(f"driver {number + 1} of {kills} killed; {kill}", flush=True)
+                if not kill.is_as_chosen:
+                    self.report.differences.append(f"another moment was hit; {kill}")
             for link in waiting:
                 self._ingest(link)
         with self._timed("finish"):

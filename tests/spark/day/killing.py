@@ -14,6 +14,7 @@ from pathlib import Path
 from ledger_client.sync import LedgerClient
 from tests.spark.day import driver as names
 from tests.spark.day.moments import (
+    NONE,
     Moment,
     QueryState,
     state_of_chain_query,
@@ -23,13 +24,16 @@ from tests.spark.driver_process import kill_driver, log_tail, start_driver
 
 CHOICES = (Moment.BEFORE_PUBLICATION, None, Moment.BEFORE_RECORD)
 """Moments of one driver after the other, in turns; None is a random one."""
-RANDOM_MOST_S = 8.0
+RANDOM_MOST_S = 4.0
+"""Longest time between the last batch that a driver records and its death at a random moment."""
 BATCHES_MOST = 2
-"""A driver that dies at a chosen moment begins at most this number of new batches."""
+"""Number of batches that a driver does at most before it dies."""
+LAST_BATCH_FACTOR = 4
+"""The last driver, which is not killed, takes batches larger by this factor."""
 START_TIMEOUT_S = 180.0
 CRASH_TIMEOUT_S = 300.0
 FINISH_TIMEOUT_S = 1_800.0
-POLL_S = 0.01
+POLL_S = 0.05
 
 
 class DriverFailedError(AssertionError):
@@ -43,6 +47,11 @@ class Kill:
     chosen: Moment | None
     copy: QueryState
     table: QueryState
+
+    @property
+    def is_as_chosen(self) -> bool:
+        """Whether the chosen moment was hit, or none was chosen."""
+        return self.chosen is None or self.copy.moment is self.chosen
 
     def __str__(self) -> str:
         chosen = f"chosen: {self.chosen}" if self.chosen else "random"
@@ -60,22 +69,25 @@ class Drivers:
         self._client = client
         self._directory = directory
         self._arguments = ["--metadata", metadata, "--directory", str(directory)]
-        self._arguments += ["--batch-entries", str(batch_entries)]
+        self._batch_entries = batch_entries
         self._log = directory / "driver.log"
         self._started = directory / names.STARTED
         self._rng = random.Random(seed)
         self._running: subprocess.Popen[bytes] | None = None
         self._chosen: Moment | None = None
         self._number = 0
+        self._recorded_before = NONE
         self.kills: list[Kill] = []
 
     def start(self) -> None:
         """Start the next driver to be killed; return when both queries run or it died."""
         self._chosen = CHOICES[self._number % len(CHOICES)]
         self._number += 1
-        arguments = list(self._arguments)
+        arguments = [*self._arguments, "--batch-entries", str(self._batch_entries)]
+        state = self.state_of_copy()
+        self._recorded_before = state.recorded
         if self._chosen:
-            batch = self.state_of_copy().planned + self._rng.randint(1, BATCHES_MOST)
+            batch = state.planned + self._rng.randint(1, BATCHES_MOST)
             arguments += ["--crash-from-batch", str(batch)]
             before = self._chosen is Moment.BEFORE_PUBLICATION
             arguments += ["--crash-before-publishing"] * before
@@ -92,8 +104,7 @@ class Drivers:
     def kill(self) -> Kill:
         """Wait for the moment, kill the driver, return what was hit.
 
-        Raises DriverFailedError if the driver ended before a random moment, or another moment than
-        the chosen one was hit.
+        Raises DriverFailedError if the driver ended for another reason.
         """
         assert self._running is not None
         try:
@@ -102,9 +113,7 @@ class Drivers:
                 if status != -signal.SIGKILL:
                     raise DriverFailedError(self._text(f"ended with status {status}"))
             else:
-                time.sleep(self._rng.uniform(0, RANDOM_MOST_S))
-                if self._running.poll() is not None:
-                    raise DriverFailedError(self._text("ended before it was killed"))
+                self._wait_random(self._running)
         except subprocess.TimeoutExpired:
             raise DriverFailedError(self._text(f"was not {self._chosen} in time")) from None
         finally:
@@ -113,14 +122,26 @@ class Drivers:
         state = state_of_table_query(self._directory / names.TABLE_CHECKPOINT, table)
         kill = Kill(self._chosen, self.state_of_copy(), state)
         self.kills.append(kill)
-        if self._chosen and kill.copy.moment is not self._chosen:
-            raise DriverFailedError(self._text(f"was killed at another moment: {kill}"))
         return kill
+
+    def _wait_random(self, driver: subprocess.Popen[bytes]) -> None:
+        """Wait for some more batches, and then for a random time."""
+        batch = self._recorded_before + self._rng.randint(0, BATCHES_MOST)
+        end = time.monotonic() + CRASH_TIMEOUT_S
+        while self.state_of_copy().recorded < batch and driver.poll() is None:
+            if time.monotonic() > end:
+                raise DriverFailedError(self._text(f"did not record batch {batch} in time"))
+            time.sleep(POLL_S)
+        time.sleep(self._rng.uniform(0, RANDOM_MOST_S))
+        if driver.poll() is not None:
+            raise DriverFailedError(self._text("ended before it was killed"))
 
     def finish(self) -> None:
         """Run a driver until it has all present lines. Raises DriverFailedError."""
         self._number += 1
-        self._running = start_driver(names.__name__, [*self._arguments, "--last"], self._log)
+        batch_entries = str(self._batch_entries * LAST_BATCH_FACTOR)
+        arguments = [*self._arguments, "--batch-entries", batch_entries, "--last"]
+        self._running = start_driver(names.__name__, arguments, self._log)
         try:
             status = self._running.wait(FINISH_TIMEOUT_S)
         except subprocess.TimeoutExpired:

@@ -9,21 +9,49 @@ from tests.spark.conftest import RunningCluster
 from tests.spark.day.contents import Contents, line_differences, window_differences
 from tests.spark.day.course import Day
 from tests.spark.day.moments import Moment, QueryState
+from tests.spark.day.real_lines import LINE_BYTES_MAX, numbered_files
 
 LINES = [b"%d\ttext %d" % (number, number) for number in range(5_000)]
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1_200)
 def test_a_short_day_loses_repeats_and_changes_no_line(
-    spark: SparkSession, own_cluster: RunningCluster, tmp_path: Path
+    spark: SparkSession, cluster: RunningCluster, tmp_path: Path
 ) -> None:
-    report = Day(spark, own_cluster.metadata, tmp_path).run(lines=20_000, kills=3, seed=5)
+    report = Day(spark, cluster.metadata, tmp_path).run(lines=20_000, kills=3, seed=5)
     assert report.differences == []
     assert report.lines == 20_001
     assert report.windows == 21
     hit = [each.copy.moment for each in report.kills if each.chosen]
     assert hit == [Moment.BEFORE_PUBLICATION, Moment.BEFORE_RECORD]
     assert len(report.kills) == 3
+
+
+@pytest.mark.parametrize(("lines", "kills"), [(11, 3), (20, -1)])
+def test_kills_without_enough_lines_are_refused(
+    spark: SparkSession, tmp_path: Path, lines: int, kills: int
+) -> None:
+    with pytest.raises(ValueError, match=f"{kills} kills need"):
+        Day(spark, "zk://127.0.0.1:1/none", tmp_path).run(lines, kills, seed=1)
+
+
+def test_files_of_a_day_repeat_short_input_and_end_with_the_closing_line(tmp_path: Path) -> None:
+    given = tmp_path / "given.txt"
+    given.write_bytes(b"one\r\ntwo\rthree\n\xff\tfour")
+    links = numbered_files(tmp_path, 7, 3, given)
+    texts = [b"".join(path.read_bytes() for path in link) for link in links]
+    assert texts == [
+        b"0\tone\n1\ttwothree\n2\t\xff\tfour\n",
+        b"3\tone\n4\ttwothree\n5\t\xff\tfour\n",
+        b"6\tone\n",
+        b"2007\tend of the day\n",
+    ]
+    given.write_bytes(b"")
+    with pytest.raises(ValueError, match="no lines: give another file"):
+        numbered_files(tmp_path, 7, 3, given)
+    given.write_bytes(b"x" * (LINE_BYTES_MAX + 1))
+    with pytest.raises(ValueError, match="line 0 has"):
+        numbered_files(tmp_path, 7, 3, given)
 
 
 def contents(lines: list[bytes]) -> Contents:
