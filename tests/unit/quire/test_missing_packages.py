@@ -32,6 +32,8 @@ def module_of(requirement_text: str) -> str:
 def test_each_package_of_an_extra_has_its_extra() -> None:
     extras = PROJECT["optional-dependencies"]
     listed = {name: {module_of(each) for each in extras[name]} for name in FOR_USERS}
+    # Of the extras for Spark, the hint names the one that also brings Spark.
+    listed["spark"] |= {module_of(each) for each in extras["spark-worker"]}
     assert {*EXTRAS} == set[str]().union(*listed.values()) - UNUSED | {"py4j"}
     for module, extra in EXTRAS.items():
         assert module in listed[extra] or module == "py4j"

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+pytest.importorskip("pyspark", reason="needs the extra `spark`")
+
 from ledger_client import (
     AbandonedLedger,
     AbandonedLedgers,
