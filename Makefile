@@ -45,7 +45,7 @@ CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 pyth
 # Tests start thousands of processes: each would compile the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test test-all test-failed test-fast test-packages test-spark test-kafka test-browser screenshots check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-repair campaign-topics campaign-zookeeper sim sim-topics seeded-bugs mutation model faults fuzz flood differential docs docs-site lock sbom audit check-deploy clean
+.PHONY: help venv test test-all test-failed test-fast test-packages test-spark test-spark-failed test-kafka test-browser screenshots check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-repair campaign-topics campaign-zookeeper sim sim-topics seeded-bugs mutation model faults fuzz flood differential docs docs-site lock sbom audit check-deploy clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
@@ -55,6 +55,7 @@ help:
 	@echo 'make test-failed      the tests that failed last, alone: was it the load of the machine?'
 	@echo 'make test-packages    build the wheel and the sdist, install the wheel into a bare environment, run every verb there'
 	@echo 'make test-spark       the tests that need Spark, which is fetched for them (450 MB)'
+	@echo 'make test-spark-failed  those of make test-spark that failed last'
 	@echo 'make test-kafka       stock Kafka clients and Apache Kafka'"'"'s tools, which Maven and npm fetch'
 	@echo 'make test-browser     the console in Chromium: accessibility, keyboard, hostile names, failures; fetches Playwright (53 MB)'
 	@echo 'make screenshots      write the pictures in docs/images/ again'
@@ -140,6 +141,9 @@ $(SPARK_STAMP): $(STAMP)
 
 test-spark: $(SPARK_STAMP)
 	@$(BIN)/python -m pytest -q -m '' $(PART) tests/unit/spark_io tests/spark
+
+test-spark-failed: $(SPARK_STAMP)
+	@$(BIN)/python -m pytest -v -m '' $(PART) --last-failed --last-failed-no-failures none tests/unit/spark_io tests/spark
 
 # Every scenario of tests/kafka against Quire: clients in Python, Java and JavaScript, and Apache Kafka's own tools.
 # What cannot be fetched is skipped with the reason. Against another broker: python -m tests.kafka --address HOST:PORT
