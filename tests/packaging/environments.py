@@ -28,8 +28,8 @@ def build_wheel(directory: Path) -> Path:
 
 
 def interpreters() -> dict[str, str]:
-    """Return the path of each supported release of Python on this machine, by its release; that of
-    this process is always there.
+    """Return the path of each supported release of Python on this machine, by its release, the
+    oldest first; that of this process is always there.
     """
     found = {}
     for release in RELEASES:
@@ -39,7 +39,8 @@ def interpreters() -> dict[str, str]:
             if each and _works(each, release):
                 found[release] = each
                 break
-    return found | {f"{sys.version_info.major}.{sys.version_info.minor}": sys.executable}
+    found[f"{sys.version_info.major}.{sys.version_info.minor}"] = sys.executable
+    return {release: found[release] for release in RELEASES if release in found}
 
 
 def _works(python: str, release: str) -> bool:
