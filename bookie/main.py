@@ -34,7 +34,7 @@ from metadata.errors import MetadataError
 from metadata.ids import BookieId
 from metadata.registry.location import with_host_name
 from metadata.store.interface import MetadataStore
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from security.errors import SecurityError
 from serving.descriptors import share_descriptors
 from serving.process import (

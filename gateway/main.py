@@ -17,7 +17,7 @@ from gateway.gateway_process import KIND, GatewayProcess
 from gateway.options import GatewayOptions
 from metadata.errors import MetadataError
 from metadata.registry.cluster import require_cluster
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from security.errors import SecurityError
 from serving.descriptors import share_descriptors
 from serving.process import ServerProcess, first_of, print_ready, run_server

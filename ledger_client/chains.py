@@ -234,14 +234,16 @@ class Chain:
         linked = await self._linked_ids(head.first_index, head.next_index, timeout)
         count = 0
         limit = self._session.limit(timeout)
-        async for info in LedgerCalls(services).list_infos(LedgerId(0), limit):
-            is_ours = info.metadata.get(CHAIN_NAME) == self.name
-            if is_ours and info.id not in linked and info.created_ms < head.collected_before_ms:
-                if not await self._delete(services, info.id, life, limit):
+        async for page in LedgerCalls(services).list_infos(LedgerId(0), limit):
+            for info in page:
+                is_ours = info.metadata.get(CHAIN_NAME) == self.name
+                is_old = info.created_ms < head.collected_before_ms
+                if not (is_ours and is_old) or info.id in linked:
                     continue
-                count += 1
-                if on_deleted is not None:
-                    _call(on_deleted, info.id, services.observer)
+                if await self._delete(services, info.id, life, limit):
+                    count += 1
+                    if on_deleted is not None:
+                        _call(on_deleted, info.id, services.observer)
         async with self._call(services, timeout):
             await services.chains.drop_trimmed(self.name, head.first_index, life)
         return count

@@ -315,11 +315,20 @@ class LedgerClient:
         """Stream every ledger from id `start` on, in order of ids. The stream may or may not
         include ledgers that are created or deleted at the same time. `timeout` limits each step.
         """
-        services = await self._session.services()
-        async for info in LedgerCalls(services).list_infos(
-            _checked(start), self._session.limit(timeout)
-        ):
-            yield info
+        pages = self.ledger_pages(start=start, timeout=timeout)
+        async with aclosing(pages):
+            async for page in pages:
+                for info in page:
+                    yield info
+
+    @in_own_loop
+    async def ledger_pages(
+        self, *, start: int = 0, timeout: float | None = None
+    ) -> AsyncGenerator[list[LedgerInfo], None]:
+        """Stream the same as `list_ledgers`, in lists."""
+        calls = LedgerCalls(await self._session.services())
+        async for page in calls.list_infos(_checked(start), self._session.limit(timeout)):
+            yield page
 
     async def delete_ledger(self, ledger_id: int, *, timeout: float | None = None) -> None:
         """Delete a ledger, whatever its state. Raises LedgerNotFoundError."""

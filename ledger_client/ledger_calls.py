@@ -47,7 +47,6 @@ from metadata.ledgers.payload_encryption import PayloadEncryption
 from metadata.paths import LEDGER_IDS, chosen_id_path, client_path, ledger_path
 from metadata.store.interface import Operation, find
 
-LIST_READS_AT_ONCE: Final = 32
 INFO_READS_AT_ONCE: Final = 256
 ID_IS_USED_UP: Final = (
     "a ledger with this id existed and was deleted, and a chosen id is never used again: choose "
@@ -284,23 +283,25 @@ class LedgerCalls:
             ledger_id=ledger_id,
         )
 
-    async def list_infos(self, start: LedgerId, timeout_s: float) -> AsyncIterator[LedgerInfo]:
-        """Stream every ledger from `start` on, in order of ids; `timeout_s` limits each step."""
+    async def list_infos(
+        self, start: LedgerId, timeout_s: float
+    ) -> AsyncIterator[list[LedgerInfo]]:
+        """Stream every ledger from `start` on, in order of ids, in lists; `timeout_s` limits each
+        step.
+        """
         ids = self._services.ledgers.list_ledger_ids(start)
-        while True:
+        is_last = False
+        while not is_last:
             chunk: list[LedgerId] = []
             async with self._metadata("listing ledgers", timeout_s):
-                while len(chunk) < LIST_READS_AT_ONCE:
+                while len(chunk) < INFO_READS_AT_ONCE and not is_last:
                     ledger_id = await anext(ids, None)
                     if ledger_id is None:
-                        break
-                    chunk.append(ledger_id)
+                        is_last = True
+                    else:
+                        chunk.append(ledger_id)
                 infos = await asyncio.gather(*[self._info(each) for each in chunk])
-            for info in infos:
-                if info is not None:
-                    yield info
-            if len(chunk) < LIST_READS_AT_ONCE:
-                return
+            yield [info for info in infos if info is not None]
 
     async def infos(
         self, ledger_ids: Sequence[LedgerId], timeout_s: float

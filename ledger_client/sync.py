@@ -199,8 +199,8 @@ class LedgerClient:
 
     def list_ledgers(self, *, start: int = 0, timeout: float | None = None) -> Iterator[LedgerInfo]:
         """Yield every ledger from id `start` on, in order of ids."""
-        items = self._client.list_ledgers(start=start, timeout=timeout)
-        return iterate(self._background, items)
+        pages = self._client.ledger_pages(start=start, timeout=timeout)
+        return joined.from_iterable(iterate(self._background, pages))
 
     def delete_ledger(self, ledger_id: int, *, timeout: float | None = None) -> None:
         """Delete a ledger, whatever its state."""

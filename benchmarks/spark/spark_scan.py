@@ -19,7 +19,7 @@ from metadata.ledgers.chain import LinkedLedger
 from metadata.ledgers.chain_store import ChainStore, Publication
 from metadata.ledgers.ledger_metadata import DigestType, Fragment, LedgerMetadata, LedgerState
 from metadata.ledgers.ledger_store import LedgerStore
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -21,7 +21,7 @@ from ledger_client import Quorum
 from metadata.ledgers.chain import LinkedLedger, pack_head, unpack_head
 from metadata.ledgers.chain_store import ChainStore, Publication
 from metadata.paths import chain_link_path, chain_path
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,7 +17,7 @@ from broker_layer.log.log_services import LogServices, TailMemory
 from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.topic_log import TopicLog
 from ledger_client import Quorum
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from metadata.topics.partition_store import PartitionKey, PartitionStore
 from metadata.topics.topic import TopicId, new_topic
 from metadata.topics.topic_store import TopicStore

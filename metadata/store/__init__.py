@@ -6,12 +6,7 @@
 - `memory_server`: what its sessions share.
 - `memory_tree`: meaning of every operation, without sessions or time.
 - `memory_faults`: where tests and the simulation inject faults.
-- `zookeeper`: store over ZooKeeper.
-- `zookeeper_session`: calls to one kazoo client, and its events.
-- `zookeeper_connections`: TCP and TLS connections to the servers.
-- `zookeeper_heartbeat`: contact with the server, and leaving a silent one.
-- `zookeeper_calls`: operations and errors, translated to kazoo and back.
-- `zookeeper_watches`: watches, armed again after each event.
+- `zookeeper/`: store over ZooKeeper, with kazoo.
 - `session_clock`: state of a session by this process's own clock.
 - `batching`: many compare-and-sets in one multi.
 - `ephemeral`: one ephemeral node, kept from session to session.

@@ -1,7 +1,7 @@
 """Interface of a coordination service: a small tree of versioned values, sessions and watches.
 
 Leaves the meaning of the paths to the modules that own them. `memory.py` is the reference
-implementation, `zookeeper.py` the real one; one contract suite tests both.
+implementation, `zookeeper/store.py` the real one; one contract suite tests both.
 
 Invariants: writes to one path are totally ordered; a client never reads an older state than before;
 a read with `agreed=True` sees every write that ended before it began, and one with `fresh=True`

@@ -1,6 +1,6 @@
 """State of a ZooKeeper session, by this process's own clock.
 
-Leaves the connection to `zookeeper_session.py`, and reading the clock to `zookeeper.py`.
+Leaves the connection to `zookeeper/session.py`, and reading the clock to `zookeeper/store.py`.
 
 Invariants: EXPIRED is reported no later than the server may end the session. The server counts from
 the last request that it received, which is never before the sending of the last request that it
@@ -14,7 +14,7 @@ from typing import Final
 
 from metadata.callbacks import Callbacks
 from metadata.store.interface import Cancel, SessionCallback, SessionState
-from metadata.store.zookeeper_session import LinkDown, LinkEvent, LinkUp, SessionLost
+from metadata.store.zookeeper.session import LinkDown, LinkEvent, LinkUp, SessionLost
 
 SILENT_AFTER: Final = 2 / 3
 """Part of a session without an answer after which its server is left: ZooKeeper's own client takes

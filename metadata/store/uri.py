@@ -1,6 +1,6 @@
 """Parser of metadata URIs.
 
-Leaves connecting to `zookeeper.py` and `metadata.gateway.opening`.
+Leaves connecting to `zookeeper/store.py` and `metadata.gateway.opening`.
 
 Format: `zk://host:port[,host:port...][/chroot][?client=file]` names servers of ZooKeeper, and
 `gateway://host:port[,host:port...][?client=file]` gateways of one cluster; the default port is 2181

@@ -29,10 +29,11 @@ from metadata.store.interface import (
     SessionState,
     Stored,
 )
-from tests.contracts.store_service import WAIT_S, Signal, StoreService, eventually, settle
+from tests.contracts.metadata_watches import MetadataWatchContract
+from tests.contracts.store_service import Signal, StoreService, eventually, settle
 
 
-class MetadataStoreContract:
+class MetadataStoreContract(MetadataWatchContract):
     """Tests to inherit in a class with a `service` fixture."""
 
     async def test_a_created_value_is_read_at_version_0(self, service: StoreService) -> None:
@@ -189,6 +190,19 @@ class MetadataStoreContract:
         assert (await store.get("/a")).value == value
         await store.compare_and_set("/a", value, Version(0))
 
+    async def test_reads_together_have_their_own_results(self, service: StoreService) -> None:
+        store = await service.connect()
+        values = {f"/{each}": bytes([each]) * VALUE_BYTES_MAX for each in range(8)}
+        values |= {f"/small-{each}": b"%d" % each for each in range(200)}
+        await asyncio.gather(*[store.create(*each) for each in values.items()])
+        paths = ["/missing", *values, "/small-1/missing"]
+        found = await asyncio.gather(*map(store.get, paths), return_exceptions=True)
+        assert found[1:-1] == [Stored(value, Version(0)) for value in values.values()]
+        assert [type(found[0]), type(found[-1])] == [NodeNotFoundError] * 2
+        assert [str(found[0]), str(found[-1])] == [
+            str(NodeNotFoundError(path)) for path in ("/missing", "/small-1/missing")
+        ]
+
     async def test_a_larger_value_is_refused_before_sending(self, service: StoreService) -> None:
         store = await service.connect()
         await store.create("/a", b"")
@@ -264,116 +278,6 @@ class MetadataStoreContract:
         await signal.wait()
         assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
         assert [type(each) for each in reports] == [LookupError]
-
-    async def test_value_watch_reports_each_kind_of_change(self, service: StoreService) -> None:
-        one, other = await service.connect(), await service.connect()
-        signal = Signal()
-        await one.create("/p", b"")
-        one.watch_value("/p/a", signal)
-        await settle(one)
-        signal.clear()
-        await other.create("/p/a", b"")
-        await signal.wait()
-        await settle(one)
-        signal.clear()
-        await other.compare_and_set("/p/a", b"1", Version(0))
-        await signal.wait()
-        await settle(one)
-        signal.clear()
-        await other.delete("/p/a", Version(1))
-        await signal.wait()
-
-    async def test_watcher_reads_the_reported_change(self, service: StoreService) -> None:
-        one, other = await service.connect(), await service.connect()
-        await other.create("/a", b"0")
-        signal = Signal()
-        one.watch_value("/a", signal)
-        for number in range(1, 30):
-            await other.compare_and_set("/a", b"%d" % number, Version(number - 1))
-        async with asyncio.timeout(WAIT_S):
-            while (await one.get("/a")).value != b"29":
-                await signal.wait()
-
-    async def test_a_children_watch(self, service: StoreService) -> None:
-        one, other = await service.connect(), await service.connect()
-        signal = Signal()
-        one.watch_children("/p", signal)
-        await settle(one)
-        signal.clear()
-        await other.create("/p/a", b"")
-        await signal.wait()
-        await settle(one)
-        signal.clear()
-        await other.create("/p/b", b"")
-        await signal.wait()
-        assert await one.children("/p", fresh=True) == ["a", "b"]
-
-    async def test_two_watches_of_one_path_are_both_called(self, service: StoreService) -> None:
-        store = await service.connect()
-        await store.create("/a", b"")
-        first, second = Signal(), Signal()
-        cancel = store.watch_value("/a", first)
-        store.watch_value("/a", second)
-        await settle(store)
-        first.clear()
-        second.clear()
-        await store.compare_and_set("/a", b"1", Version(0))
-        await first.wait()
-        await second.wait()
-        cancel()
-        await settle(store)
-        told = first.count
-        second.clear()
-        await store.compare_and_set("/a", b"2", Version(1))
-        await second.wait()
-        assert first.count == told
-
-    async def test_a_cancelled_watch_is_silent(self, service: StoreService) -> None:
-        store = await service.connect()
-        await store.create("/a", b"")
-        signal = Signal()
-        cancel = store.watch_value("/a", signal)
-        await settle(store)
-        cancel()
-        told = signal.count
-        await store.compare_and_set("/a", b"1", Version(0))
-        await settle(store)
-        assert signal.count == told
-
-    async def test_watches_survive_an_interruption(self, service: StoreService) -> None:
-        one, other = await service.connect(), await service.connect()
-        await one.create("/a", b"0")
-        value, names = Signal(), Signal()
-        one.watch_value("/a", value)
-        one.watch_children("/p", names)
-        await settle(one)
-        value.clear()
-        names.clear()
-        await service.interrupt(one)
-        await value.wait()
-        await names.wait()
-        await settle(one)
-        value.clear()
-        names.clear()
-        await other.compare_and_set("/a", b"1", Version(0))
-        await other.create("/p/x", b"")
-        await value.wait()
-        await names.wait()
-
-    async def test_watches_survive_an_expiry(self, service: StoreService) -> None:
-        one, other = await service.connect(), await service.connect()
-        await one.create("/a", b"0")
-        signal = Signal()
-        one.watch_value("/a", signal)
-        await settle(one)
-        signal.clear()
-        await service.expire(one)
-        await signal.wait()
-        await eventually(lambda: one.session_state is SessionState.CONNECTED)
-        await settle(one)
-        signal.clear()
-        await other.compare_and_set("/a", b"1", Version(0))
-        await signal.wait()
 
     async def test_closed_store_refuses_calls(self, service: StoreService) -> None:
         store = await service.connect()

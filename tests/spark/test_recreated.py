@@ -17,7 +17,7 @@ from ledger_client import Quorum
 from ledger_client.sync import LedgerClient
 from metadata.paths import chain_creation_path
 from metadata.store.tree_deletion import drop_tree
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from spark_io.errors import RecordsLostError, RecreatedError
 from spark_io.ledgers.batch import LedgerBatchReader, RangePartition
 from spark_io.ledgers.options import ReadOptions

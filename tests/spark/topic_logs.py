@@ -21,7 +21,7 @@ from broker_layer.log.topic_log import TopicLog
 from ledger_client import LedgerClient, Quorum
 from ledger_client.cluster_access import wall_clock_ms
 from metadata.store.interface import MetadataStore
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from metadata.topics.partition_store import PartitionKey, PartitionStore
 from metadata.topics.topic import TopicId, TopicRecord, new_topic
 from metadata.topics.topic_store import TopicStore

@@ -34,7 +34,7 @@ PRODUCT_PACKAGES = (
 DOORS = (
     "bookie/files/*.py",
     "bookie/storage/disk_health.py",
-    "metadata/store/zookeeper*.py",
+    "metadata/store/zookeeper/*.py",
     "metadata/store/embedded*.py",
     "ledger_client/sync.py",
     "ledger_client/blocking/*.py",

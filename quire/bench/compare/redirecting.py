@@ -14,7 +14,7 @@ from metadata.registry.registration import pack_registration, unpack_registratio
 from metadata.store.ephemeral import pack_held, unpack_held
 from metadata.store.interface import Stored
 from metadata.store.uri import parse_zookeeper_uri
-from metadata.store.zookeeper import ZooKeeperMetadataStore
+from metadata.store.zookeeper.store import ZooKeeperMetadataStore
 from serving.overriding import override
 
 

@@ -15,7 +15,7 @@ from ledger_client.cluster_access import open_cluster
 from metadata.restore.dump_file import LINE_BYTES_MAX, DumpReader
 from metadata.restore.restore_record import accept_restore
 from metadata.restore.restoring import CheckedDump, Restorer, check_dump
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from quire.cli.command_line import metadata_address, require_consent
 from quire.cli.output import Output
 from quire.cli.progress import Progress

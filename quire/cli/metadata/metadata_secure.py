@@ -13,7 +13,7 @@ from metadata.registry.cluster import require_cluster
 from metadata.security.rights_record import OPEN, AccessList, NodeRights, checked_rights
 from metadata.security.securing import Outcome, Securing
 from metadata.store.uri import parse_metadata_uri
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Output, Row
 from quire.cli.progress import Progress

@@ -25,7 +25,7 @@ from metadata.errors import (
 )
 from metadata.ids import Version
 from metadata.store.interface import MetadataStore, SessionState
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from tests.campaign.orphans import end_with_parent
 from tests.campaign.zookeeper.record import Change, Complaint, Read, RecordFile, Write
 

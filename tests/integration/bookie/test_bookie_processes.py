@@ -19,7 +19,7 @@ from metadata.ids import EntryId, LedgerId
 from metadata.paths import BOOKIES
 from metadata.store.embedded import EmbeddedZooKeeper
 from metadata.store.interface import MetadataStore
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from tests.support.bookie.wire_client import WireClient, batch_of, payloads_of
 
 pytestmark = pytest.mark.timeout(120)

@@ -15,7 +15,7 @@ from ledger_client.recovery.recoverer import Recoverer
 from metadata.ids import Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.ledgers.ledger_store import LedgerStore
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from serving.overriding import override

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from metadata.store.embedded import EmbeddedZooKeeper
 from metadata.store.interface import MetadataStore
-from metadata.store.zookeeper import ZooKeeperMetadataStore, open_store
+from metadata.store.zookeeper.store import ZooKeeperMetadataStore, open_store
 
 
 async def pause(server: EmbeddedZooKeeper) -> None:

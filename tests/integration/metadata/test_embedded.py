@@ -12,7 +12,7 @@ import pytest
 
 from metadata.errors import EmbeddedServerError, PortInUseError
 from metadata.store.embedded import EmbeddedZooKeeper, four_letter_word
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 
 ROOT = Path(__file__).parents[3]
 

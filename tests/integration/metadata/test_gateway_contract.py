@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from tests.contracts.metadata_store import MetadataStoreContract
 from tests.support.gateway.running_gateway import GatewayService, run_gateway
 

@@ -14,7 +14,7 @@ from metadata.registry.cluster import ensure_cluster
 from metadata.registry.registrar import ClientRegistration
 from metadata.security.access_errors import AccessRefusedError
 from metadata.store.embedded import EmbeddedZooKeeper
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from quire.errors import ExitCode
 from tests.integration.quire.command import run_quire
 from tests.support.gateway.running_gateway import run_gateway

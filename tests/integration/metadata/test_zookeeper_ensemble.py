@@ -11,7 +11,7 @@ import pytest
 from metadata.errors import OutcomeUnknownError, StoreUnavailableError, VersionConflictError
 from metadata.ids import Version
 from metadata.store.interface import MetadataStore
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from tests.support.metadata.zookeeper_ensemble import Member, ZooKeeperEnsemble
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]

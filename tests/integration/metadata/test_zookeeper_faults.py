@@ -19,7 +19,7 @@ from metadata.paths import bookie_path
 from metadata.registry.registry import BookieRegistrar, BookieRegistration
 from metadata.store.embedded import EmbeddedZooKeeper
 from metadata.store.interface import SessionState
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from tests.contracts.store_service import Signal, eventually
 from tests.integration.metadata.service import ZooKeeperService, pause
 from tests.support.metadata.samples import A, B, D, open_ledger, token

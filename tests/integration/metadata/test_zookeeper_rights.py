@@ -31,7 +31,7 @@ from metadata.security.rights_record import (
 )
 from metadata.security.securing import Outcome, Securing
 from metadata.store.interface import Create, MetadataStore, SessionState
-from metadata.store.zookeeper import ZooKeeperMetadataStore, open_store
+from metadata.store.zookeeper.store import ZooKeeperMetadataStore, open_store
 from tests.support.metadata.logins import Login, write_login
 from tests.support.metadata.samples import open_ledger
 from tests.until import WAIT_S

@@ -16,7 +16,7 @@ from metadata.security.access_errors import AccessRefusedError
 from metadata.security.rights_record import checked_rights
 from metadata.security.securing import Securing
 from metadata.store.embedded import EmbeddedZooKeeper
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from quire.local.development_certificates import DevelopmentAuthority
 from security.server_tls import ClientCertificates, server_context
 from security.tls import TlsFiles

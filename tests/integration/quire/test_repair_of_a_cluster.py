@@ -13,7 +13,7 @@ from metadata.ledgers.ledger_store import LedgerStore
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.repair.settings_store import RepairSettingsStore
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from quire.local_cluster import LocalCluster
 from tests.support.ledger_client.cluster import THREE, entries_of
 

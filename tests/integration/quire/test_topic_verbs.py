@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from metadata.topics.partition import PartitionKey, PartitionSegment
 from metadata.topics.partition_store import PartitionStore
 from metadata.topics.topic import TopicId

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.peers.java_process import free_ports
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from tests.integration.quire.command import QUIRE, TIMEOUT_S, environment, run_quire
 from tests.until import until
 

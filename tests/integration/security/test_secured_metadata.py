@@ -11,7 +11,7 @@ from ledger_client import LedgerClient
 from ledger_client.errors import LedgerError
 from metadata.paths import CHAINS, COOKIES, LEDGERS, REPAIR_KEY
 from metadata.security.rights_record import OPEN_LIST, AccessList, checked_rights
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from quire.errors import ExitCode
 from quire.local_cluster import LocalCluster
 from tests.integration.quire.command import run_quire

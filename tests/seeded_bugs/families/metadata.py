@@ -21,7 +21,7 @@ LEDGER_STORE = "metadata/ledgers/ledger_store.py"
 SHELL = "ledger_client/writing/append_shell.py"
 RECOVERER = "ledger_client/recovery/recoverer.py"
 STORE_TESTS = "tests/unit/metadata/ledgers/test_ledger_store.py"
-ZOOKEEPER = "metadata/store/zookeeper.py"
+ZOOKEEPER = "metadata/store/zookeeper/store.py"
 FRESH_READS = "tests/unit/metadata/store/test_zookeeper_reads.py"
 MEMORY_ONLY = hidden_from_simulation("its metadata service is in memory, without ZooKeeper")
 CLIENT_TESTS = "tests/unit/ledger_client/test_client.py"
@@ -265,12 +265,12 @@ BUGS = (
         ("1.3",),
         (
             Edit(
-                "metadata/store/zookeeper_session.py",
+                "metadata/store/zookeeper/session.py",
                 "EXCEPTIONS.default_factory = lambda: ZookeeperError\n",
                 "",
             ),
             Edit(
-                "metadata/store/zookeeper_session.py",
+                "metadata/store/zookeeper/session.py",
                 "        connection._read_socket = read  # noqa: SLF001\n",
                 "",
             ),

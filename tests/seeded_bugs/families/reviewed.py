@@ -128,7 +128,7 @@ BUGS = (
         ("9.2",),
         (
             Edit(
-                "metadata/store/zookeeper_session.py",
+                "metadata/store/zookeeper/session.py",
                 "            contacted_s = self._loop.time()\n"
                 "            try:\n"
                 "                timeouts = plain_connect(host, address, port)\n",

@@ -14,8 +14,8 @@ from tests.seeded_bugs.seeded_bug import (
     units,
 )
 
-ZOOKEEPER = "metadata/store/zookeeper.py"
-SESSION = "metadata/store/zookeeper_session.py"
+ZOOKEEPER = "metadata/store/zookeeper/store.py"
+SESSION = "metadata/store/zookeeper/session.py"
 TESTS = "tests/unit/metadata/store"
 SERVERS = f"{TESTS}/test_zookeeper_servers.py"
 BLIND = (
@@ -43,18 +43,61 @@ BUGS = (
         BLIND,
     ),
     SeededBug(
+        "fresh_reads_together_pass_their_sync",
+        "Reads that are asked for together are sent at once, ahead of the syncs that they wait for:"
+        " a server that lags answers with an older state.",
+        ("1.6",),
+        (
+            Edit(
+                ZOOKEEPER,
+                "                        ahead = self._submit_ahead(",
+                "                        reading = call()\n"
+                "                        await asyncio.sleep(0)\n"
+                "                        ahead = self._submit_ahead(",
+            ),
+            Edit(
+                ZOOKEEPER,
+                "                        reading = call()\n                        if ahead:\n",
+                "                        if ahead:\n",
+            ),
+        ),
+        (units(f"{TESTS}/test_zookeeper_grouped_reads.py"),),
+        BLIND,
+    ),
+    SeededBug(
+        "missing_node_shifts_results_of_a_multi_read",
+        "The error of a missing node is left out of the results of a request that reads several:"
+        " later reads get the values of other nodes.",
+        ("1.6",),
+        (
+            Edit(
+                "metadata/store/zookeeper/multi_read.py",
+                "                results.append(EXCEPTIONS[code]())\n",
+                "",
+            ),
+            Edit(
+                "metadata/store/zookeeper/multi_read.py",
+                "        if len(results) != len(self._reads):\n",
+                "        results += [EXCEPTIONS[-101]()] * (len(self._reads) - len(results))\n"
+                "        if len(results) != len(self._reads):\n",
+            ),
+        ),
+        (units(f"{TESTS}/test_zookeeper_grouped_reads.py"),),
+        BLIND,
+    ),
+    SeededBug(
         "moved_session_counts_as_refused",
         "A request of a session that has moved to another server counts as not applied: a write"
         " that may apply is reported as refused, and a read fails.",
         ("1.3",),
         (
             Edit(
-                "metadata/store/zookeeper_calls.py",
+                "metadata/store/zookeeper/calls.py",
                 "    kazoo_errors.SessionMovedError,\n",
                 "",
             ),
             Edit(
-                "metadata/store/zookeeper_calls.py",
+                "metadata/store/zookeeper/calls.py",
                 "BUSY_ERRORS: Final = (kazoo_errors.NotReadOnlyCallError,",
                 "BUSY_ERRORS: Final = (kazoo_errors.SessionMovedError,"
                 " kazoo_errors.NotReadOnlyCallError,",
@@ -88,7 +131,7 @@ BUGS = (
         ("11.7",),
         (
             Edit(
-                "metadata/store/zookeeper_watches.py",
+                "metadata/store/zookeeper/watches.py",
                 "        if self._is_live(entry) and entry.reported != found:\n",
                 "        if self._is_live(entry) and entry.reported is None:\n"
                 "            entry.reported = found\n"
@@ -143,7 +186,7 @@ BUGS = (
         ("9.2",),
         (
             Edit(
-                "metadata/store/zookeeper_heartbeat.py",
+                "metadata/store/zookeeper/heartbeat.py",
                 "            session.cut()\n",
                 "            leaves_s = inf\n",
             ),

@@ -37,6 +37,7 @@ OPERATIONS: Final = {
     12: "children",
     13: "check",
     14: "multi",
+    22: "gets",
 }
 WRITES: Final = ("create", "delete", "set", "multi")
 ORDERED: Final = (*WRITES, "sync")
@@ -51,6 +52,7 @@ SESSION_MOVED: Final = -118
 ROLLED_BACK: Final = -2
 ANY_VERSION: Final = -1
 EPHEMERAL: Final = 1
+GET: Final = 4
 NEWS_XID: Final = -1
 CONNECTED: Final = 3
 PASSWORD: Final = bytes(16)
@@ -179,6 +181,28 @@ def multi_errors(operations: list[Operation], error: MetadataError) -> bytes:
 def _joined(headers: list[bytes], results: list[bytes]) -> bytes:
     pairs = zip(headers, results, strict=True)
     return b"".join(a + b for a, b in pairs) + struct.pack("!iBi", -1, 1, -1)
+
+
+def parse_reads(fields: Fields) -> list[str]:
+    """Return the paths of a multiRead."""
+    paths: list[str] = []
+    while not fields.take("!iBi")[1]:
+        paths.append(fields.text())
+        assert not fields.flag(), "its reads are not watched"
+    return paths
+
+
+def read_results(results: list[bytes | MetadataError]) -> bytes:
+    """Return the answer to a multiRead."""
+    codes = [0 if isinstance(each, bytes) else ERRORS[type(each)] for each in results]
+    headers = [struct.pack("!iBi", -1 if code else GET, 0, code) for code in codes]
+    return _joined(
+        headers,
+        [
+            each if isinstance(each, bytes) else struct.pack("!i", code)
+            for each, code in zip(results, codes, strict=True)
+        ],
+    )
 
 
 def parse_operation(name: str, fields: Fields) -> Operation:

@@ -245,6 +245,17 @@ class ScriptedZooKeeper:
             connection.values[path] = None
         return buffer(stored.value) + wire.stat(stored, self._changed_at(path))
 
+    def _gets(self, fields: Fields, _: _Connection) -> bytes:
+        results: list[bytes | MetadataError] = []
+        for path in wire.parse_reads(fields):
+            try:
+                stored = self.service.tree.get(path, self._missed)
+            except MetadataError as error:
+                results.append(error)
+            else:
+                results.append(buffer(stored.value) + wire.stat(stored, self._changed_at(path)))
+        return wire.read_results(results)
+
     def _exists(self, fields: Fields, connection: _Connection) -> bytes:
         path, is_watched = fields.text(), fields.flag()
         if is_watched:

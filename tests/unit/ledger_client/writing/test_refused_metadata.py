@@ -18,7 +18,7 @@ from metadata.errors import MetadataFormatError, StoreRefusedError
 from metadata.ids import Version
 from metadata.store.interface import CompareAndSet
 from metadata.store.memory import MemoryMetadataStore
-from metadata.store.zookeeper_calls import translated
+from metadata.store.zookeeper.calls import translated
 from tests.support.ledger_client.cluster import THREE, TestCluster
 from tests.until import until
 

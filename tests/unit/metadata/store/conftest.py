@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from metadata.store.interface import MetadataStore
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from tests.support.metadata.scripted_service import ScriptedService
 from tests.support.metadata.scripted_zookeeper import (
     ScriptedEnsemble,

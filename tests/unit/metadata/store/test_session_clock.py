@@ -6,7 +6,7 @@ import pytest
 
 from metadata.store.interface import SessionState
 from metadata.store.session_clock import SessionClock
-from metadata.store.zookeeper_session import LinkDown, LinkUp, SessionLost, try_timeout_s
+from metadata.store.zookeeper.session import LinkDown, LinkUp, SessionLost, try_timeout_s
 
 CONNECTED, SUSPENDED, EXPIRED, CLOSED = SessionState
 

@@ -18,7 +18,7 @@ from metadata.errors import (
 from metadata.ids import Version
 from metadata.security.access_errors import AccessRefusedError
 from metadata.store.interface import CompareAndSet
-from metadata.store.zookeeper_calls import BUSY_ERRORS, CONNECTION_ERRORS, REFUSALS, translated
+from metadata.store.zookeeper.calls import BUSY_ERRORS, CONNECTION_ERRORS, REFUSALS, translated
 
 WRITE = CompareAndSet("/a/b", b"", Version(3))
 ANSWERS: dict[type[Exception], type[MetadataError]] = {

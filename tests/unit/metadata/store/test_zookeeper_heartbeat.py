@@ -7,12 +7,12 @@ import pytest
 
 from metadata.store.interface import SessionState
 from metadata.store.session_clock import SILENT_AFTER, SessionClock
-from metadata.store.zookeeper_heartbeat import (
+from metadata.store.zookeeper.heartbeat import (
     BEATS_PER_SESSION,
     GRACES_PER_SESSION,
     keep_alive,
 )
-from metadata.store.zookeeper_session import LinkDown, LinkUp, ZooKeeperSession
+from metadata.store.zookeeper.session import LinkDown, LinkUp, ZooKeeperSession
 from tests.support.metadata.virtual_time import VirtualTimeLoop
 
 SESSION_S = 12.0

@@ -13,7 +13,7 @@ from metadata.ledgers.codec import encode_ledger_metadata
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import ledger_path
 from metadata.store.interface import CompareAndSet, Create, MetadataStore, SessionState
-from metadata.store.zookeeper import open_store
+from metadata.store.zookeeper.store import open_store
 from tests.support.metadata.samples import A, B, D, E, open_ledger, token
 from tests.support.metadata.scripted_zookeeper import (
     ScriptedEnsemble,

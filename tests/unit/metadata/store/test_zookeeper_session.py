@@ -11,7 +11,7 @@ import pytest
 from kazoo.retry import ForceRetryError
 
 from metadata.store.uri import parse_metadata_uri
-from metadata.store.zookeeper_session import (
+from metadata.store.zookeeper.session import (
     RECONNECT_DELAY_MAX_S,
     RECONNECT_DELAY_S,
     LinkEvent,

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from metadata.store.uri import parse_metadata_uri
-from metadata.store.zookeeper_session import PRUNE_AFTER, ZooKeeperSession
-from metadata.store.zookeeper_watches import (
+from metadata.store.zookeeper.session import PRUNE_AFTER, ZooKeeperSession
+from metadata.store.zookeeper.watches import (
     ARMS_BURST,
     ARMS_PER_S,
     WatchEntry,

@@ -1,7 +1,7 @@
 """Metadata store over ZooKeeper.
 
-Leaves kazoo and its threads to `zookeeper_session.py`, contact with the server to
-`zookeeper_heartbeat.py`, keeping watches armed to `zookeeper_watches.py`, and the rights of new
+Leaves kazoo and its threads to `session.py`, contact with the server to
+`heartbeat.py`, keeping watches armed to `watches.py`, and the rights of new
 nodes to `metadata.security.followed_rights`.
 
 Invariants: a write that reached kazoo and has no answer has an unknown outcome; a write that only
@@ -52,7 +52,7 @@ from metadata.store.interface import (
 )
 from metadata.store.session_clock import SessionClock
 from metadata.store.uri import MetadataUri, parse_zookeeper_uri
-from metadata.store.zookeeper_calls import (
+from metadata.store.zookeeper.calls import (
     CONNECTION_ERRORS,
     CallError,
     access_list,
@@ -62,9 +62,10 @@ from metadata.store.zookeeper_calls import (
     translated,
     version_of,
 )
-from metadata.store.zookeeper_heartbeat import keep_alive
-from metadata.store.zookeeper_session import LinkEvent, LinkUp, ZooKeeperSession
-from metadata.store.zookeeper_watches import WatchArming, WatchKind, WatchTable
+from metadata.store.zookeeper.grouped_reads import GroupedReads
+from metadata.store.zookeeper.heartbeat import keep_alive
+from metadata.store.zookeeper.session import LinkEvent, LinkUp, ZooKeeperSession
+from metadata.store.zookeeper.watches import WatchArming, WatchKind, WatchTable
 
 ROOT_EXISTS: Final = Check("/", Version(-1))
 """Succeeds at any version, and changes nothing."""
@@ -117,6 +118,7 @@ class ZooKeeperMetadataStore:
         self._is_up = asyncio.Event()
         self._session = ZooKeeperSession(uri, session_timeout_s, rng, self._on_link_event)
         arming = WatchArming(self._session)
+        self._reads = GroupedReads(self._session)
         self._watches = WatchTable(arming.arm, arming.drop)
         self._rights = FollowedRights(self, rng)
         self._heart: asyncio.Task[None] | None = None
@@ -171,9 +173,8 @@ class ZooKeeperMetadataStore:
 
     async def get(self, path: str, *, fresh: bool = False, agreed: bool = False) -> Stored:
         """Read a node (see `MetadataStore`)."""
-        value, stat = await self._read(
-            path, lambda: self._session.submit("get", path), fresh=fresh, agreed=agreed
-        )
+        call = partial(self._reads.get, path)
+        value, stat = await self._read(path, call, fresh=fresh, agreed=agreed)
         return Stored(value, Version(stat.version), stat.ephemeralOwner != 0)
 
     async def compare_and_set(self, path: str, value: bytes, expected: Version) -> Version:
@@ -305,7 +306,11 @@ class ZooKeeperMetadataStore:
                     sent_s = loop.time()
                     try:
                         ahead = self._submit_ahead(path, fresh=fresh, agreed=agreed)
-                        answer, *_ = await asyncio.gather(call(), *ahead)
+                        reading = call()
+                        if ahead:
+                            answer, *_ = await asyncio.gather(reading, *ahead)
+                        else:
+                            answer = await reading
                     except CONNECTION_ERRORS:
                         await self._wait_after_loss()
                         continue

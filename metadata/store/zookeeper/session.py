@@ -1,8 +1,8 @@
 """Bridge between the event loop and one kazoo client.
 
-Leaves the meaning of calls and reports to `zookeeper.py`. kazoo is untyped and runs three threads:
+Leaves the meaning of calls and reports to `store.py`. kazoo is untyped and runs three threads:
 everything untyped, and everything that crosses threads, stays in this module and in
-`zookeeper_connections.py`, which opens the connections.
+`connections.py`, which opens the connections.
 
 Invariants: reports reach the loop in the order in which kazoo's socket thread saw them; an attempt
 to connect to one server takes at most `try_timeout_s`, so that a silent server does not use up the
@@ -18,7 +18,7 @@ import logging
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
@@ -39,7 +39,8 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
 from metadata.store.uri import MetadataUri
-from metadata.store.zookeeper_connections import ConnectionHandler, cut
+from metadata.store.zookeeper.connections import ConnectionHandler, cut
+from metadata.store.zookeeper.multi_read import MultiRead, ReadResult
 from security.client_file import zookeeper_access_of
 from security.zookeeper_access import DIGEST
 
@@ -61,9 +62,7 @@ EXCEPTIONS.default_factory = lambda: ZookeeperError
 
 _log = logging.getLogger(__name__)
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
-_kazoo_log.setLevel(
-    logging.CRITICAL
-)  # kazoo logs each failed attempt; `zookeeper.py` logs the result
+_kazoo_log.setLevel(logging.CRITICAL)  # kazoo logs each failed attempt; `store.py` logs the result
 
 
 def reconnect_retry(sleep: Callable[[float], None] = time.sleep) -> KazooRetry:
@@ -175,6 +174,12 @@ class ZooKeeperSession:
         """Call one of kazoo's `..._async` methods; the future carries kazoo's exceptions."""
         call = getattr(self._client, f"{method}_async")
         return self._bridge(call(self._full(path), *arguments, **options))
+
+    def submit_reads(self, paths: Sequence[str]) -> "asyncio.Future[list[ReadResult]]":
+        """Read several nodes in one request."""
+        result = self._handler.async_result()
+        self._client._call(MultiRead([*map(self._full, paths)]), result)  # noqa: SLF001
+        return self._bridge(result)
 
     async def make_root(self) -> None:
         """Create the chroot if it is missing."""

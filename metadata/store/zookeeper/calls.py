@@ -1,6 +1,6 @@
 """Translation of operations into kazoo's calls, and of kazoo's answers and errors.
 
-Leaves sending them to `zookeeper.py`, and the rights of nodes to `metadata.security`.
+Leaves sending them to `store.py`, and the rights of nodes to `metadata.security`.
 
 Source: kazoo 2.10-2.11; ZooKeeper's multi.
 """

@@ -1,6 +1,6 @@
 """Contact with a ZooKeeper server: requests at intervals, and leaving a server that is silent.
 
-Leaves the connection to `zookeeper_session.py`, and the state of the session to `session_clock.py`.
+Leaves the connection to `session.py`, and the state of the session to `session_clock.py`.
 
 Invariants: a server that answers nothing is left while the session can still move to another one,
 also by a client that keeps sending requests. Kazoo alone does not leave it: it sends a ping only
@@ -15,8 +15,8 @@ from math import inf
 from typing import Any, Final
 
 from metadata.store.session_clock import SessionClock
-from metadata.store.zookeeper_calls import NoAuth
-from metadata.store.zookeeper_session import ZooKeeperSession
+from metadata.store.zookeeper.calls import NoAuth
+from metadata.store.zookeeper.session import ZooKeeperSession
 
 BEATS_PER_SESSION: Final = 3
 GRACES_PER_SESSION: Final = 40

@@ -1,7 +1,7 @@
 """Table of watches, kept armed at a ZooKeeper server: each server watch fires once, and all are
 lost with the connection.
 
-Leaves the calls to `zookeeper_session.py`.
+Leaves the calls to `session.py`.
 
 Invariants: a callback always follows a change that was not read yet; all callbacks of a path share
 one server watch; arming is limited to ARMS_PER_S; a fired watch is armed again only after
@@ -21,8 +21,8 @@ from typing import Any, Final
 from metadata.callbacks import Callbacks
 from metadata.cancelling import cancel_and_wait
 from metadata.store.interface import Cancel, WatchCallback
-from metadata.store.zookeeper_calls import CallError, NoNode
-from metadata.store.zookeeper_session import ZooKeeperSession
+from metadata.store.zookeeper.calls import CallError, NoNode
+from metadata.store.zookeeper.session import ZooKeeperSession
 
 ARMS_PER_S: Final = 500
 ARMS_BURST: Final = 50
