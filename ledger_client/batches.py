@@ -32,6 +32,10 @@ class PayloadView(Protocol):
         """Payload size of each entry, in bytes."""
 
     @property
+    def packed_lengths(self) -> bytes | memoryview:
+        """The lengths, in 4 bytes each, little-endian."""
+
+    @property
     def payload(self) -> memoryview:
         """All payloads, back to back."""
 
@@ -70,6 +74,19 @@ class EntryBatch:
         offsets = self._known_offsets()
         return offsets[-1] - offsets[0]
 
+    @property
+    def packed_lengths(self) -> bytes | memoryview:
+        """Payload size of each entry, in bytes: 4 bytes each, little-endian."""
+        return self._view.packed_lengths[4 * self._skip : 4 * (self._skip + self._count)]
+
+    @property
+    def payload(self) -> memoryview:
+        """All payloads back to back. The view shares memory: it keeps the received bytes alive."""
+        if self._count == self._view.header.count:
+            return self._view.payload
+        offsets = self._known_offsets()
+        return self._view.payload[offsets[0] : offsets[-1]]
+
     def clipped(self, first_entry_id: EntryId, last_entry_id: EntryId) -> "EntryBatch | None":
         """Return the part within first..last, or None if it is empty."""
         low = max(self.first_entry_id, first_entry_id)
@@ -89,13 +106,12 @@ class EntryBatch:
         return header._replace(first_entry_id=first, count=count, payload_bytes=payload_bytes)
 
     def buffers(self) -> tuple[memoryview, list[int]]:
-        """Return all payloads back to back, and n + 1 offsets: where each payload starts, and where
-        the last one ends. The returned view shares memory: it keeps the received bytes alive.
+        """Return `payload`, and n + 1 offsets: where each payload starts, and where the last one
+        ends.
         """
         offsets = self._known_offsets()
         start = offsets[0]
-        payload = self._view.payload[start : offsets[-1]]
-        return payload, [offset - start for offset in offsets] if start else list(offsets)
+        return self.payload, [offset - start for offset in offsets] if start else list(offsets)
 
     def __len__(self) -> int:
         return self._count

@@ -213,6 +213,11 @@ class BatchView:
         return _u32s(self.header.count).unpack_from(self.data, self._body_offset)
 
     @property
+    def packed_lengths(self) -> memoryview:
+        """Payload size of each entry, as it is stored: 4 bytes each, little-endian."""
+        return self.data[self._body_offset : self._body_offset + 4 * self.header.count]
+
+    @property
     def digests(self) -> tuple[int, ...]:
         """Digest of each entry."""
         count = self.header.count

@@ -5,6 +5,7 @@ Leaves the cipher to `ledger_cipher`. All entries that a batch shows are decrypt
 Source: docs/encryption.md, "How it works".
 """
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,6 +22,11 @@ class OpenedBatch:
     header: BatchHeader
     lengths: Sequence[int]
     payload: memoryview
+
+    @property
+    def packed_lengths(self) -> bytes:
+        """Payload size of each entry, in 4 bytes each, little-endian."""
+        return struct.pack(f"<{len(self.lengths)}I", *self.lengths)
 
 
 def opened(batch: EntryBatch, cipher: LedgerCipher) -> EntryBatch:

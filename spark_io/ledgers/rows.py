@@ -6,19 +6,22 @@ Format of a row: ledger_id int64, entry_id int64, fragment int32 (the number of 
 fragment, from 0), data binary; without `data` if values are not wanted.
 
 Invariants: rows come in the order of the entries; small ledgers share a batch; payloads are copied
-at most once.
+at most once, and those of a large received batch are not copied.
 
 Source: Spark design, "Reading": batches of 1-4 MB are the fastest for Spark.
 """
 
+import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from bookie.wire.batch import BATCH_ENTRIES_MAX
 from ledger_client import EntryBatch, Fragment
 from metadata.ids import EntryId
 
@@ -35,6 +38,8 @@ _SCHEMA = pa.schema(
     ]
 )
 _SCHEMA_WITHOUT_DATA = pa.schema(list(_SCHEMA)[:3])
+_POSITIONS = pa.array(range(ROWS_PER_BATCH_MAX + BATCH_ENTRIES_MAX), pa.int64())
+"""Numbers of rows of the largest batch; ids of entries are a sum of columns with it."""
 
 
 class _Run(NamedTuple):
@@ -68,6 +73,8 @@ class RowBatches:
         for number, begin, end in _by_fragment(fragments, first, last):
             part = batch.clipped(EntryId(begin), EntryId(end))
             assert part is not None, "it is within the batch"
+            if self._runs and 2 * part.payload_bytes >= self._bytes_wanted:
+                yield from self.finish()  # a large batch alone is not copied
             self._runs.append(_Run(batch.ledger_id, number, begin, len(part), part))
             self._bytes += part.payload_bytes
             self._count += len(part)
@@ -94,19 +101,19 @@ class RowBatches:
             return
         runs, self._runs = self._runs, []
         self._count, self._bytes = 0, 0
-        ledger_ids, entry_ids, numbers = array("q"), array("q"), array("i")
+        ledger_ids, steps, numbers = array("q"), array("q"), array("i")
         for ledger_id, fragment, first, count, _ in runs:
+            steps.extend(array("q", [first - len(steps)]) * count)
             ledger_ids.extend(array("q", [ledger_id]) * count)
-            entry_ids.extend(range(first, first + count))
             numbers.extend(array("i", [fragment]) * count)
+        positions = _POSITIONS[: len(steps)]
         columns = [
             _whole_numbers(pa.int64(), ledger_ids),
-            _whole_numbers(pa.int64(), entry_ids),
+            pc.add(positions, _whole_numbers(pa.int64(), steps)),
             _whole_numbers(pa.int32(), numbers),
         ]
         if self._include_value:
-            payloads = [run.batch for run in runs if run.batch is not None]
-            columns.append(_payloads(payloads, len(ledger_ids)))
+            columns.append(_payloads([run.batch for run in runs if run.batch is not None]))
         schema = _SCHEMA if self._include_value else _SCHEMA_WITHOUT_DATA
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -126,19 +133,21 @@ def _by_fragment(
         yield bisect_right(firsts, begin) - 1, begin, following - 1
 
 
-def _payloads(parts: Sequence[EntryBatch], count: int) -> pa.Array:
+def _payloads(parts: Sequence[EntryBatch]) -> pa.Array:
     """Return a binary column over received batches; a single batch is not copied."""
-    received = [part.buffers() for part in parts]
-    if len(received) == 1:
-        payload, offsets = received[0]
+    lengths = array("i")
+    for part in parts:
+        lengths.frombytes(part.packed_lengths)
+    if sys.byteorder == "big":
+        lengths.byteswap()
+    lengths.insert(0, 0)
+    offsets = pc.cumulative_sum(_whole_numbers(pa.int32(), lengths))
+    if len(parts) == 1:
+        payload = parts[0].payload
     else:
-        payload = memoryview(b"".join(view for view, _ in received))
-        lengths = chain.from_iterable(
-            map(int.__sub__, offsets[1:], offsets) for _, offsets in received
-        )
-        offsets = list(accumulate(lengths, initial=0))
-    buffers = [None, pa.py_buffer(array("i", offsets)), pa.py_buffer(payload)]
-    return pa.Array.from_buffers(pa.binary(), count, buffers)
+        payload = memoryview(b"".join([part.payload for part in parts]))
+    buffers = [None, offsets.buffers()[1], pa.py_buffer(payload)]
+    return pa.Array.from_buffers(pa.binary(), len(lengths) - 1, buffers)
 
 
 def _whole_numbers(kind: pa.DataType, values: "array[int]") -> pa.Array:

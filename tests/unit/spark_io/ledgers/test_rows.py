@@ -6,7 +6,7 @@ pytest.importorskip("pyarrow", reason="needs the extra `spark`")
 
 import pyarrow as pa
 
-from bookie.wire.batch import BatchView, build_batch
+from bookie.wire.batch import BATCH_ENTRIES_MAX, BatchView, build_batch
 from ledger_client import EntryBatch, Fragment
 from metadata.ids import BookieId, EntryId, LedgerId
 from spark_io.ledgers import rows as module
@@ -52,10 +52,36 @@ def test_ids_without_payloads_fill_batches_of_equal_size(monkeypatch: pytest.Mon
 
 
 def test_batches_end_at_their_size_in_bytes_or_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = RowBatches(bytes_wanted=5, include_value=True)
-    sizes = [made.num_rows for n in range(4) for made in rows.add(WHOLE, batch(n, 0, b"abc"))]
-    assert sizes == [2, 2]
+    rows = RowBatches(bytes_wanted=8, include_value=True)
+    sizes = [made.num_rows for n in range(6) for made in rows.add(WHOLE, batch(n, 0, b"abc"))]
+    assert sizes == [3, 3]
     monkeypatch.setattr(module, "ROWS_PER_BATCH_MAX", 3)
     rows = RowBatches(bytes_wanted=1_000, include_value=True)
     sizes = [made.num_rows for n in range(4) for made in rows.add(WHOLE, batch(n, 0, b"", b""))]
     assert sizes == [4, 4]
+
+
+def test_a_large_received_batch_is_not_copied() -> None:
+    rows = RowBatches(bytes_wanted=8, include_value=True)
+    small, large = batch(7, 0, b"a", b"bc"), batch(7, 2, b"", b"defg")
+    made = [*rows.add(WHOLE, small), *rows.add(WHOLE, large), *rows.finish()]
+    assert table(made) == [(7, 0, 0, b"a"), (7, 1, 0, b"bc"), (7, 2, 0, b""), (7, 3, 0, b"defg")]
+    assert made[1].column(3).buffers()[2].address == pa.py_buffer(large.payload).address
+
+
+def test_part_of_a_received_batch() -> None:
+    rows = RowBatches(bytes_wanted=1_000, include_value=True)
+    part = batch(7, 0, b"a", b"bc", b"", b"d").clipped(EntryId(1), EntryId(2))
+    assert part is not None
+    list(rows.add(WHOLE, part))
+    assert table(list(rows.finish())) == [(7, 1, 0, b"bc"), (7, 2, 0, b"")]
+
+
+def test_a_batch_of_the_largest_number_of_rows() -> None:
+    rows = RowBatches(bytes_wanted=1_000_000, include_value=False)
+    assert list(rows.add_ids(WHOLE, 7, 0, module.ROWS_PER_BATCH_MAX - 2)) == []
+    (made,) = rows.add(WHOLE, batch(8, 0, *[b""] * BATCH_ENTRIES_MAX))
+    ids = made.column(1)
+    assert made.num_rows == module.ROWS_PER_BATCH_MAX - 1 + BATCH_ENTRIES_MAX
+    assert ids[module.ROWS_PER_BATCH_MAX - 2].as_py() == module.ROWS_PER_BATCH_MAX - 2
+    assert ids[-1].as_py() == BATCH_ENTRIES_MAX - 1
