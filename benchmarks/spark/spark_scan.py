@@ -1,7 +1,7 @@
 """Benchmark of Spark scans of ledgers, next to a source that yields the same bytes from memory.
 
 Leaves writing to `benchmarks.spark.spark_write`. Target, with local[2] and three bookies on two
-cores: 2 GB of 1 KiB entries at >= 0.4 of the ceiling; planning 100,000 ledgers in seconds.
+cores: 2 GB of 1 KiB entries at >= 0.6 of the ceiling; planning 100,000 ledgers in seconds.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from metadata.store.zookeeper.store import open_store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SHARE_WANTED: Final = 0.4
+SHARE_WANTED: Final = 0.6
 PLANNING_S_WANTED: Final = 20.0
 ENTRY_BYTES: Final = 1024
 LEDGERS: Final = 4
