@@ -30,7 +30,7 @@ from metadata.security.rights_record import (
     checked_rights,
 )
 from metadata.security.securing import Outcome, Securing
-from metadata.store.interface import Create, MetadataStore, SessionState
+from metadata.store.interface import Create, MetadataStore, SessionState, Stored
 from metadata.store.zookeeper.store import ZooKeeperMetadataStore, open_store
 from tests.support.metadata.logins import Login, write_login
 from tests.support.metadata.samples import open_ledger
@@ -144,6 +144,21 @@ async def test_what_a_client_may_not_do(setting: Setting, rng: random.Random) ->
             await act()
             pytest.fail(f"a client may {what}")
     assert (await client.get(COOKIE)).value == b"secret"
+
+
+async def test_a_refusal_fails_one_of_several_reads_that_go_together(setting: Setting) -> None:
+    servers = await setting.open("servers")
+    await setting.secure(servers, setting.rights)
+    client = await setting.open("clients")
+    paths_read = [COOKIE, SECRET, "/nothing", COOKIE]
+    found = await asyncio.gather(*map(client.get, paths_read), return_exceptions=True)
+    assert [type(each) for each in found] == [
+        Stored,
+        AccessRefusedError,
+        NodeNotFoundError,
+        Stored,
+    ]
+    assert found[0] == found[3] == await servers.get(COOKIE)
 
 
 async def test_what_a_client_may_do(setting: Setting, rng: random.Random) -> None:
