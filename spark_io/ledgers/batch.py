@@ -46,12 +46,17 @@ def partitions_of(
     partition, because Spark would otherwise read a partition None.
     """
     parts = plan_splits(
-        PackedRanges(ranges) if options.min_partitions > 1 else ranges,
+        (
+            PackedRanges(ranges, keeps_links=options.include_link)
+            if options.min_partitions > 1
+            else ranges
+        ),
         split_bytes=options.split_bytes,
         split_entries=options.split_entries,
         min_partitions=options.min_partitions,
     )
-    return [RangePartition(PackedRanges(part), chain_token) for part in parts] or [
+    packed = [PackedRanges(part, keeps_links=options.include_link) for part in parts]
+    return [RangePartition(each, chain_token) for each in packed] or [
         RangePartition(PackedRanges())
     ]
 

@@ -15,7 +15,7 @@ Source: Spark design, "Reading".
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ledger_client import ChainInfo, ChainLink, LedgerNotFoundError
@@ -180,5 +180,6 @@ def _with_ledgers(
                     is_whole = False
             ledgers.append(known)
         is_final = is_whole and all(each.is_closed for each in ledgers)
-        packed = PackedLedgers(ledgers) if is_final else ledgers
+        placed = [replace(each, link=index) for each in ledgers] if not is_final else []
+        packed = PackedLedgers(ledgers, index) if is_final else placed
         yield ReadLink(index, link.published_ms, packed)

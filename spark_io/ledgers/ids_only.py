@@ -29,6 +29,7 @@ class EntryIds:
     """Consecutive entries of a ledger that were confirmed and are not lost."""
 
     info: LedgerInfo
+    link: int | None
     first: int
     last: int
 
@@ -68,5 +69,5 @@ def _not_lost(wanted: EntryRange, info: LedgerInfo, options: ReadOptions) -> Ite
             continue
         following = next_range(info.lost, at)
         end = wanted.last if following is None else following.first_entry_id - 1
-        yield EntryIds(info, at, min(end, wanted.last))
+        yield EntryIds(info, wanted.link, at, min(end, wanted.last))
         at = end + 1

@@ -16,11 +16,14 @@ from spark_io.ledgers.splits import ENTRY_BYTES_ASSUMED, KnownLedger
 
 
 class PackedLedgers:
-    """Closed ledgers in columns: 40 bytes for each, because a chain may have millions."""
+    """Closed ledgers of one link in columns: 40 bytes for each, because a chain may have
+    millions.
+    """
 
-    __slots__ = ("_created_ms", "_ends", "_entry_bytes", "_ids", "_tokens")
+    __slots__ = ("_created_ms", "_ends", "_entry_bytes", "_ids", "_link", "_tokens")
 
-    def __init__(self, ledgers: Iterable[KnownLedger]) -> None:
+    def __init__(self, ledgers: Iterable[KnownLedger], link: int | None = None) -> None:
+        self._link = link
         self._ids, self._ends, self._created_ms = array("q"), array("q"), array("q")
         self._entry_bytes = array("d")
         self._tokens: list[bytes] = []
@@ -45,6 +48,7 @@ class PackedLedgers:
                 is_closed=True,
                 creation_token=token,
                 created_ms=created_ms,
+                link=self._link,
             )
 
 

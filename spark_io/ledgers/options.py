@@ -47,6 +47,8 @@ BATCH_MAX: Final = 2**63 - 1
 
 KEY_FILE: Final = "keyFile"
 RECOVER_OPEN: Final = "recoverOpenLedgers"
+INCLUDE_VALUE: Final = "includeValue"
+INCLUDE_LINK: Final = "includeLink"
 PAYLOAD_FORMAT: Final = "payloadFormat"
 PAYLOAD_SCHEMA: Final = "payloadSchema"
 CORRUPT_COLUMN: Final = "columnNameOfCorruptRecord"
@@ -65,7 +67,8 @@ READING: Final = (
     "splitEntries",
     "minPartitions",
     "arrowBatchBytes",
-    "includeValue",
+    INCLUDE_VALUE,
+    INCLUDE_LINK,
     "asStored",
     "failOnDataLoss",
     "acceptOldCheckpoint",
@@ -136,6 +139,8 @@ class ReadOptions:
     """What a batch query leaves out."""
     recover_open_ledgers: bool = False
     """Whether a batch query first recovers open ledgers whose writers are gone."""
+    include_link: bool = False
+    """Whether rows have their ledger's link and its time of creation."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "ReadOptions":
@@ -159,7 +164,8 @@ class ReadOptions:
             arrow_batch_bytes=(
                 given.size("arrowBatchBytes", most=ARROW_BATCH_BYTES_MAX) or ARROW_BATCH_BYTES
             ),
-            include_value=given.truth("includeValue", default=True),
+            include_value=given.truth(INCLUDE_VALUE, default=True),
+            include_link=given.truth(INCLUDE_LINK, default=False),
             fail_on_data_loss=given.truth("failOnDataLoss", default=True),
             accept_old_checkpoint=given.truth("acceptOldCheckpoint", default=False),
             max_entries_per_trigger=per_trigger,

@@ -29,7 +29,7 @@ from spark_io.errors import RecreatedError
 from spark_io.ledgers.chain_links import require_same_chain
 from spark_io.ledgers.ids_only import entry_ids
 from spark_io.ledgers.options import ReadOptions, keys_to_read
-from spark_io.ledgers.rows import RowBatches
+from spark_io.ledgers.rows import Origin, RowBatches
 from spark_io.ledgers.splits import EntryRange
 from spark_io.ledgers.unreadable import PLANNED, entry_after_failure, is_planned, unreadable
 from spark_io.worker_client import client_of
@@ -42,6 +42,7 @@ class Piece:
     """Consecutive entries of a ledger that can be read."""
 
     info: LedgerInfo
+    link: int | None
     batch: EntryBatch
 
 
@@ -55,13 +56,19 @@ def read_ranges(
     client = client_of(options.client)
     if ranges and chain_token is not None:
         _compare_chain(client, options, chain_token)
-    rows = RowBatches(bytes_wanted=options.arrow_batch_bytes, include_value=options.include_value)
+    rows = RowBatches(
+        bytes_wanted=options.arrow_batch_bytes,
+        include_value=options.include_value,
+        include_link=options.include_link,
+    )
     if options.include_value:
         for piece in _pieces(client, ranges, options):
-            yield from rows.add(piece.info.fragments, piece.batch)
+            origin = Origin(piece.link, piece.info.created_ms)
+            yield from rows.add(piece.info.fragments, piece.batch, origin)
     else:
         for each in entry_ids(client, ranges, options):
-            yield from rows.add_ids(each.info.fragments, each.info.id, each.first, each.last)
+            info, origin = each.info, Origin(each.link, each.info.created_ms)
+            yield from rows.add_ids(info.fragments, info.id, each.first, each.last, origin)
     yield from rows.finish()
 
 
@@ -82,7 +89,7 @@ def _pieces(
             continue
         if part.batch is not None and part.info is not None:
             at[part.index] = part.batch.last_entry_id + 1
-            yield Piece(part.info, part.batch)
+            yield Piece(part.info, wanted.link, part.batch)
             continue
         yield from _after(client, part, wanted, at[part.index], options)
 
@@ -102,7 +109,7 @@ def _after(
                 return
             if part.batch is not None and part.info is not None:
                 at = part.batch.last_entry_id + 1
-                yield Piece(part.info, part.batch)
+                yield Piece(part.info, wanted.link, part.batch)
             else:
                 failure = part
 

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource
 from spark_io.columns import require_columns
 from spark_io.common_options import SHARED, OptionReader
 from spark_io.errors import SchemaError
-from spark_io.ledgers.options import READING, ReadOptions, WriteOptions
+from spark_io.ledgers.options import INCLUDE_LINK, INCLUDE_VALUE, READING, ReadOptions, WriteOptions
 from spark_io.sentence_first import sentence_first
 
 if TYPE_CHECKING:
@@ -38,15 +38,16 @@ class LedgerDataSource(DataSource):
         """Return the columns: those of the payloads if they are parsed; without `data` if values
         are not wanted.
         """
-        from spark_io.ledgers.rows import DDL, DDL_WITHOUT_DATA  # noqa: PLC0415
+        from spark_io.ledgers.rows import columns_of  # noqa: PLC0415
         from spark_io.payloads.payload_columns import declared_columns  # noqa: PLC0415
 
         with sentence_first():
-            declared = declared_columns(self._given())
-        if declared is not None:
-            return declared
-        include_value = str(self.options.get("includeValue", "true")).lower() == "true"
-        return DDL if include_value else DDL_WITHOUT_DATA
+            given = self._given()
+            declared = declared_columns(given)
+            include_value = given.truth(INCLUDE_VALUE, default=True)
+            include_link = given.truth(INCLUDE_LINK, default=False)
+        columns = columns_of(include_value=include_value, include_link=include_link)
+        return ", ".join(columns) if declared is None else declared
 
     @sentence_first()
     def reader(self, schema: "StructType") -> "LedgerBatchReader":

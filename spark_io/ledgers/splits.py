@@ -28,6 +28,8 @@ class EntryRange:
     entry_bytes: float = ENTRY_BYTES_ASSUMED
     creation_token: bytes = b""
     """Identity of the ledger; empty if planning did not read the ledger's metadata."""
+    link: int | None = None
+    """Number of the ledger's link in its chain; None without a chain."""
 
     @property
     def count(self) -> int:
@@ -52,11 +54,15 @@ class KnownLedger:
     """Identity of the ledger; empty if its metadata was not read."""
     created_ms: int = 0
     """Creation time by the writer's clock, in milliseconds since 1970."""
+    link: int | None = None
+    """Number of the ledger's link in its chain; None without a chain."""
 
     def range_from(self, first: int = 0, end: int | None = None) -> EntryRange:
         """Return the range from an entry up to, not including, `end` (default: the known end)."""
         last = (self.end if end is None else min(end, self.end)) - 1
-        return EntryRange(self.ledger_id, first, last, self.entry_bytes, self.creation_token)
+        return EntryRange(
+            self.ledger_id, first, last, self.entry_bytes, self.creation_token, self.link
+        )
 
 
 def plan_splits(

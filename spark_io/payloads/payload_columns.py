@@ -34,7 +34,13 @@ from pyspark.sql.types import (
 
 from spark_io.common_options import OptionReader
 from spark_io.errors import OptionError, SchemaError
-from spark_io.ledgers.options import CORRUPT_COLUMN, PAYLOAD_FORMAT, PAYLOAD_SCHEMA
+from spark_io.ledgers.options import (
+    CORRUPT_COLUMN,
+    INCLUDE_LINK,
+    INCLUDE_VALUE,
+    PAYLOAD_FORMAT,
+    PAYLOAD_SCHEMA,
+)
 
 JSON: Final = "json"
 CSV: Final = "csv"
@@ -102,8 +108,10 @@ def format_of(given: OptionReader) -> str | None:
         return None
     if form not in (JSON, CSV):
         raise OptionError(PAYLOAD_FORMAT, f"{form!r} is neither {JSON} nor {CSV}")
-    if not given.truth("includeValue", default=True):
+    if not given.truth(INCLUDE_VALUE, default=True):
         raise OptionError(PAYLOAD_FORMAT, "needs the payloads: leave out includeValue=false")
+    if given.truth(INCLUDE_LINK, default=False):
+        raise OptionError(INCLUDE_LINK, f"the columns are those of payloads: omit {PAYLOAD_FORMAT}")
     return form
 
 

@@ -99,7 +99,7 @@ def test_ends_come_from_the_links_without_a_read_of_a_ledger() -> None:
     found = read(chain)
     assert ends(found) == [[(1, 20), (2, 0)], [(3, 5)]]
     first = next(iter(found[0].ledgers))
-    assert first == KnownLedger(1, 20, 100.0, is_closed=True, created_ms=5)
+    assert first == KnownLedger(1, 20, 100.0, is_closed=True, created_ms=5, link=0)
     assert chain.ledgers_read == []
 
 

@@ -10,7 +10,7 @@ from bookie.wire.batch import BATCH_ENTRIES_MAX, BatchView, build_batch
 from ledger_client import EntryBatch, Fragment
 from metadata.ids import BookieId, EntryId, LedgerId
 from spark_io.ledgers import rows as module
-from spark_io.ledgers.rows import RowBatches
+from spark_io.ledgers.rows import Origin, RowBatches
 
 WHOLE = (Fragment(EntryId(0), (BookieId("a"),)),)
 CUT = (*WHOLE, Fragment(EntryId(3), (BookieId("b"),)))
@@ -59,6 +59,17 @@ def test_batches_end_at_their_size_in_bytes_or_rows(monkeypatch: pytest.MonkeyPa
     rows = RowBatches(bytes_wanted=1_000, include_value=True)
     sizes = [made.num_rows for n in range(4) for made in rows.add(WHOLE, batch(n, 0, b"", b""))]
     assert sizes == [4, 4]
+
+
+def test_rows_may_have_the_link_and_the_time_of_their_ledger() -> None:
+    rows = RowBatches(bytes_wanted=1_000, include_value=False, include_link=True)
+    list(rows.add(WHOLE, batch(7, 0, b"a", b"b"), Origin(3, 1_500)))
+    list(rows.add_ids(WHOLE, 8, 4, 4, Origin(None, 2_000)))
+    (made,) = rows.finish()
+    assert made.schema.names == ["ledger_id", "entry_id", "fragment", "link", "ledger_time"]
+    times = [1_500_000, 1_500_000, 2_000_000]
+    assert made.column(3).to_pylist() == [3, 3, None]
+    assert made.column(4).cast(pa.int64()).to_pylist() == times
 
 
 def test_a_large_received_batch_is_not_copied() -> None:
