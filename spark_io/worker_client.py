@@ -16,11 +16,10 @@ import logging
 import os
 from typing import Final
 
-from pyspark import TaskContext
-
 from ledger_client import ClientEvent, ReplicaDamaged
 from ledger_client.sync import LedgerClient
 from spark_io.common_options import ClientOptions
+from spark_io.sentence_first import is_worker
 
 CLIENTS_MAX: Final = 8
 
@@ -33,7 +32,7 @@ def client_of(options: ClientOptions) -> LedgerClient:
     key = os.getpid(), options
     client = _clients.pop(key, None)
     if client is None:
-        if TaskContext.get() is not None:  # the process is a worker, and not the user's
+        if is_worker():  # the process is not the user's
             gc.collect()
             gc.freeze()
         client = LedgerClient(options.metadata, config=options.config, on_event=_log_event)

@@ -28,6 +28,9 @@ _NO_GROUP: Final = "the source reads bookies without a consumer group: remove th
 _NO_WAIT: Final = (
     "a micro-batch begins as soon as there are records: use a trigger with an interval"
 )
+_NO_SIZE: Final = (
+    "the sizes of records are not known when a micro-batch is planned: use maxOffsetsPerTrigger"
+)
 ABSENT: Final = {
     "assign": "partitions cannot be chosen: use subscribe, and filter by the column partition",
     "subscribepattern": "patterns are not supported: name the topics with subscribe",
@@ -40,8 +43,10 @@ ABSENT: Final = {
     "kafka.group.id": _NO_GROUP,
     "minoffsetspertrigger": _NO_WAIT,
     "maxtriggerdelay": _NO_WAIT,
+    "maxbytespertrigger": _NO_SIZE,
+    "maxentriespertrigger": "a topic has records with offsets: use maxOffsetsPerTrigger",
 }
-"""Reason for each option of Kafka's source, in lower case, that has no counterpart."""
+"""Reason for each option of Kafka's or the `ledger` source, in lower case, without counterpart."""
 _PREFIX: Final = "kafka."
 _OTHER: Final = (
     "settings of Kafka's clients are not passed on: an identity is in the client file that "

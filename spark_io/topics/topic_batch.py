@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_io.common_options import EARLIEST, LATEST
+from spark_io.sentence_first import sentence_first
 from spark_io.topics.topic_access import TopicServices, access_of
 from spark_io.topics.topic_offsets import TopicPartition, chosen_offsets
 from spark_io.topics.topic_options import TopicReadOptions
@@ -70,6 +71,7 @@ class TopicBatchReader(DataSourceReader):
     def __init__(self, options: TopicReadOptions) -> None:
         self._options = options
 
+    @sentence_first()
     def partitions(self) -> list[InputPartition]:
         """Split the query's records into parts of about `splitBytes`."""
         access = access_of(self._options.client)
@@ -79,7 +81,8 @@ class TopicBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one part."""
         assert isinstance(partition, TopicRangePartition), "partitions() made it"
-        return read_topic_ranges(partition.ranges, self._options)
+        with sentence_first():
+            yield from read_topic_ranges(partition.ranges, self._options)
 
     async def _plan(self, services: TopicServices) -> list[TopicRange]:
         options = self._options

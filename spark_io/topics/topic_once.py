@@ -39,10 +39,11 @@ from pyspark.sql.datasource import (
 from ledger_client.cluster_access import identity_of
 from security.kafka_settings import kafka_settings
 from spark_io.errors import OptionError, TooManyRowsError, TransactionError
+from spark_io.sentence_first import sentence_first
 from spark_io.streaming_query import query_id_of_task
 from spark_io.topics.topic_access import TopicServices, access_of
 from spark_io.topics.topic_options import TopicWriteOptions
-from spark_io.topics.topic_write import Columns, Sending, producer_of, rows_of
+from spark_io.topics.topic_write import Columns, Sending, TopicTasks, producer_of, rows_of
 
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
 """Maximum size of a batch's rows, in bytes: the driver's processes hold them in memory."""
@@ -189,16 +190,10 @@ def _require_room(size: int) -> None:
         raise TooManyRowsError(size, HELD_BYTES_MAX)
 
 
-class _OnceWriter:
-    """Work of the tasks of a batch job or of a streaming query."""
+class _OnceWriter(TopicTasks):
+    """Work of the tasks that append nothing."""
 
-    def __init__(
-        self, options: TopicWriteOptions, columns: Columns, servers: Sequence[str]
-    ) -> None:
-        self._options = options
-        self._columns = columns
-        self._servers = tuple(servers)
-
+    @sentence_first()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Return one task's rows to the driver."""
         return hold_rows(iterator, self._options, self._columns)
@@ -220,6 +215,7 @@ class OnceBatchWriter(_OnceWriter, DataSourceArrowWriter):
         once = str(UUID(bytes=Random().randbytes(16), version=4))
         self._name = BatchName(options.application or once, options.batch or 0)
 
+    @sentence_first()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Append the job's rows unless an earlier run with this number did."""
         self._append(_held(messages), self._name)
@@ -231,6 +227,7 @@ class OnceBatchWriter(_OnceWriter, DataSourceArrowWriter):
 class OnceStreamWriter(_OnceWriter, DataSourceStreamArrowWriter):
     """Writer of one streaming query."""
 
+    @sentence_first()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Append the micro-batch unless an earlier attempt did."""
         held = _held(messages)

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSource
 
 from spark_io.columns import describe_columns, require_columns
 from spark_io.errors import SchemaError
+from spark_io.sentence_first import sentence_first
 from spark_io.topics.topic_options import TopicReadOptions, TopicWriteOptions
 
 if TYPE_CHECKING:
@@ -47,18 +48,21 @@ class TopicDataSource(DataSource):
         include_headers = str(self.options.get("includeHeaders", "true")).lower() == "true"
         return DDL if include_headers else DDL_WITHOUT_HEADERS
 
+    @sentence_first()
     def reader(self, schema: "StructType") -> "TopicBatchReader":
         """Return the reader of a batch query."""
         from spark_io.topics.topic_batch import TopicBatchReader  # noqa: PLC0415
 
         return TopicBatchReader(self._read_options(schema))
 
+    @sentence_first()
     def streamReader(self, schema: "StructType") -> "TopicStreamReader":  # noqa: N802
         """Return the reader of a streaming query."""
         from spark_io.topics.topic_stream import TopicStreamReader  # noqa: PLC0415
 
         return TopicStreamReader(self._read_options(schema))
 
+    @sentence_first()
     def writer(
         self,
         schema: "StructType",
@@ -73,6 +77,7 @@ class TopicDataSource(DataSource):
             return OnceBatchWriter(options, columns, prepare(options))
         return TopicBatchWriter(options, columns, prepare(options))
 
+    @sentence_first()
     def streamWriter(  # noqa: N802
         self,
         schema: "StructType",

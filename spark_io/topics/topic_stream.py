@@ -26,6 +26,7 @@ from pyspark.sql.streaming.datasource import (
 
 from spark_io.common_options import EARLIEST
 from spark_io.identities import Identities, IdentityCheck, separated, with_identities
+from spark_io.sentence_first import sentence_first
 from spark_io.topics.topic_access import TopicAccess, TopicServices, access_of
 from spark_io.topics.topic_batch import (
     PLANNING_TIMEOUT_S,
@@ -66,6 +67,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: Mapping[TopicPartition, Bounds] | None = None
         """End of a query with Trigger.AvailableNow."""
 
+    @sentence_first()
     def initialOffset(self) -> StoredOffset:  # noqa: N802 - Spark's name
         """Return the start of a query without a checkpoint."""
         text, view = self._options.starting_offsets, self._followed()
@@ -79,6 +81,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @sentence_first()
     def latestOffset(  # noqa: N802
         self, start: Mapping[str, object] | None = None, limit: ReadLimit | None = None
     ) -> StoredOffset:
@@ -101,10 +104,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         view = self._followed()
         return _end_of(view.bounds, view.identities)
 
+    @sentence_first()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Record the current end of the partitions. The query stops there."""
         self._last = self._followed().bounds
 
+    @sentence_first()
     def partitions(
         self, start: Mapping[str, object], end: Mapping[str, object]
     ) -> list[InputPartition]:
@@ -124,7 +129,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one part."""
         assert isinstance(partition, TopicRangePartition), "partitions() made it"
-        return read_topic_ranges(partition.ranges, self._options)
+        with sentence_first():
+            yield from read_topic_ranges(partition.ranges, self._options)
 
     def commit(self, end: Mapping[str, object]) -> None:
         """Do nothing: a checkpoint holds the offset, and retention does not depend on readers."""

@@ -33,6 +33,7 @@ from metadata.brokers.broker_registry import BrokerDirectory
 from metadata.errors import TopicNotFoundError
 from security.kafka_settings import kafka_settings
 from spark_io.errors import AppendError, NoBrokerError, SchemaError, UnknownTopicError
+from spark_io.sentence_first import sentence_first
 from spark_io.topics.topic_access import TopicServices, access_of
 from spark_io.topics.topic_options import TopicWriteOptions
 
@@ -96,8 +97,8 @@ def prepare(options: TopicWriteOptions) -> tuple[str, ...]:
     return access_of(options.client).call("finding brokers", find, PREPARING_TIMEOUT_S)
 
 
-class _TopicWriter:
-    """Work of the tasks of a batch job or of a streaming query."""
+class TopicTasks:
+    """What the tasks of a batch job or of a streaming query need."""
 
     def __init__(
         self, options: TopicWriteOptions, columns: Columns, servers: Sequence[str]
@@ -106,6 +107,11 @@ class _TopicWriter:
         self._columns = columns
         self._servers = tuple(servers)
 
+
+class _TopicWriter(TopicTasks):
+    """Work of the tasks that append."""
+
+    @sentence_first()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Append one task's rows."""
         return append_rows(iterator, self._options, self._columns, self._servers)
