@@ -38,7 +38,7 @@ def warn_of_hidden(client: LedgerClient, ledgers: Sequence[KnownLedger], passwor
         _log.warning("whether the writers of open ledgers are gone is not known: %s", error)
         return
     if found.ledgers or found.unasked_count:
-        _log.warning(_described(found))
+        _log.warning(_described(found, needs_password=bool(password)))
 
 
 def recover(client: LedgerClient, ledgers: Sequence[KnownLedger], password: bytes) -> bool:
@@ -60,10 +60,11 @@ def recover(client: LedgerClient, ledgers: Sequence[KnownLedger], password: byte
     return bool(done.ended)
 
 
-def _described(found: AbandonedLedgers) -> str:
+def _described(found: AbandonedLedgers, *, needs_password: bool) -> str:
+    secret = " --password-file FILE" if needs_password else ""
     parts = [
         f"ledger {each.ledger_id}, entries {each.last_confirmed + 1} to {each.last_stored}, "
-        f"{each.hidden_count} in all (`quire ledger recover {each.ledger_id}`)"
+        f"{each.hidden_count} in all (`quire ledger recover {each.ledger_id}{secret}`)"
         for each in found.ledgers
     ]
     if found.unasked_count:

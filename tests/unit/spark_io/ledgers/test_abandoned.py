@@ -40,10 +40,11 @@ class Answers:
     found: AbandonedLedgers = NOTHING_FOUND
     done: AbandonedRecovered = NOTHING_DONE
     error: LedgerError | None = None
+    password: bytes = b"secret"
     asked: list[int] = field(default_factory=list)
 
     def abandoned_ledgers(self, ledger_ids: Iterable[int], *, password: bytes) -> AbandonedLedgers:
-        assert password == b"secret"
+        assert password == self.password
         self.asked += ledger_ids
         if self.error is not None:
             raise self.error
@@ -52,7 +53,7 @@ class Answers:
     def recover_abandoned(
         self, ledger_ids: Iterable[int], *, password: bytes
     ) -> AbandonedRecovered:
-        assert password == b"secret"
+        assert password == self.password
         self.asked += ledger_ids
         return self.done
 
@@ -63,7 +64,7 @@ def known(ledger_id: int, end: int = 5, *, is_closed: bool = False) -> KnownLedg
 
 def warned(answers: Answers, caplog: pytest.LogCaptureFixture) -> list[str]:
     with caplog.at_level(logging.WARNING, "spark_io"):
-        warn_of_hidden(cast("LedgerClient", answers), [known(7), known(8)], b"secret")
+        warn_of_hidden(cast("LedgerClient", answers), [known(7), known(8)], answers.password)
     assert answers.asked == [7, 8]
     return caplog.messages
 
@@ -72,15 +73,18 @@ def recovered(answers: Answers, *ledgers: KnownLedger) -> bool:
     return recover(cast("LedgerClient", answers), ledgers, b"secret")
 
 
+@pytest.mark.parametrize(("password", "option"), [(b"", ""), (b"secret", " --password-file FILE")])
 def test_a_warning_has_the_ledger_what_is_hidden_and_the_remedy(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, password: bytes, option: str
 ) -> None:
-    answers = Answers(AbandonedLedgers((AbandonedLedger(7, -1, 49), AbandonedLedger(8, 9, 10)), 3))
+    ledgers = AbandonedLedger(7, -1, 49), AbandonedLedger(8, 9, 10)
+    answers = Answers(AbandonedLedgers(ledgers, 3), password=password)
     assert warned(answers, caplog) == [
         "the writers of open ledgers are gone, and entries that they may have acknowledged are not "
-        "read: ledger 7, entries 0 to 49, 50 in all (`quire ledger recover 7`); ledger 8, entries "
-        "10 to 10, 1 in all (`quire ledger recover 8`); 3 more ledgers, whose bookies were not "
-        "asked. With the option recoverOpenLedgers=true a query recovers them first"
+        f"read: ledger 7, entries 0 to 49, 50 in all (`quire ledger recover 7{option}`); ledger 8, "
+        f"entries 10 to 10, 1 in all (`quire ledger recover 8{option}`); 3 more ledgers, whose "
+        "bookies were not asked. With the option recoverOpenLedgers=true a query recovers them "
+        "first"
     ]
 
 
