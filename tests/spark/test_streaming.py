@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.streaming.query import StreamingQuery
@@ -234,6 +235,55 @@ def test_a_stream_into_a_chain_is_written_once(
     links = [link for _, link in client.chain(chain).links(0, info.next_index) if link]
     assert [link.batch for link in links] == [0, 1, 2, 3]
     assert len({link.application for link in links}) == 1
+
+
+def test_a_stream_with_the_name_of_another_one_is_refused_at_its_older_batch(
+    spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str, tmp_path: Path
+) -> None:
+    source = f"{chain}-source"
+    told = publish(client, source, 30)
+    frame = stream(spark, cluster, chain=source, maxEntriesPerTrigger=20).select("data")
+
+    def run(checkpoint: str, **options: str) -> None:
+        writing = frame.writeStream.format("ledger").option("metadata", cluster.metadata)
+        writing = writing.option("chain", chain).options(**options).trigger(availableNow=True)
+        finish(writing.option("checkpointLocation", str(tmp_path / checkpoint)).start())
+
+    def count() -> int:
+        return stored.option("chain", chain).load().count()
+
+    stored = spark.read.format("ledger").option("metadata", cluster.metadata)
+    run("first", txnAppId="nightly")  # its batches are 0 and 1
+    sentence = r"batch 0 of application 'nightly' is older than batch 1.*another txnAppId"
+    with pytest.raises(StreamingQueryException, match=sentence):
+        run("second", txnAppId="nightly")
+    assert count() == len(told), "nothing was published"
+    assert client.chain(chain).collect(grace_s=0) == 0, "its ledgers were deleted"
+    run("second", txnAppId="other")
+    assert count() == 2 * len(told)
+
+
+def test_a_batch_of_foreach_batch_is_refused_before_it_writes_if_it_is_older(
+    spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str, tmp_path: Path
+) -> None:
+    source = f"{chain}-source"
+    publish(client, source, 30)
+    frame = stream(spark, cluster, chain=source, maxEntriesPerTrigger=20).select("data")
+
+    def append(batch: DataFrame, number: int) -> None:
+        writer = batch.write.format("ledger").option("metadata", cluster.metadata).mode("append")
+        writer = writer.option("txnAppId", "nightly").option("txnVersion", str(number))
+        writer.option("chain", chain).save()
+
+    def run(checkpoint: str) -> None:
+        writing = frame.writeStream.foreachBatch(append).trigger(availableNow=True)
+        finish(writing.option("checkpointLocation", str(tmp_path / checkpoint)).start())
+
+    run("first")
+    with pytest.raises(StreamingQueryException, match=r"batch 0 .*is older than batch 1"):
+        run("second")
+    assert client.chain(chain).last_batch("nightly") == 1
+    assert client.chain(chain).info().next_index == 2
 
 
 @pytest.mark.parametrize(
