@@ -32,14 +32,18 @@ __all__ = ["LedgerDataSource", "TopicDataSource", "register"]
 
 
 def register(spark: "SparkSession") -> None:
-    """Register `format("ledger")` and `format("topic")` with a session. If it runs on this machine,
-    its tasks run with this Python unless PYSPARK_PYTHON names another one.
+    """Register `format("ledger")` and `format("topic")` with a session, and make it the active one
+    of this thread. If it runs on this machine, its tasks run with this Python unless PYSPARK_PYTHON
+    names another one.
+
+    Call it for each session, also for those of `newSession()`, and in each thread that writes.
     """
-    from spark_io.launching import use_this_python  # noqa: PLC0415
+    from spark_io.launching import make_active, use_this_python  # noqa: PLC0415
     from spark_io.ledgers.source import LedgerDataSource  # noqa: PLC0415 - only now PySpark is needed
     from spark_io.topics.topic_source import TopicDataSource  # noqa: PLC0415
 
     use_this_python(spark)
+    make_active(spark)
     spark.dataSource.register(LedgerDataSource)
     spark.dataSource.register(TopicDataSource)
 

@@ -63,6 +63,21 @@ def session(
     return spark
 
 
+def make_active(spark: "SparkSession") -> None:
+    """Make a session the active one of this thread.
+
+    Spark looks the format of a write up in the thread's active session, and not in the session of
+    the DataFrame. Only the thread that made the first session has an active one. Spark Connect's
+    server sets it for each request.
+    """
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    if not isinstance(spark, SparkSession):
+        return
+    java_session = spark._jsparkSession  # noqa: SLF001 - PySpark has no other way
+    java_session.setActiveSession(java_session)
+
+
 def use_this_python(spark: "SparkSession") -> None:
     """Run the tasks of a session on this machine with this Python, unless another one was chosen.
 
