@@ -136,7 +136,7 @@ test-packages: $(STAMP)
 # that need them, so this runs them.
 $(SPARK_STAMP): $(STAMP)
 	@echo 'Installing PySpark into .venv'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,broker,console,spark,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,broker,console,spark-connect,dev]'
 	@touch $@
 
 test-spark: $(SPARK_STAMP)

@@ -83,11 +83,21 @@ def scrub(
     reported as corrupt.
     """
     ids = closed_ledger_ids(metadata) if ledger_ids is None else _checked_ids(metadata, ledger_ids)
-    cores = spark.sparkContext.defaultParallelism
-    count = max(1, min(len(ids), cores * TASKS_PER_CORE))
+    count = max(1, min(len(ids), _tasks_most(spark)))
     rows = spark.createDataFrame([(each,) for each in ids], "ledger_id bigint")
     dealt = rows.repartitionByRange(count, "ledger_id")
     return dealt.mapInArrow(partial(_scrub_task, metadata, password), DDL)
+
+
+def _tasks_most(spark: "SparkSession") -> int:
+    """Return how many tasks a scrub has at most. A client of Spark Connect does not know the cores,
+    so Spark's own number of tasks after a shuffle is taken there.
+    """
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    if isinstance(spark, SparkSession):
+        return int(spark.sparkContext.defaultParallelism) * TASKS_PER_CORE
+    return int(spark.conf.get("spark.sql.shuffle.partitions"))
 
 
 def findings_of(frame: "DataFrame") -> list[BadRange]:

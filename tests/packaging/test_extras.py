@@ -29,6 +29,7 @@ USES = {
     "otel": "from tracing.exporting import use_application; use_application()",
     "spark-worker": "import spark_io, cramjam, kafka, pyarrow",
     "spark": "from spark_io import register; import pyspark, pyarrow, pandas",
+    "spark-connect": "from spark_io import register; import pyspark.sql.connect.session",
 }
 """What can be imported with an extra alone."""
 

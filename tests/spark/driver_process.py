@@ -13,6 +13,10 @@ from pathlib import Path
 DRIVER_GROUP = "QUIRE_TEST_DRIVER_GROUP"
 """Marks the process group of a driver and its Java; the Python workers create a separate one."""
 LOG_TAIL_CHARACTERS = 6_000
+SHORT_LIVED_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""Environment of a Java that runs for less than a minute: its second compiler costs more than it
+saves.
+"""
 
 
 def start_driver(module: str, arguments: Sequence[str], log_path: Path) -> subprocess.Popen[bytes]:
@@ -20,6 +24,7 @@ def start_driver(module: str, arguments: Sequence[str], log_path: Path) -> subpr
     with log_path.open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
+            env=os.environ | SHORT_LIVED_JAVA,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

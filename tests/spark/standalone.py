@@ -1,39 +1,29 @@
-"""A standalone cluster of Spark on loopback: a master and two workers, as processes."""
+"""Servers of Spark on loopback, as processes: a standalone cluster of a master and two workers, or
+a server of Spark Connect. The kernel chooses their ports.
+"""
 
 import os
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
 
 from spark_io.launching import prepare_environment
+from tests.spark.driver_process import SHORT_LIVED_JAVA
 
 
 @contextmanager
 def standalone_spark(directory: Path) -> Iterator[str]:
     """Start a master and two workers of one core each; yield the master's address."""
-    environment = dict(os.environ)
-    prepare_environment(environment)
-    home = Path(pyspark.__file__).parent
-    environment |= {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
     started: list[subprocess.Popen[bytes]] = []
 
     def start(name: str, *words: str) -> Path:
         log = directory / f"{name}.log"
-        with log.open("wb") as file:
-            started.append(
-                subprocess.Popen(
-                    [str(home / "bin" / "spark-class"), *words],
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=file,
-                )
-            )
+        started.append(start_spark(log, "spark-class", *words))
         return log
 
     try:
@@ -49,10 +39,56 @@ def standalone_spark(directory: Path) -> Iterator[str]:
             wait_for(log, r"(Successfully registered with master)")
         yield address
     finally:
-        for process in started:
-            process.terminate()
-        for process in started:
-            process.wait(30)
+        end(started)
+
+
+@contextmanager
+def connect_server(directory: Path) -> Iterator[str]:
+    """Start a server of Spark Connect with two cores; yield the address for its clients."""
+    log = directory / "connect.log"
+    conf = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+    }
+    settings = [word for name, text in conf.items() for word in ("--conf", f"{name}={text}")]
+    server = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer")
+    words = ("--master", "local[2]", *server, *settings, "spark-internal")
+    process = start_spark(log, "spark-submit", *words, environment=SHORT_LIVED_JAVA)
+    try:
+        port = wait_for(log, r"Spark Connect server started at: \S*:(\d+)")
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        end([process])
+
+
+def start_spark(
+    log: Path, command: str, *words: str, environment: Mapping[str, str] | None = None
+) -> "subprocess.Popen[bytes]":
+    """Start a command of Spark's folder bin, with this process's environment and more variables;
+    its output goes to the log.
+    """
+    variables = {**os.environ, **(environment or {})}
+    prepare_environment(variables)
+    home = Path(pyspark.__file__).parent
+    variables |= {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    with log.open("wb") as file:
+        return subprocess.Popen(
+            [str(home / "bin" / command), *words],
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+        )
+
+
+def end(processes: list["subprocess.Popen[bytes]"]) -> None:
+    """Terminate processes and wait until they have ended."""
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.wait(30)
 
 
 def wait_for(log: Path, pattern: str, seconds: float = 60) -> str:
