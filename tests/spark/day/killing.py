@@ -22,7 +22,7 @@ from tests.spark.day.moments import (
 )
 from tests.spark.driver_process import kill_driver, log_tail, start_driver
 
-CHOICES = (Moment.BEFORE_PUBLICATION, None, Moment.BEFORE_RECORD)
+CHOICES = (Moment.BEFORE_PUBLICATION, Moment.BEFORE_RECORD, None)
 """Moments of one driver after the other, in turns; None is a random one."""
 RANDOM_MOST_S = 4.0
 """Longest time between the last batch that a driver records and its death at a random moment."""

@@ -18,13 +18,15 @@ LINES = [b"%d\ttext %d" % (number, number) for number in range(5_000)]
 def test_a_short_day_loses_repeats_and_changes_no_line(
     spark: SparkSession, cluster: RunningCluster, tmp_path: Path
 ) -> None:
-    report = Day(spark, cluster.metadata, tmp_path).run(lines=20_000, kills=3, seed=5)
+    """Each driver costs a start of Spark, so there is one for each chosen moment. Random moments
+    are those of `test_exactly_once` and of longer days.
+    """
+    report = Day(spark, cluster.metadata, tmp_path).run(lines=20_000, kills=2, seed=5)
     assert report.differences == []
     assert report.lines == 20_001
     assert report.windows == 21
-    hit = [each.copy.moment for each in report.kills if each.chosen]
+    hit = [each.copy.moment for each in report.kills]
     assert hit == [Moment.BEFORE_PUBLICATION, Moment.BEFORE_RECORD]
-    assert len(report.kills) == 3
 
 
 @pytest.mark.parametrize(("lines", "kills"), [(11, 3), (20, -1)])
