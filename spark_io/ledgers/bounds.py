@@ -130,7 +130,7 @@ def _time(given: OptionReader, name: str) -> int | None:
         why = f"{text!r} is not a time: write 2026-11-28T12:00:00Z, or milliseconds since 1970"
         raise OptionError(name, why) from error
     if time.tzinfo is None:
-        raise OptionError(name, f"{text!r} has no time zone: write {text}Z for UTC")
+        raise OptionError(name, f"{text!r} has no time zone: write {time.isoformat()}Z for UTC")
     return round(time.timestamp() * 1000)
 
 

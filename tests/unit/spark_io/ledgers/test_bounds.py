@@ -64,6 +64,7 @@ def test_fragments_are_cut_out_of_ranges() -> None:
         ({"chain": "a", "startingLink": "-3"}, "not a whole number of at least 0"),
         ({"startingTime": "yesterday"}, "write 2026-11-28T12:00:00Z"),
         ({"endingTime": "2026-11-28T12:00:00"}, "write 2026-11-28T12:00:00Z for UTC"),
+        ({"endingTime": "2026-11-28"}, "write 2026-11-28T00:00:00Z for UTC"),
         ({"fragments": "0-2"}, "write 0 or 0,2"),
         ({"fragments": ""}, "write 0 or 0,2"),
         ({"endingEntry": "five"}, "not a whole number of at least 0"),
