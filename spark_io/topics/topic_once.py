@@ -18,6 +18,7 @@ Source: decision 0017; KIP-98; KIP-129.
 """
 
 import asyncio
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -54,6 +55,8 @@ RECORD_TIMEOUT_MS: Final = 30_000
 """Time to wait for the recorded number of the last batch, in milliseconds."""
 PREFIX: Final = "spark."
 """Start of the names of transactions and of consumer groups."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -144,7 +147,16 @@ def _append(
 ) -> None:
     producer.init_transactions()
     place = TopicPartition(options.topic, 0)
-    if _recorded(place, options, servers, name) >= name.batch:
+    last = _recorded(place, options, servers, name)
+    if last >= name.batch:
+        _log.warning(
+            "topic %r: batch %d of application %r is not after batch %d, the last one that was "
+            "appended: nothing was appended now",
+            options.topic,
+            name.batch,
+            name.application,
+            last,
+        )
         return
     producer.begin_transaction()
     try:

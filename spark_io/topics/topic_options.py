@@ -25,7 +25,12 @@ from spark_io.common_options import (
     client_options,
 )
 from spark_io.errors import OptionError
-from spark_io.ledgers.options import ARROW_BATCH_BYTES, ARROW_BATCH_BYTES_MAX, SPLIT_BYTES
+from spark_io.ledgers.options import (
+    ARROW_BATCH_BYTES,
+    ARROW_BATCH_BYTES_MAX,
+    BATCH_MAX,
+    SPLIT_BYTES,
+)
 from spark_io.topics.kafka_names import own_names
 
 TOPICS_MAX: Final = 1_000
@@ -136,6 +141,11 @@ class TopicWriteOptions:
             raise OptionError("exactlyOnce", why)
         if application and not exactly_once:
             raise OptionError("txnAppId", "has no effect without exactlyOnce=true")
+        batch = given.natural("txnVersion")
+        if batch is not None and not application:
+            raise OptionError("txnVersion", "needs txnAppId, which is missing")
+        if batch is not None and batch > BATCH_MAX:
+            raise OptionError("txnVersion", f"{batch} is over {BATCH_MAX}")
         servers = (given.text("bootstrapServers") or "").split(",")
         return cls(
             client=client_options(given),
@@ -145,7 +155,7 @@ class TopicWriteOptions:
             compression=compression,
             exactly_once=exactly_once,
             application=application,
-            batch=given.natural("txnVersion"),
+            batch=batch,
         )
 
 

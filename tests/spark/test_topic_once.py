@@ -1,8 +1,10 @@
 """Batches that are appended to a topic in one transaction: each once, whatever is run again."""
 
+import logging
 import uuid
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic  # type: ignore[attr-defined]
@@ -11,6 +13,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
+from spark_io.topics.topic_once import BatchName, append_once, hold_rows
+from spark_io.topics.topic_options import TopicWriteOptions
+from spark_io.topics.topic_write import Columns
 from tests.spark.conftest import RunningCluster
 
 pytestmark = pytest.mark.timeout(180)
@@ -65,6 +70,23 @@ def test_a_job_with_a_number_is_appended_once(
     assert values(spark, served_cluster, topic, 160) == list(range(160))
     with pytest.raises(AnalysisException, match="must number its runs"):
         append(spark.range(1), served_cluster, topic, **numbered)
+
+
+def test_a_run_that_appends_nothing_is_a_warning(
+    served_cluster: RunningCluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {"metadata": served_cluster.metadata, "topic": topic, "exactlyOnce": "true"}
+    options, columns = TopicWriteOptions.of(given), Columns(False, False, False, False)
+    held = [hold_rows([pa.record_batch({"value": [b"a"]})], options, columns)]
+    name, servers = f"nightly-{uuid.uuid4()}", (address(served_cluster),)
+    with caplog.at_level(logging.WARNING, "spark_io"):
+        append_once(held, options, columns, servers, BatchName(name, 3))
+        assert caplog.messages == []
+        for batch in (3, 2):
+            append_once(held, options, columns, servers, BatchName(name, batch))
+    said = [f"batch {batch} of application '{name}' is not after batch 3" for batch in (3, 2)]
+    assert len(caplog.messages) == len(said)
+    assert all(part in text for part, text in zip(said, caplog.messages, strict=True))
 
 
 def test_a_task_that_fails_after_its_rows_repeats_none(

@@ -68,3 +68,16 @@ def test_exactly_once() -> None:
         writing(exactlyOnce="true")
     with pytest.raises(OptionError, match="no effect without exactlyOnce"):
         writing(topic="t", txnAppId="nightly")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"txnVersion": "4"}, "needs txnAppId"),
+        ({"txnVersion": "4", "exactlyOnce": "true"}, "needs txnAppId"),
+        ({"txnVersion": str(2**63), "exactlyOnce": "true", "txnAppId": "a"}, "is over"),
+    ],
+)
+def test_numbers_of_runs_that_cannot_be_recorded(options: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        writing(topic="t", **options)
