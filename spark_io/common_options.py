@@ -44,6 +44,10 @@ class ClientOptions:
     config: ClientConfig
 
 
+PARTITIONS_MAX: Final = 100_000
+"""Maximum of minPartitions: Spark holds each task's input in the driver."""
+
+
 class OptionReader:
     """Typed reads of option text, by name without regard to case."""
 
@@ -62,9 +66,12 @@ class OptionReader:
         value = self._values.get(name.lower())
         return None if value is None else str(value).strip()
 
-    def positive(self, name: str) -> int | None:
-        """Return a whole number of at least 1; None without the option. Raises OptionError."""
-        return self._number(name, 1)
+    def positive(self, name: str, *, most: int | None = None) -> int | None:
+        """Return a whole number, 1 to `most`; None without the option. Raises OptionError."""
+        number = self._number(name, 1)
+        if number is not None and most is not None and number > most:
+            raise OptionError(name, f"{number} is over {most}")
+        return number
 
     def natural(self, name: str) -> int | None:
         """Return a whole number of at least 0; None without the option. Raises OptionError."""
@@ -155,6 +162,13 @@ def _config(given: OptionReader) -> ClientConfig:
         raise OptionError("client.*", str(error)) from error
 
 
+def refuse_end_of_stream(ending_offsets: str) -> None:
+    """Raise OptionError if a stream was given an end."""
+    if ending_offsets.lower() != LATEST:
+        why = "a stream has no end: use a batch query, or Trigger.AvailableNow for what is there"
+        raise OptionError("endingOffsets", why)
+
+
 def _value_like(default: object, text: str, *, is_optional: bool) -> int | float | bool | None:
     if isinstance(default, bool):
         if text.lower() not in ("true", "false"):
@@ -165,4 +179,6 @@ def _value_like(default: object, text: str, *, is_optional: bool) -> int | float
     value = float(text)
     if not 0 <= value < float("inf"):
         raise ValueError(f"{text!r} is not a number of at least 0")
+    if not isinstance(default, float) and value != int(value):
+        raise ValueError(f"{text!r} is not a whole number")
     return value if isinstance(default, float) else int(value)

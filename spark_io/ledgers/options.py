@@ -27,6 +27,7 @@ from metadata.ledgers.chain import APPLICATION_CHARACTERS_MAX, check_chain_name
 from spark_io.common_options import (
     EARLIEST,
     LATEST,
+    PARTITIONS_MAX,
     SHARED,
     ClientOptions,
     OptionReader,
@@ -160,7 +161,7 @@ class ReadOptions:
             ending_offsets=given.text("endingOffsets") or LATEST,
             split_bytes=given.size("splitBytes") or SPLIT_BYTES,
             split_entries=given.positive("splitEntries"),
-            min_partitions=given.positive("minPartitions") or 1,
+            min_partitions=given.positive("minPartitions", most=PARTITIONS_MAX) or 1,
             arrow_batch_bytes=(
                 given.size("arrowBatchBytes", most=ARROW_BATCH_BYTES_MAX) or ARROW_BATCH_BYTES
             ),

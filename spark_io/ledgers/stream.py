@@ -25,7 +25,13 @@ from spark_io.ledgers.batch import RangePartition, partitions_of
 from spark_io.ledgers.options import ReadOptions
 from spark_io.ledgers.positions import MicroBatchLimits
 from spark_io.ledgers.reading import read_ranges
-from spark_io.ledgers.stream_ledgers import FollowedSource, Offset, follow, starting_offset
+from spark_io.ledgers.stream_ledgers import (
+    FollowedSource,
+    Offset,
+    check_stream,
+    follow,
+    starting_offset,
+)
 from spark_io.sentence_first import sentence_first
 from spark_io.worker_client import client_of
 
@@ -34,6 +40,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reader of a stream: plans on the driver, reads in tasks."""
 
     def __init__(self, options: ReadOptions) -> None:
+        check_stream(options)
         self._options = options
         self._source: FollowedSource | None = None
         self._last: Offset | None = None

@@ -18,7 +18,7 @@ from typing import Final
 
 from ledger_client import AS_STORED, ChainInfo, LedgerError, LedgerNotFoundError
 from ledger_client.sync import LedgerClient, LedgerReader
-from spark_io.common_options import EARLIEST, LATEST
+from spark_io.common_options import EARLIEST, LATEST, refuse_end_of_stream
 from spark_io.errors import ChainTrimmedError, OffsetError, OptionError, RecreatedError
 from spark_io.identities import Identities, IdentityCheck, check_option, separated, with_identities
 from spark_io.ledgers.bounds import BOUNDS, NO_BOUNDS
@@ -47,8 +47,9 @@ Offset = dict[str, object]
 _log = logging.getLogger(__name__)
 
 
-def follow(client: LedgerClient, options: ReadOptions) -> "FollowedSource":
-    """Begin to follow the ledgers or the chain of the options. Raises OptionError, LedgerError."""
+def check_stream(options: ReadOptions) -> None:
+    """Raise OptionError for options that only a batch query has."""
+    refuse_end_of_stream(options.ending_offsets)
     if options.selection.match:
         text = "a stream reads named ledgers or a chain: name them, or publish them in a chain"
         raise OptionError("match", text)
@@ -58,6 +59,10 @@ def follow(client: LedgerClient, options: ReadOptions) -> "FollowedSource":
     if options.recover_open_ledgers:
         text = "a stream recovers nothing: use `quire ledger recover`, or a batch query"
         raise OptionError(RECOVER_OPEN, text)
+
+
+def follow(client: LedgerClient, options: ReadOptions) -> "FollowedSource":
+    """Begin to follow the ledgers or the chain of the options. Raises LedgerError."""
     if options.selection.chain:
         return FollowedLinks(client, options)
     return FollowedLedgers(client, options)

@@ -24,6 +24,7 @@ from ledger_client import (
     LedgerInfo,
     LedgerNotFoundError,
     RangePart,
+    UnauthorizedError,
 )
 from spark_io.errors import DataLostError, ReadFailedError, RecreatedError
 from spark_io.ledgers.options import KEY_FILE, ReadOptions
@@ -72,8 +73,11 @@ def entry_after_failure(part: RangePart, wanted: EntryRange, at: int, options: R
 
 def unreadable(wanted: EntryRange, error: LedgerError) -> ReadFailedError:
     """Return the error for entries that exist and cannot be read now."""
-    is_key = isinstance(error, UNDECRYPTED)
-    hint = f"option {KEY_FILE}" if is_key else "the same task may succeed later"
+    hint = "the same task may succeed later"
+    if isinstance(error, UNDECRYPTED):
+        hint = f"option {KEY_FILE}"
+    elif isinstance(error, UnauthorizedError):
+        hint = "option password or passwordFile"
     text = f"{error.message} ({hint})"
     return ReadFailedError(wanted.ledger_id, wanted.first, wanted.last, text)
 

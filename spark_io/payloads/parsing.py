@@ -175,8 +175,10 @@ def _of_text(kind: DataType) -> Callable[[str], Any]:
             return date.fromisoformat
         case TimestampType():
             return _timestamp
-        case FloatType() | DoubleType():
-            return partial(_digits, float)
+        case FloatType():
+            return partial(_decimal, FLOAT_MAX)
+        case DoubleType():
+            return partial(_decimal, sys.float_info.max)
         case _:
             return partial(_digits, int)
 
@@ -205,9 +207,13 @@ def _struct(fields: dict[str, Callable[[Any], Any]], value: Any) -> dict[str, An
 
 
 def _digits(kind: Callable[[str], Any], text: str) -> Any:
-    if "_" in text:
+    if "_" in text or not text.isascii() or text != text.strip():
         raise ValueError(f"{text!r} is a number in Python only")
     return kind(text)
+
+
+def _decimal(most: float, text: str) -> float:
+    return _number(most, _digits(float, text))
 
 
 def _truth(text: str) -> bool:

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from spark_io.common_options import EARLIEST, LATEST
 from spark_io.sentence_first import sentence_first
 from spark_io.topics.topic_access import TopicServices, access_of
-from spark_io.topics.topic_offsets import TopicPartition, chosen_offsets
+from spark_io.topics.topic_offsets import TopicPartition, check_order, chosen_offsets
 from spark_io.topics.topic_options import TopicReadOptions
 from spark_io.topics.topic_ranges import RangeFinder
 from spark_io.topics.topic_reading import read_topic_ranges
@@ -69,6 +69,7 @@ class TopicBatchReader(DataSourceReader):
     """Reader of a batch query: plans on the driver, reads in tasks, connects only there."""
 
     def __init__(self, options: TopicReadOptions) -> None:
+        check_order(options.starting_offsets, options.ending_offsets)
         self._options = options
 
     @sentence_first()

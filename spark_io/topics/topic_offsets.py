@@ -105,6 +105,30 @@ def chosen_offsets(
     return chosen
 
 
+def check_order(starting: str, ending: str) -> None:
+    """Check the offsets of a batch query before anything is known about its topics. Raises
+    OptionError.
+    """
+    first, end = (_numbers(each) for each in (starting, ending))
+    for each, stop in end.items():
+        start = first.get(each, 0)
+        if 0 <= stop < start:
+            raise OptionError(
+                "endingOffsets",
+                f"offset {stop} of {each.topic}/{each.partition} is before its start, offset "
+                f"{start} (startingOffsets): give an end that is not below the start",
+            )
+
+
+def _numbers(text: str) -> Offsets:
+    """Return the offsets of an option; none if it is not JSON, which planning reports."""
+    try:
+        positions, _ = separated(json.loads(text))
+        return offsets_of(positions, least=EARLIEST_OFFSET)
+    except ValueError:
+        return {}
+
+
 def without_topics(offsets: Offsets, topics: Sequence[str]) -> Offsets:
     """Return the offsets of all other topics."""
     return {each: offset for each, offset in offsets.items() if each.topic not in topics}

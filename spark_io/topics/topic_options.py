@@ -10,6 +10,7 @@ the valid ones.
 Source: Spark design, "Reading"; api design, "Spark".
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +20,7 @@ from metadata.topics.topic import check_topic_name
 from spark_io.common_options import (
     EARLIEST,
     LATEST,
+    PARTITIONS_MAX,
     SHARED,
     ClientOptions,
     OptionReader,
@@ -37,6 +39,7 @@ TOPICS_MAX: Final = 1_000
 READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
 COMPRESSIONS: Final = ("none", "gzip")
+_SERVER: Final = re.compile(r"(\[[^\]\s]+\]|[^:\[\]\s]+):\d{1,5}")
 """Compression types that the producer supports without further packages."""
 
 READING: Final = (
@@ -96,7 +99,7 @@ class TopicReadOptions:
             is_committed=_is_committed(given),
             include_headers=given.truth("includeHeaders", default=True),
             split_bytes=given.size("splitBytes") or SPLIT_BYTES,
-            min_partitions=given.positive("minPartitions") or 1,
+            min_partitions=given.positive("minPartitions", most=PARTITIONS_MAX) or 1,
             arrow_batch_bytes=(
                 given.size("arrowBatchBytes", most=ARROW_BATCH_BYTES_MAX) or ARROW_BATCH_BYTES
             ),
@@ -146,11 +149,15 @@ class TopicWriteOptions:
             raise OptionError("txnVersion", "needs txnAppId, which is missing")
         if batch is not None and batch > BATCH_MAX:
             raise OptionError("txnVersion", f"{batch} is over {BATCH_MAX}")
-        servers = (given.text("bootstrapServers") or "").split(",")
+        servers = [each.strip() for each in (given.text("bootstrapServers") or "").split(",")]
+        for each in filter(None, servers):
+            if not _SERVER.fullmatch(each):
+                why = f"{each!r} is not an address such as broker-1:9092"
+                raise OptionError("bootstrapServers", why)
         return cls(
             client=client_options(given),
             topic=_checked(topic) if topic else "",
-            bootstrap_servers=tuple(each.strip() for each in servers if each.strip()),
+            bootstrap_servers=tuple(filter(None, servers)),
             listener=given.text("listener") or "",
             compression=compression,
             exactly_once=exactly_once,

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from spark_io.common_options import EARLIEST
+from spark_io.common_options import EARLIEST, refuse_end_of_stream
 from spark_io.identities import Identities, IdentityCheck, separated, with_identities
 from spark_io.sentence_first import sentence_first
 from spark_io.topics.topic_access import TopicAccess, TopicServices, access_of
@@ -61,6 +61,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reader of a stream: plans on the driver, reads in tasks."""
 
     def __init__(self, options: TopicReadOptions) -> None:
+        refuse_end_of_stream(options.ending_offsets)
         self._options = options
         self._view: TopicsView | None = None
         self._finder: RangeFinder | None = None

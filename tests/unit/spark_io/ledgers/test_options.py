@@ -103,6 +103,8 @@ def test_quorums() -> None:
         ({"ledger": "9223372036854775808"}, "is not a ledger id"),
         ({"chain": "events"}, "found ledger and chain"),
         ({"splitBytes": "0"}, "at least 1"),
+        ({"minPartitions": "100001"}, "100001 is over 100000"),
+        ({"client.batch_bytes_max": "1.5"}, "'1.5' is not a whole number"),
         ({"splitBytes": "64MX"}, "'64MX' is not a size: write bytes, or a unit .* such as 64MB"),
         ({"splitBytes": "1.5MB"}, "is not a size"),
         ({"splitBytes": "-1"}, "is not a size"),

@@ -23,7 +23,13 @@ from spark_io.ledgers.options import ReadOptions
 from spark_io.ledgers.positions import MicroBatchLimits
 from spark_io.ledgers.selecting import find_ledgers
 from spark_io.ledgers.splits import EntryRange
-from spark_io.ledgers.stream_ledgers import FollowedSource, Offset, follow, starting_offset
+from spark_io.ledgers.stream_ledgers import (
+    FollowedSource,
+    Offset,
+    check_stream,
+    follow,
+    starting_offset,
+)
 
 if TYPE_CHECKING:
     from ledger_client.sync import LedgerClient
@@ -329,8 +335,21 @@ def test_starting_offsets_of_ledgers() -> None:
         starting_offset(source, f'{{"7": 4, "$ids": {{"7": "{SECOND.hex()}"}}}}')
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("match", "app=blue"), ("startingEntry", "4"), ("endingOffsets", '{"7": 9}')],
+)
+def test_options_of_batch_queries_are_refused_before_a_stream_begins(
+    option: str, value: str
+) -> None:
+    named = {} if option == "match" else {"ledger": "7"}
+    stream_reader = pytest.importorskip("spark_io.ledgers.stream").LedgerStreamReader
+    with pytest.raises(OptionError, match="a stream"):
+        stream_reader(ReadOptions.of({**ADDRESS, **named, option: value}))
+
+
 def test_a_stream_recovers_no_ledgers() -> None:
     cluster = OneCluster(ledgers={7: (FIRST, 5)})
     with pytest.raises(OptionError, match="'recoverOpenLedgers': a stream recovers nothing"):
-        stream(cluster, ledgers="7", recoverOpenLedgers="true")
+        check_stream(ReadOptions.of({**ADDRESS, "ledger": "7", "recoverOpenLedgers": "true"}))
     assert stream(cluster, ledgers="7", recoverOpenLedgers="false").latest()["7"] == 5

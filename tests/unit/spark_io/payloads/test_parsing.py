@@ -147,6 +147,26 @@ def test_a_bad_line_of_csv_is_kept_apart(payload: bytes) -> None:
     assert bad == {"id": None, "level": None, CORRUPT: payload.decode(errors="replace")}
 
 
+@pytest.mark.parametrize(
+    ("ratio", "at", "count"),
+    [
+        ("1e39", "1", "1"),
+        ("1", "1e400", "1"),
+        ("inf", "1", "1"),
+        ("1", "nan", "1"),
+        ("1", "1", " 7 "),
+        ("1", "1", "\u0663"),
+    ],
+)
+def test_a_number_of_csv_out_of_range_or_of_another_form_is_kept_apart(
+    ratio: str, at: str, count: str
+) -> None:
+    wanted = columns("csv", ratio=FloatType(), at=DoubleType(), count=LongType())
+    good, bad = rows([b"1.5,-2e300,7", ",".join((ratio, at, count)).encode()], wanted)
+    assert good == {"ratio": 1.5, "at": -2e300, "count": 7, CORRUPT: None}
+    assert bad == {"ratio": None, "at": None, "count": None, CORRUPT: f"{ratio},{at},{count}"}
+
+
 def test_without_a_column_for_it_a_bad_payload_is_an_error_with_its_entry() -> None:
     wanted = columns(corrupt=False, id=LongType())
     assert rows([b'{"id": 5}'], wanted) == [{"id": 5}]

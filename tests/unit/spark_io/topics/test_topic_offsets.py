@@ -11,6 +11,7 @@ from spark_io.topics.topic_offsets import (
     TopicPartition,
     advanced,
     as_json,
+    check_order,
     chosen_offsets,
     offsets_of,
     without_topics,
@@ -97,3 +98,22 @@ def test_micro_batches_read_all_within_the_bound(
 def test_a_partition_that_is_not_seen_now_keeps_its_offset() -> None:
     assert advanced({TopicPartition("gone", 0): 4}, {}, None) == {TopicPartition("gone", 0): 4}
     assert advanced({ORDERS_0: 99}, BOUNDS, 7) == {ORDERS_0: 99, ORDERS_1: 7}
+
+
+@pytest.mark.parametrize(
+    ("starting", "ending", "is_wrong"),
+    [
+        ('{"o": {"0": 5}}', '{"o": {"0": 2}}', True),
+        ('{"o": {"0": 5}}', '{"o": {"0": 5}}', False),
+        ('{"o": {"0": 5}}', '{"o": {"1": 2, "0": -1}}', False),
+        ('{"o": {"0": -2}}', '{"o": {"0": 2}}', False),
+        ("earliest", '{"o": {"0": 2}}', False),
+        ('{"o": {"0": 5}}', "latest", False),
+    ],
+)
+def test_an_end_before_the_start_is_refused(starting: str, ending: str, is_wrong: bool) -> None:
+    if not is_wrong:
+        check_order(starting, ending)
+        return
+    with pytest.raises(OptionError, match="offset 2 of o/0 is before its start, offset 5"):
+        check_order(starting, ending)

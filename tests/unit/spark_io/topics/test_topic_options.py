@@ -30,6 +30,7 @@ def test_defaults() -> None:
 def test_several_topics_and_servers() -> None:
     assert reading(topic="a, b,a").topics == ("a", "b")
     assert writing(bootstrapServers="h:1, g:2").bootstrap_servers == ("h:1", "g:2")
+    assert writing(bootstrapServers="[::1]:9").bootstrap_servers == ("[::1]:9",)
 
 
 def test_isolation() -> None:
@@ -44,6 +45,7 @@ def test_isolation() -> None:
         ({"topic": "a b"}, "topic"),
         ({"isolation.level": "serializable"}, "isolation.level"),
         ({"maxOffsetsPerTrigger": "0"}, "at least 1"),
+        ({"minPartitions": "1000000000000"}, "is over 100000"),
         ({"includeHeader": "true"}, "did you mean 'includeHeaders'"),
     ],
 )
@@ -54,7 +56,12 @@ def test_wrong_options_of_a_read(options: dict[str, str], said: str) -> None:
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [({"topic": "a/b"}, "topic"), ({"compression": "zip"}, "none of none, gzip")],
+    [
+        ({"topic": "a/b"}, "topic"),
+        ({"compression": "zip"}, "none of none, gzip"),
+        ({"bootstrapServers": "x"}, "'x' is not an address such as broker-1:9092"),
+        ({"bootstrapServers": "h:1,g:"}, "'g:' is not an address"),
+    ],
 )
 def test_wrong_options_of_a_write(options: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):

@@ -1,0 +1,74 @@
+"""Errors of the `topic` source and sink begin with their text in Spark's workers."""
+
+import importlib.machinery
+import os
+import sys
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="needs the extra `spark`")
+pytest.importorskip("pyspark", reason="needs the extra `spark`")
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from spark_io.errors import OptionError, SchemaError, TooManyRowsError
+from spark_io.sentence_first import TEXT_ONLY
+from spark_io.topics.topic_once import (
+    HELD_BYTES_MAX,
+    HeldRows,
+    OnceBatchWriter,
+    OnceStreamWriter,
+)
+from spark_io.topics.topic_options import TopicWriteOptions
+from spark_io.topics.topic_source import TopicDataSource
+from spark_io.topics.topic_write import Columns
+
+OPTIONS = TopicWriteOptions.of(
+    {"metadata": "zk://127.0.0.1:1/none", "topic": "t", "exactlyOnce": "true"}
+)
+VALUES = Columns(has_key=False, has_topic=False, has_partition=False, has_headers=False)
+TOO_MANY = HeldRows(b"x" * (HELD_BYTES_MAX + 1), "")
+SOME = HeldRows(b"x", "")
+
+
+@pytest.fixture(autouse=True)
+def as_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TEXT_ONLY, "")  # removed again after the test
+    spec = importlib.machinery.ModuleSpec("pyspark.daemon", None)
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", spec, raising=False)
+
+
+@pytest.mark.parametrize("kind", ["reader", "streamReader"])
+def test_columns_that_the_source_does_not_have(kind: str) -> None:
+    source = TopicDataSource({"topic": "t"})
+    with pytest.raises(SchemaError):
+        getattr(source, kind)(StructType())
+    assert os.environ[TEXT_ONLY] == "1"
+
+
+@pytest.mark.parametrize("kind", ["writer", "streamWriter"])
+def test_a_misspelled_option_of_a_write(kind: str) -> None:
+    source = TopicDataSource({"topik": "t"})
+    with pytest.raises(OptionError):
+        getattr(source, kind)(StructType(), overwrite=False)
+    assert os.environ[TEXT_ONLY] == "1"
+
+
+def test_a_row_that_cannot_be_a_record() -> None:
+    rows = pa.record_batch({"value": pa.array([None], pa.binary())})
+    with pytest.raises(SchemaError):
+        OnceBatchWriter(OPTIONS, VALUES, ()).write(iter([rows]))
+    assert os.environ[TEXT_ONLY] == "1"
+
+
+def test_a_batch_that_cannot_be_appended() -> None:
+    with pytest.raises(TooManyRowsError):
+        OnceBatchWriter(OPTIONS, VALUES, ()).commit([TOO_MANY])
+    assert os.environ[TEXT_ONLY] == "1"
+
+
+def test_a_micro_batch_without_the_id_of_its_query() -> None:
+    with pytest.raises(OptionError):
+        OnceStreamWriter(OPTIONS, VALUES, ()).commit([SOME], 0)
+    assert os.environ[TEXT_ONLY] == "1"
