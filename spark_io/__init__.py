@@ -8,6 +8,7 @@ what needs PySpark reports that when it is used.
 - `identities`: identities of chains, ledgers and topics in the offsets of streams.
 - `progress`: backlog of a streaming query.
 - `streaming_query`: identity of the streaming query that a task belongs to.
+- `refused_stream`: reader of a stream that was refused.
 - `worker_client`: one ledger client per process and cluster.
 - `launching`: starts Spark where only Python packages are installed.
 - `errors`: failures of Spark jobs.

@@ -16,10 +16,10 @@ from spark_io.ledgers.options import INCLUDE_LINK, INCLUDE_VALUE, READING, ReadO
 from spark_io.sentence_first import sentence_first
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
     from spark_io.ledgers.batch import LedgerBatchReader
-    from spark_io.ledgers.stream import LedgerStreamReader
     from spark_io.ledgers.write import LedgerBatchWriter, LedgerStreamWriter
     from spark_io.payloads.payload_columns import PayloadColumns
 
@@ -60,16 +60,19 @@ class LedgerDataSource(DataSource):
             LedgerBatchReader(options) if columns is None else ParsedBatchReader(options, columns)
         )
 
-    @sentence_first()
-    def streamReader(self, schema: "StructType") -> "LedgerStreamReader":  # noqa: N802
+    def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802
         """Return the reader of a streaming query."""
         from spark_io.ledgers.stream import LedgerStreamReader  # noqa: PLC0415
         from spark_io.payloads.parsed_readers import ParsedStreamReader  # noqa: PLC0415
+        from spark_io.refused_stream import stream_reader  # noqa: PLC0415
 
-        options, columns = self._read_options(schema)
-        if columns is None:
-            return LedgerStreamReader(options)
-        return ParsedStreamReader(options, columns)
+        def make() -> LedgerStreamReader:
+            options, columns = self._read_options(schema)
+            if columns is None:
+                return LedgerStreamReader(options)
+            return ParsedStreamReader(options, columns)
+
+        return stream_reader(make)
 
     @sentence_first()
     def writer(self, schema: "StructType", overwrite: bool) -> "LedgerBatchWriter":  # noqa: FBT001

@@ -15,11 +15,11 @@ from spark_io.sentence_first import sentence_first
 from spark_io.topics.topic_options import TopicReadOptions, TopicWriteOptions
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
     from spark_io.topics.topic_batch import TopicBatchReader
     from spark_io.topics.topic_once import OnceBatchWriter, OnceStreamWriter
-    from spark_io.topics.topic_stream import TopicStreamReader
     from spark_io.topics.topic_write import Columns, TopicBatchWriter, TopicStreamWriter
 
 BINARY = ("binary", "string")
@@ -55,12 +55,12 @@ class TopicDataSource(DataSource):
 
         return TopicBatchReader(self._read_options(schema))
 
-    @sentence_first()
-    def streamReader(self, schema: "StructType") -> "TopicStreamReader":  # noqa: N802
+    def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802
         """Return the reader of a streaming query."""
+        from spark_io.refused_stream import stream_reader  # noqa: PLC0415
         from spark_io.topics.topic_stream import TopicStreamReader  # noqa: PLC0415
 
-        return TopicStreamReader(self._read_options(schema))
+        return stream_reader(lambda: TopicStreamReader(self._read_options(schema)))
 
     @sentence_first()
     def writer(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.streaming.query import StreamingQuery
@@ -308,3 +308,25 @@ def test_a_checkpoint_of_other_ledgers_is_refused(
     finish(into_files(stream(spark, cluster, ledgers=first), tmp_path))
     with pytest.raises(Exception, match=f"the checkpoint names ledgers .{first}."):
         finish(into_files(stream(spark, cluster, ledgers=second), tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("form", "options", "said"),
+    [
+        ("ledger", {"ledger": "7", "splitBytes": "-1"}, "is not a size"),
+        ("ledger", {"ledger": "7", "endingOffsets": '{"7": 9}'}, "a stream has no end"),
+        ("topic", {"topic": "t", "endingOffsets": '{"t": {"0": 9}}'}, "a stream has no end"),
+    ],
+)
+def test_wrong_options_of_a_stream_are_reported(
+    spark: SparkSession,
+    cluster: RunningCluster,
+    tmp_path: Path,
+    form: str,
+    options: dict[str, str],
+    said: str,
+) -> None:
+    reader = spark.readStream.format(form).option("metadata", cluster.metadata)
+    with pytest.raises((AnalysisException, StreamingQueryException)) as raised:
+        into_files(reader.options(**options).load(), tmp_path).awaitTermination(60)
+    assert said in str(raised.value)

@@ -39,11 +39,19 @@ def as_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", spec, raising=False)
 
 
-@pytest.mark.parametrize("kind", ["reader", "streamReader"])
-def test_columns_that_the_source_does_not_have(kind: str) -> None:
+def test_columns_that_the_source_does_not_have() -> None:
     source = TopicDataSource({"topic": "t"})
     with pytest.raises(SchemaError):
-        getattr(source, kind)(StructType())
+        source.reader(StructType())
+    assert os.environ[TEXT_ONLY] == "1"
+
+
+@pytest.mark.parametrize("call", ["initialOffset", "latestOffset"])
+def test_a_stream_is_refused_at_its_first_call(call: str) -> None:
+    """PySpark would hide an error of `streamReader`."""
+    reader = TopicDataSource({"topic": "t"}).streamReader(StructType())
+    with pytest.raises(SchemaError):
+        getattr(reader, call)()
     assert os.environ[TEXT_ONLY] == "1"
 
 
