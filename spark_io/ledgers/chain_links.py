@@ -179,7 +179,8 @@ def _with_ledgers(
                     known = closed_ledger(each.ledger_id, NO_ENTRY, 0, each.created_ms)
                     is_whole = False
             ledgers.append(known)
-        is_final = is_whole and all(each.is_closed for each in ledgers)
-        placed = [replace(each, link=index) for each in ledgers] if not is_final else []
-        packed = PackedLedgers(ledgers, index) if is_final else placed
-        yield ReadLink(index, link.published_ms, packed)
+        if is_whole and all(each.is_closed for each in ledgers):
+            yield ReadLink(index, link.published_ms, PackedLedgers(ledgers, index))
+        else:
+            placed = [replace(each, link=index) for each in ledgers]
+            yield ReadLink(index, link.published_ms, placed)
