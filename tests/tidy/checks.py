@@ -7,7 +7,7 @@ Invariants: pure; a finding starts with the line number it is about.
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import cached_property
 
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 49
@@ -69,17 +69,21 @@ SIDE_DOORS = {
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@dataclass(frozen=True, slots=True)
 class Source:
-    """One module: its text, and its tree."""
+    """One module: its text, and its tree, which is parsed when it is first needed."""
 
-    text: str
-    tree: ast.Module
+    def __init__(self, text: str) -> None:
+        self.text = text
 
-    @classmethod
-    def of(cls, text: str) -> "Source":
-        """Parse `text`."""
-        return cls(text, ast.parse(text))
+    @cached_property
+    def tree(self) -> ast.Module:
+        """Parsed text."""
+        return ast.parse(self.text)
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the tree, in the order of `ast.walk`."""
+        return tuple(ast.walk(self.tree))
 
 
 def find_long_module(source: Source) -> list[str]:
@@ -99,7 +103,7 @@ def find_long_functions(source: Source) -> list[str]:
     """Report functions above the ceiling; docstrings, comments and blank lines are free."""
     lines = source.text.splitlines()
     findings = []
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, FunctionNode):
             count = _code_line_count(node, lines)
             if count > FUNCTION_LINES_MAX:
@@ -112,7 +116,7 @@ def find_banned_words(source: Source) -> list[str]:
     """Report names defined here with an abbreviation in them; names of other libraries are free."""
     return [
         f"{line}: {name}: write {BANNED_WORDS[part]}, not {part}"
-        for line, name in _defined_names(source.tree)
+        for line, name in _defined_names(source)
         for part in name.lower().split("_")
         if part in BANNED_WORDS
     ]
@@ -130,10 +134,10 @@ def find_archaic_words(text: str) -> list[str]:
 
 def find_set_iteration(source: Source) -> list[str]:
     """Report iteration over what is visibly a set: its order changes from run to run."""
-    known = _names_bound_to_sets(source.tree)
+    known = _names_bound_to_sets(source)
     return [
         f"{iterated.lineno}: iterates over a set: {ast.unparse(iterated)}"
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         for iterated in _iterated(node)
         if _is_set(iterated) or ast.unparse(iterated) in known
     ]
@@ -142,7 +146,7 @@ def find_set_iteration(source: Source) -> list[str]:
 def find_side_doors(source: Source) -> list[str]:
     """Report calls that open files or start threads and that ruff's banned-api does not see."""
     findings = []
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         match node:
             case ast.Call(func=ast.Name(id="open")):
                 findings.append(f"{node.lineno}: open(): files go through bookie/files/disk.py")
@@ -156,7 +160,7 @@ def find_side_doors(source: Source) -> list[str]:
 def find_imports(source: Source) -> list[str]:
     """List every dotted name that the module imports; `from a import b` counts as a and as a.b."""
     names = []
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -169,7 +173,7 @@ def find_strings(source: Source) -> list[str]:
     """List every string constant of the module."""
     return [
         node.value
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
 
@@ -191,8 +195,8 @@ def _code_line_count(function: FunctionNode, lines: list[str]) -> int:
     )
 
 
-def _defined_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
+def _defined_names(source: Source) -> Iterator[tuple[int, str]]:
+    for node in source.nodes:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield node.lineno, node.name
@@ -230,10 +234,10 @@ def _is_set(node: ast.expr) -> bool:
             return False
 
 
-def _names_bound_to_sets(tree: ast.Module) -> list[str]:
+def _names_bound_to_sets(source: Source) -> list[str]:
     """List each `name` and `self.name` that annotations and assignments bind to sets only."""
     sets: dict[str, bool] = {}
-    for node in ast.walk(tree):
+    for node in source.nodes:
         match node:
             case ast.AnnAssign():
                 name, is_set = ast.unparse(node.target), _is_set_annotation(node.annotation)

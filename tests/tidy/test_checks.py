@@ -55,14 +55,14 @@ GOOD = [
 
 @pytest.mark.parametrize(("checker", "text"), BAD)
 def test_reports(checker: Checker, text: str) -> None:
-    findings = checker(Source.of(text))
+    findings = checker(Source(text))
     assert findings
     assert all(finding.split(":")[0].isdigit() for finding in findings)
 
 
 @pytest.mark.parametrize(("checker", "text"), GOOD)
 def test_accepts(checker: Checker, text: str) -> None:
-    assert checker(Source.of(text)) == []
+    assert checker(Source(text)) == []
 
 
 @pytest.mark.parametrize("text", ["# Mend it.", "def _mended(): ...", "NOBODY", "a `stranger`"])
@@ -75,5 +75,5 @@ def test_other_words_are_not_archaic() -> None:
 
 
 def test_imports_count_for_the_module_and_for_the_name() -> None:
-    source = Source.of("import a.b\nfrom c.d import e\ndef f():\n  from g import h\n")
+    source = Source("import a.b\nfrom c.d import e\ndef f():\n  from g import h\n")
     assert checks.find_imports(source) == ["a.b", "c.d", "c.d.e", "g", "g.h"]

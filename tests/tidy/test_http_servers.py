@@ -21,7 +21,7 @@ SERVERS = {
 def test_no_other_module_serves_http() -> None:
     found: dict[str, set[str]] = {name: set() for name in SERVERS}
     for path, module in PRODUCT.items():
-        for each in ast.walk(module.tree):
+        for each in module.nodes:
             if isinstance(each, ast.Call):
                 name = getattr(each.func, "id", getattr(each.func, "attr", ""))
                 if name in found:

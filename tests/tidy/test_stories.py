@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -66,9 +67,10 @@ def stories() -> dict[str, Story]:
     return {title: each for title, each in found.items() if each.steps}
 
 
+@cache
 def names_in(path: str) -> frozenset[str]:
     """Return what a module defines: functions, classes, parameters, attributes, variables."""
-    return frozenset(_names(ast.walk(ast.parse(PRODUCT[path].text))))
+    return frozenset(_names(PRODUCT[path].nodes))
 
 
 def _names(nodes: Iterable[ast.AST]) -> Iterator[str]:
@@ -84,11 +86,12 @@ def _names(nodes: Iterable[ast.AST]) -> Iterator[str]:
                 pass
 
 
+@cache
 def members() -> dict[str, frozenset[str]]:
     """Return what each class defines, and its base classes; classes of one name are joined."""
     found: dict[str, frozenset[str]] = {}
     for source in PRODUCT.values():
-        for node in ast.walk(ast.parse(source.text)):
+        for node in source.nodes:
             if isinstance(node, ast.ClassDef):
                 bases = frozenset(base.id for base in node.bases if isinstance(base, ast.Name))
                 own = frozenset(_names(ast.walk(node)))
@@ -97,16 +100,13 @@ def members() -> dict[str, frozenset[str]]:
 
 
 STORIES: Final = stories()
-NAMES: Final = {path: names_in(path) for path in PRODUCT}
-ALL_NAMES: Final = frozenset[str]().union(*NAMES.values())
-MEMBERS: Final = members()
 
 
 def has_member(owner: str, name: str) -> bool:
     """Return whether a class, or a class that it inherits from, defines a name."""
-    members = MEMBERS.get(owner, frozenset())
-    bases = [each for each in members if each in MEMBERS and each != owner]
-    return name in members or any(has_member(base, name) for base in bases)
+    own = members().get(owner, frozenset())
+    bases = [each for each in own if each in members() and each != owner]
+    return name in own or any(has_member(base, name) for base in bases)
 
 
 def unknown(text: str, known: frozenset[str]) -> list[str]:
@@ -118,7 +118,7 @@ def unknown(text: str, known: frozenset[str]) -> list[str]:
             continue  # a path, a command or a setting
         owner, name = match.groups()
         is_member = owner is not None and owner[0].isupper() and has_member(owner, name)
-        is_class = owner is None and name in MEMBERS
+        is_class = owner is None and name in members()
         if not (is_member or is_class or ({owner, name} - {None}) <= known):
             found.append(word)
     return found
@@ -153,7 +153,7 @@ def test_every_name_in_a_step_is_defined_in_a_file_that_the_story_names(title: s
     missing = [
         f"{number}. {word}"
         for number, step in enumerate(story.steps, 1)
-        for word in unknown(step.text, of_heads.union(*(NAMES[path] for path in step.files())))
+        for word in unknown(step.text, of_heads.union(*(names_in(path) for path in step.files())))
     ]
     assert missing == []
 
@@ -174,7 +174,8 @@ def test_every_file_in_a_step_exists_at_its_path_or_beside_the_file_of_the_step(
 @pytest.mark.parametrize("title", STORIES)
 def test_the_text_between_steps_names_what_exists(title: str) -> None:
     rest = STORIES[title].rest
-    assert unknown(rest, ALL_NAMES) + missing_files(rest, ()) == []
+    every_name = frozenset[str]().union(*map(names_in, PRODUCT))
+    assert unknown(rest, every_name) + missing_files(rest, ()) == []
 
 
 @pytest.mark.parametrize("title", STORIES)
