@@ -106,6 +106,7 @@ class MutationPlugin:
         if session.testsfailed or not session.items:
             self.problem = "the tests cannot be collected"
             return True
+        gc.unfreeze()  # tests/conftest.py froze what was collected, and `gc.get_objects` omits it
         live = LiveModules(self._modules)
         gc.collect()
         gc.freeze()
