@@ -27,7 +27,8 @@ import ledger_client.own_packages  # noqa: F401 - fails if one of Quire's packag
 from metadata.cancelling import cancel_and_wait
 from metadata.registry.cluster import create_cluster, open_cluster_store
 from metadata.security.user_store import UserStore
-from metadata.store.embedded import HOST, EmbeddedZooKeeper
+from metadata.store.embedded import EmbeddedZooKeeper
+from metadata.store.embedded_ports import HOST
 from quire.errors import LocalClusterError, UnusableDirectoryError
 from quire.local.kept_ports import choose_port, keep_port, last_port
 from quire.local.local_bookie import LocalBookie

@@ -17,7 +17,6 @@ from typing import Final
 from benchmarks.peers.java_process import (
     JavaServer,
     LoadClient,
-    free_ports,
     kill_all,
     run_tool,
     start_all,
@@ -33,7 +32,8 @@ from benchmarks.peers.workloads import (
     Trial,
     Workload,
 )
-from metadata.store.embedded import HOST, EmbeddedZooKeeper
+from metadata.store.embedded import EmbeddedZooKeeper
+from metadata.store.embedded_ports import HOST, free_port
 
 MAJORITY: Final = "3/3/2"
 ALL: Final = "3/3/3"
@@ -73,7 +73,7 @@ class Running:
 
     async def add_bookie(self) -> int:
         """Start one more bookie; return its port."""
-        (port,) = free_ports(1)
+        port = free_port()
         self.servers[port] = self._starter.bookie(port)
         await start_all([self.servers[port]], [port])
         return port
@@ -158,7 +158,7 @@ class _Starter:
         home = self._directory / "auto-recovery"
         home.mkdir()
         file = home / "bookie.conf"
-        settings = settings_of(free_ports(1)[0], home, self._metadata_uri)
+        settings = settings_of(free_port(), home, self._metadata_uri)
         file.write_text(f"{settings}lostBookieRecoveryDelay=0\n")
         main = "org.apache.bookkeeper.replication.AutoRecoveryMain"
         return self._server("auto-recovery", main, file)
@@ -191,7 +191,7 @@ async def running_bookies(
     async with EmbeddedZooKeeper(directory / "zookeeper") as zookeeper:
         uri = f"zk://{zookeeper.address}/ledgers"
         starter = _Starter(directory, java, logs, uri)
-        ports = free_ports(bookie_count)
+        ports = [free_port() for _ in range(bookie_count)]
         servers = {port: starter.bookie(port) for port in ports}
         await starter.format(starter.write_settings(ports[0]))
         try:

@@ -13,7 +13,6 @@ import importlib.util
 import json
 import os
 import signal
-import socket
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from benchmarks.peers.maven import JavaPeer
-from metadata.store.embedded import HOST
+from metadata.store.embedded_ports import HOST
 from quire.local.child_process import ChildProcess
 
 SUPERVISOR: Final = "metadata.store.embedded_supervisor"
@@ -79,15 +78,6 @@ class JavaServer:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
         await self._process.stop()
-
-
-def free_ports(count: int) -> list[int]:
-    """Return free ports, according to the kernel."""
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind((HOST, 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 async def run_tool(

@@ -15,7 +15,6 @@ from typing import Final
 from benchmarks.peers.java_process import (
     JavaServer,
     LoadClient,
-    free_ports,
     kill_all,
     run_tool,
     start_all,
@@ -23,7 +22,7 @@ from benchmarks.peers.java_process import (
 from benchmarks.peers.maven import JavaPeer
 from benchmarks.peers.peer_load import Peer, put_load
 from benchmarks.peers.workloads import SMALL_OUTSTANDING_KAFKA, Subject, Trial
-from metadata.store.embedded import HOST
+from metadata.store.embedded_ports import HOST, free_port
 
 BROKERS: Final = 3
 CLUSTER_ID: Final = "cXVpcmUtYmVuY2htYXJrcw"
@@ -85,7 +84,7 @@ async def running_brokers(
     """Start the brokers; yield them and their addresses in the form for clients."""
     command = [java.java, *SERVER_FLAGS, "-cp", java.classpath]
     tool = [java.java, "-cp", java.classpath, *FORMAT, "-t", CLUSTER_ID]
-    ports = free_ports(2 * BROKERS)
+    ports = [free_port() for _ in range(2 * BROKERS)]
     servers: list[JavaServer] = []
     for node in range(BROKERS):
         home = directory / f"broker-{node}"

@@ -19,5 +19,6 @@
 - `tree_deletion`: deletion of nodes and trees, until it is certain.
 - `embedded`: a real ZooKeeper as a child process.
 - `embedded_java`: finds a Java and ZooKeeper's jars.
+- `embedded_ports`: free ports on this machine.
 - `embedded_supervisor`: kills a command when its parent is gone.
 """

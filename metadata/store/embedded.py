@@ -19,7 +19,6 @@ import fcntl
 import importlib.util
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -28,8 +27,8 @@ from typing import IO, Final, Self
 
 from metadata.errors import EmbeddedServerError, PortInUseError
 from metadata.store.embedded_java import find_jars, find_java
+from metadata.store.embedded_ports import HOST, free_port, is_free
 
-HOST: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 5.0
 LOCK_TIMEOUT_S: Final = 5.0
@@ -168,13 +167,11 @@ class EmbeddedZooKeeper:
         if wanted == 0:
             with contextlib.suppress(OSError, ValueError):
                 wanted = int((self.data_dir / "port").read_text())
-        if wanted and _is_free(wanted):
+        if wanted and is_free(wanted):
             return wanted
         if self._wanted_port:
             raise PortInUseError(HOST, self._wanted_port)
-        with socket.socket() as probe:
-            probe.bind((HOST, 0))
-            return int(probe.getsockname()[1])
+        return free_port()
 
     def _spawn(self, java: Path, jars: list[Path], lock: int) -> None:
         properties = self.data_dir / "zookeeper.properties"
@@ -217,7 +214,7 @@ class EmbeddedZooKeeper:
         while loop.time() < deadline:
             if not self.is_running:
                 status = self._supervisor.returncode if self._supervisor else None
-                taken = not _is_free(self._port)
+                taken = not is_free(self._port)
                 self.kill()
                 if taken and self._wanted_port:
                     raise PortInUseError(HOST, self._wanted_port)
@@ -317,20 +314,6 @@ async def four_letter_word(
                 writer.close()
     except (OSError, TimeoutError):
         return ""
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(ANSWER_TIMEOUT_S)
-        if probe.connect_ex((HOST, port)) == 0:
-            return False
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
 
 
 def _escaped(text: str) -> str:

@@ -7,42 +7,25 @@ Format: `<name>` in the directory, the port as decimal digits and a newline.
 """
 
 import contextlib
-import socket
 from pathlib import Path
 
-from metadata.store.embedded import HOST
+from metadata.store.embedded_ports import free_port, is_free
 
 
 def last_port(path: Path) -> int:
     """Return the port in a file if it is free; 0 if it is not, or if there is no such file."""
     with contextlib.suppress(OSError, ValueError):
         last = int(path.read_text())
-        if _is_free(last):
+        if is_free(last):
             return last
     return 0
 
 
 def choose_port(path: Path) -> int:
     """Return the port in a file if it is free, or else any free port."""
-    return last_port(path) or _free_port()
+    return last_port(path) or free_port()
 
 
 def keep_port(path: Path, port: int) -> None:
     """Write the port into its file, for the next run."""
     path.write_text(f"{port}\n")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except (OSError, OverflowError):
-            return False
-    return True
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from benchmarks.peers.java_process import JavaServer, free_ports, run_tool
+from benchmarks.peers.java_process import JavaServer, run_tool
 from benchmarks.peers.maven import JavaPeer
-from metadata.store.embedded import HOST
+from metadata.store.embedded_ports import HOST, free_port
 from tests.kafka.jars import kafka_jars
 
 CLUSTER_ID: Final = "cXVpcmUtYmVuY2htYXJrcw"
@@ -49,7 +49,7 @@ async def apache_kafka(options: NodeOptions | None = None) -> AsyncIterator[str]
 
 @asynccontextmanager
 async def _node(java: JavaPeer, directory: Path, options: NodeOptions) -> AsyncIterator[str]:
-    port, controller = free_ports(2)
+    port, controller = [free_port() for _ in range(2)]
     file, log = directory / "server.properties", directory / "kafka.log"
     file.write_text(settings(port, controller, directory, options))
     tool = [java.java, "-cp", java.classpath, "kafka.tools.StorageTool", "format"]

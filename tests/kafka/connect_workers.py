@@ -14,8 +14,7 @@ from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
-from benchmarks.peers.java_process import free_ports
-from metadata.store.embedded import HOST
+from metadata.store.embedded_ports import HOST, free_port
 from tests.kafka.brokers import broker_in_thread
 from tests.kafka.confluent_calls import consumer, new_topic, produce, read
 from tests.kafka.endpoint import Endpoint, properties_text
@@ -119,7 +118,7 @@ def _is_full(reader: Consumer, place: TopicPartition) -> bool:
 @contextmanager
 def _worker(endpoint: Endpoint, group: str, directory: Path) -> Iterator[tuple[JavaProgram, str]]:
     """Start a worker; yield it and its URL once it answers."""
-    url = f"http://{HOST}:{free_ports(1)[0]}"
+    url = f"http://{HOST}:{free_port()}"
     settings = {
         "bootstrap.servers": endpoint.addresses,
         **_security(endpoint),

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.peers.java_process import free_ports
-from metadata.store.embedded import HOST
+from metadata.store.embedded_ports import HOST, free_port
 from quire.local.secure_directory import CLIENT_NAME, SecureDirectory
 from quire.local_cluster import LocalCluster
 from security.secret_files import read_secret
@@ -72,7 +71,7 @@ async def _secure_kafka() -> AsyncIterator[SecureBroker]:
     try:
         directory = SecureDirectory(path)
         directory.fill()
-        (port,) = free_ports(1)
+        port = free_port()
         broker = _described(directory, f"{HOST}:{port}")
         async with apache_kafka(_node_options(directory, broker)):
             yield broker

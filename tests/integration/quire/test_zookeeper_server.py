@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.peers.java_process import free_ports
+from metadata.store.embedded_ports import free_port
 from metadata.store.zookeeper.store import open_store
 from tests.integration.quire.command import QUIRE, TIMEOUT_S, environment, run_quire
 from tests.until import until
@@ -56,7 +56,7 @@ async def write_and_read(uri: str, path: str) -> None:
 
 
 async def test_a_single_server_stops_in_order_and_keeps_its_data(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
+    port = free_port()
     words = ["--data", str(tmp_path / "data"), "--port", str(port)]
     for path in ("/a", "/b"):
         with serving(*words) as process:
@@ -72,7 +72,7 @@ async def test_a_single_server_stops_in_order_and_keeps_its_data(tmp_path: Path)
 
 
 async def test_three_servers_go_on_without_one(tmp_path: Path) -> None:
-    ports = free_ports(9)
+    ports = [free_port() for _ in range(9)]
     clients = ports[:3]
     members = [
         f"--server={n + 1}=127.0.0.1:{ports[3 + 2 * n]}:{ports[4 + 2 * n]}" for n in range(3)
@@ -117,7 +117,7 @@ def test_without_java_the_error_says_what_to_install(tmp_path: Path) -> None:
 
 
 def test_a_port_in_use_ends_the_server(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
+    port = free_port()
     with serving("--data", str(tmp_path / "1"), "--port", str(port)) as first:
         ready(first)
         with serving("--data", str(tmp_path / "2"), "--port", str(port)) as second:

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.peers.java_process import free_ports
+from metadata.store.embedded_ports import free_port
 from quire.local.local_broker import LocalBroker
 from quire.local.secure_directory import SecureDirectory
 from quire.local_cluster import LocalCluster
@@ -32,9 +32,7 @@ class Rolling:
     def __init__(self, cluster: LocalCluster, directory: SecureDirectory) -> None:
         self._cluster = cluster
         self._directory = directory
-        self._ports = {
-            each: dict(zip(("PLAINTEXT", "SSL"), free_ports(2), strict=True)) for each in BROKERS
-        }
+        self._ports = {each: {"PLAINTEXT": free_port(), "SSL": free_port()} for each in BROKERS}
         self._running: dict[int, LocalBroker] = {}
 
     def addresses(self, listener: str) -> str:

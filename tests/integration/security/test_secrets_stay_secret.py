@@ -13,7 +13,7 @@ from typing import Final
 import aiohttp
 import pytest
 
-from benchmarks.peers.java_process import free_ports
+from metadata.store.embedded_ports import free_port
 from quire.local.local_bookie import LocalBookie
 from quire.local.local_broker import LocalBroker
 from quire.local.secure_directory import SecureDirectory
@@ -74,9 +74,7 @@ async def running(tmp_path: Path, files: SecretFiles) -> AsyncIterator[LocalClus
         cluster.bookies.append(bookie)
         own = f"{uri}?client={directory.client_file('broker')}"
         debug = {"log_level": "debug"}
-        broker = LocalBroker(
-            1, logs / "broker-1.log", own, {"PLAINTEXT": free_ports(1)[0]}, 1, debug
-        )
+        broker = LocalBroker(1, logs / "broker-1.log", own, {"PLAINTEXT": free_port()}, 1, debug)
         await broker.start()
         cluster.brokers.append(broker)
         yield cluster

@@ -16,9 +16,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from benchmarks.peers.java_process import free_ports
 from benchmarks.peers.maven import default_cache, prepare
-from metadata.store.embedded import HOST, EmbeddedZooKeeper
+from metadata.store.embedded import EmbeddedZooKeeper
+from metadata.store.embedded_ports import HOST, free_port
 from quire.local.development_certificates import NamedFiles
 
 CHUNK_BYTES: Final = 65_536
@@ -38,7 +38,7 @@ class TlsZooKeeper(EmbeddedZooKeeper):
         self, directory: Path, jars: list[Path], own: NamedFiles, authorities: Path, *, tick_ms: int
     ) -> None:
         super().__init__(directory, tick_ms=tick_ms)
-        self.tls_port = free_ports(1)[0]
+        self.tls_port = free_port()
         self._netty = jars
         self._own = own
         self._authorities = authorities

@@ -15,9 +15,9 @@ import sys
 from pathlib import Path
 from typing import Final, Self
 
-from benchmarks.peers.java_process import free_ports
-from metadata.store.embedded import HOST, four_letter_word
+from metadata.store.embedded import four_letter_word
 from metadata.store.embedded_java import find_jars, find_java
+from metadata.store.embedded_ports import HOST, free_port
 
 TICK_MS: Final = 500
 SYNC_TICKS: Final = 2
@@ -138,7 +138,7 @@ class ZooKeeperEnsemble:
     """Three servers on the loopback address; an asynchronous context manager."""
 
     def __init__(self, directory: Path, count: int = 3) -> None:
-        ports = free_ports(3 * count)
+        ports = [free_port() for _ in range(3 * count)]
         self.members = [
             Member(directory, 1 + n, (ports[3 * n], ports[3 * n + 1], ports[3 * n + 2]))
             for n in range(count)

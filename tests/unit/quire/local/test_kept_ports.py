@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from metadata.store.embedded import HOST
+from metadata.store.embedded_ports import HOST
 from quire.local.kept_ports import choose_port, keep_port, last_port
 
 
