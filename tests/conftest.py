@@ -1,14 +1,15 @@
-"""Settings of all tests: markers by directory, Hypothesis without deadlines, kept bytecode."""
+"""Settings of tests: surroundings, markers by directory, leaks, Hypothesis without deadlines."""
 
 import asyncio
 import gc
-import os
-import sys
 import zlib
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.leaks import Leaks
+from tests.surroundings import make_plain
 
 MARKED_DIRECTORIES = ("integration", "spark", "campaign", "kafka", "browser")
 LONG = ("long", "spark")
@@ -17,10 +18,7 @@ SPARK_TIMEOUT_S = 180
 """Tests of these share a Java process and a cluster; if one is stopped, all that follow fail."""
 TESTS = Path(__file__).parent
 
-# Some systems set this for all processes. Tests start thousands of processes, and each would
-# compile the product again.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
+make_plain()
 
 # Without a loop that was set, `asyncio.get_event_loop` makes one, which nothing closes: the warning
 # then fails whichever test runs when it is collected.
@@ -40,6 +38,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="take one in N of the files with tests that are `long` or need Spark",
     )
     parser.addoption("--chosen-by", default="", help="text that chooses the files of --one-in")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Report what a test leaves behind."""
+    config.pluginmanager.register(Leaks(), "leaks")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -8,6 +8,7 @@ from all segments that are left.
 Source: protocol rules 2.4, 10.2; storage design, "One log" and "Index".
 """
 
+import asyncio
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
@@ -73,12 +74,24 @@ WHOLE: Final = KnownDisk()
 
 
 async def open_parts(disk: Disk, config: StorageConfig, known: KnownDisk = WHOLE) -> OpenedStorage:
-    """Load the states and replay the log. Raises FormatError for files of a newer release,
-    DirectoryLockedError, DiskFailedError.
+    """Load the states and replay the log; if that fails, the index is closed again, and the disk is
+    left to the caller. Raises FormatError for files of a newer release, DirectoryLockedError,
+    DiskFailedError.
     """
     await disk.lock()
     segments = await find_segments(disk)
     store = await disk.open_index(INDEX_NAME, config.index_map_bytes)
+    try:
+        return await _replayed(disk, config, known, segments, store)
+    except (Exception, asyncio.CancelledError):
+        await store.close()
+        raise
+
+
+async def _replayed(
+    disk: Disk, config: StorageConfig, known: KnownDisk, segments: Segments, store: OrderedStore
+) -> OpenedStorage:
+    """Load the states from the index, and replay the log after its mark."""
     ledgers = Ledgers(config.hot_ledgers_max)
     reserve = Reserve(disk, config)
     meta, ids = await _load_meta(store, ledgers, reserve, is_new=not segments.by_number)

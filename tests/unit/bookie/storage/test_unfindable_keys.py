@@ -29,7 +29,12 @@ DATA = Path(INDEX_NAME) / DATA_NAME
 
 
 async def open_storage(directory: Path) -> BookieStorage:
-    return await BookieStorage.open(RealDisk(directory), CONFIG, rng=random.Random(1))
+    disk = RealDisk(directory)
+    try:
+        return await BookieStorage.open(disk, CONFIG, rng=random.Random(1))
+    except DiskFailedError:
+        await disk.close()
+        raise
 
 
 async def add_to_all(storage: BookieStorage, first: int) -> None:
