@@ -21,7 +21,6 @@ SAMPLE ?=
 LEAST ?=
 WANTED ?=
 REPEAT ?=
-ONE_IN ?= 1
 OUT ?= bench-results/compare
 WORKERS ?= $(shell count=$$(getconf _NPROCESSORS_ONLN); if [ $$count -gt 7 ]; then count=7; fi; expr $$count + 1)
 TESTS := not spark and not campaign and not kafka and not browser and not packages
@@ -111,22 +110,21 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 # Tests mostly wait for processes and timers, so there is one worker more than processors. A file's tests stay in one worker: they share
-# clusters. `-m` replaces the default of pyproject.toml, which runs `long` tests and no integration tests.
-# ONE_IN=3 takes a third of the files with tests that are `long` or need Spark, which SEED chooses.
-PART := --one-in $(ONE_IN) --chosen-by '$(SEED)'
-PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(PART)
+# clusters. tests/conftest.py puts the longest files first, so xdist keeps that order. `-m` replaces the default of pyproject.toml.
+# `make check` runs tests/tidy.
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/tidy
 
 test: $(STAMP)
-	@$(PYTEST) -m '$(TESTS) and not long'
+	@$(PYTEST) --guide test -m '$(TESTS) and not integration and not long'
 
 test-all: $(STAMP)
-	@$(PYTEST) -m '$(TESTS)'
+	@$(PYTEST) --guide test-all -m '$(TESTS)'
 
 test-failed: $(STAMP)
-	@$(BIN)/python -m pytest -v $(PART) --last-failed --last-failed-no-failures none -m '$(TESTS)'
+	@$(BIN)/python -m pytest -v --last-failed --last-failed-no-failures none -m '$(TESTS)'
 
 test-fast: $(STAMP)
-	@$(PYTEST) tests/unit -m 'not integration and not long' --ignore tests/unit/simulation
+	@$(PYTEST) tests/unit -m 'not integration and not long' --ignore tests/unit/simulation --ignore tests/unit/repair
 
 # The wheel as a release has it. It fetches the packages that a client needs.
 test-packages: $(STAMP)
@@ -140,10 +138,10 @@ $(SPARK_STAMP): $(STAMP)
 	@touch $@
 
 test-spark: $(SPARK_STAMP)
-	@$(BIN)/python -m pytest -q -m '' $(PART) tests/unit/spark_io tests/spark
+	@$(BIN)/python -m pytest -q -m '' tests/unit/spark_io tests/spark
 
 test-spark-failed: $(SPARK_STAMP)
-	@$(BIN)/python -m pytest -v -m '' $(PART) --last-failed --last-failed-no-failures none tests/unit/spark_io tests/spark
+	@$(BIN)/python -m pytest -v -m '' --last-failed --last-failed-no-failures none tests/unit/spark_io tests/spark
 
 # Every scenario of tests/kafka against Quire: clients in Python, Java and JavaScript, and Apache Kafka's own tools.
 # What cannot be fetched is skipped with the reason. Against another broker: python -m tests.kafka --address HOST:PORT

@@ -2,18 +2,17 @@
 
 import asyncio
 import gc
-import zlib
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from tests.guide import GUIDES, Guide
 from tests.leaks import Leaks
 from tests.surroundings import make_plain
 
-MARKED_DIRECTORIES = ("integration", "spark", "campaign", "kafka", "browser")
-LONG = ("long", "spark")
-"""Markers of the tests of which --one-in takes a part."""
+MARKED_DIRECTORIES = ("tour", "integration", "spark", "campaign", "kafka", "browser")
+"""Those that take longest come first, so that several workers end at about the same time."""
 SPARK_TIMEOUT_S = 180
 """Tests of these share a Java process and a cluster; if one is stopped, all that follow fail."""
 TESTS = Path(__file__).parent
@@ -30,36 +29,34 @@ settings.load_profile("quire")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options that take a part of the tests that take long."""
-    parser.addoption(
-        "--one-in",
-        type=int,
-        default=1,
-        help="take one in N of the files with tests that are `long` or need Spark",
-    )
-    parser.addoption("--chosen-by", default="", help="text that chooses the files of --one-in")
+    """Add the option of the summary at the end."""
+    parser.addoption("--guide", choices=(*GUIDES, ""), default="", help="say at the end what ran")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Report what a test leaves behind."""
+    """Report what a test leaves behind, and at the end what ran."""
     config.pluginmanager.register(Leaks(), "leaks")
+    config.pluginmanager.register(Guide(config.getoption("--guide")), "guide")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark everything under tests/<marker>/ with that marker, before `-m` selects; leave out what
-    --one-in does not take.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark everything under tests/<marker>/ with that marker, before `-m` selects, and put it
+    first.
     """
+    items.sort(key=_rank)
     for item in items:
         directory = item.path.relative_to(TESTS).parts[0]
         if directory in MARKED_DIRECTORIES:
             item.add_marker(directory)
         if directory == "spark" and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
-    left_out = [item for item in items if not _is_taken(config, item)]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if _is_taken(config, item)]
+
+
+def _rank(item: pytest.Item) -> int:
+    directory = item.path.relative_to(TESTS).parts[0]
+    is_marked = directory in MARKED_DIRECTORIES
+    return MARKED_DIRECTORIES.index(directory) if is_marked else len(MARKED_DIRECTORIES)
 
 
 def pytest_collection_finish() -> None:
@@ -68,11 +65,3 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
-
-
-def _is_taken(config: pytest.Config, item: pytest.Item) -> bool:
-    if not any(item.get_closest_marker(each) for each in LONG):
-        return True
-    file = item.path.relative_to(TESTS).as_posix()
-    one_in, chosen_by = int(config.getoption("--one-in")), config.getoption("--chosen-by")
-    return zlib.crc32(f"{chosen_by} {file}".encode()) % one_in == 0

@@ -41,22 +41,14 @@ def pause_repair(metadata: str) -> None:
 
 
 def start_quire(*words: str, metadata: str | None = None) -> "subprocess.Popen[bytes]":
-    """Start a command that runs until it is stopped.
-
-    SIGINT ends it even if a shell started the tests in the background, with SIGINT ignored.
-    """
+    """Start a command that runs until it is stopped."""
     return subprocess.Popen(
         [*QUIRE, *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(metadata),
-        preexec_fn=_take_interrupts,  # noqa: PLW1509 - before it, no test starts a thread
     )
-
-
-def _take_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +85,10 @@ class RunningCluster:
 
 
 def start_cluster(
-    data_dir: Path, bookies: int, brokers: int = 0, *, secure: bool = False
+    data_dir: Path, bookies: int, brokers: int = 0, *more: str, secure: bool = False
 ) -> RunningCluster:
-    """Start `quire up` and wait until it reports that it is ready."""
-    words = ["up", "--bookies", str(bookies), "--data", str(data_dir), "-o", "json"]
+    """Start `quire up`, with more options, and wait until it reports that it is ready."""
+    words = ["up", "--bookies", str(bookies), "--data", str(data_dir), "-o", "json", *more]
     words += ["--brokers", str(brokers), *(["--secure"] if secure else [])]
     process = subprocess.Popen(
         [*QUIRE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(None)

@@ -1,0 +1,1 @@
+"""One real cluster on which every capability is used once."""
