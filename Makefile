@@ -14,8 +14,8 @@ FRAMES ?= 1000000
 BUDGET ?= small
 CONNECTIONS ?= 400
 SECONDS ?= 10
-QUICK ?=
-BUG_SEEDS ?= 490
+FOR_S ?= 600
+TOUCHED_BY ?=
 MODULE ?=
 SAMPLE ?=
 LEAST ?=
@@ -69,7 +69,7 @@ help:
 	@echo 'make campaign-zookeeper  the same on three ZooKeeper servers: the leader, followers and clients'"'"' servers are killed and paused'
 	@echo 'make sim              a whole cluster under SEEDS=200 seeds, in virtual time, with faults'
 	@echo 'make sim-topics       the same with brokers, producers, consumers and transactions'
-	@echo 'make seeded-bugs      break a copy of the code in each known way, and list the tests that find it (QUICK=1)'
+	@echo 'make seeded-bugs      break copies of the code in known ways for FOR_S=600 seconds: model and simulation must find each'
 	@echo 'make mutation         change the code of decisions in small wrong ways, and list the changes that no test notices (MODULE=..., SAMPLE=150)'
 	@echo 'make model            every interleaving of a small scope: SCOPE=small, ci or full'
 	@echo 'make faults           real processes and files under faults: BUDGET=small or full'
@@ -214,10 +214,10 @@ sim: $(STAMP)
 sim-topics: $(STAMP)
 	@$(BIN)/python -m tests.simulation.topics --seeds $(SEEDS) --workers 2 $(if $(SEED),--first-seed $(SEED))
 
-# Of the seeds below BUG_SEEDS, those run whose theme suits the bug: one in eight, of topics one in seven. With QUICK, one class of detectors that
-# finds a bug is enough. SAMPLE takes some of the bugs, which SEED chooses.
+# Within FOR_S seconds; SEED chooses the order of the bugs, and those that files changed since TOUCHED_BY contain come first. All take hours:
+# make seeded-bugs FOR_S=36000
 seeded-bugs: $(STAMP)
-	@$(BIN)/python -m tests.seeded_bugs $(if $(QUICK),--stop-at-first) --detector units --detector model --detector simulation --seeds $(BUG_SEEDS) $(if $(SAMPLE),--sample $(SAMPLE) --seed '$(SEED)')
+	@$(BIN)/python -m tests.seeded_bugs --for-s $(FOR_S) $(if $(SEED),--seed '$(SEED)') $(if $(TOUCHED_BY),--touched-by '$(TOUCHED_BY)')
 
 # Of all modules, hours; SAMPLE takes some mutants of three groups of modules, which SEED chooses, WANTED=90 only of the groups that decide.
 # With LEAST, it succeeds if this percentage is killed or explained.

@@ -9,6 +9,7 @@ from tests.reference.errors import errors_page
 from tests.reference.metrics import metrics_page
 from tests.reference.options import options_page
 from tests.reference.python_api import python_api_page
+from tests.reference.seeded_bugs import seeded_bugs_page
 
 DIRECTORY: Final = Path(__file__).parents[2] / "docs" / "reference"
 MAN_DIRECTORY: Final = DIRECTORY.parent / "man"
@@ -18,4 +19,5 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "metrics.md": metrics_page,
     "errors.md": errors_page,
     "python-api.md": python_api_page,
+    "seeded-bugs.md": seeded_bugs_page,
 }

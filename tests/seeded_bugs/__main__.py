@@ -1,97 +1,104 @@
 """`python -m tests.seeded_bugs`: break a copy of the code in each known way, one at a time, and
-check whether tests, model and simulation find it.
+check that the model and the simulations find it.
 
-Prints a table, or JSON. The exit status is 1 if a bug was not found.
+Prints a line for each search, and at the end how many of the bugs it looked for. The exit status is
+1 if a bug was not found.
 """
 
 import argparse
 import asyncio
-import json
 import signal
+import subprocess
 import sys
-from collections.abc import Sequence
-from random import Random
+import time
+from collections.abc import Collection, Sequence
 
-from tests.seeded_bugs import table
 from tests.seeded_bugs.catalogue import BUGS
-from tests.seeded_bugs.runner import Plan, Verdict, is_missing, look_for
+from tests.seeded_bugs.runner import Result, look_for, ordered
 from tests.seeded_bugs.seeded_bug import Kind, SeededBug
+from tests.seeded_bugs.trees import ROOT, changed_files
 
 
 def main() -> int:
     """Search for the seeded bugs."""
     given = _arguments()
-    chosen = [bug for bug in BUGS if not given.only or bug.name in given.only]
-    unknown = [name for name in given.only if all(name != bug.name for bug in BUGS)]
+    unknown = sorted({*given.only} - {bug.name for bug in BUGS})
     if unknown:
         sys.stderr.write(f"no seeded bug has the name {', '.join(unknown)}: see --list\n")
         return 2
-    if given.sample:
-        chosen = sample_of(chosen, given.sample, given.seed)
+    kinds = given.search or list(Kind)
+    bugs = [
+        bug
+        for bug in BUGS
+        if (not given.only or bug.name in given.only)
+        and any(each.kind in kinds for each in bug.searches)
+    ]
     if given.list:
-        for bug in chosen:
-            sys.stdout.write(f"{bug.name} ({', '.join(bug.rules)}): {bug.wrong}\n")
+        for bug in bugs:
+            _print(f"{bug.name} ({', '.join(bug.rules)}): {bug.wrong}")
         return 0
-    kinds = tuple(kind for kind in Kind if not given.detector or kind in given.detector)
-    plan = Plan(kinds, given.seeds, given.workers, given.stop_at_first)
-    verdicts, is_whole = _look_for(chosen, plan)
-    if given.json:
-        sys.stdout.write(json.dumps(table.as_json(verdicts, plan), indent=2) + "\n")
-    else:
-        sys.stdout.write(table.render(table.rows(verdicts, kinds)) + "\n\n")
-        sys.stdout.write(table.evidence_of_missing(verdicts, plan))
-        sys.stdout.write(table.score(verdicts, plan) + "\n")
-    return 1 if not is_whole or any(is_missing(verdict, plan) for verdict in verdicts) else 0
-
-
-def sample_of(bugs: Sequence[SeededBug], count: int, seed: str) -> list[SeededBug]:
-    """Return `count` of the bugs, which the text `seed` chooses, in their order."""
-    kept = set(Random(seed).sample(range(len(bugs)), min(count, len(bugs))))
-    return [bug for number, bug in enumerate(bugs) if number in kept]
-
-
-def _look_for(chosen: Sequence[SeededBug], plan: Plan) -> tuple[list[Verdict], bool]:
-    """Return the verdicts in the order of the catalogue, also after an interruption."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    done: dict[str, Verdict] = {}
-
-    def tell(verdict: Verdict) -> None:
-        done[verdict.bug.name] = verdict
-        _tell_progress(verdict)
-
-    is_whole = True
     try:
-        asyncio.run(look_for(chosen, plan, tell))
+        touched = changed_files(ROOT, given.touched_by) if given.touched_by else frozenset()
+    except subprocess.CalledProcessError as error:
+        sys.stderr.write(f"git does not know {given.touched_by}: {error.stderr}")
+        return 2
+    return _search(ordered(bugs, given.seed, touched), kinds, given)
+
+
+def _search(bugs: Sequence[SeededBug], kinds: Collection[Kind], given: argparse.Namespace) -> int:
+    results: list[Result] = []
+
+    def on_result(result: Result) -> None:
+        results.append(result)
+        _print(report(result))
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    began_s, note = time.monotonic(), ""
+    try:
+        asyncio.run(look_for(bugs, kinds, on_result, workers=given.workers, for_s=given.for_s))
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted: the results are incomplete\n")
-        is_whole = False
-    return [done[bug.name] for bug in chosen if bug.name in done], is_whole
+        note = ", interrupted"
+    seconds = time.monotonic() - began_s
+    missed = sorted(each.bug.name for each in results if not each.is_found)
+    ending = f"not found: {', '.join(missed)}" if missed else "all found"
+    looked_for = f"looked for {len(results)} of {len(bugs)} seeded bugs in {seconds:.0f} s"
+    _print(f"{looked_for}, seed {given.seed}{note}: {ending}")
+    return 1 if missed or note else 0
+
+
+def report(result: Result) -> str:
+    """Return a line for each search for a bug: what it found, where, and the first evidence."""
+    return "\n".join(
+        f"{result.bug.name}: {each.search.description}: {each.verdict}"
+        f"{f' at {each.place}' if each.place else ''} in {each.seconds:.0f} s"
+        f"{f': {each.evidence[0]}' if each.evidence else ''}"
+        for each in result.findings
+    )
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.seeded_bugs", description=__doc__)
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these bugs")
     parser.add_argument(
-        "--detector", type=Kind, choices=list(Kind), action="append", help="only these classes"
+        "--search", type=Kind, choices=list(Kind), action="append", help="only these searches"
     )
-    parser.add_argument("--seeds", type=int, help="the simulation's budget for each bug")
-    parser.add_argument("--sample", type=int, default=0, help="only so many bugs, at random")
-    parser.add_argument("--seed", default="0", help="of the sample; any text")
-    parser.add_argument("--workers", type=int, default=2, help="number of concurrent searches")
     parser.add_argument(
-        "--stop-at-first", action="store_true", help="one class that finds a bug is enough"
+        "--for-s", type=float, metavar="SECONDS", help="begin no search after this time"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON with all evidence")
+    parser.add_argument("--seed", default="0", help="any text; chooses the order of the bugs")
+    parser.add_argument(
+        "--touched-by",
+        metavar="REF",
+        help="first the bugs in files that differ from this commit, or in this range of commits",
+    )
+    parser.add_argument("--workers", type=int, default=2, help="number of concurrent searches")
     parser.add_argument("--list", action="store_true", help="print the bugs' descriptions and exit")
     return parser.parse_args()
 
 
-def _tell_progress(verdict: Verdict) -> None:
-    ended = ", ".join(
-        f"{each.kind} {each.verdict} ({each.count:,}, {each.seconds:.0f} s)"
-        for each in verdict.findings
-    )
-    sys.stderr.write(f"{verdict.bug.name}: {ended or 'out of sight'}\n")
+def _print(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

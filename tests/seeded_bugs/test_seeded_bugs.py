@@ -4,6 +4,7 @@
 """
 
 import re
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -11,22 +12,20 @@ import pytest
 
 from tests.model import scopes
 from tests.seeded_bugs import trees
-from tests.seeded_bugs.__main__ import sample_of
-from tests.seeded_bugs.catalogue import BUGS, SECURITY
-from tests.seeded_bugs.families import topics_groups, topics_logs, topics_state
+from tests.seeded_bugs.catalogue import BUGS
 from tests.seeded_bugs.seeded_bug import Edit, Kind, SeededBug
 from tests.seeded_bugs.trees import PatchError
+from tests.simulation.plan import THEMES
+from tests.simulation.topics.topic_plan import THEMES as TOPIC_THEMES
 
-AT_LEAST = 36
-TOPICS = (topics_groups, topics_logs, topics_state)
-CONFIGURATIONS = frozenset(scope.name for scope in scopes.FULL)
+NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 KIP = re.compile(r"KIP-\d+")
 """Rules of Kafka's protocol, which topics follow, have the numbers of its proposals."""
-SECURITY_BUGS = [bug for family in SECURITY for bug in family.BUGS]
-SECTION = re.compile(r"(?P<document>[\w-]+\.md)#(?P<heading>[\w-]+)")
-"""Rules of security are sections of documents below docs/, and what they follow."""
-STANDARD = re.compile(r"RFC \d+|CVE-\d{4}-\d+")
-TEST_ID = re.compile(r"(?P<path>[\w/]+\.py)(?:::(?P<test>\w+))?")
+PARTS = {
+    Kind.MODEL: {scope.name for scope in scopes.FULL},
+    Kind.SIMULATION: {"", *THEMES},
+    Kind.TOPICS: {"", *TOPIC_THEMES},
+}
 
 
 def rules_of_the_protocol() -> frozenset[str]:
@@ -34,30 +33,9 @@ def rules_of_the_protocol() -> frozenset[str]:
     return frozenset(re.findall(r"^(\d+\.\d+) ", text, re.M))
 
 
-def is_section(rule: str) -> bool:
-    """Return whether a rule names a heading of a document, as links do."""
-    found = SECTION.fullmatch(rule)
-    if found is None:
-        return False
-    text = (trees.ROOT / "docs" / found["document"]).read_text()
-    titles = re.findall(r"^#+ (.+)$", text, re.M)
-    anchors = [re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in titles]
-    return found["heading"] in anchors
-
-
-def test_there_are_enough_bugs_with_unique_names() -> None:
-    assert len(BUGS) >= AT_LEAST
+def test_names_and_descriptions_are_unique() -> None:
     assert not [name for name, count in Counter(bug.name for bug in BUGS).items() if count > 1]
     assert len({bug.wrong for bug in BUGS}) == len(BUGS)
-
-
-def test_a_sample_is_chosen_by_its_seed() -> None:
-    chosen = sample_of(BUGS, 20, "a commit")
-    assert len(chosen) == 20
-    assert chosen == [bug for bug in BUGS if bug in chosen]
-    assert chosen == sample_of(BUGS, 20, "a commit")
-    assert chosen != sample_of(BUGS, 20, "another commit")
-    assert sample_of(BUGS[:3], 20, "a commit") == list(BUGS[:3])
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
@@ -67,49 +45,21 @@ def test_patch_fits_the_code(bug: SeededBug) -> None:
         compile(text, path, "exec", dont_inherit=True)
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_bug_is_described(bug: SeededBug) -> None:
+def test_bugs_are_described() -> None:
     known = rules_of_the_protocol()
-    assert bug.rules
-    unknown = [rule for rule in bug.rules if rule not in known and not KIP.fullmatch(rule)]
-    if bug in SECURITY_BUGS:
-        unknown = [each for each in unknown if not (STANDARD.fullmatch(each) or is_section(each))]
-    assert not unknown
-    assert bug.wrong.endswith(".")
-    assert not any(edit.path.startswith(("tests/", "docs/")) for edit in bug.edits)
+    for bug in BUGS:
+        assert NAME.fullmatch(bug.name)
+        assert bug.rules
+        assert not [rule for rule in bug.rules if rule not in known and not KIP.fullmatch(rule)]
+        assert bug.wrong.endswith(".")
+        assert not any(path.startswith(("tests/", "docs/")) for path in bug.paths)
+        assert bug.searches
+        assert not [each for each in bug.searches if each.part not in PARTS[each.kind]]
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_each_class_of_detectors_searches_or_gives_a_reason(bug: SeededBug) -> None:
-    looking = [detector.kind for detector in bug.detectors]
-    blind = [each.kind for each in bug.out_of_sight]
-    assert looking == [kind for kind in Kind if kind in looking], "the cheapest first"
-    assert not [kind for kind in looking if kind in blind]
-    assert {Kind.MODEL, Kind.SIMULATION} <= {*looking, *blind}
-    for detector in bug.detectors:
-        if detector.kind is Kind.MODEL:
-            assert detector.targets
-            assert not [each for each in detector.targets if each not in CONFIGURATIONS]
-        for target in detector.targets if detector.kind is Kind.UNITS else ():
-            found = TEST_ID.fullmatch(target)
-            assert found is not None
-            text = (trees.ROOT / found["path"]).read_text()
-            assert f"def {found['test'] or 'test_'}" in text, target
-
-
-def test_the_document_has_a_row_for_each_bug_but_those_of_topics() -> None:
-    text = (trees.ROOT / "docs/seeded-bugs.md").read_text()
-    rows = set(re.findall(r"^\| (\w+) \| [\d., ]+ \|", text, re.M))
-    of_topics = {bug.name for family in TOPICS for bug in family.BUGS}
-    of_security = {bug.name for bug in SECURITY_BUGS}
-    assert rows == {bug.name for bug in BUGS} - of_topics - of_security
-
-
-def test_the_document_has_a_row_for_each_bug_of_security() -> None:
-    text = (trees.ROOT / "docs/seeded-bugs.md").read_text()
-    (section,) = re.findall(r"^## Security\n(.*?)(?=^## |\Z)", text, re.M | re.S)
-    rows = re.findall(r"^\| (\w+) \| (.+?) \| \d+ tests, \d+ s \|$", section, re.M)
-    assert rows == [(bug.name, ", ".join(bug.rules)) for bug in SECURITY_BUGS]
+def test_every_theme_finds_a_bug() -> None:
+    used = {each.part for bug in BUGS for each in bug.searches if each.kind is Kind.SIMULATION}
+    assert used == {"", *THEMES} - {"anything"}
 
 
 def test_an_edit_that_does_not_match_once_is_refused() -> None:
@@ -130,3 +80,22 @@ def test_a_copy_takes_a_patch(tmp_path: Path) -> None:
     assert before != after
     assert (trees.ROOT / bug.edits[0].path).read_text() == before
     assert trees.environment(tmp_path)["PYTHONPATH"] == str(tmp_path)
+
+
+def test_changed_files_are_those_since_a_commit(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        identity = ("-c", "user.name=Test", "-c", "user.email=test@example.org")
+        command = ["git", *identity, "-c", "commit.gpgsign=false", *arguments]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+
+    git("init")
+    for name in ("a.py", "b.py", "c.py"):
+        (tmp_path / name).write_text("old")
+        git("add", name)
+        git("commit", "-m", f"Add {name}")
+    (tmp_path / "a.py").write_text("new")
+    assert trees.changed_files(tmp_path, "HEAD") == {"a.py"}
+    assert trees.changed_files(tmp_path, "HEAD~1") == {"a.py", "c.py"}
+    assert trees.changed_files(tmp_path, "HEAD~2..HEAD~1") == {"b.py"}
+    with pytest.raises(subprocess.CalledProcessError):
+        trees.changed_files(tmp_path, "unknown")

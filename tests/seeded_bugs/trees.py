@@ -1,6 +1,6 @@
 """Copies of the working tree, without files that git ignores, and patches to the copies.
 
-Leaves the patches to the families, and running code in a copy to `detectors`.
+Leaves the patches to the families, and running code in a copy to `searches`.
 
 Invariants: the working tree itself is only read. An edit that does not match exactly once is an
 error, and changes nothing.
@@ -26,6 +26,16 @@ def listed_files(root: Path) -> list[str]:
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listing = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     return [path for path in listing.stdout.split("\0") if path and (root / path).is_file()]
+
+
+def changed_files(root: Path, since: str) -> frozenset[str]:
+    """Return the files that differ from a commit, or in a range of commits.
+
+    Raises CalledProcessError if git does not know it.
+    """
+    command = ["git", "diff", "--name-only", "-z", since, "--"]
+    listing = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    return frozenset(listing.stdout.split("\0")) - {""}
 
 
 def copy_listed(root: Path, target: Path) -> None:
@@ -60,8 +70,7 @@ def patched_text(edits: tuple[Edit, ...], path: str, text: str) -> str:
 
 def patched_files(bug: SeededBug, root: Path) -> dict[str, str]:
     """Return the new text of every file that a bug changes. Raises PatchError."""
-    paths = dict.fromkeys(edit.path for edit in bug.edits)
-    return {path: patched_text(bug.edits, path, (root / path).read_text()) for path in paths}
+    return {path: patched_text(bug.edits, path, (root / path).read_text()) for path in bug.paths}
 
 
 def apply_bug(bug: SeededBug, root: Path) -> None:
@@ -69,12 +78,6 @@ def apply_bug(bug: SeededBug, root: Path) -> None:
     for path, text in patched_files(bug, root).items():
         (root / path).unlink()  # other copies may share it
         (root / path).write_text(text)
-
-
-def module_names(bug: SeededBug) -> list[str]:
-    """Return the modules that a bug changes."""
-    paths = dict.fromkeys(edit.path for edit in bug.edits)
-    return [".".join(Path(path).with_suffix("").parts) for path in paths]
 
 
 def environment(root: Path) -> dict[str, str]:

@@ -18,7 +18,7 @@ from tests.seeded_bugs.seeded_bug import Edit, SeededBug
 from tests.seeded_bugs.trees import ROOT, apply_bug, copy_listed, environment
 
 ENDS_NOT_READ: Final = SeededBug(
-    "ends_of_older_ledgers_not_read",
+    "ends-of-older-ledgers-not-read",
     "Readers skip the last entries of a ledger that has a successor.",
     ("1.3",),
     (
@@ -37,10 +37,10 @@ ENDS_NOT_READ: Final = SeededBug(
     (),
 )
 EXPECTED: Final[Mapping[str, str]] = {
-    "ends_of_older_ledgers_not_read": "lost",
-    "offsets_begin_at_the_segment": "end went back",
-    "sequences_are_not_compared": "duplicate",
-    "aborted_list_left_out": "aborted token",
+    "ends-of-older-ledgers-not-read": "lost",
+    "offsets-reassigned-by-a-new-leader": "end went back",
+    "repeated-batch-appended-again": "duplicate",
+    "aborted-transactions-not-listed": "aborted token",
 }
 """A bug, and a guarantee that its campaign must report as broken, maybe among others."""
 WRONG: Final = tuple(each for each in (*BUGS, ENDS_NOT_READ) if each.name in EXPECTED)

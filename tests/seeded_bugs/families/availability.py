@@ -1,26 +1,20 @@
-"""Seeded bugs that end a writer, or fail a creation, without need; none of them loses an entry.
+"""Seeded bugs that end a writer without need, leave callers waiting, or choose a wrong bookie.
+
+None of them loses an entry.
 
 Leaves judging errors to `tests.simulation.checkers.availability`.
 
-Source: protocol rules 4.3, 5.1 and 5.5.
+Source: protocol rules 3.3, 4.1, 4.3, 4.6, 5.1, 5.5-5.7 and 11.3.
 """
 
-from tests.seeded_bugs.seeded_bug import (
-    Edit,
-    SeededBug,
-    hidden_from_model,
-    hidden_from_simulation,
-    simulation,
-    units,
-)
+from tests.seeded_bugs.seeded_bug import Edit, SeededBug, simulation
 
 APPEND = "ledger_client/protocol/append.py"
-PLACEMENT = "ledger_client/bookies/placement.py"
-NO_SAFETY = hidden_from_model("a writer that ends with an error breaks no rule of safety")
+POLICY = "ledger_client/bookies/placement_policy.py"
 
 BUGS = (
     SeededBug(
-        "full_bookie_ends_the_writer",
+        "writer-ended-by-a-full-bookie",
         "A bookie that is read-only ends the writer instead of being replaced.",
         ("4.3", "5.1"),
         (
@@ -32,43 +26,10 @@ BUGS = (
                 " self._refused_batches.count(first, bookie_id):\n",
             ),
         ),
-        (
-            units(
-                "tests/unit/ledger_client/writing/test_writer.py"
-                "::test_a_read_only_bookie_is_replaced"
-            ),
-            simulation(),
-        ),
-        (NO_SAFETY,),
+        (simulation(),),
     ),
     SeededBug(
-        "quarantine_is_a_prohibition",
-        "A bookie that failed a minute ago is never used, not even when there is no other one.",
-        ("5.1", "5.5"),
-        (
-            Edit(
-                PLACEMENT,
-                "            if isinstance(chosen, Shortage) and len(avoided) > len(excluded):\n"
-                "                chosen = choose(excluded)\n",
-                "",
-            ),
-        ),
-        (
-            units(
-                "tests/unit/ledger_client/bookies/test_placement.py"
-                "::test_quarantined_bookies_are_the_last_resort"
-            ),
-        ),
-        (
-            NO_SAFETY,
-            hidden_from_simulation(
-                "the fault before a quarantine explains the error almost as long as it lasts; a"
-                " longer one needs several failures of one bookie, and a restart ends it"
-            ),
-        ),
-    ),
-    SeededBug(
-        "append_waits_without_end",
+        "append-deadline-missing",
         "An append that no bookie answers has no deadline.",
         ("4.6", "5.7"),
         (
@@ -88,29 +49,73 @@ BUGS = (
                 "            if now - self._pinged_at >= 1e9 * PING_TIMEOUT_S:\n",
             ),
         ),
-        (units("tests/unit/ledger_client/writing/test_append_deadline.py"), simulation()),
-        (NO_SAFETY,),
+        (simulation(),),
         masked_by="a bookie that answers nothing is given up, and then replaced",
     ),
     SeededBug(
-        "write_back_in_one_timeout",
-        "A bookie must answer all write-backs of a recovery, which are sent at once, within the"
-        " timeout of one add.",
-        ("7.4",),
+        "writer-ended-at-its-second-change",
+        "A writer ends with an error at its second ensemble change, as if its ledger had too many"
+        " fragments.",
+        ("5.1",),
         (
             Edit(
-                "ledger_client/bookies/connection.py",
-                "        answers = now - self._recovery_answered_at < timeout_s\n",
-                "        answers = False\n",
+                "ledger_client/protocol/append.py",
+                "        if is_new and len(metadata.fragments) >= FRAGMENTS_MAX:\n",
+                "        if is_new and len(metadata.fragments) >= 2:\n",
             ),
         ),
-        (units("tests/unit/ledger_client/bookies/test_add_deadlines.py"),),
+        (simulation(),),
+    ),
+    SeededBug(
+        "append-admitted-before-waiting-callers",
+        "An append that finds room is admitted before callers that wait: it takes an id in the"
+        " middle of the range of an append_many.",
+        ("4.1",),
         (
-            NO_SAFETY,
-            hidden_from_simulation(
-                "a ledger needs thousands of separate entries after its LAC, a slow disk, and the"
-                " shortest timeout: seed 17 of one commit had all of them"
+            Edit(
+                "ledger_client/writing/window.py",
+                "        return not self._in_line and self.has_room(payload_bytes)\n",
+                "        return self.has_room(payload_bytes)\n",
             ),
         ),
+        (simulation("changes"),),
+    ),
+    SeededBug(
+        "host-shared-after-a-replacement",
+        "A replacement is spread over racks alone, and may share the host of a member that stays.",
+        ("3.3", "5.1"),
+        (
+            Edit(
+                POLICY,
+                "        kept = [None if p in positions else bookie"
+                " for p, bookie in enumerate(ensemble)]\n",
+                "        kept = [None if p in positions else bookie"
+                " for p, bookie in enumerate(ensemble)]\n"
+                "        candidates = {\n"
+                "            b: replace(each, location=f'{each.place.rack}/{b}')\n"
+                "            for b, each in candidates.items()\n"
+                "        }\n",
+            ),
+            Edit(
+                POLICY,
+                "from dataclasses import dataclass\n",
+                "from dataclasses import dataclass, replace\n",
+            ),
+        ),
+        (simulation("changes"),),
+    ),
+    SeededBug(
+        "turn-not-passed-to-the-next-ledger",
+        "A ledger whose turn ends does not begin the next one: other ledgers that wait for a turn"
+        " neither replace a member nor take one back.",
+        ("5.6", "11.3"),
+        (
+            Edit(
+                "ledger_client/writing/ledger_turns.py",
+                "        self._under_way -= 1\n        self._begin_next()\n",
+                "        self._under_way -= 1\n",
+            ),
+        ),
+        (simulation("in_sync"),),
     ),
 )

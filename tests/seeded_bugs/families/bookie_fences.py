@@ -2,51 +2,34 @@
 
 Leaves the log that makes it durable to `bookie_log`.
 
-Source: protocol rules 4.3, 7.2, 10.2; BookKeeper #4701, #4163, PR #4843, and points
-e and f read in its code.
+Source: protocol rules 2.5, 4.3, 7.2 and 10.2; BookKeeper #4701, #4163, PR #4843.
 """
 
-from tests.seeded_bugs.seeded_bug import (
-    DISK_ONLY,
-    STORAGE_CRASHES,
-    Edit,
-    SeededBug,
-    hidden_from_model,
-    model,
-    simulation,
-    units,
-)
+from tests.seeded_bugs.seeded_bug import Edit, SeededBug, model, simulation
 
 STORAGE = "bookie/storage/bookie_storage.py"
-ADMISSION = "bookie/storage/admission.py"
-READS = "bookie/storage/ledger_reads.py"
-STORAGE_TESTS = "tests/unit/bookie/storage/test_storage.py"
 FENCE_NOT_AWAITED = Edit(
     STORAGE,
     "                status = await self._commits.append(RecordKind.FENCE, fence)\n",
     "                self._commits.queue(RecordKind.FENCE, fence, lambda _: None)\n",
 )
-ASKED_AGAIN = hidden_from_model(
-    "an add that waits for its comparison is repeated after it, and checked again"
-)
+READS = "bookie/storage/ledger_reads.py"
+ADMISSION = "bookie/storage/admission.py"
+SCAN = "bookie/log/recovery_scan.py"
 
 BUGS = (
     SeededBug(
-        "fence_answered_before_durable",
+        "fence-answered-before-it-is-durable",
         "A fence is answered when it is queued: a crash loses it.",
         ("7.2",),
         (FENCE_NOT_AWAITED,),
         (
-            units(
-                f"{STORAGE_TESTS}::test_a_fence_waits_for_the_adds_accepted_before_it",
-                STORAGE_CRASHES,
-            ),
             model("pair, recovery, restart"),
             simulation("takeovers"),
         ),
     ),
     SeededBug(
-        "negative_overtakes_an_accepted_add",
+        "negative-answered-before-an-accepted-add",
         'A fencing read answers "no such entry" for an entry whose add was accepted but not'
         " synced, and is acknowledged later.",
         ("4.3",),
@@ -72,40 +55,11 @@ BUGS = (
                 "        if False and state.queued_count:\n",
             ),
         ),
-        (
-            units(
-                f"{STORAGE_TESTS}::test_a_fence_waits_for_the_adds_accepted_before_it",
-                f"{STORAGE_TESTS}::"
-                "test_negatives_of_a_fenced_ledger_wait_for_its_queued_recovery_adds",
-            ),
-            model("pair, recovery, restart"),
-            simulation("takeovers"),
-        ),
+        (model("pair, recovery, restart"),),
         masked_by="7.2: a fence is durable, with all before it, when it is answered",
     ),
     SeededBug(
-        "fence_lost_at_a_checkpoint",
-        "A checkpoint moves its mark past a fence without storing the fenced state.",
-        ("7.2",),
-        (
-            Edit(
-                STORAGE,
-                "            state.fenced = True\n            state.touch()\n",
-                "            state.fenced = True\n",
-            ),
-            Edit(
-                "bookie/storage/opening.py",
-                "        state.touch()\n        if header.kind is RecordKind.FENCE:\n",
-                "        if header.kind is not RecordKind.FENCE:\n"
-                "            state.touch()\n"
-                "        if header.kind is RecordKind.FENCE:\n",
-            ),
-        ),
-        (units(STORAGE_CRASHES), simulation("takeovers")),
-        (DISK_ONLY,),
-    ),
-    SeededBug(
-        "fence_of_an_unknown_ledger_lost",
+        "fence-of-an-unknown-ledger-lost-in-replay",
         "Replay skips the fence of a ledger that has no other records.",
         ("7.2",),
         (
@@ -117,17 +71,10 @@ BUGS = (
                 "        state.touch()\n",
             ),
         ),
-        (
-            units(
-                "tests/unit/bookie/storage/test_durable_start.py"
-                "::test_fence_of_a_ledger_without_entries_is_replayed"
-            ),
-            model("pair, recovery, restart"),
-            simulation("takeovers"),
-        ),
+        (model("pair, recovery, restart"),),
     ),
     SeededBug(
-        "two_descriptors_per_ledger",
+        "fence-recorded-on-another-descriptor",
         "A fence of an unknown ledger is recorded on one descriptor, and later adds are checked"
         " against another.",
         ("4.3", "7.2"),
@@ -153,35 +100,10 @@ BUGS = (
                 "from metadata.ids import NO_ENTRY, EntryId, LedgerId\n",
             ),
         ),
-        (
-            units(f"{STORAGE_TESTS}::test_a_fence_lasts_and_only_recovery_passes", STORAGE_CRASHES),
-            model("pair, recovery, restart"),
-            simulation("takeovers"),
-        ),
+        (model("pair, recovery, restart"),),
     ),
     SeededBug(
-        "fence_checked_before_the_comparison",
-        "An add that waits for its comparison with stored entries is accepted although its ledger"
-        " was fenced during the wait: check and store are two steps.",
-        ("4.3",),
-        (
-            Edit(
-                "bookie/storage/overlapping.py",
-                "            refusal = add.refusal()\n            if refusal is not None:\n",
-                "            refusal = None\n            if refusal is not None:\n",
-            ),
-        ),
-        (
-            units(
-                f"{STORAGE_TESTS}::test_a_fence_during_a_comparison_refuses_the_add",
-                STORAGE_CRASHES,
-            ),
-            simulation("takeovers"),
-        ),
-        (ASKED_AGAIN,),
-    ),
-    SeededBug(
-        "recovery_adds_are_fenced_out",
+        "recovery-adds-refused-by-the-fence",
         "A fenced ledger refuses the write-backs of the recovery that fenced it.",
         ("4.3", "7.4"),
         (
@@ -194,13 +116,12 @@ BUGS = (
             ),
         ),
         (
-            units(f"{STORAGE_TESTS}::test_a_fence_lasts_and_only_recovery_passes"),
             model("pair, recovery, at once"),
             simulation("takeovers"),
         ),
     ),
     SeededBug(
-        "fence_ignored_by_adds",
+        "fence-ignored-by-adds",
         "Ordinary adds of a fenced ledger are stored.",
         ("4.3", "7.2"),
         (
@@ -212,13 +133,12 @@ BUGS = (
             ),
         ),
         (
-            units(f"{STORAGE_TESTS}::test_a_fence_lasts_and_only_recovery_passes"),
             model("pair, recovery, at once"),
             simulation("takeovers"),
         ),
     ),
     SeededBug(
-        "not_in_memory_means_never_seen",
+        "ledger-state-taken-for-unknown",
         "A ledger whose state is not in memory is treated as one that the bookie never had.",
         ("4.3", "7.2", "10.2"),
         (
@@ -228,14 +148,23 @@ BUGS = (
                 "            ledger_id <= -1\n",
             ),
         ),
+        (simulation("takeovers"),),
+    ),
+    SeededBug(
+        "fence-not-written-again-at-a-start",
+        "A fence that a start finds after the proved end of the log is accepted and not written"
+        " again.",
+        ("2.5", "7.2"),
         (
-            units(
-                "tests/unit/bookie/storage/test_cold_ledgers.py"
-                "::test_a_cold_ledger_that_is_not_in_memory_was_seen",
-                STORAGE_CRASHES,
+            Edit(
+                SCAN,
+                "        copy, copied = await copy_tail(",
+                "        fences = [r for r in tail if r.header.kind is RecordKind.FENCE]\n"
+                "        await self._apply_all(fences)\n"
+                "        tail = [r for r in tail if r not in fences]\n"
+                "        copy, copied = await copy_tail(",
             ),
-            simulation("takeovers"),
         ),
-        (hidden_from_model("the model has one ledger, which stays in memory"),),
+        (simulation("takeovers"),),
     ),
 )

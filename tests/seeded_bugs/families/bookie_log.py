@@ -2,30 +2,26 @@
 
 Leaves the index that points into it to `bookie_index`.
 
-Source: protocol rules 2.4, 4.3; reliability design, D1-D4, D7, D14; BookKeeper #3329, #4740.
+Source: protocol rules 2.4, 2.5 and 4.3; reliability design, D1-D4, D7, D14; BookKeeper #3329,
+#4740.
 """
 
-from tests.seeded_bugs.seeded_bug import (
-    DISK_ONLY,
-    LOG_CRASHES,
-    STORAGE_CRASHES,
-    Edit,
-    SeededBug,
-    hidden_from_simulation,
-    simulation,
-    units,
-)
+from tests.seeded_bugs.seeded_bug import Edit, SeededBug, simulation
 
 LOG = "bookie/log/log.py"
 SCAN = "bookie/log/recovery_scan.py"
-DAMAGE = "tests/unit/bookie/log/test_replay_damage.py"
-BODIES = "tests/unit/bookie/wire/test_bodies.py"
-UPKEEP = "tests/unit/bookie/storage/test_storage_upkeep.py"
-HEALTH = "tests/unit/bookie/storage/test_disk_health.py"
+BEGINS = (
+    "        outcome, waiting = self.outcome, self._waiting\n"
+    "        if outcome.end_lsn <= self._proved_lsn and not self._is_torn:\n"
+)
+TRUSTS = (
+    "        self._proved_lsn = max(self._proved_lsn, self.outcome.end_lsn)\n"
+    "        await self._apply_proved()\n"
+)
 
 BUGS = (
     SeededBug(
-        "acknowledged_before_the_sync",
+        "add-acknowledged-before-the-sync",
         "Adds are answered when they are about to be written, not when they are durable.",
         ("4.3",),
         (
@@ -54,11 +50,10 @@ BUGS = (
                 "        self._committing = []\n        await self._refuse([], self.failure)\n",
             ),
         ),
-        (units(STORAGE_CRASHES, LOG_CRASHES), simulation("crashes")),
-        (DISK_ONLY,),
+        (simulation("crashes"),),
     ),
     SeededBug(
-        "failed_sync_acknowledged",
+        "failed-sync-acknowledged",
         "A group whose sync failed is answered as stored, and the log continues.",
         ("4.3",),
         (
@@ -72,11 +67,10 @@ BUGS = (
                 "                self._answer(group, None)\n",
             ),
         ),
-        (units(f"{UPKEEP}::test_a_failed_sync_stops_the_storage_for_ever"), simulation("crashes")),
-        (DISK_ONLY,),
+        (simulation("crashes"),),
     ),
     SeededBug(
-        "a_lent_buffer_is_lent_again",
+        "queued-buffer-overwritten",
         "A frame is received into a buffer whose previous frame is still queued for the log: the"
         " synced and acknowledged bytes differ from the received ones.",
         ("4.3",),
@@ -87,14 +81,10 @@ BUGS = (
                 "    except BufferError:\n        return True\n",
             ),
         ),
-        (
-            units(f"{BODIES}::test_frame_in_use_is_not_overwritten"),
-            simulation("crashes"),
-        ),
-        (DISK_ONLY,),
+        (simulation("crashes"),),
     ),
     SeededBug(
-        "new_segments_name_not_synced",
+        "segment-name-not-synced",
         "A segment is written before its name is durable: a power cut removes the complete"
         " segment.",
         ("4.3",),
@@ -105,27 +95,10 @@ BUGS = (
                 "        return",
             ),
         ),
-        (units(LOG_CRASHES, STORAGE_CRASHES), simulation("crashes")),
-        (DISK_ONLY,),
+        (simulation("crashes"),),
     ),
     SeededBug(
-        "torn_tail_taken_for_corruption",
-        "Damage in the last group, whose sync never ended, counts as a loss of durable data if a"
-        " later page of that group reached the disk.",
-        ("2.4",),
-        (
-            Edit(
-                SCAN,
-                "        if damage.lsn < self._proved_lsn:\n            return False\n",
-                "        if damage.lsn < self._proved_lsn or damage.next_lsn is not None:\n"
-                "            return False\n",
-            ),
-        ),
-        (units(STORAGE_CRASHES, DAMAGE), simulation("crashes")),
-        (DISK_ONLY,),
-    ),
-    SeededBug(
-        "middle_corruption_truncated",
+        "log-cut-at-corruption-in-the-middle",
         "The log is cut at the first damage, without regard to its place and to the records after"
         " it.",
         ("2.4",),
@@ -137,11 +110,10 @@ BUGS = (
                 "        if damage.lsn >= 0:\n            return True\n        synced_lsn = 0\n",
             ),
         ),
-        (units(DAMAGE), simulation("damage")),
-        (DISK_ONLY,),
+        (simulation("damage"),),
     ),
     SeededBug(
-        "older_damage_taken_for_a_torn_tail",
+        "older-damage-taken-for-a-torn-tail",
         "Replay does not check whether records after damage were written after a later sync: a"
         " damaged but durable group is cut off with all records after it.",
         ("2.4",),
@@ -152,11 +124,10 @@ BUGS = (
                 "        return damage.lsn >= 0 * synced_lsn\n",
             ),
         ),
-        (units(DAMAGE), simulation("damage")),
-        (DISK_ONLY,),
+        (simulation("damage"),),
     ),
     SeededBug(
-        "torn_tail_not_cut",
+        "torn-tail-kept",
         "A torn tail stays in its file, and the head of the next segment is not checked for the"
         " end of the log before it: the next start treats the tail as corruption.",
         ("2.4",),
@@ -172,11 +143,10 @@ BUGS = (
                 "        if not segment and records.segment_of(ended_at)",
             ),
         ),
-        (units(STORAGE_CRASHES, LOG_CRASHES, DAMAGE), simulation("crashes")),
-        (DISK_ONLY,),
+        (simulation("crashes"),),
     ),
     SeededBug(
-        "limbo_answers_no_such_entry",
+        "no-such-entry-answered-in-limbo",
         'A bookie that lost data answers "no such entry" for entries that it does not find.',
         ("2.4",),
         (
@@ -188,11 +158,10 @@ BUGS = (
                 "    assert is_limbo in (True, False)\n    return",
             ),
         ),
-        (units(DAMAGE, UPKEEP), simulation("damage")),
-        (DISK_ONLY,),
+        (simulation("damage"),),
     ),
     SeededBug(
-        "limbo_does_not_fence",
+        "add-accepted-in-limbo",
         "A bookie that lost fences still accepts adds to ledgers that it may have fenced.",
         ("2.4",),
         (
@@ -207,22 +176,31 @@ BUGS = (
                 "        return bool(self._parts.index.meta.flags & 0 * FLAG_FENCES_LOST)\n",
             ),
         ),
-        (units(DAMAGE, UPKEEP), simulation("damage")),
-        (DISK_ONLY,),
+        (simulation("damage"),),
     ),
     SeededBug(
-        "a_hung_disk_goes_unnoticed",
-        "A write that never returns is not treated as a hang: the bookie stays registered, and"
-        " writers wait for it.",
-        ("2.1",),
+        "unsynced-records-trusted-at-a-start",
+        "Records that a start reads from the log count as durable: a dead process wrote them"
+        " without a sync, and a power cut removes them.",
+        ("2.5",),
+        (Edit(SCAN, BEGINS, TRUSTS + BEGINS),),
+        (simulation("crashes"),),
+    ),
+    SeededBug(
+        "end-of-the-log-not-written-again-at-a-start",
+        "A start syncs the file again instead of writing its end again: pages whose write failed"
+        " once count as clean, and are not written.",
+        ("2.5",),
         (
             Edit(
-                "bookie/storage/disk_health.py",
-                "        elif oldest.number == self._suspect:\n",
-                "        elif oldest.number < 0:\n",
+                SCAN,
+                BEGINS,
+                "        for segment in self._log:\n"
+                "            file = await self._disk.open(segment.name)\n"
+                "            await file.truncate(file.size)\n"
+                "            await file.close()\n" + TRUSTS + BEGINS,
             ),
         ),
-        (units(HEALTH),),
-        (DISK_ONLY, hidden_from_simulation("its disks are slow, but none of them hangs for long")),
+        (simulation("crashes"),),
     ),
 )

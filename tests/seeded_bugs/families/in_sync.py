@@ -2,60 +2,26 @@
 
 Leaves what both modes share to `append`, `recovery` and `recovery_close`.
 
-Source: protocol section 11 and rule 9.1; KIP-16, KIP-106.
+Source: protocol section 11, rules 3.2, 7.3, 7.4 and 9.1; KIP-16, KIP-106.
 """
 
-from typing import Final
+from tests.seeded_bugs.seeded_bug import Edit, SeededBug, simulation
 
-from tests.seeded_bugs.seeded_bug import (
-    SCENARIOS,
-    SHELL_ONLY,
-    Edit,
-    SeededBug,
-    hidden_from_model,
-    hidden_from_simulation,
-    simulation,
-    units,
-)
-
-ACKS = "ledger_client/protocol/acks.py"
 APPEND = "ledger_client/protocol/append.py"
+METADATA = "metadata/ledgers/ledger_metadata.py"
 MEMBERSHIP = "ledger_client/protocol/membership.py"
+LEAVE_OR_STAY = "        if len(in_sync) < self._min_in_sync:\n"
+ACKS = "ledger_client/protocol/acks.py"
 MEMBERS = "ledger_client/writing/in_sync_members.py"
+COPYING = "ledger_client/in_sync/copying.py"
 FENCE = "ledger_client/protocol/recovery_fence.py"
-READ = "ledger_client/protocol/recovery_read.py"
-RECOVERY = "ledger_client/protocol/recovery.py"
 WRITE = "ledger_client/protocol/recovery_write.py"
 CALLS = "ledger_client/ledger_calls.py"
-ADMISSION = "ledger_client/writing/admission.py"
-METADATA = "metadata/ledgers/ledger_metadata.py"
-
 WATCH = "ledger_client/writing/stored_watch.py"
-
-CLOSES = units(
-    "tests/unit/ledger_client/recovery/test_unclean_recovery.py",
-    "tests/unit/simulation/test_unclean_close.py",
-)
-IN_SYNC_TESTS = "tests/unit/ledger_client/in_sync/test_in_sync.py"
-MEMBERSHIP_TESTS = "tests/unit/ledger_client/protocol/test_membership.py"
-RECOVERY_TESTS = "tests/unit/ledger_client/protocol/test_recovery_protocol.py"
-HISTORY: Final = "test_every_in_sync_history_keeps_the_rules"
-END_TO_END = units(IN_SYNC_TESTS)
-WRITING = units(f"{MEMBERSHIP_TESTS}::{HISTORY}", SCENARIOS, IN_SYNC_TESTS)
-RECOVERING = units(f"{RECOVERY_TESTS}::{HISTORY}", SCENARIOS, IN_SYNC_TESTS)
-IN_CLUSTERS = simulation("in_sync")
-IN_THE_MODELS_LIST = hidden_from_model("the model has in-sync bugs of its own: tests/model/bugs.py")
-SAFE_ALL_THE_SAME = hidden_from_simulation(
-    "acknowledged entries are on every member: only entries without an acknowledgement are cut off"
-)
-BEYOND_THE_BUDGET = hidden_from_simulation(
-    "its ledgers are recovered uncleanly only when nothing is written and every fence arrives"
-)
-LEAVE_OR_STAY: Final = "        if len(in_sync) < self._min_in_sync:\n"
 
 BUGS = (
     SeededBug(
-        "last_in_sync_member_gives_way",
+        "last-in-sync-member-replaced",
         "A spare replaces the last in-sync member because that member is away.",
         ("11.2",),
         (
@@ -65,11 +31,10 @@ BUGS = (
                 "",
             ),
         ),
-        (WRITING, IN_CLUSTERS),
-        (IN_THE_MODELS_LIST,),
+        (simulation("in_sync"),),
     ),
     SeededBug(
-        "catching_up_counts_as_in_sync",
+        "catching-up-counted-as-in-sync",
         "A member that has not caught up counts for the minimum number in sync.",
         ("11.2", "11.4"),
         (
@@ -86,11 +51,10 @@ BUGS = (
                 "            return self._ensemble\n",
             ),
         ),
-        (WRITING, IN_CLUSTERS),
-        (IN_THE_MODELS_LIST,),
+        (simulation("in_sync"),),
     ),
     SeededBug(
-        "one_older_fragment_is_enough",
+        "older-fragments-not-required",
         "A member that holds any older fragment of a ledger counts as holding all of them.",
         ("11.2",),
         (
@@ -100,33 +64,17 @@ BUGS = (
                 "            if not earlier or any(member in ensemble for ensemble in earlier)\n",
             ),
         ),
-        (WRITING, IN_CLUSTERS),
-        (IN_THE_MODELS_LIST,),
+        (simulation("in_sync"),),
     ),
     SeededBug(
-        "set_shrinks_below_the_least",
+        "set-shrunk-below-the-minimum",
         "Failed members leave while at least one is left, whatever `min_in_sync` is.",
         ("11.4",),
         (Edit(MEMBERSHIP, LEAVE_OR_STAY, "        if not in_sync:\n"),),
-        (WRITING, IN_CLUSTERS),
-        (IN_THE_MODELS_LIST,),
+        (simulation("in_sync"),),
     ),
     SeededBug(
-        "lone_writing_survivor_refused",
-        "A set of one is never stored, although one in-sync member is enough for the ledger.",
-        ("11.4", "11.5"),
-        (
-            Edit(
-                MEMBERSHIP,
-                LEAVE_OR_STAY,
-                "        if len(in_sync) < max(2, self._min_in_sync):\n",
-            ),
-        ),
-        (WRITING, IN_CLUSTERS),
-        (IN_THE_MODELS_LIST,),
-    ),
-    SeededBug(
-        "confirmed_below_the_least",
+        "confirmed-below-the-minimum-in-sync",
         "Entries are confirmed although fewer than `min_in_sync` members are alive and in sync.",
         ("11.4",),
         (
@@ -136,41 +84,10 @@ BUGS = (
                 "if self._is_steady and self._pending.confirm():",
             ),
         ),
-        (WRITING, IN_CLUSTERS),
-        (IN_THE_MODELS_LIST,),
+        (simulation("in_sync"),),
     ),
     SeededBug(
-        "appends_accepted_below_the_least",
-        "Appends are accepted and wait, where they must be refused at once.",
-        ("11.4",),
-        (
-            Edit(
-                ADMISSION,
-                "        if self._shell.protocol.lacks_in_sync:\n",
-                "        if self._shell.failure is not None:\n",
-            ),
-        ),
-        (END_TO_END,),
-        (
-            SHELL_ONLY,
-            hidden_from_simulation(
-                "waiting entries are acknowledged only when enough members are in sync"
-            ),
-        ),
-    ),
-    SeededBug(
-        "appends_refused_while_fences_are_checked",
-        "Members whose FENCED answers are not checked yet do not count: appends are refused.",
-        ("4.7", "11.4"),
-        (Edit(APPEND, "self._health.is_absent(b)", "self._health.is_out(b)"),),
-        (units(SCENARIOS),),
-        (
-            IN_THE_MODELS_LIST,
-            hidden_from_simulation("only appends that begin during the read are refused: one seed"),
-        ),
-    ),
-    SeededBug(
-        "all_but_one_acknowledge",
+        "confirmed-by-all-members-but-one",
         "An entry is acknowledged when all members but one have it.",
         ("4.5", "11.1"),
         (
@@ -181,11 +98,10 @@ BUGS = (
                 "        needed -= self._quorum.is_in_sync and needed > 1\n        moved = False\n",
             ),
         ),
-        (WRITING, IN_CLUSTERS),
-        (IN_THE_MODELS_LIST,),
+        (simulation("in_sync"),),
     ),
     SeededBug(
-        "answers_stay_where_they_were",
+        "answers-kept-at-positions-of-a-smaller-set",
         "When a member leaves, the answers keep their positions, and count for its neighbours.",
         ("4.4", "11.3"),
         (
@@ -196,42 +112,10 @@ BUGS = (
                 "            batch.stored = _moved(batch.stored, same)\n",
             ),
         ),
-        (WRITING, IN_CLUSTERS),
-        (IN_THE_MODELS_LIST,),
+        (simulation("in_sync"),),
     ),
     SeededBug(
-        "laggard_never_forgiven",
-        "A member that was late stays out for ever, although it answers again.",
-        ("11.3",),
-        (
-            Edit(
-                APPEND,
-                "        if self._health.is_lagging(bookie_id) and not"
-                " self._pending.is_behind(position):\n"
-                "            self._health.forgive(bookie_id)\n"
-                "            return self._decide_again()\n",
-                "",
-            ),
-        ),
-        (WRITING, IN_CLUSTERS),
-        (IN_THE_MODELS_LIST,),
-    ),
-    SeededBug(
-        "lag_counted_at_the_newest_entry",
-        "A member counts as lagging by any entry that it lacks, not by the oldest one.",
-        ("11.3",),
-        (
-            Edit(
-                ACKS,
-                "        if not self.is_behind(position):\n            return 0\n",
-                "",
-            ),
-        ),
-        (units("tests/unit/ledger_client/protocol/test_acks.py", MEMBERSHIP_TESTS), IN_CLUSTERS),
-        (SHELL_ONLY,),
-    ),
-    SeededBug(
-        "all_are_late_with_one",
+        "members-counted-as-late-with-one",
         "When the oldest entry is late, members that have stored it count as lagging too.",
         ("11.3",),
         (
@@ -241,11 +125,10 @@ BUGS = (
                 "            if late_s > self._lag_max_s:\n",
             ),
         ),
-        (END_TO_END, IN_CLUSTERS),
-        (SHELL_ONLY,),
+        (simulation("in_sync"),),
     ),
     SeededBug(
-        "only_the_newest_fragment_is_copied",
+        "older-fragments-not-copied",
         "A member that catches up gets the newest fragment that it lacks, and no older one.",
         ("11.2",),
         (
@@ -255,7 +138,101 @@ BUGS = (
                 "        for fragment in metadata.fragments[-2:-1]:\n",
             ),
         ),
-        (END_TO_END, IN_CLUSTERS),
-        (SHELL_ONLY,),
+        (simulation("in_sync"),),
+    ),
+    SeededBug(
+        "member-named-before-its-copy",
+        "The target of a copy is stored as a member before the entries are copied.",
+        ("9.1", "11.2"),
+        (
+            Edit(
+                COPYING,
+                "            progress = await self._copy(plan, stored)\n"
+                "            stored = await self._name(plan, stored)\n",
+                "            marked = stored\n"
+                "            stored = await self._name(plan, stored)\n"
+                "            progress = await self._copy(plan, marked)\n",
+            ),
+        ),
+        (simulation("in_sync"),),
+    ),
+    SeededBug(
+        "lone-survivor-refused-by-a-recovery",
+        "A recovery in in-sync mode requires a majority of the last members.",
+        ("11.5",),
+        (
+            Edit(
+                FENCE,
+                "        if self._quorum.is_in_sync and self._waiting:\n            return False\n",
+                "        if self._quorum.is_in_sync and (\n"
+                "            self._waiting\n"
+                "            or 2 * len(self.known_positions) <= len(self._fragment.ensemble)\n"
+                "        ):\n            return False\n",
+            ),
+        ),
+        (simulation("in_sync"),),
+    ),
+    SeededBug(
+        "members-named-without-write-back",
+        "Members that a recovery could not write back to stay named for entries that they lack.",
+        ("7.4", "11.5"),
+        (
+            Edit(
+                WRITE,
+                "            if fragment != self._original and fragment.first_entry_id <"
+                " self._next_entry_id\n",
+                "            if fragment != self._original and fragment.first_entry_id <"
+                " self._next_entry_id\n"
+                "            and len(fragment.ensemble) == len(self._original.ensemble)\n",
+            ),
+        ),
+        (simulation("in_sync"),),
+    ),
+    SeededBug(
+        "loss-not-recorded-by-an-unclean-recovery",
+        "An unclean recovery does not record what it gave up.",
+        ("11.6",),
+        (
+            Edit(
+                METADATA,
+                "        return replace(closed, given_up=given_up)\n",
+                "        return closed\n",
+            ),
+        ),
+        (simulation("in_sync"),),
+    ),
+    SeededBug(
+        "fragment-given-up-without-a-read",
+        "An unclean recovery gives up the last fragment without reading from its members.",
+        ("11.6",),
+        (
+            Edit(
+                CALLS,
+                "            return await self.recover(ledger_id, password, timeout_s)\n"
+                "        except RecoveryUndecidedError as error:\n",
+                "            stored, version = await services.ledgers.get(ledger_id, fresh=True)\n"
+                "            if stored.state is LedgerState.OPEN:\n"
+                "                begun = stored.with_recovery_begun(services.for_writers.token())\n"
+                "                await services.ledgers.compare_and_set(begun, version)\n"
+                "            raise RecoveryUndecidedError(\n"
+                '                "not asked", ledger_id=ledger_id, missing={}\n'
+                "            )\n"
+                "        except RecoveryUndecidedError as error:\n",
+            ),
+        ),
+        (simulation("in_sync"),),
+    ),
+    SeededBug(
+        "writer-continued-after-an-unclean-close",
+        "A writer whose members were not reached by an unclean close continues without end.",
+        ("11.7",),
+        (
+            Edit(
+                WATCH,
+                "            self._shell.dispatch(e.MetadataSeen(*stored))\n",
+                "            assert stored\n",
+            ),
+        ),
+        (simulation("in_sync"),),
     ),
 )

@@ -6,28 +6,33 @@ Source: protocol rules 7.4 and 7.5; BookKeeper #355, #581, and the change 5d69fd
 specification.
 """
 
-from tests.seeded_bugs.families.recovery import (
-    NO_GUARD_OF_OLDER_FRAGMENTS,
-    RECOVERER,
-    RECOVERER_TESTS,
-    RECOVERY_RULES,
-    everything,
-)
-from tests.seeded_bugs.seeded_bug import (
-    SCENARIOS,
-    SHELL_ONLY,
-    Edit,
-    SeededBug,
-    hidden_from_model,
-    hidden_from_simulation,
-    model,
-    simulation,
-    units,
-)
+from tests.seeded_bugs.seeded_bug import Edit, SeededBug, model, simulation
 
+RECOVERER = "ledger_client/recovery/recoverer.py"
+NO_GUARD_OF_OLDER_FRAGMENTS = Edit(
+    "metadata/ledgers/ledger_metadata.py",
+    "            if start < self.last_fragment.first_entry_id:\n"
+    "                raise InvalidTransitionError(\n"
+    '                    self.ledger_id, "recovery may not change a fragment before the'
+    ' last one"\n'
+    "                )\n",
+    "",
+)
 RECOVERY = "ledger_client/protocol/recovery.py"
 WRITE = "ledger_client/protocol/recovery_write.py"
-
+LAC_ADVANCES = (
+    Edit(
+        WRITE,
+        "            self._pending[first] = _PendingSpan(span, positions)\n",
+        "            self._pending[first] = _PendingSpan(span, positions)\n"
+        "            confirmed = EntryId(self.first_pending_entry_id - 1)\n",
+    ),
+    Edit(
+        WRITE,
+        "                WriteBack(bookie_id, span, self._lac)\n                for",
+        "                WriteBack(bookie_id, span, confirmed)\n                for",
+    ),
+)
 CLOSED_FROM_IN_RECOVERY = (
     Edit(
         "ledger_client/protocol/append.py",
@@ -43,24 +48,10 @@ CLOSED_FROM_IN_RECOVERY = (
         '        """Close at the writer\'s LAC."""\n',
     ),
 )
-LAC_ADVANCES = (
-    Edit(
-        WRITE,
-        "            self._pending[first] = _PendingSpan(span, positions)\n",
-        "            self._pending[first] = _PendingSpan(span, positions)\n"
-        "            confirmed = EntryId(self.first_pending_entry_id - 1)\n",
-    ),
-    Edit(
-        WRITE,
-        "                WriteBack(bookie_id, span, self._lac)\n                for",
-        "                WriteBack(bookie_id, span, confirmed)\n                for",
-    ),
-)
-"""Each span goes out with what was written back by then, not with the LAC at the start."""
 
 BUGS = (
     SeededBug(
-        "recovery_ensembles_stored_early",
+        "recovery-ensemble-stored-before-its-entries",
         "A replacement that recovery chose is stored at once, before it holds the acknowledged"
         " entries; another recovery then trusts its negatives.",
         ("7.4", "7.5"),
@@ -105,12 +96,11 @@ BUGS = (
             ),
             NO_GUARD_OF_OLDER_FRAGMENTS,
         ),
-        (units(f"{RECOVERER_TESTS}", SCENARIOS), simulation("recoveries")),
-        (hidden_from_model("the patch is in the shell, which alone may store"),),
+        (simulation("recoveries"),),
         masked_by="7.5: no client closes over a last fragment that changed",
     ),
     SeededBug(
-        "write_back_skipped",
+        "write-back-skipped",
         "Entries found on one bookie count as recovered without being copied.",
         ("7.4",),
         (
@@ -121,27 +111,30 @@ BUGS = (
                 "            actions += [] and [\n",
             ),
         ),
-        everything("pair, recovery, at once"),
+        (
+            model("pair, recovery, at once"),
+            simulation("recoveries"),
+        ),
     ),
     SeededBug(
-        "lac_advances_in_write_back",
+        "lac-advanced-during-write-back",
         "Entries are written back with a LAC that grows; another recovery may still end the ledger"
         " before them, after a reader saw them.",
         ("7.4",),
         LAC_ADVANCES,
-        everything("trio, 2 entries, recovery, random"),
+        (model("trio, 2 entries, recovery, random"),),
     ),
     SeededBug(
-        "closed_from_in_recovery",
+        "ledger-closed-by-its-writer-during-recovery",
         "A writer closes a ledger that is in recovery at its own LAC, while the LAC of write-backs"
         " grows: a reader saw entries that the closed ledger does not have.",
         ("1.5", "6.1", "7.4"),
         (*CLOSED_FROM_IN_RECOVERY, *LAC_ADVANCES),
-        everything("trio, 2 entries, recovery, random"),
+        (model("trio, 2 entries, recovery, random"),),
         masked_by="7.4: the LAC of write-backs is frozen",
     ),
     SeededBug(
-        "whole_last_fragment_replaced",
+        "bookie-replaced-in-the-whole-last-fragment",
         "A replacement takes the failed bookie's place in the complete last fragment, including"
         " entries that were confirmed long before and are not copied to it.",
         ("7.4",),
@@ -152,10 +145,10 @@ BUGS = (
                 "        first = self._original.first_entry_id\n        if self._fragments[-1]",
             ),
         ),
-        everything("pair, 2 entries, silence"),
+        (model("pair, 2 entries, silence"),),
     ),
     SeededBug(
-        "answers_of_the_replaced_counted_in_recovery",
+        "answers-of-a-replaced-bookie-counted-in-recovery",
         "Entries that a replaced bookie stored count as copies on the recovery ensemble.",
         ("7.4",),
         (
@@ -165,10 +158,10 @@ BUGS = (
                 "        return max(len(frozenset(self.stored_at)), 0 * len(ensemble))\n",
             ),
         ),
-        everything("pair, recovery, silence"),
+        (model("pair, recovery, silence"),),
     ),
     SeededBug(
-        "resend_skipped_in_recovery",
+        "resend-skipped-in-recovery",
         "Entries that lack their ack quorum are not sent to a replacement: none is lost, but"
         " recovery never ends.",
         ("7.4",),
@@ -179,10 +172,13 @@ BUGS = (
                 "        return resent[:0] + self._choose()\n",
             ),
         ),
-        everything("pair, recovery, silence"),
+        (
+            model("pair, recovery, silence"),
+            simulation("recoveries"),
+        ),
     ),
     SeededBug(
-        "recovery_close_undoes_a_repair",
+        "repair-undone-by-a-recovery-close",
         "The close stores older fragments as they were when recovery began.",
         ("7.5",),
         (
@@ -200,15 +196,10 @@ BUGS = (
                 "from dataclasses import replace\nfrom enum import Enum, auto\n",
             ),
         ),
-        (RECOVERY_RULES, model("pair, change, recovery, repair")),
-        (
-            hidden_from_simulation(
-                "it has no repair, so no older fragment changes during a recovery"
-            ),
-        ),
+        (model("pair, change, recovery, repair"),),
     ),
     SeededBug(
-        "the_loser_of_two_recoveries_fails",
+        "second-of-two-recoveries-failed",
         "A recovery whose close comes second fails instead of adopting the first one's end.",
         ("7.5",),
         (
@@ -224,28 +215,10 @@ BUGS = (
                 "        match",
             ),
         ),
-        everything("pair, two recoveries"),
+        (model("pair, two recoveries"),),
     ),
     SeededBug(
-        "length_needs_earlier_fragments",
-        "A recovery reads earlier fragments for the ledger's length, and fails if their bookies are"
-        " away.",
-        ("7.5",),
-        (
-            Edit(
-                "ledger_client/reading/length_search.py",
-                "        first = EntryId(max(fragment_start, entry_id - window))\n",
-                "        first = EntryId(max(0 * fragment_start, entry_id - window))\n",
-            ),
-        ),
-        (units("tests/unit/ledger_client/recovery/test_recoverer.py"),),
-        (
-            SHELL_ONLY,
-            hidden_from_simulation("within its budget some replica of every fragment returns"),
-        ),
-    ),
-    SeededBug(
-        "wrong_length_after_recovery",
+        "length-wrong-after-recovery",
         "The length at a recovery's close leaves out entries that were confirmed before it began.",
         ("7.5",),
         (
@@ -255,10 +228,13 @@ BUGS = (
                 "self._reader.start, 0 * length_before)\n",
             ),
         ),
-        everything("pair, 2 entries, recovery, LACs"),
+        (
+            model("pair, 2 entries, recovery, LACs"),
+            simulation("recoveries"),
+        ),
     ),
     SeededBug(
-        "write_back_refused_for_its_lac",
+        "write-back-refused-for-its-lac",
         "A bookie refuses the write-back of an entry that it has, because its LAC differs from the"
         " writer's: recovery never ends.",
         ("4.2", "4.3"),
@@ -269,13 +245,6 @@ BUGS = (
                 "    return (\n        ours.lac == theirs.lac\n        and stored.lengths[mine]",
             ),
         ),
-        (
-            units(
-                "tests/unit/bookie/storage/test_storage.py::test_repeated_entries_are_compared",
-                RECOVERER_TESTS,
-            ),
-            model("pair, 2 entries, recovery, LACs"),
-            simulation("recoveries"),
-        ),
+        (model("pair, 2 entries, recovery, LACs"),),
     ),
 )

@@ -3,32 +3,25 @@
 Leaves what is committed in a partition's log to `topics_logs`, and offsets of transactions to
 `topics_state`.
 
-Source: topics design; KIP-101, KIP-107, KIP-848; Kafka's group protocol.
+Source: topics design; protocol rule 10.1; KIP-101, KIP-107, KIP-447, KIP-848.
 """
 
-from typing import Final
+from tests.seeded_bugs.seeded_bug import Edit, SeededBug, topics
 
-from tests.seeded_bugs.seeded_bug import LEDGERS_ONLY, Edit, SeededBug, topics, units
-
-RECONCILIATION: Final = "broker_layer/groups/consumer/reconciliation.py"
-CLASSIC: Final = "broker_layer/groups/classic/classic_group.py"
-CONSUMERS: Final = "broker_layer/groups/consumer/consumer_group.py"
-SHARD: Final = "broker_layer/groups/shard.py"
-RECORD: Final = "metadata/topics/partition.py"
-CHAIN: Final = "broker_layer/log/ledger_list.py"
-TOPIC_LOG: Final = "broker_layer/log/topic_log.py"
-ASSIGNED: Final = "broker_layer/control/assigned_partition.py"
-ERASING: Final = "broker_layer/control/topic_erasing.py"
-SWEEPING: Final = "broker_layer/control/ledger_sweeping.py"
-CONSUMER_TESTS: Final = units("tests/unit/broker_layer/groups/consumer/test_consumer_group.py")
-OFFSET_TESTS: Final = units(
-    "tests/unit/broker_layer/groups/consumer/test_consumer_offset_access.py"
-)
-CLASSIC_TESTS: Final = units("tests/unit/broker_layer/groups/classic/test_classic_group.py")
+RECONCILIATION = "broker_layer/groups/consumer/reconciliation.py"
+CLASSIC = "broker_layer/groups/classic/classic_group.py"
+CONSUMERS = "broker_layer/groups/consumer/consumer_group.py"
+SHARD = "broker_layer/groups/shard.py"
+RECORD = "metadata/topics/partition.py"
+TOPIC_LOG = "broker_layer/log/topic_log.py"
+ERASING = "broker_layer/control/topic_erasing.py"
+SWEEPING = "broker_layer/control/ledger_sweeping.py"
+CHAIN = "broker_layer/log/ledger_list.py"
+ASSIGNED = "broker_layer/control/assigned_partition.py"
 
 BUGS = (
     SeededBug(
-        "given_before_it_was_given_back",
+        "partition-given-before-it-is-released",
         "A partition is free for its next owner when the previous one is requested to release it,"
         " not when it has done so.",
         ("KIP-848",),
@@ -39,11 +32,10 @@ BUGS = (
                 "    return False\n",
             ),
         ),
-        (CONSUMER_TESTS, topics("members")),
-        (LEDGERS_ONLY,),
+        (topics("members"),),
     ),
     SeededBug(
-        "commit_of_an_old_generation",
+        "commit-of-an-old-generation-accepted",
         "A commit under an old generation of a classic group is accepted.",
         ("KIP-447",),
         (
@@ -55,11 +47,10 @@ BUGS = (
                 "        elif not is_transactional:\n",
             ),
         ),
-        (CLASSIC_TESTS, topics("members")),
-        (LEDGERS_ONLY,),
+        (topics("members"),),
     ),
     SeededBug(
-        "commit_of_an_old_member_epoch",
+        "commit-of-an-old-member-epoch-accepted",
         "A commit under an old epoch of a member is accepted.",
         ("KIP-848",),
         (
@@ -70,11 +61,10 @@ BUGS = (
                 "        return ErrorCode.NONE\n",
             ),
         ),
-        (OFFSET_TESTS, topics("members")),
-        (LEDGERS_ONLY,),
+        (topics("members"),),
     ),
     SeededBug(
-        "snapshot_without_members",
+        "members-left-out-of-a-snapshot",
         "The snapshot at the start of a ledger leaves out the groups of KIP-848.",
         ("KIP-848",),
         (
@@ -85,11 +75,10 @@ BUGS = (
                 "",
             ),
         ),
-        (units("tests/unit/broker_layer/groups/test_random_groups.py"), topics("members")),
-        (LEDGERS_ONLY,),
+        (topics("members"),),
     ),
     SeededBug(
-        "no_session_after_a_load",
+        "members-expired-after-a-load",
         "A new coordinator gives the members that it loads no time to find it.",
         ("KIP-848",),
         (
@@ -101,10 +90,9 @@ BUGS = (
             ),
         ),
         (topics("members"),),
-        (LEDGERS_ONLY,),
     ),
     SeededBug(
-        "start_goes_back_at_a_takeover",
+        "log-start-goes-back-at-a-takeover",
         "A new leader begins the log at the start of its oldest ledger, even if records of it were"
         " deleted.",
         ("KIP-107",),
@@ -118,10 +106,9 @@ BUGS = (
             ),
         ),
         (topics("deletions"),),
-        (LEDGERS_ONLY,),
     ),
     SeededBug(
-        "start_is_answered_before_it_is_stored",
+        "log-start-answered-before-it-is-stored",
         "DeleteRecords is answered when this leader has the new start, before it is in the list of"
         " ledgers.",
         ("KIP-107",),
@@ -135,10 +122,9 @@ BUGS = (
             ),
         ),
         (topics("deletions"),),
-        (LEDGERS_ONLY,),
     ),
     SeededBug(
-        "ledgers_left_when_a_topic_is_erased",
+        "ledgers-left-when-a-topic-is-erased",
         "A deleted topic's lists are removed before its newest ledgers, which are then never"
         " found.",
         ("10.1",),
@@ -155,11 +141,10 @@ BUGS = (
             ),
         ),
         (topics("deletions"),),
-        (LEDGERS_ONLY,),
         masked_by="ledgers whose partition is gone are found and deleted later",
     ),
     SeededBug(
-        "same_epoch_after_the_writer_failed",
+        "epoch-reused-after-the-writer-failed",
         "A leader whose writer failed opens its log again under its previous epoch.",
         ("KIP-101",),
         (
@@ -195,6 +180,5 @@ BUGS = (
             ),
         ),
         (topics("ledgers"),),
-        (LEDGERS_ONLY,),
     ),
 )

@@ -2,36 +2,24 @@
 
 Leaves transactions and the state of coordinators to `topics_state`.
 
-Source: topics design; KIP-98, KIP-101, KIP-207, KIP-360.
+Source: topics design; protocol rules 1.3, 4.5 and 10.1; KIP-98, KIP-101, KIP-207.
 """
 
-from typing import Final
+from tests.seeded_bugs.seeded_bug import Edit, SeededBug, topics
 
-from tests.seeded_bugs.seeded_bug import (
-    LEDGERS_ONLY,
-    Edit,
-    SeededBug,
-    hidden_from_simulation,
-    topics,
-    units,
-)
-
-TOPIC_LOG: Final = "broker_layer/log/topic_log.py"
-WRITING: Final = "broker_layer/log/appending/log_appender.py"
-ROLLING: Final = "broker_layer/log/rolling/ledger_roller.py"
-KEPT: Final = "broker_layer/log/reading/kept_batches.py"
-TAKEOVER: Final = "broker_layer/log/log_takeover.py"
-CHAIN: Final = "broker_layer/log/ledger_list.py"
-MANAGER: Final = "broker_layer/control/partition_manager.py"
-OFFSETS: Final = "broker_layer/server/offsets.py"
-PRODUCERS: Final = "broker_layer/log/state/producer_state.py"
-HEALTH: Final = "broker_layer/control/ledger_health.py"
-REASSIGNING: Final = "broker_layer/administration/reassignments.py"
-NOT_ASKED: Final = hidden_from_simulation("no checker looks at what administrators are shown")
+WRITING = "broker_layer/log/appending/log_appender.py"
+ROLLING = "broker_layer/log/rolling/ledger_roller.py"
+TAKEOVER = "broker_layer/log/log_takeover.py"
+CHAIN = "broker_layer/log/ledger_list.py"
+MANAGER = "broker_layer/control/partition_manager.py"
+OFFSETS = "broker_layer/server/offsets.py"
+TOPIC_LOG = "broker_layer/log/topic_log.py"
+PRODUCERS = "broker_layer/log/state/producer_state.py"
+KEPT = "broker_layer/log/reading/kept_batches.py"
 
 BUGS = (
     SeededBug(
-        "acknowledged_when_admitted",
+        "batch-acknowledged-before-it-is-stored",
         "A batch is acknowledged when it has its offset, before any bookie has stored it.",
         ("4.5", "KIP-98"),
         (
@@ -43,10 +31,9 @@ BUGS = (
             ),
         ),
         (topics("leaders"),),
-        (LEDGERS_ONLY,),
     ),
     SeededBug(
-        "duplicate_answered_at_once",
+        "duplicate-acknowledged-before-the-original",
         "A duplicate of a batch that is not committed yet is acknowledged without waiting for it.",
         ("KIP-98",),
         (
@@ -57,10 +44,9 @@ BUGS = (
             ),
         ),
         (topics("ledgers"),),
-        (LEDGERS_ONLY,),
     ),
     SeededBug(
-        "counts_before_it_is_listed",
+        "batch-committed-before-its-ledger-is-listed",
         "Batches of the next ledger are committed before the old one is closed and the list names"
         " the new one.",
         ("1.3",),
@@ -72,10 +58,9 @@ BUGS = (
             ),
         ),
         (topics("leaders"),),
-        (LEDGERS_ONLY,),
     ),
     SeededBug(
-        "rebuilt_without_the_last_batches",
+        "last-batch-left-out-of-the-rebuilt-state",
         "A takeover rebuilds the state from the last state entry on, but without the last batch.",
         ("KIP-98",),
         (
@@ -86,10 +71,9 @@ BUGS = (
             ),
         ),
         (topics("leaders"),),
-        (LEDGERS_ONLY,),
     ),
     SeededBug(
-        "offsets_begin_at_the_segment",
+        "offsets-reassigned-by-a-new-leader",
         "A new leader assigns offsets from the start of the newest ledger, not from its end.",
         ("KIP-101",),
         (
@@ -101,10 +85,9 @@ BUGS = (
             ),
         ),
         (topics("leaders"),),
-        (LEDGERS_ONLY,),
     ),
     SeededBug(
-        "epoch_claimed_twice",
+        "epoch-claimed-twice",
         "An epoch that was claimed before can be claimed again, by a process that returned.",
         ("KIP-101",),
         (
@@ -123,10 +106,9 @@ BUGS = (
             ),
         ),
         (topics("leaders"),),
-        (LEDGERS_ONLY,),
     ),
     SeededBug(
-        "stale_leader_serves",
+        "partition-served-after-the-session",
         "A broker whose session has lapsed continues to serve partitions that others may lead.",
         ("KIP-207",),
         (
@@ -138,10 +120,9 @@ BUGS = (
             ),
         ),
         (topics("zombies"),),
-        (LEDGERS_ONLY,),
     ),
     SeededBug(
-        "latest_is_the_end_of_the_log",
+        "latest-offset-not-committed",
         "ListOffsets answers with the end of the log, which may not be committed.",
         ("KIP-207",),
         (
@@ -152,10 +133,9 @@ BUGS = (
             ),
         ),
         (topics("ledgers"),),
-        (LEDGERS_ONLY,),
     ),
     SeededBug(
-        "start_moves_after_the_deletion",
+        "ledgers-deleted-before-the-start-moves",
         "Retention deletes ledgers before it moves the start of the log.",
         ("10.1",),
         (
@@ -175,10 +155,9 @@ BUGS = (
             ),
         ),
         (topics(),),
-        (LEDGERS_ONLY,),
     ),
     SeededBug(
-        "sequences_are_not_compared",
+        "repeated-batch-appended-again",
         "A repeated batch that is in the log already is appended again.",
         ("KIP-98",),
         (
@@ -188,11 +167,10 @@ BUGS = (
                 "        return ACCEPT\n",
             ),
         ),
-        (units("tests/unit/broker_layer/log/state/test_producer_state.py"), topics("leaders")),
-        (LEDGERS_ONLY,),
+        (topics("leaders"),),
     ),
     SeededBug(
-        "read_ahead_is_shown_beyond_the_limit",
+        "read-ahead-shown-beyond-the-limit",
         "Batches that a log has read ahead are returned even beyond the reader's limit.",
         ("KIP-98",),
         (
@@ -202,73 +180,6 @@ BUGS = (
                 "            if (size",
             ),
         ),
-        (
-            units(
-                "tests/unit/broker_layer/log/reading/test_kept_batches.py",
-                "tests/unit/broker_layer/log/reading/test_sequential_reading.py",
-            ),
-            topics("coordinators"),
-        ),
-        (LEDGERS_ONLY,),
-    ),
-    SeededBug(
-        "dropped_from_memory_is_passed_over",
-        "Batches that were read ahead and dropped for lack of memory count as returned: records"
-        " are left out.",
-        ("KIP-74",),
-        (
-            Edit(
-                KEPT,
-                "        self.read_offset = self.next_offset\n",
-                "",
-            ),
-        ),
-        (
-            units(
-                "tests/unit/broker_layer/log/reading/test_kept_batches.py",
-                "tests/unit/broker_layer/log/reading/test_read_ahead.py",
-            ),
-        ),
-        (
-            LEDGERS_ONLY,
-            hidden_from_simulation("its logs never fill the memory for what is read ahead"),
-        ),
-    ),
-    SeededBug(
-        "least_urgent_job_counts",
-        "A ledger with a job that only moves its copies counts as whole, though another job says"
-        " that copies are missing.",
-        ("9.3",),
-        (Edit(HEALTH, "reversed(self._jobs.names)", "tuple(self._jobs.names)"),),
-        (units("tests/unit/broker_layer/control/test_ledger_health.py"),),
-        (LEDGERS_ONLY, NOT_ASKED),
-    ),
-    SeededBug(
-        "ledger_not_read_again_after_repair",
-        "A ledger that was read once is never read again, so it stays short after its repair.",
-        ("9.1",),
-        (
-            Edit(
-                HEALTH,
-                "            found.may_change |= job is not None or short is not None or is_left\n",
-                "            found.may_change |= is_left and job is not None\n",
-            ),
-        ),
-        (units("tests/unit/broker_layer/control/test_ledger_health.py"),),
-        (LEDGERS_ONLY, NOT_ASKED),
-    ),
-    SeededBug(
-        "reassigned_leader_not_preferred",
-        "A reassignment moves the leader, and the partition later returns to the broker before.",
-        ("KIP-455",),
-        (
-            Edit(
-                REASSIGNING,
-                "        changed = record.with_preferred({partition: brokers[0]})\n",
-                "        changed = record\n",
-            ),
-        ),
-        (units("tests/unit/broker_layer/administration/test_reassignments.py"),),
-        (LEDGERS_ONLY, NOT_ASKED),
+        (topics("coordinators"),),
     ),
 )
