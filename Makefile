@@ -14,10 +14,9 @@ FRAMES ?= 1000000
 BUDGET ?= small
 CONNECTIONS ?= 400
 SECONDS ?= 10
-FOR_S ?= 600
+FOR_S ?=
 TOUCHED_BY ?=
 MODULE ?=
-SAMPLE ?=
 LEAST ?=
 WANTED ?=
 REPEAT ?=
@@ -69,8 +68,8 @@ help:
 	@echo 'make campaign-zookeeper  the same on three ZooKeeper servers: the leader, followers and clients'"'"' servers are killed and paused'
 	@echo 'make sim              a whole cluster under SEEDS=200 seeds, in virtual time, with faults'
 	@echo 'make sim-topics       the same with brokers, producers, consumers and transactions'
-	@echo 'make seeded-bugs      break copies of the code in known ways for FOR_S=600 seconds: model and simulation must find each'
-	@echo 'make mutation         change the code of decisions in small wrong ways, and list the changes that no test notices (MODULE=..., SAMPLE=150)'
+	@echo 'make seeded-bugs      break copies of the code in known ways and look whether model and simulation find each (FOR_S=600: for so many seconds)'
+	@echo 'make mutation         change the code of decisions in small wrong ways, and list the changes that no test notices (MODULE=..., FOR_S=600)'
 	@echo 'make model            every interleaving of a small scope: SCOPE=small, ci or full'
 	@echo 'make faults           real processes and files under faults: BUDGET=small or full'
 	@echo 'make fuzz             damaged bytes into every parser: FRAMES=1000000'
@@ -138,7 +137,7 @@ $(SPARK_STAMP): $(STAMP)
 	@touch $@
 
 test-spark: $(SPARK_STAMP)
-	@$(BIN)/python -m pytest -q -m '' tests/unit/spark_io tests/spark
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m '' tests/unit/spark_io tests/spark
 
 test-spark-failed: $(SPARK_STAMP)
 	@$(BIN)/python -m pytest -v -m '' --last-failed --last-failed-no-failures none tests/unit/spark_io tests/spark
@@ -146,7 +145,7 @@ test-spark-failed: $(SPARK_STAMP)
 # Every scenario of tests/kafka against Quire: clients in Python, Java and JavaScript, and Apache Kafka's own tools.
 # What cannot be fetched is skipped with the reason. Against another broker: python -m tests.kafka --address HOST:PORT
 test-kafka: $(STAMP)
-	@$(BIN)/python -m pytest -q -m kafka -rs tests/kafka
+	@$(BIN)/python -m pytest -q -m kafka -rs tests/kafka $(if $(FOR_S),--for-s $(FOR_S) --order '$(SEED)')
 
 # Playwright is large, and only tests/browser needs it. The browser is the system's Chromium.
 $(BROWSER_STAMP): $(STAMP)
@@ -209,20 +208,19 @@ campaign-zookeeper: $(STAMP)
 
 # How these work, how to read what they print and how to replay a finding: docs/simulation.md.
 sim: $(STAMP)
-	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --workers 2 $(if $(SEED),--first-seed $(SEED))
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --workers 2 $(if $(SEED),--first-seed $(SEED)) $(if $(FOR_S),--for-s $(FOR_S))
 
 sim-topics: $(STAMP)
-	@$(BIN)/python -m tests.simulation.topics --seeds $(SEEDS) --workers 2 $(if $(SEED),--first-seed $(SEED))
+	@$(BIN)/python -m tests.simulation.topics --seeds $(SEEDS) --workers 2 $(if $(SEED),--first-seed $(SEED)) $(if $(FOR_S),--for-s $(FOR_S))
 
-# Within FOR_S seconds; SEED chooses the order of the bugs, and those that files changed since TOUCHED_BY contain come first. All take hours:
-# make seeded-bugs FOR_S=36000
+# All take hours; FOR_S begins none after so many seconds. SEED chooses the order, and TOUCHED_BY=COMMIT puts first what has changed since.
 seeded-bugs: $(STAMP)
-	@$(BIN)/python -m tests.seeded_bugs --for-s $(FOR_S) $(if $(SEED),--seed '$(SEED)') $(if $(TOUCHED_BY),--touched-by '$(TOUCHED_BY)')
+	@$(BIN)/python -m tests.seeded_bugs $(if $(FOR_S),--for-s $(FOR_S)) $(if $(SEED),--seed '$(SEED)') $(if $(TOUCHED_BY),--touched-by '$(TOUCHED_BY)')
 
-# Of all modules, hours; SAMPLE takes some mutants of three groups of modules, which SEED chooses, WANTED=90 only of the groups that decide.
-# With LEAST, it succeeds if this percentage is killed or explained.
+# The same of mutants, of which WANTED=90 takes only those of the groups that decide. With LEAST, it succeeds if this percentage is killed or
+# explained.
 mutation: $(STAMP)
-	@$(BIN)/python -m tests.mutation $(if $(MODULE),--module '$(MODULE)') $(if $(WANTED),--wanted $(WANTED)) $(if $(SAMPLE),--sample $(SAMPLE) --seed '$(SEED)') $(if $(LEAST),--least $(LEAST))
+	@$(BIN)/python -m tests.mutation $(if $(MODULE),--module '$(MODULE)') $(if $(WANTED),--wanted $(WANTED)) $(if $(FOR_S),--for-s $(FOR_S)) $(if $(SEED),--seed '$(SEED)') $(if $(TOUCHED_BY),--touched-by '$(TOUCHED_BY)') $(if $(LEAST),--least $(LEAST))
 
 model: $(STAMP)
 	@$(BIN)/python -m tests.model --scope $(SCOPE)

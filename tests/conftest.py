@@ -9,6 +9,7 @@ from hypothesis import settings
 
 from tests.guide import GUIDES, Guide
 from tests.leaks import Leaks
+from tests.part import Part
 from tests.surroundings import make_plain
 
 MARKED_DIRECTORIES = ("tour", "integration", "spark", "campaign", "kafka", "browser")
@@ -29,14 +30,18 @@ settings.load_profile("quire")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option of the summary at the end."""
+    """Add the options of the guide and of a part."""
     parser.addoption("--guide", choices=(*GUIDES, ""), default="", help="say at the end what ran")
+    parser.addoption("--for-s", type=float, help="begin no test after so many seconds")
+    parser.addoption("--order", default="0", help="with --for-s, any text: chooses the order")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Report what a test leaves behind, and at the end what ran."""
     config.pluginmanager.register(Leaks(), "leaks")
     config.pluginmanager.register(Guide(config.getoption("--guide")), "guide")
+    if (seconds := config.getoption("--for-s")) is not None:
+        config.pluginmanager.register(Part(seconds, config.getoption("--order")), "part")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -8,9 +8,12 @@ scores. The exit status is 1 if there is such a mutant, or if an explained one w
 
 import argparse
 import json
+import math
 import os
 import random
 import sys
+import time
+from collections.abc import Collection
 from pathlib import Path
 
 from tests.mutation import explained, scores
@@ -20,10 +23,13 @@ from tests.mutation.scores import Result
 from tests.mutation.session import Judgement, Verdict, run_session
 from tests.mutation.swapping import ROOT
 from tests.mutation.targets import TARGETS, Target
+from tests.seeded_bugs.trees import changed_files
 
 TARGET_S = 4 * 3600
 CPU_S = 10.0
 """Processor time that the tests of one mutant may take together."""
+MUTANTS_MAX = 40
+"""Number of mutants of a target after which --for-s takes the next one."""
 Chosen = list[tuple[Target, list[Module], list[Mutant]]]
 
 
@@ -41,17 +47,23 @@ def main() -> int:
         return 2
     reasons = explained.reasons()
     results: list[Result] = []
+    end_s = time.monotonic() + given.for_s
     for target, modules, mutants in chosen:
+        if time.monotonic() > end_s:
+            break
         sys.stderr.write(f"{target.name}: {len(mutants)} mutants\n")
-        problem, judged = _judge(target, modules, mutants, given)
+        problem, judged = _judge(target, modules, mutants, given, end_s)
         results += [Result(target, each, reasons.get(each.mutant.key, "")) for each in judged]
         if problem:
             sys.stderr.write(f"{target.name}: {problem}\n")
             return 2
     if given.json:
         Path(given.json).write_text(json.dumps(scores.as_json(results), indent=1) + "\n")
-    sys.stdout.write(scores.surprises(results) + scores.table(results))
-    return 0 if scores.are_as_wanted(results, given.least) else 1
+    if results:
+        sys.stdout.write(scores.surprises(results) + scores.table(results))
+    count = sum(len(mutants) for _, _, mutants in chosen)
+    sys.stdout.write(f"judged {len(results)} of {count} mutants, seed {given.seed}\n")
+    return 0 if not results or scores.are_as_wanted(results, given.least) else 1
 
 
 def _chosen(given: argparse.Namespace) -> Chosen:
@@ -69,19 +81,30 @@ def _chosen(given: argparse.Namespace) -> Chosen:
             mutants = [each for each in mutants if each.key in again]
         chosen.append((target, modules, mutants))
     chosen = [each for each in chosen if each[2]]
-    if not given.sample:
-        return chosen
     rng = random.Random(given.seed)
-    chosen = sorted(rng.sample(chosen, min(given.targets, len(chosen))), key=lambda c: c[0].name)
-    every = [mutant for _, _, mutants in chosen for mutant in mutants]
-    kept = set(rng.sample(every, min(given.sample, len(every))))
-    return [
-        (target, modules, [m for m in mutants if m in kept]) for target, modules, mutants in chosen
-    ]
+    if given.for_s < math.inf:
+        touched = changed_files(ROOT, given.touched_by) if given.touched_by else frozenset[str]()
+        rng.shuffle(chosen)
+        chosen.sort(key=lambda each: touched.isdisjoint(each[0].paths))
+        return [
+            (target, modules, _shuffled(mutants, touched, rng))
+            for target, modules, mutants in chosen
+        ]
+    return chosen
+
+
+def _shuffled(mutants: list[Mutant], touched: Collection[str], rng: random.Random) -> list[Mutant]:
+    """Return the mutants of a target to judge, those of touched files first."""
+    kept = rng.sample(mutants, min(MUTANTS_MAX, len(mutants)))
+    return sorted(kept, key=lambda each: each.path not in touched)
 
 
 def _judge(
-    target: Target, modules: list[Module], mutants: list[Mutant], given: argparse.Namespace
+    target: Target,
+    modules: list[Module],
+    mutants: list[Mutant],
+    given: argparse.Namespace,
+    end_s: float,
 ) -> tuple[str, list[Judgement]]:
     """Judge a target's mutants in a process of its own; return also what went wrong, if any."""
     numbers = {mutant: number for number, mutant in enumerate(mutants)}
@@ -96,7 +119,7 @@ def _judge(
 
     def run() -> list[object]:
         tests = [f"tests/{each}" for each in given.test or target.tests]
-        return [run_session(modules, mutants, tests, tell, given.cpu_s), found]
+        return [run_session(modules, mutants, tests, tell, given.cpu_s, end_s), found]
 
     errors = os.dup(2)
     outcome = run_forked(run, TARGET_S)
@@ -121,9 +144,19 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--test", metavar="PATH", action="append", help="judge with these tests, not the target's"
     )
-    parser.add_argument("--sample", type=int, default=0, help="only so many mutants, at random")
-    parser.add_argument("--targets", type=int, default=3, help="number of targets to sample from")
-    parser.add_argument("--seed", default="0", help="of the sample; any text")
+    parser.add_argument("--seed", default="0", help="with --for-s, any text: chooses the order")
+    parser.add_argument(
+        "--for-s",
+        type=float,
+        default=math.inf,
+        metavar="SECONDS",
+        help="judge in an order that --seed chooses, and begin no mutant after this time",
+    )
+    parser.add_argument(
+        "--touched-by",
+        metavar="REF",
+        help="with --for-s, first what differs from this commit, or in this range of commits",
+    )
     parser.add_argument(
         "--cpu-s", type=float, default=CPU_S, help="limit for the tests of one mutant"
     )

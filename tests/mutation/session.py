@@ -10,6 +10,7 @@ tests that wait for ever.
 """
 
 import gc
+import math
 import signal
 import time
 from collections import Counter, defaultdict
@@ -77,11 +78,13 @@ class MutationPlugin:
         chosen: Sequence[Mutant],
         tell: Callable[[Judgement], None],
         cpu_s_max: float,
+        end_s: float,
     ) -> None:
         self._modules = {module.path: module for module in modules}
         self._chosen = chosen
         self._tell = tell
         self._cpu_s_max = cpu_s_max
+        self._end_s = end_s
         self._has_failed = False
         self.problem = ""
         """Why no mutant was judged, if none was."""
@@ -116,6 +119,8 @@ class MutationPlugin:
             self.problem = str(error)
             return True
         for mutant in self._chosen:
+            if time.monotonic() > self._end_s:
+                break
             if (judged := self._judge(mutant, session.items, tests, live)) is not None:
                 self._tell(judged)
         return True
@@ -253,12 +258,14 @@ def run_session(
     tests: Sequence[str],
     tell: Callable[[Judgement], None],
     cpu_s_max: float,
+    end_s: float = math.inf,
 ) -> str:
-    """Judge mutants with the tests at some paths; return why that failed, or an empty string.
+    """Judge mutants with the tests at some paths; return why that failed, or an empty string. No
+    mutant is begun after `end_s` of the monotonic clock.
 
     The tests of one mutant take at most `cpu_s_max` of processor time, if it changes nothing.
     """
-    plugin = MutationPlugin(modules, chosen, tell, cpu_s_max)
+    plugin = MutationPlugin(modules, chosen, tell, cpu_s_max, end_s)
     given = ["-q", "--capture=no", "--no-header", "--no-summary", "--timeout=0", "--tb=no"]
     given += [
         "-p",

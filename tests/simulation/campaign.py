@@ -11,6 +11,7 @@ rejected (writers, and for how many of them the checker `availability` would hav
 at some time), rejecting_seeds (runs with such a writer, by error).
 """
 
+import math
 import multiprocessing
 import subprocess
 import time
@@ -96,13 +97,15 @@ def run_campaign(
     workers: int,
     stop_at_first: bool,
     on_result: Callable[[Result], None],
+    for_s: float = math.inf,
 ) -> Summary:
-    """Run all seeds, or stop at the first one that fails."""
+    """Run all seeds, or stop at the first one that fails, or when so many seconds have passed."""
     summary = Summary()
+    end_s = time.monotonic() + for_s
     for result, processor_s in _results(seeds, workers, run):
         summary.add(result, processor_s)
         on_result(result)
-        if result.violations and stop_at_first:
+        if (result.violations and stop_at_first) or time.monotonic() > end_s:
             break
     return summary
 

@@ -6,6 +6,7 @@ violated.
 
 import argparse
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -67,6 +68,7 @@ def run_command(simulation: Simulation, arguments: Sequence[str] | None = None) 
         workers=min(asked.workers, len(seeds)) or 1,
         stop_at_first=asked.stop_at_first,
         on_result=tell,
+        for_s=asked.for_s,
     )
     _print(json.dumps(summary.as_json(time.monotonic() - began_s)))
     return 1 if summary.failing else 0
@@ -111,6 +113,13 @@ def _parser(simulation: Simulation) -> argparse.ArgumentParser:
             action="store_true",
             help="damage more than the system tolerates: it may then be unavailable, never wrong",
         )
+    parser.add_argument(
+        "--for-s",
+        type=float,
+        default=math.inf,
+        metavar="SECONDS",
+        help="end at the first seed that ends after this time",
+    )
     parser.add_argument("--stop-at-first", action="store_true", help="end at the first violation")
     parser.add_argument("--hashes", action="store_true", help="print the trace hash of each seed")
     parser.add_argument("--trace", action="store_true", help="print the history of one seed")

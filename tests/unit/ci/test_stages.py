@@ -1,0 +1,110 @@
+"""Stages of continuous integration: every one runs, and only a real failure is red."""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.ci import __main__ as ci
+from tests.ci.__main__ import Outcome, Stage, report, run
+from tests.until import WAIT_S
+
+
+def python(program: str, name: str = "stage", limit_s: float = WAIT_S, **options: bool) -> Stage:
+    return Stage(name, (sys.executable, "-c", program), limit_s, **options)
+
+
+def soon() -> float:
+    return time.monotonic() + 10 * WAIT_S
+
+
+def failing(tmp_path: Path, test: str) -> str:
+    """Return a program that fails as pytest does, and notes a test as failed."""
+    noted = json.dumps({test: True})
+    return f"open({str(tmp_path / 'lastfailed')!r}, 'w').write({noted!r}); raise SystemExit(1)"
+
+
+@pytest.fixture(autouse=True)
+def notes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(ci, "LAST_FAILED", tmp_path / "lastfailed")
+
+
+def test_a_command_passes_or_fails_by_its_status() -> None:
+    assert run(python("pass"), soon()).has_passed
+    assert not run(python("raise SystemExit(3)"), soon()).has_passed
+
+
+def test_a_stage_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    program = (
+        "import subprocess, sys, time;"
+        f"code = 'import time; time.sleep({10 * WAIT_S})';"
+        "child = subprocess.Popen([sys.executable, '-c', code]);"
+        f"open({str(pid)!r}, 'w').write(str(child.pid)); time.sleep({10 * WAIT_S})"
+    )
+    outcome = run(python(program, limit_s=1.0), soon())
+    assert not outcome.has_passed
+    assert outcome.note.startswith("ended after")
+    if pid.exists():  # it had started its child
+        state = Path(f"/proc/{pid.read_text()}/stat")
+        assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+def test_a_service_that_is_away_is_no_failure() -> None:
+    program = f"import time; time.sleep({10 * WAIT_S})"
+    assert run(python(program, limit_s=1.0, may_take_longer=True), soon()).has_passed
+
+
+@pytest.mark.parametrize("times", [0, 1])
+def test_a_test_that_fails_alone_is_a_failure(
+    tmp_path: Path, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`times` is how often it passes alone before it fails."""
+    passes = iter([0] * times + [1])
+    status = ci._status
+    monkeypatch.setattr(
+        ci, "_status", lambda command, s: next(passes) if "-v" in command else status(command, s)
+    )
+    outcome = run(python(failing(tmp_path, "tests/a.py::test_b"), has_tests=True), soon())
+    assert (outcome.has_passed, outcome.depends_on_load) == (False, [])
+    assert list(passes) == []
+
+
+def test_a_test_that_passes_alone_twice_depends_on_load(tmp_path: Path) -> None:
+    sample = tmp_path / "test_sample.py"
+    sample.write_text("def test_passes(): pass\n")
+    test = f"{sample}::test_passes"
+    outcome = run(python(failing(tmp_path, test), has_tests=True), soon())
+    assert outcome.depends_on_load == [test]
+    assert outcome.has_passed
+    assert f"  DEPENDS ON LOAD: {test}" in report([outcome]).splitlines()
+
+
+def test_many_failures_are_no_matter_of_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ci, "FAILED_MAX", 0)
+    stage = python(failing(tmp_path, "tests/a.py::test_b"), has_tests=True)
+    assert not run(stage, soon()).has_passed
+
+
+def test_the_report_names_every_stage() -> None:
+    outcomes = [
+        Outcome(python("", "check"), True, 61.0),
+        Outcome(python("", "tests"), False, 600.0, note="ended after 600 s"),
+    ]
+    assert report(outcomes).split("\n") == [
+        "",
+        "stage                   seconds",
+        "check                        61  passed",
+        "tests                       600  FAILED (ended after 600 s)",
+        "in all                      661",
+    ]
+
+
+def test_every_stage_makes_a_target_of_the_makefile() -> None:
+    makefile = (ci.ROOT / "Makefile").read_text()
+    commands = [stage.command for stage in ci.stages("ab" * 20, "HEAD")]
+    assert [each[:2] for each in commands if f"\n{each[1]}: " not in makefile] == []
