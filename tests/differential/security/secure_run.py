@@ -5,6 +5,7 @@ Leaves requests and answers to `tests.differential.run`, and logins to `login`.
 Invariants: the client without a name is the super user. All users have one password.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import ClassVar, Final
@@ -15,6 +16,7 @@ from tests.differential.run import Run
 from tests.differential.security.login import HASH, ITERATIONS, LoginWire, salted
 from tests.differential.security.servers import SecureBroker
 from tests.differential.wire import Tree, Wire
+from tests.until import WAIT_S
 
 ALTER_USERS: Final = ("AlterUserScramCredentials", 51)
 DESCRIBE_USERS: Final = ("DescribeUserScramCredentials", 50)
@@ -73,12 +75,14 @@ class SecureRun(Run):
             "upsertions": [new_user(name) for name in names],
         }
         await self.quietly(ALTER_USERS, 0, values)
-        await self.wait_spread()
         asked: Mapping[str, Tree] = {"users": [{"name": name} for name in names]}
-        answer = await self.quietly(DESCRIBE_USERS, 0, asked)
-        results = at(answer, "results")
-        assert isinstance(results, Sequence)
-        assert all(at(each, "error_code") == 0 for each in results), results
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                await self.wait_spread()
+                results = at(await self.quietly(DESCRIBE_USERS, 0, asked), "results")
+                assert isinstance(results, Sequence)
+                if all(at(each, "error_code") == 0 for each in results):
+                    return
 
 
 def new_user(
