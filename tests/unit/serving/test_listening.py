@@ -13,6 +13,8 @@ from serving.server_log import ServerLog
 from tests.unit.serving.echo_connection import EchoConnection
 from tests.until import until
 
+pytestmark = pytest.mark.real_time
+
 LIMITS = ConnectionLimits(sweep_interval_s=0.01, drain_timeout_s=20.0)
 
 

@@ -1,21 +1,23 @@
 """A long callback shows as a late timer."""
 
 import asyncio
-import time
 
 from serving.loop_lag import LoopLag
+from tests.support.metadata.virtual_time import VirtualTimeLoop
 
 
 async def test_a_stall_is_counted_once_with_its_length() -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
     lag = LoopLag(interval_s=0.01)
     lag.start()
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.055)
     looks = sum(lag.counts.counts)
-    assert looks >= 1
-    time.sleep(0.25)  # noqa: ASYNC251 - the stall
+    assert looks == 5
+    loop.advance(0.25)  # the stall
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert lag.longest_s >= 0.2
+    assert 0.24 <= lag.longest_s <= 0.25
     assert sum(lag.counts.counts) == looks + 1
     lag.close()
     await asyncio.sleep(0.03)

@@ -11,6 +11,8 @@ from serving import slow_work
 from serving.slow_work import SlowWork, SlowWorkFullError
 from tests.until import until
 
+pytestmark = pytest.mark.real_time
+
 
 async def test_work_runs_in_another_thread_with_the_given_name() -> None:
     slow = SlowWork("check")

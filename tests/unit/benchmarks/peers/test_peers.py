@@ -124,6 +124,7 @@ async def test_a_peer_without_its_tools_is_not_available(
         await prepare("kafka", tmp_path)
 
 
+@pytest.mark.real_time
 async def test_a_peer_that_maven_cannot_fetch_is_not_available(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,7 @@ async def test_a_view_does_not_wait_for_an_update(tmp_path: Path) -> None:
     await store.close()
 
 
+@pytest.mark.real_time
 async def test_the_map_grows_only_between_views(tmp_path: Path) -> None:
     store = await LmdbStore.open(tmp_path, MAP_BYTES)
     values = {b"%06d" % number: bytes([number % 251]) * 1000 for number in range(8_000)}

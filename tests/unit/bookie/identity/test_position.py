@@ -113,7 +113,8 @@ class Bench:
         return record
 
     async def until_recorded(self, lsn: int) -> None:
-        await until(lambda: self.keeper.age_s == 0.0 and not self.keeper.unrecorded_bytes)
+        await until(lambda: self.keeper._recorded_lsn == lsn and not self.keeper.unrecorded_bytes)
+        assert self.keeper.age_s == 0.0
         assert (await self.stored()).end_lsn == lsn
 
 

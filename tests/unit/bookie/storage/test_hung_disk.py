@@ -17,6 +17,7 @@ from tests.support.bookie.bookie_machine import Machine
 from tests.support.bookie.wire_client import batch_of
 
 
+@pytest.mark.real_time
 async def test_bookie_is_not_registered_while_its_disk_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from broker_layer.control.ledger_copies import NAMED_BY_REPAIR
+from broker_layer.control.ledger_health import REREAD_S
 from broker_layer.control.partition_table import LedPartitions
 from broker_layer.control.topic_changes import NewTopic
 from broker_layer.log.topic_log import TopicLog
@@ -164,7 +165,7 @@ async def test_one_look_reads_a_bounded_number_of_ledgers(
 
 
 async def test_a_ledger_that_repair_may_have_changed_is_read_again(
-    setting: Setting, broker: Broker, monkeypatch: pytest.MonkeyPatch
+    setting: Setting, broker: Broker
 ) -> None:
     log = await ended(broker)
     (first, *_) = log.ended_ledgers
@@ -189,6 +190,6 @@ async def test_a_ledger_that_repair_may_have_changed_is_read_again(
     await ledgers.compare_and_set(repaired, version)
     await broker.health.look()
     assert first in [each.ledger_id for each in broker.health.replicas_of(log).shortages]
-    monkeypatch.setattr("broker_layer.control.ledger_health.REREAD_S", 0.0)
+    await asyncio.sleep(REREAD_S + 1.0)
     await look(broker)
     assert first not in [each.ledger_id for each in broker.health.replicas_of(log).shortages]

@@ -1,5 +1,7 @@
 """Quotas of a whole broker: altered and described over a connection, listed as served, and kept."""
 
+import pytest
+
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import ApiVersionsRequest, ApiVersionsResponse
 from broker_layer.kafka.quota_messages import (
@@ -18,6 +20,7 @@ ENTRY = _Entry(
 )
 
 
+@pytest.mark.real_time
 async def test_a_broker_alters_describes_and_applies_quotas() -> None:
     async with whole_broker() as client:
         versions = await client.ask(ApiKey.API_VERSIONS, ApiVersionsRequest(), 0)

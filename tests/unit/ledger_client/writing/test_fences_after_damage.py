@@ -2,6 +2,7 @@
 and then fences every ledger (protocol 2.4, 4.7).
 """
 
+import asyncio
 from pathlib import Path
 from random import Random
 
@@ -62,6 +63,7 @@ async def test_the_writer_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     running["a"] = await machine.start("a")
     await machine.format("d")
     running["d"] = await machine.start("d")
+    await asyncio.sleep(1.0)  # the client reads the new address
 
     for entry_id in range(ENTRIES, 2 * ENTRIES):
         assert await writer.append(payload(entry_id)) == entry_id

@@ -184,6 +184,7 @@ def _form(shown: bytes) -> tuple[int, bytes]:
     return len(salt), iterations
 
 
+@pytest.mark.real_time
 async def test_passwords_are_checked_in_a_thread_and_only_so_many_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

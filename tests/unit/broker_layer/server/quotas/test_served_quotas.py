@@ -111,6 +111,7 @@ async def test_a_consumer_over_its_quota_is_paused() -> None:
         assert throttles(broker) == {"consumer_byte_rate": 1}
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("api", ["produce", "fetch", "offsets"])
 async def test_a_client_over_its_share_of_time_is_paused(api: str) -> None:
     quotas = QuotaSet()
@@ -132,6 +133,7 @@ async def test_a_client_over_its_share_of_time_is_paused(api: str) -> None:
         assert throttles(broker) == {"request_percentage": 1}
 
 
+@pytest.mark.real_time
 async def test_without_quotas_no_request_is_timed() -> None:
     quotas = QuotaSet()
     async with serving(topics_of(), quotas=quotas) as broker:
