@@ -4,17 +4,19 @@ Leaves damaged entries to `repair.range_repair`, ledgers that are not closed to
 `repair.open_ledger_repair`, the needs to `repair.needs`, copying to
 `ledger_client.in_sync.copying`, and the choice of ledgers to `repair.worker`.
 
-Invariants: the metadata is read again before each copy. A target that an earlier attempt marked as
-incoming is used again. An entry that no source can return blocks the repair; a timeout is not a
-proof that a copy is missing. A need that cannot be met does not keep the others waiting. A ledger
-without needs keeps no mark, except an open in-sync one, whose writer copies. A position that holds
-no entry, or only lost ones, is replaced without a copy and without the ledger's key.
+Invariants: the metadata and the standings are read again before each copy, so that only copies
+under way are finished when a drain is cancelled or a bookie returns. A target that an earlier
+attempt marked as incoming is used again. An entry that no source can return blocks the repair; a
+timeout is not a proof that a copy is missing. A need that cannot be met does not keep the others
+waiting. A ledger without needs keeps no mark, except an open in-sync one, whose writer copies. A
+position that holds no entry, or only lost ones, is replaced without a copy and without the ledger's
+key.
 
 Source: protocol rules 9.1, 9.3, 9.7, 9.9, 9.12 and 11.2.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from bookie.wire.messages import MASTER_KEY_BYTES
@@ -50,7 +52,7 @@ from repair.outcome import Blocked, Deleted, Outcome, Postponed, Repaired, descr
 from repair.pacing.copy_shares import CopyShares
 from repair.publishing import LOST
 from repair.range_repair import RangeRepair
-from repair.spread import NO_PLACES, Places, is_better_place
+from repair.spread import Places, is_better_place
 from repair.standing import Standing, Standings
 from tracing import spans as tracing
 
@@ -64,6 +66,10 @@ NEXT_STEP_UNREADABLE: Final = (
     "bring a bookie that holds it back, or accept the loss with `quire ledger accept-loss`"
 )
 
+Look = Callable[[], Awaitable[tuple[Standings, Places]]]
+"""Returns the standings now, and the places to which copies that are all good may move. Raises
+MetadataError.
+"""
 Unmet = Blocked | Postponed
 NO_KEY: Final = bytes(MASTER_KEY_BYTES)
 """Key of a copy without entries: nothing is sent with it."""
@@ -92,28 +98,22 @@ class LedgerRepair:
             LifecycleStore(services.store, services.rng),
         )
 
-    async def repair(
-        self,
-        ledger_id: LedgerId,
-        standings: Standings,
-        on_progress: OnProgress,
-        places: Places = NO_PLACES,
-    ) -> Outcome:
-        """Repair the damaged entries of a ledger, then meet every need, also if that failed. With
-        `places`, copies that are all good are moved to better ones.
+    async def repair(self, ledger_id: LedgerId, look: Look, on_progress: OnProgress) -> Outcome:
+        """Repair the damaged entries of a ledger, then meet every need, also if that failed. Raises
+        the errors of `look`.
         """
+        standings, _ = await look()
         unrepaired = await self._ranges.repair(ledger_id, standings, on_progress)
         if isinstance(unrepaired, Deleted):
             return unrepaired
-        outcome = await self._meet_all(ledger_id, standings, places, on_progress)
+        outcome = await self._meet_all(ledger_id, look, on_progress)
         return joined((unrepaired, outcome)) or outcome
 
-    async def _meet_all(
-        self, ledger_id: LedgerId, standings: Standings, places: Places, on_progress: OnProgress
-    ) -> Outcome:
+    async def _meet_all(self, ledger_id: LedgerId, look: Look, on_progress: OnProgress) -> Outcome:
         copies = conflicts = 0
         keys: LedgerKeys | None = None
         unmet: dict[Need, Unmet] = {}
+        failed: defaultdict[Need, dict[BookieId, str]] = defaultdict(dict)
         while True:
             try:
                 ledger, version = await self._services.ledgers.get(ledger_id, fresh=True)
@@ -121,7 +121,9 @@ class LedgerRepair:
                 return Deleted()
             except MetadataError as error:
                 return Postponed(str(error))
+            standings, places = await look()
             needs = needs_of(ledger, standings, places)
+            unmet = {each: unmet[each] for each in needs if each in unmet}
             unmet |= {each: Blocked(LOST) for each in needs if each.is_lost}
             need = next((each for each in needs if each not in unmet), None)
             if need is None or _is_given_up(unmet):
@@ -131,8 +133,8 @@ class LedgerRepair:
                 if holds:
                     keys = keys or await keys_of(ledger, self._services.pool)
                 used = keys if holds else LedgerKeys.with_master_key(ledger, NO_KEY)
-                choose = partial(self._choose, ledger, need, standings, places)
-                outcome = await self._meet(ledger, need, used, choose, on_progress)
+                target = self._choose(ledger, need, standings, places, failed[need])
+                outcome = await self._meet(ledger, need, used, target, failed[need], on_progress)
             except (NotEnoughBookiesError, QuorumTimeoutError, UnauthorizedError) as error:
                 is_later = isinstance(error, QuorumTimeoutError)
                 return Postponed(str(error)) if is_later else Blocked(str(error))
@@ -142,8 +144,8 @@ class LedgerRepair:
                     return Postponed(str(error))
                 continue
             match outcome:
-                case None:
-                    copies += 1
+                case int():
+                    copies += outcome
                 case Deleted():
                     return outcome
                 case Blocked() | Postponed():
@@ -193,26 +195,28 @@ class LedgerRepair:
         ledger: LedgerMetadata,
         need: Need,
         keys: LedgerKeys | None,
-        choose: Callable[[Mapping[BookieId, str]], BookieId | Shortage],
+        target: BookieId | Shortage,
+        failed: dict[BookieId, str],
         on_progress: OnProgress,
-    ) -> Unmet | Deleted | None:
-        """Copy one fragment to one bookie. Returns why it cannot be done, None once it is."""
+    ) -> Unmet | Deleted | int:
+        """Copy one fragment to one bookie. Returns why it cannot be done, or how many copies were
+        made: none if the bookie failed, which is added to `failed`, or got other copies until now.
+        """
         if keys is None:
             return Blocked(f"none of its bookies stores it: {NEXT_STEP_UNREADABLE}")
-        failed: dict[BookieId, str] = {}
-        while len(failed) < TARGETS_MAX:
-            target = choose(failed)
-            if isinstance(target, Shortage):
-                return Blocked(_shortage(target, failed))
-            if self.shares.is_busy(target):
-                if await self.shares.wait_changed():
-                    continue  # another bookie may be better now
-                return Postponed(f"{target} gets as many copies as it may")
-            try:
-                return await self._copy(ledger, need, target, keys, on_progress)
-            except (NotEnoughBookiesError, EntryConflictError, UnauthorizedError) as error:
-                failed[target] = error.message
-        return Postponed(f"{TARGETS_MAX} targets failed: {failed}")
+        if isinstance(target, Shortage):
+            return Blocked(_shortage(target, failed))
+        if self.shares.is_busy(target):
+            if await self.shares.wait_changed():
+                return 0
+            return Postponed(f"{target} gets as many copies as it may")
+        try:
+            return await self._copy(ledger, need, target, keys, on_progress)
+        except (NotEnoughBookiesError, EntryConflictError, UnauthorizedError) as error:
+            failed[target] = error.message
+        if len(failed) == TARGETS_MAX:
+            return Postponed(f"{TARGETS_MAX} targets failed: {failed}")
+        return 0
 
     async def _copy(
         self,
@@ -221,9 +225,10 @@ class LedgerRepair:
         target: BookieId,
         keys: LedgerKeys,
         on_progress: OnProgress,
-    ) -> Unmet | Deleted | None:
-        """Copy one fragment to a target. Raises the errors of a target that fails,
-        MetadataConflictError, and EntryLostError if a loss was accepted during the copy.
+    ) -> Unmet | Deleted | int:
+        """Copy one fragment to a target. Returns why it cannot be done, or 1. Raises the errors of
+        a target that fails, MetadataConflictError, and EntryLostError if a loss was accepted during
+        the copy.
         """
         try:
             attributes: tracing.Attributes = {
@@ -256,7 +261,7 @@ class LedgerRepair:
                 if self._ranges.cannot_return(ledger.ledger_id, EntryId(entry_id), sources):
                     return Blocked(f"{error}: {NEXT_STEP_UNREADABLE}")
             return Postponed(str(error))
-        return None
+        return 1
 
     def _copier(
         self, keys: LedgerKeys, throttle: Throttle, on_progress: OnProgress

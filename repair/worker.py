@@ -203,10 +203,12 @@ class RepairWorker:
         def report(progress: CopyProgress) -> None:
             claim.report(copied.add(progress), job.name.size_bytes, progress.target)
 
-        try:
+        async def look() -> tuple[Standings, Places]:
             standings = await self._standings(job)
-            places = self._places(job, standings)
-            outcome = await self._repair.repair(job.ledger_id, standings, report, places)
+            return standings, self._places(job, standings)
+
+        try:
+            outcome = await self._repair.repair(job.ledger_id, look, report)
             await self._store(job, version, outcome)
         except MetadataError as error:
             self._put_off(job.name, str(error))

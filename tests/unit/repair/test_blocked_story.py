@@ -13,12 +13,10 @@ from metadata.repair.job_store import JobStore
 from metadata.repair.jobs import Job, JobState
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.settings_store import RepairSettingsStore
-from repair.ledger_repair import LedgerRepair
+from repair.ledger_repair import LedgerRepair, Look
 from repair.outcome import Blocked, Outcome, Postponed, Repaired
 from repair.publishing import REQUESTED
 from repair.retries import SEEN_AFTER_S
-from repair.spread import Places
-from repair.standing import Standings
 from repair.worker import LEDGERS_AT_ONCE
 from tests.simulation.nodes import BookieNode
 from tests.support.repair.repair_world import THREE, World, play
@@ -60,11 +58,10 @@ def test_a_job_that_is_blocked_after_the_bookie_joined_is_tried_again(
     async def delayed(
         self: LedgerRepair,
         ledger_id: LedgerId,
-        standings: Standings,
+        look: Look,
         on_progress: OnProgress,
-        places: Places,
     ) -> Outcome:
-        outcome = await repair(self, ledger_id, standings, on_progress, places)
+        outcome = await repair(self, ledger_id, look, on_progress)
         if isinstance(outcome, Blocked):
             decided.set()
             await stored.wait()
@@ -92,16 +89,15 @@ def test_a_job_that_is_tried_by_an_old_view_is_tried_again(monkeypatch: pytest.M
     async def lagging(
         self: LedgerRepair,
         ledger_id: LedgerId,
-        standings: Standings,
+        look: Look,
         on_progress: OnProgress,
-        places: Places,
     ) -> Outcome:
         now_s = asyncio.get_running_loop().time()
         if joined.is_set():
             tried_s.append(now_s)
         if tried_s and now_s < tried_s[0] + 5.0:
             return Blocked("the new bookie was not seen yet")
-        return await repair(self, ledger_id, standings, on_progress, places)
+        return await repair(self, ledger_id, look, on_progress)
 
     async def story(world: World) -> None:
         (ledger_id,) = await world.write(1)
@@ -144,14 +140,13 @@ def test_a_repair_that_fails_by_a_defect_is_put_off(monkeypatch: pytest.MonkeyPa
     async def failing(
         self: LedgerRepair,
         ledger_id: LedgerId,
-        standings: Standings,
+        look: Look,
         on_progress: OnProgress,
-        places: Places,
     ) -> Outcome:
         tried_s.append(asyncio.get_running_loop().time())
         if tried_s[-1] < tried_s[0] + 60.0:
             raise ZeroDivisionError
-        return await repair(self, ledger_id, standings, on_progress, places)
+        return await repair(self, ledger_id, look, on_progress)
 
     async def story(world: World) -> None:
         monkeypatch.setattr(LedgerRepair, "repair", failing)
@@ -172,12 +167,11 @@ def test_jobs_that_fail_slowly_leave_room_for_others(monkeypatch: pytest.MonkeyP
     async def failing(
         self: LedgerRepair,
         ledger_id: LedgerId,
-        standings: Standings,
+        look: Look,
         on_progress: OnProgress,
-        places: Places,
     ) -> Outcome:
         if ledger_id not in slow:
-            return await repair(self, ledger_id, standings, on_progress, places)
+            return await repair(self, ledger_id, look, on_progress)
         if ledger_id in failures:
             await asyncio.sleep(3_600)
         failures.add(ledger_id)

@@ -1,5 +1,7 @@
 """Ledgers with several needs in a simulated cluster: one that cannot be met keeps no other back."""
 
+import asyncio
+
 import pytest
 
 from bookie.wire.messages import Status
@@ -14,11 +16,10 @@ from ledger_client.reading.verified_entries import VerifiedEntries
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.repair.jobs import JobState
 from metadata.repair.lifecycle import Lifecycle
-from repair.ledger_repair import LedgerRepair
+from repair.ledger_repair import LedgerRepair, Look
 from repair.needs import RepairClass
 from repair.outcome import Outcome, Repaired
-from repair.spread import Places
-from repair.standing import Standings
+from tests.support.repair.copy_actions import Halt, at_each_action
 from tests.support.repair.repair_world import World, play
 from tests.support.repair.replicas import check_whole, end, lacks, start_again
 
@@ -82,6 +83,26 @@ def test_a_stripe_without_any_copy_keeps_no_other_position_back() -> None:
     play(story, bookies=8)
 
 
+def test_a_fragment_that_was_not_begun_stays_when_its_drain_is_cancelled() -> None:
+    halt = Halt("store")
+
+    async def story(world: World) -> None:
+        ledger_id, _, stayed = await write_two_fragments(world)
+        await world.change(stayed, Lifecycle.DRAINING)
+        await halt.reached.wait()
+        second = world.ledger(ledger_id).fragments[1]
+        await world.change(stayed, Lifecycle.ACTIVE)
+        await asyncio.sleep(5)
+        halt.released.set()
+        assert await world.wait(lambda: stayed not in world.ledger(ledger_id).fragments[0].ensemble)
+        await asyncio.sleep(60)
+        assert world.ledger(ledger_id).fragments[1] == second
+        check_whole(world, ledger_id)
+
+    with at_each_action(halt.at):
+        play(story, bookies=5)
+
+
 @pytest.mark.parametrize("error", [EntryNotFoundError, QuorumTimeoutError])
 def test_a_fragment_that_cannot_be_copied_does_not_keep_the_others_back(
     monkeypatch: pytest.MonkeyPatch, error: type[EntryNotFoundError | QuorumTimeoutError]
@@ -136,11 +157,10 @@ def test_another_target_is_tried_when_one_does_not_return_what_it_stored(
     async def noted(
         self: LedgerRepair,
         ledger_id: LedgerId,
-        standings: Standings,
+        look: Look,
         on_progress: OnProgress,
-        places: Places,
     ) -> Outcome:
-        outcomes.append(await repair(self, ledger_id, standings, on_progress, places))
+        outcomes.append(await repair(self, ledger_id, look, on_progress))
         return outcomes[-1]
 
     async def story(world: World) -> None:
@@ -149,7 +169,8 @@ def test_another_target_is_tried_when_one_does_not_return_what_it_stored(
         (ledger_id,) = await world.write(1, TWO)
         gone, _ = world.ledger(ledger_id).fragments[0].ensemble
         end(world, gone)
-        assert await world.wait(lambda: not world.is_named(gone))
+        assert await world.wait(lambda: bool(outcomes))
+        assert not world.is_named(gone)
         assert faulty
         assert outcomes == [Repaired(1)], "in the same attempt"
         check_whole(world, ledger_id)
