@@ -56,10 +56,17 @@ def arguments_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
 
 def _arguments(parser: argparse.ArgumentParser) -> list[str]:
     rows = [
-        [_name(each), "yes" if each.required else "", _default(each), _help(each)]
+        [_name(each), "yes" if _is_required(each) else "", _default(each), _help(each)]
         for each in arguments_of(parser)
     ]
     return [table(["argument", "required", "default", "meaning"], rows)] if rows else []
+
+
+def _is_required(action: argparse.Action) -> bool:
+    """Return whether an argument must be given. Before Python 3.14, argparse also says so of a list
+    that may be empty.
+    """
+    return action.required and action.nargs != argparse.ZERO_OR_MORE
 
 
 def _name(action: argparse.Action) -> str:
