@@ -1,6 +1,7 @@
 # Everything a clone needs: `make demo` and `make test` set themselves up. GNU make 3.81 is enough.
 
 PYTHON ?=
+PYTHONS ?=
 FILE ?=
 MINUTES ?= 10
 SEED ?=
@@ -30,11 +31,12 @@ TOPICS ?=
 UPGRADE ?=
 UNCHECKED ?= 3
 
-BIN := .venv/bin
-STAMP := .venv/installed
-SPARK_STAMP := .venv/spark-installed
-DOCS_STAMP := .venv/docs-installed
-BROWSER_STAMP := .venv/browser-installed
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+SPARK_STAMP := $(VENV)/spark-installed
+DOCS_STAMP := $(VENV)/docs-installed
+BROWSER_STAMP := $(VENV)/browser-installed
 TOOLS := .venv-tools
 TOOLS_STAMP := $(TOOLS)/installed
 PACKAGES := $(wildcard metadata security tracing serving bookie ledger_client repair gateway broker_layer spark_io quire benchmarks)
@@ -43,7 +45,7 @@ CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 pyth
 # Tests start thousands of processes: each would compile the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test test-all test-failed test-fast test-packages test-spark test-spark-failed test-kafka test-browser screenshots check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-repair campaign-topics campaign-zookeeper sim sim-topics seeded-bugs mutation model faults fuzz flood differential docs docs-site lock sbom audit check-deploy clean
+.PHONY: help venv test test-all test-failed test-fast test-packages test-pythons test-spark test-spark-failed test-kafka test-browser screenshots check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-repair campaign-topics campaign-zookeeper sim sim-topics seeded-bugs mutation model faults fuzz flood differential docs docs-site lock sbom audit check-deploy clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
@@ -52,6 +54,7 @@ help:
 	@echo 'make test-all         make test, and the tests with real processes that take long'
 	@echo 'make test-failed      the tests that failed last, alone: was it the load of the machine?'
 	@echo 'make test-packages    build the wheel and the sdist, install the wheel into a bare environment, run every verb there'
+	@echo 'make test-pythons     make test on each supported release of Python that this machine has (some: PYTHONS="3.12 3.13")'
 	@echo 'make test-spark       the tests that need Spark, which is fetched for them (450 MB)'
 	@echo 'make test-spark-failed  those of make test-spark that failed last'
 	@echo 'make test-kafka       stock Kafka clients and Apache Kafka'"'"'s tools, which Maven and npm fetch'
@@ -82,7 +85,7 @@ help:
 	@echo 'make sbom             the packages of deploy/requirements.lock as CycloneDX JSON, in build/sbom.json'
 	@echo 'make audit            look for known vulnerabilities of these packages; UNCHECKED=0 succeeds if no service responds'
 	@echo 'make venv             what the others do first: Python, its packages and Java, in .venv'
-	@echo 'make clean            remove .venv and every cache'
+	@echo 'make clean            remove .venv, those of other releases of Python, and every cache'
 
 venv: $(STAMP)
 
@@ -100,11 +103,11 @@ $(STAMP): pyproject.toml
 	    echo 'Install one (on Debian and Ubuntu also the package python3-venv), or name it: make PYTHON=/path/to/python3.11 ...' >&2; \
 	    exit 1; \
 	  fi; \
-	  echo "Making .venv with $$($$found --version)"; \
-	  rm -rf .venv; \
-	  $$found -m venv .venv; \
+	  echo "Making $(VENV) with $$($$found --version)"; \
+	  rm -rf '$(VENV)'; \
+	  $$found -m venv '$(VENV)'; \
 	fi; \
-	echo 'Installing packages into .venv'; \
+	echo 'Installing packages into $(VENV)'; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,broker,console,dev]'
 	@touch $@
 
@@ -129,10 +132,14 @@ test-fast: $(STAMP)
 test-packages: $(STAMP)
 	@$(BIN)/python -m pytest -q -m '' tests/packaging
 
+# Each release has an environment of its own, such as .venv-3.13.
+test-pythons: $(STAMP)
+	@MAKE='$(MAKE)' $(BIN)/python -m tests.packaging.every_release $(PYTHONS)
+
 # PySpark and Arrow are large, and only `spark_io` needs them: they are installed on request. Without them `make test` skips unit tests
 # that need them, so this runs them.
 $(SPARK_STAMP): $(STAMP)
-	@echo 'Installing PySpark into .venv'
+	@echo 'Installing PySpark into $(VENV)'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,broker,console,spark-connect,dev]'
 	@touch $@
 
@@ -149,7 +156,7 @@ test-kafka: $(STAMP)
 
 # Playwright is large, and only tests/browser needs it. The browser is the system's Chromium.
 $(BROWSER_STAMP): $(STAMP)
-	@echo 'Installing Playwright into .venv'
+	@echo 'Installing Playwright into $(VENV)'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,broker,console,browser,dev]'
 	@touch $@
 
@@ -248,7 +255,7 @@ docs: $(STAMP)
 
 # The site's generator is installed when it is first needed.
 $(DOCS_STAMP): $(STAMP)
-	@echo 'Installing mkdocs into .venv'
+	@echo 'Installing mkdocs into $(VENV)'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch $@
 
@@ -295,5 +302,5 @@ check-deploy: $(STAMP) $(TOOLS)/bin/helm
 	@$(BIN)/python -m tests.deploy.image_steps
 
 clean:
-	rm -rf .venv .venv-tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache build dist
+	rm -rf .venv .venv-3.* .venv-tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,14 +7,20 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 ROOT: Final = Path(__file__).parents[2]
-RELEASES: Final = ("3.11", "3.12", "3.13", "3.14")
-"""Releases of Python that Quire supports."""
+PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+RELEASES: Final = tuple(
+    release
+    for each in PROJECT["classifiers"]
+    if (release := each.removeprefix("Programming Language :: Python :: ")).startswith("3.")
+)
+"""Releases of Python that Quire supports: those of the classifiers, the oldest first."""
 NO_INDEX: Final = "No matching distribution"
 
 

@@ -1,12 +1,11 @@
 """The wheel in a bare environment, without extras, from another directory."""
 
 import json
-import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.packaging.environments import ROOT, build_wheel, interpreters, make_environment, run
+from tests.packaging.environments import PROJECT, build_wheel, interpreters, make_environment, run
 
 EVERY_VERB = Path(__file__).with_name("every_verb.py")
 REACHED = 200
@@ -32,9 +31,8 @@ def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_the_command_says_its_version(python: Path) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     done = run(python, str(python.with_name("quire")), "--version")
-    assert done.stdout == f"quire {project['version']}\n"
+    assert done.stdout == f"quire {PROJECT['version']}\n"
 
 
 def test_a_client_is_imported_without_packages_of_servers(python: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.packaging.environments import RELEASES
 from tests.supply_chain.lock_file import PROJECT, LockedPackage, parse_lock
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +58,7 @@ def test_each_supported_python_finds_every_requirement() -> None:
     """Lines of a requirement have no marker that leaves a supported release of Python out."""
     for requirement in wanted(EXTRAS):
         marker = LOCKED[canonicalize_name(requirement.name)].requirement.marker
-        for version in ("3.11", "3.12", "3.13", "3.14"):
+        for version in RELEASES:
             linux = {
                 "python_version": version,
                 "python_full_version": f"{version}.0",
