@@ -17,6 +17,7 @@ from typing import Any, Final
 import pytest
 from typing_extensions import override  # `typing` has it from 3.12 on
 
+from tests.steady_time import SteadyTimeLoop
 from tests.support.metadata.virtual_time import VirtualTimeLoop
 
 FIRST_PORT: Final = 20_000
@@ -109,6 +110,8 @@ class VirtualNetworkLoop(VirtualTimeLoop):
         self.listeners: dict[int, _Listener] = {}
         self._ports = itertools.count(FIRST_PORT)
         self._connected: dict[socket.socket, _NamedSocket] = {}
+        self._bound: dict[int, tuple[socket.socket, asyncio.Queue[socket.socket]]] = {}
+        """Sockets of servers that accept by themselves, by port."""
 
     @override
     async def create_server(  # type: ignore[override]
@@ -126,7 +129,11 @@ class VirtualNetworkLoop(VirtualTimeLoop):
     async def create_connection(  # type: ignore[override]
         self, factory: Factory, host: str = "", port: int = 0, **options: Any
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        near = self._connected.pop(options["sock"]) if "sock" in options else self._dial(host, port)
+        if "sock" in options:
+            near = self._connected.pop(options["sock"])
+        else:
+            await asyncio.sleep(0)  # a server that has just started accepts first
+            near = self._dial(host, port)
         tls = _tls_of(options, ("ssl_handshake_timeout", "server_hostname"))
         if tls:
             tls.setdefault("server_hostname", host)
@@ -137,16 +144,29 @@ class VirtualNetworkLoop(VirtualTimeLoop):
         """Connect for a library that makes its sockets by itself, and wraps them afterwards."""
         self._connected[sock] = self._dial(*address[:2])
 
+    @override
+    async def sock_accept(self, sock: socket.socket) -> tuple[socket.socket, Name]:
+        """Accept for a server that makes its socket by itself."""
+        port = sock.getsockname()[1]
+        if port not in self._bound:
+            self._bound[port] = sock, asyncio.Queue()
+        accepted = await self._bound[port][1].get()
+        return accepted, accepted.getpeername()
+
     def _dial(self, host: str, port: int) -> _NamedSocket:
         listener = self.listeners.get(port)
-        if listener is None:
+        bound, queue = self._bound.get(port, (None, None))
+        if listener is None and (bound is None or bound.fileno() < 0):
             raise ConnectionRefusedError(111, f"no server listens at {host}:{port}")
         near, far = (_NamedSocket(fileno=each.detach()) for each in socket.socketpair())
         for each in (near, far):
             each.setblocking(False)
         near.own_name = far.peer_name = (HOST, next(self._ports))
         near.peer_name = far.own_name = (HOST, port)
-        listener.accept(far)
+        if listener is not None:
+            listener.accept(far)
+        elif queue is not None:
+            queue.put_nowait(far)
         return near
 
 
@@ -161,5 +181,5 @@ def pytest_asyncio_loop_factories(
 ) -> dict[str, type[asyncio.SelectorEventLoop]]:
     """Return the loop of a test, for the `conftest.py` of a folder."""
     if item.get_closest_marker("real_time") is not None:
-        return {"real": asyncio.SelectorEventLoop}
+        return {"real": SteadyTimeLoop}
     return {"virtual": VirtualNetworkLoop}

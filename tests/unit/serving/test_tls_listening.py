@@ -19,8 +19,6 @@ from serving.server_log import ServerLog
 from serving.tls_listening import TlsCounters, TlsLimits, TlsListener, TlsListening
 from tests.until import until
 
-pytestmark = pytest.mark.real_time
-
 HOST = "127.0.0.1"
 LIMITS = TlsLimits()
 

@@ -20,6 +20,7 @@ from bookie.log.replay import (
 )
 from metadata.ids import LedgerId
 from tests.support.bookie.batches import make_batch
+from tests.until import within
 
 if TYPE_CHECKING:
     from bookie.files.disk import File
@@ -81,7 +82,7 @@ class Segment:
                     found += [records.offset_of(record.header.lsn) for record in part]
             return found
 
-        return asyncio.run(asyncio.wait_for(read(), 60))
+        return asyncio.run(within(read()))
 
 
 def damage(first: int, next_offset: int | None, kind: RecordKind | None = None) -> Damage:

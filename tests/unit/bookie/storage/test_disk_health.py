@@ -19,6 +19,7 @@ from bookie.storage.disk_health import DiskHealth, HangGuard
 from bookie.storage.writability import Writability
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.loop import run_simulation
+from tests.until import until
 
 HUNG_S = 30.0
 
@@ -155,10 +156,17 @@ async def test_a_small_write_that_holds_the_event_loop_is_noticed_by_the_guard(
     await disk.close()
 
 
+@pytest.mark.real_time
 async def test_guard_does_nothing_while_the_loop_checks() -> None:
     under_way = RunningOperations(time.monotonic)
     given_up: list[str] = []
-    guard = HangGuard(under_way, time.monotonic, 0.05, given_up.append, grace_s=0.02)
-    await under_way.run("a write", asyncio.sleep(0.5))
+    looks: list[float] = []
+
+    def checked_s() -> float:
+        looks.append(time.monotonic())
+        return looks[-1]
+
+    guard = HangGuard(under_way, checked_s, 0.05, given_up.append, grace_s=0.01)
+    await under_way.run("a write", until(lambda: len(looks) == 10))
     guard.stop()
     assert given_up == []

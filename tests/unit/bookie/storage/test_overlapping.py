@@ -21,6 +21,7 @@ from bookie.wire.batch import BatchView
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
 from tests.support.bookie.batches import make_batch, make_run, payload_of
+from tests.until import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +115,7 @@ class Storage:
             self.add(batch)
             await self.adds.settle()
 
-        asyncio.run(asyncio.wait_for(run(), 20))
+        asyncio.run(within(run()))
         assert self.adds.queued_bytes == 0
         assert self.state.use_count == 0
         return self.answers
@@ -285,7 +286,7 @@ def test_comparisons_of_a_ledger_wait_for_each_other_and_count() -> None:
         await storage.adds.settle()
         assert not storage.adds._locks
 
-    asyncio.run(asyncio.wait_for(run(), 20))
+    asyncio.run(within(run()))
     assert running == [0, 1, 2], "one after another"
     assert (storage.adds.queued_bytes, storage.state.use_count) == (0, 0)
     assert storage.woken == 3
@@ -305,7 +306,7 @@ def test_settling_waits_for_all_also_if_one_fails() -> None:
         storage.add(make_run(7, 5, 2))
         await storage.adds.settle()
 
-    asyncio.run(asyncio.wait_for(run(), 20))
+    asyncio.run(within(run()))
     assert storage.answers == [Status.UNKNOWN, [(5, 6)]]
 
 
@@ -324,5 +325,5 @@ def test_an_add_that_comes_while_another_waits_takes_its_turn() -> None:
         storage.add(make_run(7, 10, 3))
         await storage.adds.settle()
 
-    asyncio.run(asyncio.wait_for(run(), 20))
+    asyncio.run(within(run()))
     assert storage.answers == [[(0, 2)], [(5, 7)], [(10, 12)]]

@@ -20,9 +20,8 @@ from metadata.ids import BookieId, UpdateToken
 from metadata.ledgers.ledger_store import LedgerStore
 from tests.support.ledger_client.cluster import TestCluster, entries_of
 from tests.support.ledger_client.storing_bookie import StoringBookie
-from tests.until import until
+from tests.until import until, within
 
-WAIT_S = 10.0
 THREE_MIN_TWO = Quorum.in_sync(3, 2)
 
 
@@ -73,7 +72,7 @@ async def test_below_the_least_in_sync_appends_are_refused_and_nothing_shrinks(
     assert not pending.done()
     await cluster.bookie(second).start()
     await cluster.bookie(second).register(cluster.stores[0], writable=True)
-    assert await asyncio.wait_for(pending, WAIT_S) == 2
+    assert await within(pending) == 2
     assert await writer.append(b"accepted") == 3
     await writer.aclose()
 
@@ -120,10 +119,9 @@ async def test_a_mark_left_by_a_failed_copy_is_removed(cluster: TestCluster) -> 
 
     await until(lambda: len(writer.in_sync) == 3)
 
-    async with asyncio.timeout(WAIT_S):
-        while any(fragment.incoming for fragment in stored.fragments):
-            await asyncio.sleep(0.05)
-            stored, _ = await ledgers.get(writer.id, fresh=True)
+    while any(fragment.incoming for fragment in stored.fragments):
+        await asyncio.sleep(0.05)
+        stored, _ = await ledgers.get(writer.id, fresh=True)
     await writer.append(b"goes on")
     await writer.aclose()
 
@@ -177,8 +175,8 @@ async def test_a_refused_writer_learns_that_its_ledger_ended(
                 found.append(type(error))
             await asyncio.sleep(0.05)
 
-    # Within seconds of loop time: after ten, a spare would be tried and report it too.
-    await asyncio.wait_for(try_to_append(), WAIT_S / 2)
+    # Within seconds of virtual time: after ten, a spare would be tried and report it too.
+    await within(try_to_append(), 5.0)
     assert NotEnoughInSyncReplicasError not in found[found.index(wanted) :]
     await writer.abort()
 
@@ -217,7 +215,7 @@ async def test_fixed_membership_waits_for_its_members(cluster: TestCluster) -> N
     assert not pending.done()
     await lost.start()
     await lost.register(cluster.stores[0], writable=True)
-    assert await asyncio.wait_for(pending, WAIT_S) == 1
+    assert await within(pending) == 1
     assert len(writer.info.fragments) == 1
     await writer.aclose()
 
@@ -309,7 +307,7 @@ async def test_only_a_member_without_the_oldest_entry_lags(
     writer = await client.create_ledger(quorum)
     silent = members(writer)[1]
     monkeypatch.setattr(cluster.bookie(silent), "answer_add", lambda _frame: b"")
-    assert await writer.append(b"late at one", timeout=WAIT_S) == 0
+    assert await writer.append(b"late at one", timeout=10.0) == 0
     assert silent not in members(writer)
     assert len(writer.in_sync) == 2
     await writer.aclose()
@@ -345,8 +343,7 @@ async def test_a_recovery_waits_only_briefly_for_a_member_that_is_not_needed(
     await lose(cluster, members(writer)[0])
     patient = cluster.client(read_timeout_s=3600.0, call_timeout_s=3600.0)
 
-    async with asyncio.timeout(WAIT_S):
-        info = await patient.recover_ledger(writer.id)
+    info = await within(patient.recover_ledger(writer.id), 10.0)
 
     assert info.last_entry_id == 0
     assert await entries_of(patient, writer.id, 0) == [b"kept"]

@@ -28,20 +28,17 @@ from tests.simulation.loop import run_simulation
 from tests.support.ledger_client.cluster import TestCluster, entries_of
 from tests.support.ledger_client.memory_bookies import MemoryBookies
 from tests.support.ledger_client.storing_bookie import StoringBookie
-from tests.until import until
-
-WAIT_S = 10.0
+from tests.until import WAIT_S, until
 
 
 async def end_of(writer: LedgerWriter) -> LedgerError:
     """Append until the writer has ended; return its error."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            try:
-                await writer.append(b"more")
-            except LedgerError as error:
-                return error
-            await asyncio.sleep(0.02)
+    while True:
+        try:
+            await writer.append(b"more")
+        except LedgerError as error:
+            return error
+        await asyncio.sleep(0.02)
 
 
 async def lose(bookie: StoringBookie) -> None:
@@ -81,7 +78,7 @@ async def returned_member_of_three_fragments(
 
     stays.answer = answer
     await bring_back(cluster, returns)
-    await until(lambda: len(writer.members) == 2, WAIT_S)
+    await until(lambda: len(writer.members) == 2)
     return writer, stays, returns
 
 
@@ -113,7 +110,7 @@ async def test_unclean_recovery_closes_behind_what_a_returned_member_holds(
     """
     writer, stays, returns = await returned_member_of_three_fragments(cluster)
     assert await writer.append_many([b"4", b"5"]) == range(4, 6)
-    await until(lambda: returns.ledgers[writer.id].lac == 5, WAIT_S)
+    await until(lambda: returns.ledgers[writer.id].lac == 5)
     await lose(stays)
     operator = cluster.client(read_timeout_s=0.3)
 
@@ -129,7 +126,7 @@ async def test_unclean_recovery_gives_up_nothing_that_a_returned_member_confirme
     """It does not return entry 5, which it confirmed: another start of it may."""
     writer, stays, returns = await returned_member_of_three_fragments(cluster)
     await writer.append_many([b"4", b"5"])
-    await until(lambda: returns.ledgers[writer.id].lac == 5, WAIT_S)
+    await until(lambda: returns.ledgers[writer.id].lac == 5)
     await lose(stays)
     returns.damage(writer.id, 4)
     returns.damage(writer.id, 5)
@@ -226,7 +223,7 @@ async def test_an_idle_writer_learns_that_its_ledger_ended(cluster: TestCluster,
     else:
         await cluster.client().delete_ledger(writer.id)
 
-    await until(lambda: not writer.is_usable, WAIT_S)
+    await until(lambda: not writer.is_usable)
 
     wanted = LedgerFencedError if ends == "recovered" else LedgerNotFoundError
     assert isinstance(await end_of(writer), wanted)

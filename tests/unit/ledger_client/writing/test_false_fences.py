@@ -14,10 +14,9 @@ from ledger_client.writing.writer import LedgerWriter
 from metadata.store.memory_faults import NoFaults, StoreCall
 from serving.overriding import override
 from tests.support.ledger_client.cluster import THREE, TestCluster, entries_of
-from tests.until import until
+from tests.until import until, within
 
 THREE_MIN_TWO = Quorum.in_sync(3, 2)
-WAIT_S = 10.0
 
 
 class LedgerReads(NoFaults):
@@ -110,7 +109,7 @@ async def test_nothing_is_decided_while_the_metadata_are_away(
     with pytest.raises(QuorumTimeoutError):
         await writer.append(b"has a deadline", timeout=0.05)
     faults.is_away = False
-    assert await asyncio.wait_for(pending, WAIT_S) == 1
+    assert await within(pending) == 1
     assert first not in members(writer)
     await writer.aclose()
 
@@ -127,7 +126,7 @@ async def test_a_recovery_is_seen_once_the_metadata_are_back(
     assert not pending.done()
     faults.is_away = False
     with pytest.raises(LedgerFencedError):
-        await asyncio.wait_for(pending, WAIT_S)
+        await within(pending)
 
 
 async def test_the_read_is_fresh(reads: tuple[TestCluster, LedgerReads]) -> None:
@@ -137,7 +136,7 @@ async def test_the_read_is_fresh(reads: tuple[TestCluster, LedgerReads]) -> None
     faults.missed = 100
     await cluster.client().recover_ledger(writer.id)
     with pytest.raises(LedgerFencedError):
-        await asyncio.wait_for(writer.append(b"late"), WAIT_S)
+        await within(writer.append(b"late"))
     assert not writer._shell.protocol.false_fences
 
 

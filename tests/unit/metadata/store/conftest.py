@@ -8,6 +8,7 @@ import pytest
 
 from metadata.store.interface import MetadataStore
 from metadata.store.zookeeper.store import open_store
+from tests.steady_time import SteadyTimeLoop
 from tests.support.metadata.scripted_service import ScriptedService
 from tests.support.metadata.scripted_zookeeper import (
     ScriptedEnsemble,
@@ -23,7 +24,7 @@ def pytest_asyncio_loop_factories(
     item: pytest.Function,
 ) -> dict[str, type[asyncio.SelectorEventLoop]]:
     if {"zookeeper", "ensemble"} & set(item.fixturenames):
-        return {"real": asyncio.SelectorEventLoop}
+        return {"real": SteadyTimeLoop}
     return {"virtual": VirtualTimeLoop}
 
 

@@ -241,12 +241,14 @@ async def test_a_busy_session_leaves_a_silent_server_before_it_ends(
     await store.create("/a", b"0")
     silent, session_id = server_of(ensemble, store), store.session_id
     silent.pause()
-    async with asyncio.TaskGroup() as reads:
-        while SessionState.CONNECTED not in states:
-            reads.create_task(store.get("/a"))
-            await asyncio.sleep(0.05)
-            assert SessionState.EXPIRED not in states
-    assert (states, store.session_id) == (MOVED, session_id)
-    assert server_of(ensemble, store) is not silent
-    silent.resume()
-    await store.aclose()
+    try:
+        async with asyncio.TaskGroup() as reads:
+            while SessionState.CONNECTED not in states:
+                reads.create_task(store.get("/a"))
+                await asyncio.sleep(0.05)
+                assert SessionState.EXPIRED not in states
+        assert (states, store.session_id) == (MOVED, session_id)
+        assert server_of(ensemble, store) is not silent
+    finally:
+        silent.resume()
+        await store.aclose()
