@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from ledger_client import LedgerClient, Quorum, UnauthorizedError
 from ledger_client.bookies.connection_calls import BookieCallError
@@ -20,6 +21,8 @@ from quire.errors import ExitCode
 from quire.local.local_broker import LocalBroker
 from quire.local_cluster import LocalCluster
 from tests.integration.quire.command import run_quire, start_quire
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 THREE = Quorum(3, 3, 2)
 FAST = ClientConfig(append_deadline_s=5.0, quarantine_s=5.0)
@@ -51,6 +54,7 @@ class LoginCluster:
         return done.returncode, (done.stdout + done.stderr).decode()
 
     async def add_user(self, name: str) -> None:
+        """Add a user. Tests share the cluster: users that one of them changes are only its own."""
         file = self.client_file(name).with_suffix(".password")
         words = ("user", "add", name, "--password-file", str(file))
         done = await asyncio.to_thread(run_quire, *words, metadata=self.cluster.metadata_uri)
@@ -69,8 +73,9 @@ def write_client_file(directory: Path, user: str, password: str = "") -> Path:
     return path
 
 
-@pytest.fixture
-async def secured(tmp_path: Path) -> AsyncIterator[LoginCluster]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def secured(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LoginCluster]:
+    tmp_path = tmp_path_factory.mktemp("logins")
     options = {
         "client_logins": "required",
         "authorizer": "enforce",
@@ -147,39 +152,62 @@ async def test_commands_of_operators_log_in(secured: LoginCluster) -> None:
 
 
 async def test_a_user_that_is_removed_is_disconnected(secured: LoginCluster) -> None:
+    await secured.add_user("carol")
     bookie_id = BookieId(secured.cluster.bookies[0].id)
-    async with open_cluster(secured.uri("alice")) as cluster:
+    async with open_cluster(secured.uri("carol")) as cluster:
         pool = cluster.open_pool()
         try:
             assert (await pool.ping(bookie_id, timeout_s=LIMIT_S)).writable
             lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
             pool.on_unavailable(lambda *_: None if lost.done() else lost.set_result("lost"))
             began_s = time.monotonic()
-            assert (await secured.quire("user", "remove", "alice"))[0] == ExitCode.DONE
+            assert (await secured.quire("user", "remove", "carol"))[0] == ExitCode.DONE
             async with asyncio.timeout(LIMIT_S):
                 await lost
             assert time.monotonic() - began_s < REVOKED_S
-            with pytest.raises(BookieCallError, match="refuses the login of the user 'alice'"):
+            with pytest.raises(BookieCallError, match="refuses the login of the user 'carol'"):
                 await pool.ping(bookie_id, timeout_s=LIMIT_S)
         finally:
             await pool.aclose()
 
 
 async def test_a_writer_goes_on_with_the_new_password(secured: LoginCluster) -> None:
-    async with secured.client("alice") as alice:
-        ledger = await alice.create_ledger(THREE)
+    await secured.add_user("dave")
+    async with secured.client("dave") as dave:
+        ledger = await dave.create_ledger(THREE)
         await ledger.append(b"one")
-        file = secured.client_file("alice", "the new password").with_suffix(".password")
-        change = ("user", "password", "alice", "--password-file", str(file))
+        file = secured.client_file("dave", "the new password").with_suffix(".password")
+        change = ("user", "password", "dave", "--password-file", str(file))
         assert (await secured.quire(*change))[0] == ExitCode.DONE
-    async with secured.client("alice", "the new password") as alice:
-        assert (await alice.recover_ledger(ledger.id)).last_entry_id == 0
-        assert await read_all(alice, ledger.id) == [b"one"]
+    async with secured.client("dave", "the new password") as dave:
+        assert (await dave.recover_ledger(ledger.id)).last_entry_id == 0
+        assert await read_all(dave, ledger.id) == [b"one"]
+
+
+async def test_a_broker_logs_in_at_bookies(secured: LoginCluster, tmp_path: Path) -> None:
+    await secured.add_user("broker")
+    uri = secured.uri("broker")
+    broker = LocalBroker(1, tmp_path / "broker.log", uri, {"SASL_PLAINTEXT": 0}, 3, {})
+    await broker.start()
+    try:
+        for words, sent in (
+            (("topic", "create", "orders", "--partitions", "1"), b""),
+            (("topic", "produce", "orders"), b"one\ntwo\n"),
+        ):
+            done = await asyncio.to_thread(run_quire, *words, metadata=uri, stdin=sent)
+            assert done.returncode == ExitCode.DONE, done.stderr.decode()
+        words = ("topic", "consume", "orders", "--count", "2")
+        done = await asyncio.to_thread(run_quire, *words, metadata=uri)
+        assert done.stdout.split() == [b"one", b"two"], done.stderr.decode()
+    finally:
+        await broker.stop()
 
 
 @pytest.mark.timeout(300)
 async def test_repair_logs_in_and_copies(secured: LoginCluster) -> None:
-    """It reads from other bookies with the key of repair, which replaces no login."""
+    """It reads from other bookies with the key of repair, which replaces no login. The cluster has
+    one bookie less afterwards.
+    """
     await secured.add_user("repair")
     await secured.cluster.add_bookie()
     settings = ("repair", "settings", "lost_after_s=3", "urgent_after_s=3")
@@ -206,22 +234,3 @@ async def members(secured: LoginCluster, ledger_id: int) -> tuple[BookieId, ...]
     async with open_cluster(secured.uri("alice")) as cluster:
         metadata, _ = await cluster.ledgers.get(LedgerId(ledger_id), fresh=True)
         return metadata.last_fragment.ensemble
-
-
-async def test_a_broker_logs_in_at_bookies(secured: LoginCluster, tmp_path: Path) -> None:
-    await secured.add_user("broker")
-    uri = secured.uri("broker")
-    broker = LocalBroker(1, tmp_path / "broker.log", uri, {"SASL_PLAINTEXT": 0}, 3, {})
-    await broker.start()
-    try:
-        for words, sent in (
-            (("topic", "create", "orders", "--partitions", "1"), b""),
-            (("topic", "produce", "orders"), b"one\ntwo\n"),
-        ):
-            done = await asyncio.to_thread(run_quire, *words, metadata=uri, stdin=sent)
-            assert done.returncode == ExitCode.DONE, done.stderr.decode()
-        words = ("topic", "consume", "orders", "--count", "2")
-        done = await asyncio.to_thread(run_quire, *words, metadata=uri)
-        assert done.stdout.split() == [b"one", b"two"], done.stderr.decode()
-    finally:
-        await broker.stop()
