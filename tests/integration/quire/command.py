@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.integration.quire.forked_command import run_forked
+
 TIMEOUT_S = 120.0
 QUIRE = [sys.executable, "-m", "quire.cli.main"]
 
@@ -25,14 +27,7 @@ def run_quire(
     *words: str, metadata: str | None = None, stdin: bytes = b""
 ) -> "subprocess.CompletedProcess[bytes]":
     """Run one command to its end."""
-    return subprocess.run(
-        [*QUIRE, *words],
-        input=stdin,
-        capture_output=True,
-        env=environment(metadata),
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    return run_forked(words, environment(metadata), stdin, TIMEOUT_S)
 
 
 def pause_repair(metadata: str) -> None:
