@@ -15,7 +15,7 @@ import signal
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from quire.errors import LocalClusterError
 
@@ -76,15 +76,18 @@ class ChildProcess:
             if self.log_path is not None:
                 self.log_path.parent.mkdir(parents=True, exist_ok=True)
                 log = files.enter_context(self.log_path.open("ab"))
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=PIPE,
-                stdout=PIPE,
-                stderr=log,
-                env=variables,
-                start_new_session=True,  # Ctrl-C must reach only this process
-            )
+            self._process = await self._spawn(variables, log)
         self._is_paused = False
+
+    async def _spawn(self, variables: Mapping[str, str], log: IO[bytes] | None) -> Process:
+        return await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=log,
+            env=variables,
+            start_new_session=True,  # Ctrl-C must reach only this process
+        )
 
     async def first_line(self, timeout_s: float) -> str:
         """Return the first line that the process prints. Raises LocalClusterError, with the log's

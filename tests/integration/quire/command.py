@@ -1,4 +1,4 @@
-"""The `quire` command, run as a user runs it: as a separate process."""
+"""The `quire` command as a separate process, which is forked from one that has imported Quire."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.integration.quire.forked_command import run_forked
+from tests.support.quire.forks.forking import ForkedCommand
 
 TIMEOUT_S = 120.0
 QUIRE = [sys.executable, "-m", "quire.cli.main"]
@@ -27,7 +27,9 @@ def run_quire(
     *words: str, metadata: str | None = None, stdin: bytes = b""
 ) -> "subprocess.CompletedProcess[bytes]":
     """Run one command to its end."""
-    return run_forked(words, environment(metadata), stdin, TIMEOUT_S)
+    command = ForkedCommand(words, environment(metadata))
+    out, err = command.communicate(stdin, timeout=TIMEOUT_S)
+    return subprocess.CompletedProcess(command.args, command.wait(), out, err)
 
 
 def pause_repair(metadata: str) -> None:
@@ -35,22 +37,16 @@ def pause_repair(metadata: str) -> None:
     assert run_quire("repair", "pause", "--for", "1h", metadata=metadata).returncode == 0
 
 
-def start_quire(*words: str, metadata: str | None = None) -> "subprocess.Popen[bytes]":
+def start_quire(*words: str, metadata: str | None = None) -> ForkedCommand:
     """Start a command that runs until it is stopped."""
-    return subprocess.Popen(
-        [*QUIRE, *words],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(metadata),
-    )
+    return ForkedCommand(words, environment(metadata))
 
 
 @dataclass(frozen=True, slots=True)
 class RunningCluster:
     """A `quire up` that is ready."""
 
-    process: "subprocess.Popen[bytes]"
+    process: ForkedCommand
     told: dict[str, Any]
 
     @property
@@ -68,7 +64,7 @@ class RunningCluster:
         assert done.returncode == 0, done.stderr.decode()
         return json.loads(done.stdout)
 
-    def start(self, *words: str) -> "subprocess.Popen[bytes]":
+    def start(self, *words: str) -> ForkedCommand:
         """Start a command that runs until it is stopped."""
         return start_quire(*words, metadata=self.metadata)
 
@@ -76,7 +72,7 @@ class RunningCluster:
         """End the cluster as Ctrl-C does; return the status."""
         self.process.send_signal(signal.SIGINT)
         self.process.communicate(timeout=TIMEOUT_S)
-        return self.process.returncode
+        return self.process.wait()
 
 
 def start_cluster(
@@ -85,10 +81,7 @@ def start_cluster(
     """Start `quire up`, with more options, and wait until it reports that it is ready."""
     words = ["up", "--bookies", str(bookies), "--data", str(data_dir), "-o", "json", *more]
     words += ["--brokers", str(brokers), *(["--secure"] if secure else [])]
-    process = subprocess.Popen(
-        [*QUIRE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(None)
-    )
-    assert process.stdout is not None
+    process = ForkedCommand(words, environment(None), forks_servers=True)
     line = process.stdout.readline()
     if not line:
         _, errors = process.communicate(timeout=TIMEOUT_S)

@@ -320,7 +320,7 @@ def has_command_lines() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("has_command_lines")
+@pytest.mark.usefixtures("has_command_lines", "starts_of_a_user")
 async def test_no_secret_is_shown_or_stored(tmp_path: Path, files: SecretFiles) -> None:
     search = search_for(files)
     async with running(tmp_path, files) as cluster:
