@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+import pytest_asyncio
 
 from ledger_client import (
     BookieConnected,
@@ -27,14 +28,15 @@ from ledger_client import (
 from ledger_client import sync as blocking
 from quire.local_cluster import LocalCluster
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
 THREE = Quorum(ensemble=3, write=3, ack=2)
 QUICK = ClientConfig(metadata_timeout_s=3.0, call_timeout_s=20.0)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster() -> AsyncIterator[LocalCluster]:
+    """Start four bookies; a test starts one again that it kills."""
     async with LocalCluster(bookies=4) as cluster:
         yield cluster
 
@@ -61,7 +63,7 @@ async def test_append_read_and_delete(cluster: LocalCluster) -> None:
         async with client.open_ledger(ledger.id) as reader:
             tailed = [entry.data async for batch in reader.tail(start=0) for entry in batch]
         assert tailed == expected
-        assert [each.id async for each in client.list_ledgers()] == [ledger.id]
+        assert ledger.id in [each.id async for each in client.list_ledgers()]
         await client.delete_ledger(ledger.id)
         with pytest.raises(LedgerNotFoundError):
             await client.open_ledger(ledger.id)
@@ -77,7 +79,8 @@ async def test_bookies_that_die_and_a_second_client_that_takes_over(cluster: Loc
         payloads = [b"%d" % number for number in range(3000)]
         await ledger.append_many(payloads[:1000])
         lost = ledger.info.fragments[0].ensemble[0]
-        next(bookie for bookie in cluster.bookies if bookie.id == lost).kill()
+        killed = next(bookie for bookie in cluster.bookies if bookie.id == lost)
+        killed.kill()
         await ledger.append_many(payloads[1000:])
         while lost in ledger.info.fragments[-1].ensemble:
             await ledger.append(b"more")
@@ -96,6 +99,7 @@ async def test_bookies_that_die_and_a_second_client_that_takes_over(cluster: Loc
         async with writing.create_ledger(THREE) as second:
             await second.append(b"x")
             assert lost not in second.info.bookies
+    await killed.restart()
 
 
 @pytest.mark.parametrize("digest", ["crc32c", "hmac-sha256"])

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+import pytest_asyncio
 from typing_extensions import override
 
 from ledger_client import LedgerClient, Quorum
@@ -17,20 +18,20 @@ from metadata.ledgers.ledger_store import LedgerStore
 from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
 COUNT = 2000
 SMALL = CopyLimits(request_bytes_max=64 * 1024, requests_at_once=2)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster() -> AsyncIterator[LocalCluster]:
-    """Start five bookies for one test, which kills them."""
+    """Start five bookies; each test starts those again that it kills."""
     async with LocalCluster(bookies=5) as running:
         yield running
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def client(cluster: LocalCluster) -> AsyncIterator[LedgerClient]:
     async with LedgerClient(cluster.metadata_uri) as client:
         yield client
@@ -131,8 +132,10 @@ async def test_a_fresh_bookie_holds_all_when_the_only_other_is_killed(
     assert [(f.ensemble, f.incoming) for f in after.fragments] == [((target.id,), ())]
     assert (seen[-1].copied_entries, seen[-1].copied_bytes) == (COUNT, before.length)
     assert len(seen) > 10, "a piece at a time"
-    next(b for b in cluster.bookies if b.id == original).kill()
+    killed = next(b for b in cluster.bookies if b.id == original)
+    killed.kill()
     await check_all(client, ledger_id, b"secret")
+    await killed.restart()
 
 
 async def test_a_concurrent_ensemble_change_of_the_writer_is_merged(
@@ -173,6 +176,8 @@ async def test_a_concurrent_ensemble_change_of_the_writer_is_merged(
             found = [e.data async for batch in reader.read(0, COUNT // 2) for e in batch]
         assert found == [payload(each) for each in range(COUNT // 2 + 1)]
     await check_all(client, writer.id)
+    for each in (first[0], first[2]):
+        await bookie(each).restart()
 
 
 async def test_a_target_killed_during_the_copy_leaves_the_ledger_unchanged(
@@ -196,6 +201,7 @@ async def test_a_target_killed_during_the_copy_leaves_the_ledger_unchanged(
     assert 0 < marks[-1].copied_entries < COUNT
     assert (await stored(client, ledger_id)).fragments == before.fragments
     await check_all(client, ledger_id)
+    await target.restart()
 
 
 async def test_a_cancelled_copy_removes_its_mark(

@@ -1,12 +1,14 @@
 """The store over TLS: a server is verified before anything is sent, and may want a certificate."""
 
 import random
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from benchmarks.peers.maven import PeerUnavailableError
 from metadata.errors import StoreUnavailableError
@@ -24,23 +26,36 @@ from tests.integration.metadata.conftest import TICK_MS
 from tests.integration.metadata.service import ZooKeeperService
 from tests.support.metadata.tls_zookeeper import TlsZooKeeper, forwarding, netty_jars
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 FAILS_AFTER_S = 2.0
 """Time in which an attempt that cannot succeed is repeated."""
 
 
 @dataclass
-class Setting:
+class Server:
     """A ZooKeeper whose TLS port has a certificate for 127.0.0.1 alone."""
 
-    directory: Path
+    files: Path
+    """Certificates of clients, and those of authorities: its own one and another one."""
     port: int
     plain_port: int
+    sees_certificates: bool
+
+
+@dataclass
+class Setting:
+    """The server, with a root and clients' files for one test."""
+
+    server: Server
+    directory: Path
 
     def uri(self, table: str, host: str = "127.0.0.1", port: int = 0) -> str:
         """Return a URI whose client's file has this table of ZooKeeper."""
         file = self.directory / f"client-{len(list(self.directory.iterdir()))}.toml"
         file.write_text(f"[zookeeper]\n{table}")
-        return f"zk://{host}:{port or self.port}/quire?client={file}"
+        root = self.directory.parent.name
+        return f"zk://{host}:{port or self.server.port}/{root}?client={file}"
 
 
 def table_of(name: str, authorities: str = "ca.pem") -> str:
@@ -48,32 +63,42 @@ def table_of(name: str, authorities: str = "ca.pem") -> str:
     return f'tls = true\n{own}authorities = "{authorities}"\n'
 
 
-@pytest.fixture(params=["of ZooKeeper", "in front of it"])
-async def setting(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Setting]:
-    authority = DevelopmentAuthority(tmp_path / "tls")
-    server = authority.issue("server", ["127.0.0.1"])
+@pytest_asyncio.fixture(
+    params=["of ZooKeeper", "in front of it"], scope="module", loop_scope="module"
+)
+async def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Server]:
+    directory = tmp_path_factory.mktemp("server")
+    authority = DevelopmentAuthority(directory / "tls")
+    own = authority.issue("server", ["127.0.0.1"])
     for name in ("alice", "bob"):
         authority.issue(name, ())
-    other = DevelopmentAuthority(tmp_path / "other")
-    (tmp_path / "tls" / "other-ca.pem").write_bytes(other.files.certificate.read_bytes())
+    other = DevelopmentAuthority(directory / "other")
+    (directory / "tls" / "other-ca.pem").write_bytes(other.files.certificate.read_bytes())
     async with AsyncExitStack() as stack:
         if request.param == "of ZooKeeper":
             try:
                 jars = await netty_jars()
             except PeerUnavailableError as error:
                 pytest.skip(str(error))
-            own = TlsZooKeeper(
-                tmp_path / "zk", jars, server, authority.files.certificate, tick_ms=TICK_MS
+            tls = TlsZooKeeper(
+                directory / "zk", jars, own, authority.files.certificate, tick_ms=TICK_MS
             )
-            await stack.enter_async_context(own)
-            yield Setting(tmp_path / "tls", own.tls_port, own.port)
+            await stack.enter_async_context(tls)
+            yield Server(directory / "tls", tls.tls_port, tls.port, sees_certificates=True)
             return
-        plain = EmbeddedZooKeeper(tmp_path / "zk", tick_ms=TICK_MS)
+        plain = EmbeddedZooKeeper(directory / "zk", tick_ms=TICK_MS)
         await stack.enter_async_context(plain)
-        files = TlsFiles(str(server.certificate), str(server.key), str(authority.files.certificate))
+        files = TlsFiles(str(own.certificate), str(own.key), str(authority.files.certificate))
         context = server_context(files, ClientCertificates.REQUIRED)
         port = await stack.enter_async_context(forwarding(context, plain.port))
-        yield Setting(tmp_path / "tls", port, plain.port)
+        yield Server(directory / "tls", port, plain.port, sees_certificates=False)
+
+
+@pytest.fixture
+def setting(server: Server, tmp_path: Path) -> Setting:
+    return Setting(server, Path(shutil.copytree(server.files, tmp_path / "tls")))
 
 
 async def test_values_over_tls(setting: Setting) -> None:
@@ -113,8 +138,8 @@ async def test_a_side_that_is_not_verified_is_refused(
 
 async def test_a_port_of_the_other_kind_is_an_error(setting: Setting, rng: random.Random) -> None:
     for uri in (
-        setting.uri(table_of("alice"), port=setting.plain_port),
-        f"zk://127.0.0.1:{setting.port}/quire",
+        setting.uri(table_of("alice"), port=setting.server.plain_port),
+        f"zk://127.0.0.1:{setting.server.port}/quire",
     ):
         with pytest.raises(StoreUnavailableError):
             await open_store(uri, rng=rng, operation_timeout_s=FAILS_AFTER_S)
@@ -135,10 +160,8 @@ async def test_a_store_connects_again_with_files_that_were_replaced(setting: Set
     await service.aclose()
 
 
-async def test_a_certificate_is_a_login(
-    setting: Setting, rng: random.Random, request: pytest.FixtureRequest
-) -> None:
-    if "front" in request.node.name:
+async def test_a_certificate_is_a_login(setting: Setting, rng: random.Random) -> None:
+    if not setting.server.sees_certificates:
         pytest.skip("ZooKeeper sees no certificate through a port that forwards")
     subjects = [f"x509:CN={name},O=quire development" for name in ("alice", "bob")]
     rights = checked_rights(subjects[:1], subjects[1:])

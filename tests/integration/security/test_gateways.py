@@ -8,9 +8,9 @@ import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from ledger_client import LedgerClient, Quorum, UnauthorizedError
 from ledger_client.config import ClientConfig
@@ -30,6 +30,8 @@ from security.tls import TlsFiles, client_context
 from tests.integration.quire.command import run_quire
 from tests.support.metadata.samples import token
 from tests.until import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 THREE = Quorum(3, 3, 2)
 NAMES = ("alice", "bob", "root")
@@ -65,8 +67,9 @@ class GatedCluster:
         return done.returncode
 
 
-@pytest.fixture
-async def gated(tmp_path: Path) -> AsyncIterator[GatedCluster]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gated(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatedCluster]:
+    tmp_path = tmp_path_factory.mktemp("gates")
     directory = SecureDirectory(tmp_path / "tls")
     directory.fill(clients=NAMES)
     secure = {
@@ -197,7 +200,8 @@ async def test_no_append_is_lost_when_a_gateway_dies(gated: GatedCluster) -> Non
         used.kill()
         count = len(appended)
         # A member that dies makes the writer change the metadata at the other gateway.
-        gated.cluster.bookies[0].kill()
+        killed = gated.cluster.bookies[0]
+        killed.kill()
         await until(lambda: load.done() or len(appended) > count + 200)
         stopping.set()
         await load
@@ -207,6 +211,7 @@ async def test_no_append_is_lost_when_a_gateway_dies(gated: GatedCluster) -> Non
         await other.append(b"again")
         await other.aclose()
         await used.restart()
+        await killed.restart()
 
 
 async def _used_by(gated: GatedCluster) -> LocalServer:
@@ -227,16 +232,24 @@ def fetch(gated: GatedCluster, url: str) -> str:
         return str(answer.read().decode())
 
 
-async def test_health_and_refusals_are_shown(gated: GatedCluster) -> None:
-    store = await gated.store("bob")
-    with pytest.raises(GatewayRefusedError):
-        await store.get(REPAIR_KEY)
-    await store.aclose()
+async def refused_reads(gated: GatedCluster) -> float:
+    """Return the number of reads that the gateways have refused."""
+    name = 'quire_gateway_requests_refused_total{kind="read"} '
     texts = [
         await asyncio.to_thread(fetch, gated, f"{each.admin_url}/metrics")
         for each in gated.gateways
     ]
-    assert any('quire_gateway_requests_refused_total{kind="read"} 1.0' in each for each in texts)
+    lines = [line for text in texts for line in text.splitlines() if line.startswith(name)]
+    return sum(float(line.removeprefix(name)) for line in lines)
+
+
+async def test_health_and_refusals_are_shown(gated: GatedCluster) -> None:
+    before = await refused_reads(gated)
+    store = await gated.store("bob")
+    with pytest.raises(GatewayRefusedError):
+        await store.get(REPAIR_KEY)
+    await store.aclose()
+    assert await refused_reads(gated) == before + 1
     url = f"{gated.gateways[0].admin_url}/readyz"
     ready = await asyncio.to_thread(fetch, gated, url)
     assert json.loads(ready) == {"status": "ready"}

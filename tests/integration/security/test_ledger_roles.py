@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from bookie.wire.messages import ListEntries, Status
 from ledger_client import LedgerClient, Quorum, UnauthorizedError
@@ -20,6 +20,8 @@ from quire.local.secure_directory import SecureDirectory
 from quire.local_cluster import LocalCluster
 from tests.integration.quire.command import run_quire
 from tests.support.bookie.wire_client import batch_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 THREE = Quorum(3, 3, 2)
 ORGANISATION = "O=quire development"
@@ -50,8 +52,9 @@ class SecuredCluster:
         return done.returncode
 
 
-@pytest.fixture
-async def secured(tmp_path: Path) -> AsyncIterator[SecuredCluster]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def secured(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SecuredCluster]:
+    tmp_path = tmp_path_factory.mktemp("roles")
     directory = SecureDirectory(tmp_path / "tls")
     directory.fill(clients=NAMES)
     options = {
