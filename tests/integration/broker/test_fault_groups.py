@@ -60,8 +60,9 @@ class Members:
                 self._poll(consumer)
 
     def is_shared(self) -> bool:
-        """Whether each partition has an owner."""
-        return sorted(p for each in self.assignments() for p in each) == list(range(PARTITIONS))
+        """Whether each partition has an owner, and each member a partition."""
+        shares = self.assignments()
+        return all(shares) and sorted(p for each in shares for p in each) == list(range(PARTITIONS))
 
     def has_committed(self, offset: int) -> bool:
         """Whether the group has committed these offsets in every partition."""

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -25,6 +26,8 @@ from tests.integration.quire.command import (
 )
 
 pytestmark = pytest.mark.long
+
+ASK_EVERY_S = 0.25
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +224,7 @@ def test_ledgers_that_lack_copies_are_shown_until_the_bookie_is_back(
     for _ in range(3):
         cluster.json("topic", "produce", "short", stdin=(b"x" * 9_000 + b"\n") * 4)
     while not asyncio.run(ended_ledgers(cluster, made["id"])):
-        pass
+        time.sleep(ASK_EVERY_S)
     bookie = cluster.told["bookies"][2]
     admin = KafkaAdminClient(bootstrap_servers=cluster.told["brokers"][0]["address"])
 
@@ -233,7 +236,7 @@ def test_ledgers_that_lack_copies_are_shown_until_the_bookie_is_back(
     os.kill(bookie["pid"], signal.SIGSTOP)  # its session ends
     try:
         while not (shown := shown_partition(cluster, ExitCode.FINDINGS)).get("short_ledgers"):
-            pass
+            time.sleep(ASK_EVERY_S)
         assert shown["state"] == f"{shown['short_ledger_count']} ledgers lack copies"
         ledger = shown["short_ledgers"][0]
         assert ledger["why"] == f"{bookie['id']} is away"
@@ -247,7 +250,7 @@ def test_ledgers_that_lack_copies_are_shown_until_the_bookie_is_back(
     finally:
         os.kill(bookie["pid"], signal.SIGCONT)
     while shown_partition(cluster, ExitCode.DONE).get("short_ledgers", "unknown"):
-        pass
+        time.sleep(ASK_EVERY_S)
     admin.close()
 
 
