@@ -81,7 +81,7 @@ def start_cluster(
     """Start `quire up`, with more options, and wait until it reports that it is ready."""
     words = ["up", "--bookies", str(bookies), "--data", str(data_dir), "-o", "json", *more]
     words += ["--brokers", str(brokers), *(["--secure"] if secure else [])]
-    process = ForkedCommand(words, environment(None), forks_servers=True)
+    process = ForkedCommand(words, environment(None))
     line = process.stdout.readline()
     if not line:
         _, errors = process.communicate(timeout=TIMEOUT_S)

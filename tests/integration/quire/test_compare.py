@@ -4,7 +4,6 @@ seconds.
 
 import asyncio
 import json
-import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,12 @@ from typing import Any
 import pytest
 
 from quire.bench.compare.delaying_proxy import DelayingProxy
-from tests.integration.quire.command import QUIRE, environment, run_quire
+from tests.integration.quire.command import run_quire
 
 SECONDS = 3
 RATE = 200
 CONFIGURATIONS = ("majority-3", "all-of-2")
 SCENARIOS = ("killed-bookie", "writer-takeover")
-COMPARE_TIMEOUT_S = 170.0
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.long]
 
@@ -32,14 +30,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *("--configurations", ",".join(CONFIGURATIONS), "--scenarios", ",".join(SCENARIOS)),
         *("--entry-bytes", "100", "--repeat", "1", "--out", str(made), "-o", "json"),
     ]
-    done = subprocess.run(
-        [*QUIRE, *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        env=environment(None),
-        timeout=COMPARE_TIMEOUT_S,
-        check=False,
-    )
+    done = run_quire(*words)
     assert done.returncode == 0, done.stderr.decode()
     (made / "printed").write_bytes(done.stdout)
     return made

@@ -46,7 +46,7 @@ class ForkedServer(ChildProcess):
             (from_us, to_it), (from_it, to_us) = pipe(files), pipe(files)
             errors = 2 if log is None else log.fileno()
             streams = (from_us.fileno(), to_us.fileno(), errors)
-            asking = fork_quire(self._command[3:], variables, streams, forks_servers=True)
+            asking = fork_quire(self._command[3:], variables, streams)
             from_us.close()
             to_us.close()
             files.pop_all()

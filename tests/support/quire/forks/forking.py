@@ -25,22 +25,17 @@ _ONE_STARTS: Final = threading.Lock()
 
 
 def fork_quire(
-    words: Sequence[str],
-    variables: Mapping[str, str],
-    streams: Sequence[int],
-    *,
-    forks_servers: bool = False,
+    words: Sequence[str], variables: Mapping[str, str], streams: Sequence[int]
 ) -> socket.socket:
     """Fork a process that runs a command with these three standard streams, of which it gets
-    copies; return the socket with the two lines of its replies. If the command starts servers, they
-    may be forked too.
+    copies; return the socket with the two lines of its replies. Servers that it starts are forked
+    too.
     """
     with _ONE_STARTS:
         forks = _FORKS[0] if _FORKS else _start_program()
     ours, theirs = socket.socketpair()
     with theirs:
-        own = (forks.fileno(),) if forks_servers else ()
-        socket.send_fds(forks, [b"c"], [theirs.fileno(), *streams, *own])
+        socket.send_fds(forks, [b"c"], [theirs.fileno(), *streams, forks.fileno()])
     request = {"words": words, "variables": dict(variables), "directory": str(Path.cwd())}
     ours.sendall(json.dumps(request).encode() + b"\n")
     return ours
@@ -49,9 +44,7 @@ def fork_quire(
 class ForkedCommand:
     """A command in a forked process, with pipes as its streams and the calls of `Popen`."""
 
-    def __init__(
-        self, words: Sequence[str], variables: Mapping[str, str], *, forks_servers: bool = False
-    ) -> None:
+    def __init__(self, words: Sequence[str], variables: Mapping[str, str]) -> None:
         self.args = ["quire", *words]
         self.returncode: int | None = None
         with ExitStack() as files:
@@ -59,7 +52,7 @@ class ForkedCommand:
                 pipe(files) for _ in range(3)
             )
             theirs = [each.fileno() for each in (from_us, to_us, errors)]
-            self._asking = fork_quire(words, variables, theirs, forks_servers=forks_servers)
+            self._asking = fork_quire(words, variables, theirs)
             for each in (from_us, to_us, errors):
                 each.close()
             files.pop_all()

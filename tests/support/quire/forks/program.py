@@ -5,31 +5,33 @@ command uses; tests start thousands of both. A forked process has its own standa
 environment, session and exit status; only its imports happened earlier. `forking.py` starts this
 program, and asks it.
 
-Format: argument: the descriptor of a socket on which a request is one byte with descriptors: a
-socket for the process, its standard streams, and the other end of the socket for requests, if the
-process may have its own servers forked. The socket for the process carries one JSON line, {"words",
+Format: argument: the descriptor of a socket on which a request is one byte with five descriptors: a
+socket for the process, its three standard streams, and the other end of the socket for requests,
+for servers that the process starts. The socket for the process carries one JSON line, {"words",
 "variables", "directory"}; the replies are two lines: the process id, then the status as
 `subprocess` has it. End of file on the first socket ends this program, but no forked process.
 """
 
+import atexit
 import contextlib
 import gc
 import importlib
 import json
+import logging
 import os
 import pkgutil
+import select
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import quire.cli.main
 from tests.support.quire.forks.forked_server import forked_servers
 from tests.support.quire.forks.forking import adopt
 
-STREAMS = 3
-DESCRIPTORS_MAX = 5
+DESCRIPTORS = 5
 
 
 def main() -> int:
@@ -38,52 +40,81 @@ def main() -> int:
     _import_all()
     gc.collect()
     gc.freeze()  # a collection would copy the pages that all processes share
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the processes of `_watch` need no wait
+    ended, ending = socket.socketpair()
+    ending.setblocking(False)
+    signal.set_wakeup_fd(ending.fileno())
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    asking: dict[int, socket.socket] = {}
     while True:
-        marker, descriptors, _, _ = socket.recv_fds(requests, 1, DESCRIPTORS_MAX)
-        if not marker:
-            return 0
-        if os.fork() == 0:
-            requests.close()
-            return _watch(*descriptors)
-        for each in descriptors:
-            os.close(each)
-
-
-def _watch(asked: int, *descriptors: int) -> int:
-    """Fork the wanted process and report its end; return the command's status, there alone."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    with socket.socket(fileno=asked) as asking:
-        with asking.makefile("rb") as lines:
-            request = json.loads(lines.readline())
-        child = os.fork()
-        if child:
-            for each in descriptors:
+        ready, _, _ = select.select([requests, ended], [], [])
+        if ended in ready:
+            ended.recv(4096)
+            _report_ended(asking)
+        if requests in ready:
+            marker, descriptors, _, _ = socket.recv_fds(requests, 1, DESCRIPTORS)
+            if not marker:
+                return 0
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                for own in (requests, ended, ending, *asking.values()):
+                    own.close()
+                return _run(descriptors)
+            asking[pid] = socket.socket(fileno=descriptors[0])
+            _reply(asking[pid], pid)
+            for each in descriptors[1:]:
                 os.close(each)
-            _report(asking, child)
-    os.setsid()
+
+
+def _report_ended(asking: dict[int, socket.socket]) -> None:
+    while asking:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        with asking.pop(pid) as whose:
+            _reply(whose, os.waitstatus_to_exitcode(status))
+
+
+def _reply(to: socket.socket, number: int) -> None:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a test gave up
+        to.sendall(b"%d\n" % number)
+
+
+def _run(descriptors: Sequence[int]) -> int:
+    """Run a command in this process, as its request says; return its status."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
-    for number, each in enumerate(descriptors[:STREAMS]):
+    os.setsid()
+    asked, *streams, forks = descriptors
+    with socket.socket(fileno=asked) as asking, asking.makefile("rb") as lines:
+        request = json.loads(lines.readline())
+    for number, each in enumerate(streams):
         os.dup2(each, number)
         os.close(each)
     os.environ.clear()
     os.environ.update(request["variables"])
     os.chdir(request["directory"])
     sys.argv = [str(quire.cli.main.__file__), *request["words"]]
-    with contextlib.ExitStack() as stack:
-        for each in descriptors[STREAMS:]:
-            adopt(socket.socket(fileno=each))
-            stack.enter_context(forked_servers())
-        return quire.cli.main.main()
+    adopt(socket.socket(fileno=forks))
+    with forked_servers():
+        try:
+            status = quire.cli.main.main()
+        except SystemExit as ended:
+            if not isinstance(ended.code, int):
+                raise
+            status = ended.code
+    atexit.register(_end, status)
+    return status
 
 
-def _report(asking: socket.socket, child: int) -> NoReturn:
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a test gave up
-        asking.sendall(b"%d\n" % child)
-    _, status = os.waitpid(child, 0)
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        asking.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
-    os._exit(0)
+def _end(status: int) -> None:
+    """End after the threads, without freeing all objects: that copies the pages of all modules, and
+    costs more than the rest of a command.
+    """
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def _import_all() -> None:
