@@ -15,8 +15,9 @@ import pytest
 from ledger_client import LedgerClient, NotEnoughBookiesError, Quorum, RecoveryUndecidedError
 from quire.local_cluster import LocalCluster
 from tests.integration.faults.test_identities import run_words
+from tests.integration.quire.command import QUIRE
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120), pytest.mark.long]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120), pytest.mark.long]
 RECOVERY_S = 5.0
 SESSION_WAIT_S = 30.0
 OLD, NEW = [b"old"] * 10, [b"new"] * 100
@@ -108,7 +109,7 @@ async def recovered_end(client: LedgerClient, ledger_id: int) -> int | None:
 async def start(cluster: LocalCluster, directory: Path) -> AsyncIterator[Process]:
     """Run a bookie on a directory; stop it at the end."""
     process = await asyncio.create_subprocess_exec(
-        *run_words(cluster, directory), stdin=DEVNULL, stdout=PIPE, stderr=PIPE
+        *QUIRE, *run_words(cluster, directory), stdin=DEVNULL, stdout=PIPE, stderr=PIPE
     )
     try:
         yield process

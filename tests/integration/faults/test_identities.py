@@ -5,8 +5,6 @@ Source: protocol rules 2.1, 2.2 and 2.4.
 
 import asyncio
 import shutil
-import sys
-from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,9 +19,9 @@ from quire.local_cluster import LocalCluster
 from tests.campaign.direct import CALL_TIMEOUT_S, READ_BYTES, Direct, open_direct
 from tests.integration.faults.appending import check_told
 from tests.integration.faults.raw_ledger import make_ledger
+from tests.integration.quire.command import run_quire
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120), pytest.mark.long]
-REFUSAL_S = 20.0
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120), pytest.mark.long]
 OLD, NEW = [b"old"] * 50, [b"new"] * 50
 
 
@@ -175,23 +173,18 @@ async def payloads_of(client: LedgerClient, ledger_id: int) -> list[bytes]:
 
 
 async def refusal(cluster: LocalCluster, bookie: LocalBookie) -> str:
-    """Run a bookie that must not start on its unchanged directories; return its output."""
-    process = await asyncio.create_subprocess_exec(
-        *run_words(cluster, bookie.data_dir), stdin=DEVNULL, stdout=PIPE, stderr=PIPE
-    )
-    try:
-        output, errors = await asyncio.wait_for(process.communicate(), REFUSAL_S)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode != 0
-    assert output == b"", "nothing says that it serves"
-    return errors.decode()
+    """Run a bookie that must not start on its unchanged directories; return its output. If it
+    starts, it ends at once with status 0, because its standard input has ended.
+    """
+    words = (*run_words(cluster, bookie.data_dir), "--die-with-parent")
+    done = await asyncio.to_thread(run_quire, *words)
+    assert done.returncode != 0
+    assert done.stdout == b"", "nothing says that it serves"
+    return done.stderr.decode()
 
 
 def run_words(cluster: LocalCluster, directory: Path) -> list[str]:
-    """Return the command line of a bookie on a directory."""
+    """Return the command of a bookie on a directory."""
     options = {
         "data-dir": directory,
         "metadata": cluster.metadata_uri,
@@ -201,4 +194,4 @@ def run_words(cluster: LocalCluster, directory: Path) -> list[str]:
         "disk-low-mark": 1.0,
     }
     words = [str(word) for key, value in options.items() for word in (f"--{key}", value)]
-    return [sys.executable, "-m", "quire.cli.main", "bookie", "run", *words]
+    return ["bookie", "run", *words]
