@@ -1,10 +1,12 @@
 """Chains on a real ZooKeeper: publishing once, withdrawing, collecting, following."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
+import pytest_asyncio
 
 from ledger_client import (
     Chain,
@@ -21,15 +23,27 @@ from ledger_client import (
 from ledger_client import sync as blocking
 from quire.local_cluster import LocalCluster
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
 TWO = Quorum.all(2)
 
 
-@pytest.fixture
-async def client() -> AsyncIterator[LedgerClient]:
-    async with LocalCluster(bookies=2) as cluster, LedgerClient(cluster.metadata_uri) as client:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster() -> AsyncIterator[LocalCluster]:
+    async with LocalCluster(bookies=2) as cluster:
+        yield cluster
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def client(cluster: LocalCluster) -> AsyncIterator[LedgerClient]:
+    async with LedgerClient(cluster.metadata_uri) as client:
         yield client
+
+
+@pytest.fixture
+def chain(client: LedgerClient, request: pytest.FixtureRequest) -> Chain:
+    """Chain with the name of the test."""
+    return client.chain(request.node.name)
 
 
 async def written(client: LedgerClient, chain: Chain, entries: int = 3) -> LedgerInfo:
@@ -45,9 +59,8 @@ async def linked(chain: Chain) -> list[int]:
 
 
 async def test_published_links_are_there_once_and_others_are_collected(
-    client: LedgerClient,
+    client: LedgerClient, chain: Chain
 ) -> None:
-    chain = client.chain("orders")
     with pytest.raises(ChainNotFoundError):
         await chain.info()
     await chain.create()
@@ -72,8 +85,7 @@ async def test_published_links_are_there_once_and_others_are_collected(
     assert await linked(chain) == [first.id, second.id]
 
 
-async def test_a_replaced_link_is_collected(client: LedgerClient) -> None:
-    chain = client.chain("orders")
+async def test_a_replaced_link_is_collected(client: LedgerClient, chain: Chain) -> None:
     await chain.create()
     old, new = await written(client, chain), await written(client, chain)
     await chain.publish([old])
@@ -82,12 +94,11 @@ async def test_a_replaced_link_is_collected(client: LedgerClient) -> None:
     assert await chain.collect(grace_s=0) == 1
     assert [link async for link in chain.links(0, 1)] == [(0, None)]
     await chain.delete()
-    assert await client.list_chains() == []
+    assert chain.name not in await client.list_chains()
     assert (await client.ledger_info(new.id)).is_closed
 
 
-async def test_concurrent_publishers(client: LedgerClient) -> None:
-    chain = client.chain("orders")
+async def test_concurrent_publishers(client: LedgerClient, chain: Chain) -> None:
     await chain.create()
     infos = await asyncio.gather(*[written(client, chain, 1) for _ in range(20)])
     work = [
@@ -101,8 +112,7 @@ async def test_concurrent_publishers(client: LedgerClient) -> None:
         assert await chain.last_batch(f"a{application}") == 1
 
 
-async def test_a_change_is_waited_for(client: LedgerClient) -> None:
-    chain = client.chain("orders")
+async def test_a_change_is_waited_for(client: LedgerClient, chain: Chain) -> None:
     await chain.create()
     known = await chain.info()
     assert await chain.wait_changed(known, timeout=0.2) == known
@@ -112,8 +122,9 @@ async def test_a_change_is_waited_for(client: LedgerClient) -> None:
     assert await waiting == replace(known, next_index=1)
 
 
-async def test_a_chain_that_is_created_again_has_another_token(client: LedgerClient) -> None:
-    chain = client.chain("orders")
+async def test_a_chain_that_is_created_again_has_another_token(
+    client: LedgerClient, chain: Chain
+) -> None:
     await chain.create()
     first = await chain.info()
     waiting = asyncio.create_task(chain.wait_changed(first, timeout=60))
@@ -128,8 +139,7 @@ async def test_a_chain_that_is_created_again_has_another_token(client: LedgerCli
     assert first.creation_token == token != again.creation_token
 
 
-async def test_wrong_calls_are_refused(client: LedgerClient) -> None:
-    chain = client.chain("orders")
+async def test_wrong_calls_are_refused(client: LedgerClient, chain: Chain) -> None:
     await chain.create()
     for wrong in ({"application": "a"}, {"batch": 1}, {"application": "a", "batch": -1}):
         with pytest.raises(ValueError, match="batch"):
@@ -140,40 +150,35 @@ async def test_wrong_calls_are_refused(client: LedgerClient) -> None:
         client.chain("a/b")
 
 
-def test_the_blocking_face() -> None:
-    async def started() -> LocalCluster:
-        cluster = LocalCluster(bookies=2)
-        await cluster.start()
-        return cluster
+async def test_the_blocking_face(cluster: LocalCluster) -> None:
+    await asyncio.to_thread(use_the_blocking_face, cluster.metadata_uri)
 
-    with asyncio.Runner() as runner:
-        cluster = runner.run(started())
-        try:
-            with blocking.LedgerClient(cluster.metadata_uri) as client:
-                chain = client.chain("orders")
-                chain.create()
-                followed = chain.follow()
-                with client.create_ledger(TWO, metadata=chain.custom_metadata) as writer:
-                    writer.append_many([b"a", b"b"])
-                reader = client.open_ledger(writer.id)
-                reader.follow()
-                assert reader.wait_confirmed(0, timeout=5) == 1
-                chain.publish([writer.info], application="x", batch=3)
-                known = ChainInfo("orders", 0, 0, chain.info().creation_token)
-                assert chain.wait_changed(known, timeout=30).next_index == 1
-                for _ in range(1_000):
-                    if followed.info.next_index == 1:
-                        break
-                    runner.run(asyncio.sleep(0.01))
-                assert followed.info.next_index == 1
-                assert chain.last_batch("x") == 3
-                assert next(link for _, link in chain.links(0, 1)) is not None
-                assert [each and each.id for each in client.ledger_infos([writer.id, 999])] == [
-                    writer.id,
-                    None,
-                ]
-                followed.close()
-                assert client.list_chains() == ["orders"]
-                chain.delete()
-        finally:
-            runner.run(cluster.aclose())
+
+def use_the_blocking_face(uri: str) -> None:
+    with blocking.LedgerClient(uri) as client:
+        chain = client.chain("blocking")
+        chain.create()
+        followed = chain.follow()
+        with client.create_ledger(TWO, metadata=chain.custom_metadata) as writer:
+            writer.append_many([b"a", b"b"])
+        reader = client.open_ledger(writer.id)
+        reader.follow()
+        assert reader.wait_confirmed(0, timeout=30) == 1
+        chain.publish([writer.info], application="x", batch=3)
+        known = ChainInfo("blocking", 0, 0, chain.info().creation_token)
+        assert chain.wait_changed(known, timeout=30).next_index == 1
+        for _ in range(1_000):
+            if followed.info.next_index == 1:
+                break
+            time.sleep(0.01)
+        assert followed.info.next_index == 1
+        assert chain.last_batch("x") == 3
+        assert next(link for _, link in chain.links(0, 1)) is not None
+        assert [each and each.id for each in client.ledger_infos([writer.id, 999])] == [
+            writer.id,
+            None,
+        ]
+        followed.close()
+        assert chain.name in client.list_chains()
+        chain.delete()
+        assert chain.name not in client.list_chains()

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from ledger_client import LedgerClient, Quorum
 from ledger_client.errors import LedgerError, LedgerFencedError, RecoveryUndecidedError
@@ -16,15 +17,15 @@ from ledger_client.writing.writer import LedgerWriter
 from quire.local_cluster import LocalCluster
 from tests.until import until
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
 ENTRY = b"." * 500
 RECOVERERS = 5
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster() -> AsyncIterator[LocalCluster]:
-    """Start five bookies for one test, which kills and pauses them."""
+    """Start five bookies; tests start those again that they kill."""
     async with LocalCluster(bookies=5) as running:
         yield running
 
@@ -120,6 +121,8 @@ async def test_recovery_replaces_a_bookie_that_is_away(
             await writer.aclose()
         if is_paused:
             away.resume()
+        else:
+            await away.restart()
 
 
 async def test_without_enough_bookies_the_end_stays_open_until_they_return(

@@ -7,11 +7,14 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
 import pytest
+import pytest_asyncio
 from aiohttp import ClientSession
 
 from ledger_client import ClientConfig, LedgerClient, Quorum
 from quire.local_cluster import LocalCluster
 from tests.integration.quire.command import TIMEOUT_S, pause_repair, start_quire
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PAUSED_ENTRIES = 5
 DEGRADED = ClientConfig(run_degraded=True)
@@ -34,7 +37,7 @@ def running_console(metadata: str) -> Iterator[str]:
             raise
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster() -> AsyncIterator[LocalCluster]:
     async with LocalCluster(bookies=3) as running:
         yield running
