@@ -17,6 +17,7 @@ from tests.campaign.writing_process import WritingProcess, writing_process
 from tests.faults.budget import Budget, Summary
 from tests.faults.children import make_directory
 from tests.faults.ledger_writer import MODULE
+from tests.support.quire.forks.forked_server import forked_servers
 
 CYCLES_SMALL: Final = 3
 CYCLES_FULL: Final = 300
@@ -100,7 +101,8 @@ def run(budget: Budget) -> Summary:
     directory = make_directory("cluster-kills", in_memory=False)
     try:
         campaign = ClusterKills(budget, directory)
-        asyncio.run(campaign.run())
+        with forked_servers():  # most of the time of a restart is that of imports
+            asyncio.run(campaign.run())
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     return campaign.summary

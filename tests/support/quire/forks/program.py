@@ -1,9 +1,9 @@
 """Program that has imported all of Quire, and forks the processes of commands and servers.
 
-Imports use two thirds of the processor time of a server's start, and nearly all that a short
-command uses; tests start thousands of both. A forked process has its own standard streams,
-environment, session and exit status; only its imports happened earlier. `forking.py` starts this
-program, and asks it.
+Imports, and the codecs that a broker compiles, use most of the processor time of a server's start,
+and nearly all that a short command uses; tests start thousands of both. A forked process has its
+own standard streams, environment, session and exit status; only its imports happened earlier.
+`forking.py` starts this program, and asks it.
 
 Format: argument: the descriptor of a socket on which a request is one byte with five descriptors: a
 socket for the process, its three standard streams, and the other end of the socket for requests,
@@ -24,10 +24,12 @@ import select
 import signal
 import socket
 import sys
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
 import quire.cli.main
+from broker_layer.kafka.messages import warm_up
 from tests.support.quire.forks.forked_server import forked_servers
 from tests.support.quire.forks.forking import adopt
 
@@ -38,6 +40,7 @@ def main() -> int:
     """Fork what is asked for until the tests are gone; in a forked process, run its command."""
     requests = socket.socket(fileno=int(sys.argv[1]))
     _import_all()
+    deque(warm_up(), maxlen=0)  # a broker compiles every codec before it serves
     gc.collect()
     gc.freeze()  # a collection would copy the pages that all processes share
     ended, ending = socket.socketpair()
