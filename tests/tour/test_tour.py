@@ -25,7 +25,7 @@ from quire.local.local_server import LocalServer
 from quire.local.secure_directory import SecureDirectory
 from quire.local_cluster import BOOKIE_SECURITY
 from security.client_file import read_client_file
-from tests.integration.quire.command import RunningCluster, run_quire, start_cluster
+from tests.integration.quire.command import RunningCluster, run_as_user, start_cluster
 from tests.until import WAIT_S
 
 THREE = Quorum(ensemble=3, write=3, ack=2)
@@ -38,7 +38,7 @@ LINES = b"one\ntwo\nthree\n"
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     """Start four bookies, two brokers and a console, as a user does."""
     directory = tmp_path_factory.mktemp("tour")
-    running = start_cluster(directory, 4, 2, "--console", secure=True)
+    running = start_cluster(directory, 4, 2, "--console", secure=True, as_user=True)
     yield running
     assert running.stop() == 0
 
@@ -176,9 +176,9 @@ def test_rights_of_users(cluster: RunningCluster, certificates: SecureDirectory)
     """A client with its own name needs a role at a ledger, and a rule at a topic."""
     uri = f"{cluster.metadata.partition('?')[0]}?client={certificates.client_file('alice')}"
     ledger = str(cluster.json("ledger", "append", stdin=LINES)["ledger_id"])
-    assert run_quire("ledger", "read", ledger, metadata=uri).returncode == ExitCode.REFUSED
+    assert run_as_user("ledger", "read", ledger, metadata=uri).returncode == ExitCode.REFUSED
     assert cluster.run("grant", "add", "User:alice", "reader", f"ledger:{ledger}").returncode == 0
-    assert run_quire("ledger", "read", ledger, metadata=uri).stdout == LINES
+    assert run_as_user("ledger", "read", ledger, metadata=uri).stdout == LINES
     assert (
         cluster.run("quota", "set", "--user", "alice", "append_byte_rate=1000000").returncode == 0
     )

@@ -89,7 +89,7 @@ async def _note_pause(run: SecureRun, short: str, topic: str, large: Batch) -> N
         name: str, api: tuple[str, int], version: int, values: Mapping[str, Tree]
     ) -> None:
         """Record an answer. Those above a quota that repeat without an effect wait for it: a busy
-        broker learns of the quota late.
+        broker learns of the quota late, and a clock of milliseconds sees no work in one request.
         """
         answer = await ask(api, version, values)
         end_s = asyncio.get_running_loop().time() + WAIT_S

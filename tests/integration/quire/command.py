@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,20 @@ def run_quire(
     return subprocess.CompletedProcess(command.args, command.wait(), out, err)
 
 
+def run_as_user(
+    *words: str, metadata: str | None = None, stdin: bytes = b""
+) -> "subprocess.CompletedProcess[bytes]":
+    """Run one command to its end in an interpreter of its own."""
+    return subprocess.run(
+        [*QUIRE, *words],
+        input=stdin,
+        capture_output=True,
+        env=environment(metadata),
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
 def pause_repair(metadata: str) -> None:
     """Keep damage that a test makes as it is: otherwise a read that finds it starts its repair."""
     assert run_quire("repair", "pause", "--for", "1h", metadata=metadata).returncode == 0
@@ -46,8 +61,9 @@ def start_quire(*words: str, metadata: str | None = None) -> ForkedCommand:
 class RunningCluster:
     """A `quire up` that is ready."""
 
-    process: ForkedCommand
+    process: "ForkedCommand | subprocess.Popen[bytes]"
     told: dict[str, Any]
+    run_one: Callable[..., "subprocess.CompletedProcess[bytes]"] = run_quire
 
     @property
     def metadata(self) -> str:
@@ -56,7 +72,7 @@ class RunningCluster:
 
     def run(self, *words: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
         """Run a command against this cluster."""
-        return run_quire(*words, metadata=self.metadata, stdin=stdin)
+        return self.run_one(*words, metadata=self.metadata, stdin=stdin)
 
     def json(self, *words: str, stdin: bytes = b"") -> Any:
         """Run a command that must succeed; return its JSON output."""
@@ -76,14 +92,28 @@ class RunningCluster:
 
 
 def start_cluster(
-    data_dir: Path, bookies: int, brokers: int = 0, *more: str, secure: bool = False
+    data_dir: Path,
+    bookies: int,
+    brokers: int = 0,
+    *more: str,
+    secure: bool = False,
+    as_user: bool = False,
 ) -> RunningCluster:
-    """Start `quire up`, with more options, and wait until it reports that it is ready."""
+    """Start `quire up`, with more options, and wait until it reports that it is ready. `as_user`
+    means interpreters of their own, for it, its servers and the commands.
+    """
     words = ["up", "--bookies", str(bookies), "--data", str(data_dir), "-o", "json", *more]
     words += ["--brokers", str(brokers), *(["--secure"] if secure else [])]
-    process = ForkedCommand(words, environment(None))
+    process: ForkedCommand | subprocess.Popen[bytes]
+    if as_user:
+        pipe = subprocess.PIPE
+        command = [*QUIRE, *words]
+        process = subprocess.Popen(command, stdout=pipe, stderr=pipe, env=environment(None))
+    else:
+        process = ForkedCommand(words, environment(None))
+    assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
         _, errors = process.communicate(timeout=TIMEOUT_S)
         raise AssertionError(f"quire up ended: {errors.decode()}")
-    return RunningCluster(process, json.loads(line))
+    return RunningCluster(process, json.loads(line), run_as_user if as_user else run_quire)
