@@ -172,6 +172,8 @@ class ManualStorage(BookieStorage, LedgerReads):
     @override
     async def read_lac(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
         await self._wait()
+        if ledger_id in self._deleted:
+            return LedgerSnapshot(Status.DELETED, NO_ENTRY, NO_ENTRY, fenced=False)
         ledger = self._kept.get(ledger_id)
         if ledger is None:
             return LedgerSnapshot(Status.NO_SUCH_LEDGER, NO_ENTRY, NO_ENTRY, fenced=False)

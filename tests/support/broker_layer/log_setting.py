@@ -16,7 +16,7 @@ from broker_layer.log.appending.pending_batches import Appended
 from broker_layer.log.log_services import LogServices, TailMemory
 from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.topic_log import TopicLog
-from ledger_client import Quorum
+from ledger_client import ClientConfig, Quorum
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.partition_store import PartitionKey, PartitionStore
 from metadata.topics.topic import TopicId
@@ -37,6 +37,7 @@ CONFIG = LogConfig(
     timestamp_after_max_ms=None,
     unclean_recovery=False,
 )
+WINDOW_BYTES_MAX = ClientConfig().window_bytes_max
 
 
 def batch(*values: bytes, at_ms: int = 1_000, producer: Producer = NO_PRODUCER) -> bytearray:
@@ -53,10 +54,14 @@ class LogSetting:
         self.logs: list[TopicLog] = []
         self.failed: list[int] = []
 
-    def services(self, tail_bytes: int = 1 << 20) -> LogServices:
+    def services(
+        self, tail_bytes: int = 1 << 20, window_bytes_max: int = WINDOW_BYTES_MAX
+    ) -> LogServices:
         store = MemoryMetadataStore(self.cluster.server)
         return LogServices(
-            client=self.cluster.client(add_timeout_s=0.5, metadata_timeout_s=20.0),
+            client=self.cluster.client(
+                add_timeout_s=0.5, metadata_timeout_s=20.0, window_bytes_max=window_bytes_max
+            ),
             partitions=PartitionStore(store, Random(3)),
             wall_clock_ms=lambda: self.now_ms,
             rng=Random(4),
@@ -64,10 +69,15 @@ class LogSetting:
         )
 
     async def take_over(
-        self, epoch: int, config: LogConfig = CONFIG, *, tail_bytes: int = 1 << 20
+        self,
+        epoch: int,
+        config: LogConfig = CONFIG,
+        *,
+        tail_bytes: int = 1 << 20,
+        window_bytes_max: int = WINDOW_BYTES_MAX,
     ) -> TopicLog:
         log = await TopicLog.take_over(
-            self.services(tail_bytes),
+            self.services(tail_bytes, window_bytes_max),
             "orders",
             KEY,
             epoch,

@@ -3,7 +3,7 @@
 from bookie.wire.entries import Entries
 from bookie.wire.messages import ReadLac, Refused, Status, WaitLac
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
-from tests.support.bookie.running_server import RunningServer
+from tests.support.bookie.running_server import LIMITS, RunningServer
 from tests.support.bookie.wire_client import WireClient, batch_of, payloads_of
 from tests.until import until
 
@@ -120,6 +120,16 @@ async def test_polls_are_bounded_per_connection_and_in_all(served: RunningServer
     await until(lambda: served.counters.connections_now == 1)
     assert served.counters.long_polls_now == 3
     await second.close()
+
+
+async def test_refused_polls_do_not_count(served: RunningServer) -> None:
+    client = await served.client(1)
+    await served.storage.delete_ledger(ONE)
+    for _ in range(2 * LIMITS.long_polls_per_connection_max):
+        answer = await client.request_entries(_wait(NO_ENTRY))
+        assert answer.status is Status.DELETED
+    assert served.counters.long_polls_now == 0
+    await client.close()
 
 
 async def test_lost_connection_drops_its_polls(served: RunningServer) -> None:

@@ -147,3 +147,33 @@ def test_a_part_that_does_not_fit_keeps_the_segment(monkeypatch: pytest.MonkeyPa
         await storage.close()
 
     simulate(main)
+
+
+def test_a_part_that_the_index_cannot_account_for_keeps_the_segment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A run that was rebuilt is in memory until the next checkpoint."""
+    monkeypatch.setattr(cleaner, "PART_RECORDS", PART)
+    room = CleaningRoom(10**9, is_full=False, bytes_per_s=1e9)
+
+    async def main(bench: Bench) -> None:
+        bench.config = LARGE
+        storage = await bench.open()
+        for number in range(600):
+            assert await add(storage, make_run(number, 0, 1)) is Status.OK
+        await storage.checkpoint()
+        index = storage._index
+        runs = await index.stored_runs(100, 0, 0)
+        assert runs is not None
+        ((last, first, location, size),) = runs
+        assert records.segment_of(location) == 1
+        index.insert(100, first, last, location, size)  # as a rebuild leaves it
+        for is_kept in (True, False):
+            await storage._upkeep._cleaner._clean_segments([1], room)
+            assert (1 in storage._segments.by_number) == is_kept
+            for number in range(600):
+                assert (await read(storage, number, 0, 0)).status is Status.OK
+            await storage.checkpoint()
+        await storage.close()
+
+    simulate(main)

@@ -200,6 +200,25 @@ def test_runs_of_deleted_ledgers_need_no_room_in_the_index() -> None:
     simulate(main)
 
 
+def test_a_deletion_is_stored_after_a_checkpoint_without_room() -> None:
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        assert await add(storage, make_run(7, 0, 2)) is Status.OK
+        await storage.checkpoint()
+        assert await storage.delete_ledger(LedgerId(7)) is Status.OK
+        bench.platter.stores["index"].puts_left = 0
+        with pytest.raises(DiskFullError):
+            await storage.checkpoint()
+        bench.platter.stores["index"].puts_left = None
+        await storage.checkpoint()
+        storage = await bench.reopen(storage)
+        assert (await read(storage, 7, 0, 1)).status is Status.DELETED
+        assert await add(storage, make_run(7, 0, 2)) is Status.DELETED
+        await storage.close()
+
+    simulate(main)
+
+
 def test_start_on_a_full_disk_removes_the_reserve_first() -> None:
     async def main(bench: Bench) -> None:
         bench.config = dataclasses.replace(FRAGMENTED, reserve_share=0.2)

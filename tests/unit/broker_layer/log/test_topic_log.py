@@ -220,6 +220,15 @@ async def test_pending_bytes_are_limited(
     await waiting
 
 
+async def test_a_small_batch_waits_behind_a_large_one_that_has_no_room(setting: LogSetting) -> None:
+    log = await setting.take_over(1, window_bytes_max=10_000)
+    await append(log, batch(b"x"))  # a ledger is open from now on
+    sizes = (4_000, 9_000, 1, 9_000, 1)
+    answers = [append(log, batch(b"x" * size)) for size in sizes]
+    assert [(await each).base_offset for each in answers] == [1, 2, 3, 4, 5]
+    assert [len(value) for _, value in await values(log, 1)] == list(sizes)
+
+
 @pytest.mark.parametrize("seed", range(6))
 async def test_acknowledged_batches_survive_leader_changes(setting: LogSetting, seed: int) -> None:
     """Leaders replace each other at random times, some after a close and some without."""

@@ -19,7 +19,7 @@ from ledger_client import (
     PlainLedgerError,
     StoredPayloads,
 )
-from metadata.ids import LedgerId
+from metadata.ids import UPDATE_TOKEN_BYTES, LedgerId
 from tests.support.ledger_client.cluster import THREE, TestCluster
 
 KEYS = {"old": Random(1).randbytes(32), "new": Random(2).randbytes(32)}
@@ -95,6 +95,14 @@ async def test_ledgers_with_equal_payloads_hold_different_bytes(cluster: TestClu
                 await ledger.append_many([MARK, MARK])
             held += await payloads_of(client, ledger.id, AS_STORED)
         assert len({*held}) == 4
+
+
+async def test_keys_of_ledgers_do_not_come_from_the_clients_generator(cluster: TestCluster) -> None:
+    """A copy of a virtual machine repeats the client's generator, and keys must differ."""
+    async with cluster.client() as client:
+        async with client.create_ledger(THREE, encryption=keys()) as ledger:
+            info = ledger.info
+        assert info.creation_token == Random(5).randbytes(UPDATE_TOKEN_BYTES)
 
 
 async def test_tailing_and_long_polls(cluster: TestCluster) -> None:
