@@ -67,10 +67,10 @@ def _search(bugs: Sequence[SeededBug], kinds: Collection[Kind], given: argparse.
 
 
 def report(result: Result) -> str:
-    """Return a line for each search for a bug: what it found, where, and the first evidence."""
+    """Return a line for each search for a bug: its verdict, and the first evidence."""
     return "\n".join(
         f"{result.bug.name}: {each.search.description}: {each.verdict}"
-        f"{f' at {each.place}' if each.place else ''} in {each.seconds:.0f} s"
+        f"{'' if each.seed is None else f' at seed {each.seed}'} in {each.seconds:.0f} s"
         f"{f': {each.evidence[0]}' if each.evidence else ''}"
         for each in result.findings
     )

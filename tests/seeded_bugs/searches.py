@@ -38,7 +38,7 @@ STATES_MAX: Final = 300_000
 COMMAND_S_MAX: Final = 3_600.0
 """Limit for a search that hangs. Seeds and states limit the others, at any load of the machine."""
 EVIDENCE_LINES_MAX: Final = 6
-EVIDENCE_CHARS_MAX: Final = 300
+EVIDENCE_CHARS_MAX: Final = 160
 OUTPUT_BYTES_MAX: Final = 1024 * 1024
 FOUND_STATUS: Final = 1
 VIOLATED: Final = "violated: "
@@ -63,8 +63,8 @@ class Finding:
 
     search: Search
     verdict: Verdict
-    place: str = ""
-    """Configuration or seed that found the bug."""
+    seed: int | None = None
+    """Seed that found the bug, in a simulation."""
     seconds: float = 0.0
     evidence: tuple[str, ...] = ()
 
@@ -100,9 +100,9 @@ class Searcher:
             finding = replace(judge(search, done), seconds=seconds)
             if finding.verdict is not Verdict.FOUND or not await self._fails_plain(finding):
                 return finding
-            first_seed = SEEDS_MAX if search.kind is Kind.MODEL else int(finding.place) + 1
+            first_seed = SEEDS_MAX if finding.seed is None else finding.seed + 1
             if first_seed >= SEEDS_MAX:
-                note = f"{finding.place} fails without the bug too"
+                note = "it fails without the bug too"
                 return replace(finding, verdict=Verdict.MISSED, evidence=(note,))
 
     async def _fails_plain(self, finding: Finding) -> bool:
@@ -126,9 +126,9 @@ def arguments(search: Search, first_seed: int = 0, count: int = SEEDS_MAX) -> li
 
 def arguments_of(finding: Finding) -> list[str]:
     """Return the command line that repeats only what found a bug."""
-    if finding.search.kind is Kind.MODEL:
+    if finding.seed is None:
         return arguments(finding.search)
-    return arguments(replace(finding.search, part=""), int(finding.place), 1)
+    return arguments(replace(finding.search, part=""), finding.seed, 1)
 
 
 async def run_command(
@@ -179,26 +179,27 @@ def judge(search: Search, done: Finished) -> Finding:
     if done.status is None:
         return Finding(search, Verdict.MISSED, evidence=("its time was up",))
     if search.kind is Kind.MODEL:
-        place = search.part
+        seed = None
         lines = [line for line in done.output.splitlines() if line.startswith(VIOLATED)]
-        is_wrong_reason = bool(lines) and _WRONG_REASON.search(lines[0]) is not None
+        told = lines[0] if lines else ""
     else:
-        place = failed_seed(done.output)
-        lines = re.findall(r"^  +(.*)$", done.output, re.M)
-        is_wrong_reason = _WRONG_REASON.search(done.output) is not None
-    is_found = done.status == FOUND_STATUS and bool(lines and place) and not is_wrong_reason
+        seed = failed_seed(done.output)
+        lines = [] if seed is None else re.findall(r"^  +(.*)$", done.output, re.M)
+        told = done.output
+    is_wrong_reason = _WRONG_REASON.search(told) is not None
+    is_found = done.status == FOUND_STATUS and bool(lines) and not is_wrong_reason
     verdict = Verdict.FOUND if is_found else Verdict.BROKEN
     evidence = lines[:EVIDENCE_LINES_MAX] or done.output.splitlines()[-EVIDENCE_LINES_MAX:]
     shortened = tuple(line.strip()[:EVIDENCE_CHARS_MAX] for line in evidence)
-    return Finding(search, verdict, place, evidence=shortened)
+    return Finding(search, verdict, seed, evidence=shortened)
 
 
-def failed_seed(output: str) -> str:
+def failed_seed(output: str) -> int | None:
     """Return the first seed that a simulation's summary, its last line, lists as failed."""
     lines = output.strip().splitlines()
     try:
         summary: Any = json.loads(lines[-1]) if lines else {}
     except ValueError:
-        return ""
+        return None
     failing = summary.get("failing") if isinstance(summary, dict) else None
-    return str(min(failing)) if failing else ""
+    return min(failing) if failing else None

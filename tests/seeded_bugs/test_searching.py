@@ -45,7 +45,7 @@ def test_an_exploration(status: int | None, output: str, verdict: str) -> None:
     finding = judge(model("pair, recovery"), Finished(status, output, 1.0))
     assert finding.verdict == verdict
     if verdict == "found":
-        assert finding.place == "pair, recovery"
+        assert finding.seed is None
         assert finding.evidence == ("violated: 1 was confirmed with 1 copies",)
 
 
@@ -65,7 +65,7 @@ def test_a_run_of_seeds(status: int | None, output: str, verdict: str) -> None:
     finding = judge(simulation("crashes"), Finished(status, output, 1.0))
     assert finding.verdict == verdict
     if verdict == "found":
-        assert finding.place == "107"
+        assert finding.seed == 107
         assert finding.evidence == ("entry 7 was lost",)
 
 
@@ -81,7 +81,7 @@ def test_a_finding_is_repeated_alone() -> None:
     assert given[:2] == ["-m", "tests.simulation"]
     assert arguments(beyond, 3, 4) == [*given, "--beyond-budget"]
     assert arguments(topics("users"))[:2] == ["-m", "tests.simulation.topics"]
-    assert arguments_of(Finding(beyond, Verdict.FOUND, "107")) == [
+    assert arguments_of(Finding(beyond, Verdict.FOUND, 107)) == [
         *("-m", "tests.simulation", "--first-seed", "107", "--seeds", "1"),
         *("--stop-at-first", "--beyond-budget"),
     ]
@@ -104,15 +104,15 @@ def put_simulation(root: Path, failing: set[int]) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("failing", "verdict", "place"), [({3, 5, 9}, "found", "5"), ({3}, "missed", "")]
+    ("failing", "verdict", "seed"), [({3, 5, 9}, "found", 5), ({3}, "missed", None)]
 )
 async def test_a_seed_that_fails_without_the_bug_is_skipped(
-    tmp_path: Path, failing: set[int], verdict: str, place: str
+    tmp_path: Path, failing: set[int], verdict: str, seed: int | None
 ) -> None:
     searcher = Searcher(put_simulation(tmp_path / "plain", {3}))
     patched = put_simulation(tmp_path / "patched", failing)
     finding = await searcher.look(simulation("crashes"), patched)
-    assert (finding.verdict, finding.place) == (verdict, place)
+    assert (finding.verdict, finding.seed) == (verdict, seed)
 
 
 async def test_a_command_ends_with_its_time(tmp_path: Path) -> None:
@@ -165,11 +165,11 @@ async def test_no_search_begins_after_the_end_and_all_are_stopped_later(
 
 def test_a_bug_is_found_if_each_of_its_searches_finds_it() -> None:
     bug = replace(BUGS[0], searches=(model("pair, recovery"), simulation("changes")))
-    found = Finding(bug.searches[0], Verdict.FOUND, "pair, recovery", 2.0, ("violated: rule",))
-    missed = Finding(bug.searches[1], Verdict.MISSED, seconds=9.0)
+    found = Finding(bug.searches[1], Verdict.FOUND, 107, 2.0, ("entry 7 was lost",))
+    missed = Finding(bug.searches[0], Verdict.MISSED, seconds=9.0)
     assert Result(bug, (found,)).is_found
     assert not Result(bug, (found, missed)).is_found
     assert report(Result(bug, (found, missed))) == (
-        f"{bug.name}: model (pair, recovery): found at pair, recovery in 2 s: violated: rule\n"
-        f"{bug.name}: simulation (changes): missed in 9 s"
+        f"{bug.name}: simulation (changes): found at seed 107 in 2 s: entry 7 was lost\n"
+        f"{bug.name}: model (pair, recovery): missed in 9 s"
     )

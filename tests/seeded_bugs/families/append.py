@@ -126,10 +126,7 @@ BUGS = (
                 " self._pending.record(first, position):\n",
             ),
         ),
-        (
-            model("writer, striped 3/2/2, 3 entries"),
-            simulation("changes"),
-        ),
+        (model("writer, striped 3/2/2, 3 entries"),),
     ),
     SeededBug(
         "answers-dropped-after-confirmation",
@@ -159,10 +156,7 @@ BUGS = (
                 "        actions += self._advance()\n",
             ),
         ),
-        (
-            model("writer, striped 3/2/2, 3 entries"),
-            simulation("changes"),
-        ),
+        (model("writer, striped 3/2/2, 3 entries"),),
     ),
     SeededBug(
         "fragment-started-after-the-lap",
@@ -244,10 +238,7 @@ BUGS = (
                 "        closed = self._metadata.with_closed(self._pending.lac, length, token)\n",
             ),
         ),
-        (
-            model("pair, recovery, at once"),
-            simulation("changes"),
-        ),
+        (model("pair, recovery, at once"),),
     ),
     SeededBug(
         "confirmed-after-the-close-was-sent",

@@ -1,16 +1,13 @@
-"""Seeded bugs that end a writer without need, leave callers waiting, or choose a wrong bookie.
-
-None of them loses an entry.
+"""Seeded bugs that end a writer without need, or leave callers waiting; none loses an entry.
 
 Leaves judging errors to `tests.simulation.checkers.availability`.
 
-Source: protocol rules 3.3, 4.1, 4.3, 4.6, 5.1, 5.5-5.7 and 11.3.
+Source: protocol rules 4.1, 4.3, 4.6, 5.1 and 5.7.
 """
 
 from tests.seeded_bugs.seeded_bug import Edit, SeededBug, simulation
 
 APPEND = "ledger_client/protocol/append.py"
-POLICY = "ledger_client/bookies/placement_policy.py"
 
 BUGS = (
     SeededBug(
@@ -79,43 +76,5 @@ BUGS = (
             ),
         ),
         (simulation("changes"),),
-    ),
-    SeededBug(
-        "host-shared-after-a-replacement",
-        "A replacement is spread over racks alone, and may share the host of a member that stays.",
-        ("3.3", "5.1"),
-        (
-            Edit(
-                POLICY,
-                "        kept = [None if p in positions else bookie"
-                " for p, bookie in enumerate(ensemble)]\n",
-                "        kept = [None if p in positions else bookie"
-                " for p, bookie in enumerate(ensemble)]\n"
-                "        candidates = {\n"
-                "            b: replace(each, location=f'{each.place.rack}/{b}')\n"
-                "            for b, each in candidates.items()\n"
-                "        }\n",
-            ),
-            Edit(
-                POLICY,
-                "from dataclasses import dataclass\n",
-                "from dataclasses import dataclass, replace\n",
-            ),
-        ),
-        (simulation("changes"),),
-    ),
-    SeededBug(
-        "turn-not-passed-to-the-next-ledger",
-        "A ledger whose turn ends does not begin the next one: other ledgers that wait for a turn"
-        " neither replace a member nor take one back.",
-        ("5.6", "11.3"),
-        (
-            Edit(
-                "ledger_client/writing/ledger_turns.py",
-                "        self._under_way -= 1\n        self._begin_next()\n",
-                "        self._under_way -= 1\n",
-            ),
-        ),
-        (simulation("in_sync"),),
     ),
 )

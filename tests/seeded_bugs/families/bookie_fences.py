@@ -15,7 +15,6 @@ FENCE_NOT_AWAITED = Edit(
 )
 READS = "bookie/storage/ledger_reads.py"
 ADMISSION = "bookie/storage/admission.py"
-SCAN = "bookie/log/recovery_scan.py"
 
 BUGS = (
     SeededBug(
@@ -115,10 +114,7 @@ BUGS = (
                 "            return refusal\n        if state is None and",
             ),
         ),
-        (
-            model("pair, recovery, at once"),
-            simulation("takeovers"),
-        ),
+        (model("pair, recovery, at once"),),
     ),
     SeededBug(
         "fence-ignored-by-adds",
@@ -146,23 +142,6 @@ BUGS = (
                 "bookie/storage/ledgers.py",
                 "            ledger_id <= self.highest_id\n",
                 "            ledger_id <= -1\n",
-            ),
-        ),
-        (simulation("takeovers"),),
-    ),
-    SeededBug(
-        "fence-not-written-again-at-a-start",
-        "A fence that a start finds after the proved end of the log is accepted and not written"
-        " again.",
-        ("2.5", "7.2"),
-        (
-            Edit(
-                SCAN,
-                "        copy, copied = await copy_tail(",
-                "        fences = [r for r in tail if r.header.kind is RecordKind.FENCE]\n"
-                "        await self._apply_all(fences)\n"
-                "        tail = [r for r in tail if r not in fences]\n"
-                "        copy, copied = await copy_tail(",
             ),
         ),
         (simulation("takeovers"),),

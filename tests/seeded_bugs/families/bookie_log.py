@@ -1,6 +1,6 @@
 """Seeded bugs of a bookie's log: early acknowledgements, changed bytes, wrong replay of damage.
 
-Leaves the index that points into it to `bookie_index`.
+Leaves the deletion of ledgers to `deletion`.
 
 Source: protocol rules 2.4, 2.5 and 4.3; reliability design, D1-D4, D7, D14; BookKeeper #3329,
 #4740.
@@ -70,20 +70,6 @@ BUGS = (
         (simulation("crashes"),),
     ),
     SeededBug(
-        "queued-buffer-overwritten",
-        "A frame is received into a buffer whose previous frame is still queued for the log: the"
-        " synced and acknowledged bytes differ from the received ones.",
-        ("4.3",),
-        (
-            Edit(
-                "bookie/wire/bodies.py",
-                "    except BufferError:\n        return False\n",
-                "    except BufferError:\n        return True\n",
-            ),
-        ),
-        (simulation("crashes"),),
-    ),
-    SeededBug(
         "segment-name-not-synced",
         "A segment is written before its name is durable: a power cut removes the complete"
         " segment.",
@@ -96,35 +82,6 @@ BUGS = (
             ),
         ),
         (simulation("crashes"),),
-    ),
-    SeededBug(
-        "log-cut-at-corruption-in-the-middle",
-        "The log is cut at the first damage, without regard to its place and to the records after"
-        " it.",
-        ("2.4",),
-        (
-            Edit(
-                SCAN,
-                "        if damage.lsn < self._proved_lsn:\n            return False\n"
-                "        synced_lsn = 0\n",
-                "        if damage.lsn >= 0:\n            return True\n        synced_lsn = 0\n",
-            ),
-        ),
-        (simulation("damage"),),
-    ),
-    SeededBug(
-        "older-damage-taken-for-a-torn-tail",
-        "Replay does not check whether records after damage were written after a later sync: a"
-        " damaged but durable group is cut off with all records after it.",
-        ("2.4",),
-        (
-            Edit(
-                SCAN,
-                "        return damage.lsn >= synced_lsn\n",
-                "        return damage.lsn >= 0 * synced_lsn\n",
-            ),
-        ),
-        (simulation("damage"),),
     ),
     SeededBug(
         "torn-tail-kept",
@@ -156,24 +113,6 @@ BUGS = (
                 "        return Status.UNKNOWN\n"
                 "    return",
                 "    assert is_limbo in (True, False)\n    return",
-            ),
-        ),
-        (simulation("damage"),),
-    ),
-    SeededBug(
-        "add-accepted-in-limbo",
-        "A bookie that lost fences still accepts adds to ledgers that it may have fenced.",
-        ("2.4",),
-        (
-            Edit(
-                "bookie/storage/start_checkpoints.py",
-                "            is_fenced = bool(self.flags & FLAG_FENCES_LOST)\n",
-                "            is_fenced = False\n",
-            ),
-            Edit(
-                "bookie/storage/upkeep.py",
-                "        return bool(self._parts.index.meta.flags & FLAG_FENCES_LOST)\n",
-                "        return bool(self._parts.index.meta.flags & 0 * FLAG_FENCES_LOST)\n",
             ),
         ),
         (simulation("damage"),),

@@ -40,25 +40,4 @@ BUGS = (
         ),
         (simulation("metadata"),),
     ),
-    SeededBug(
-        "ledger-collected-while-it-is-published",
-        "A collection lists the links of a chain before it refuses older ledgers: it deletes a"
-        " ledger that is published in between.",
-        ("10.1",),
-        (
-            Edit(
-                "ledger_client/chains.py",
-                "        async with self._call(services, timeout):\n"
-                "            head = await services.chains.refuse_older(self.name, before_ms)\n"
-                "        linked = await self._linked_ids("
-                "head.first_index, head.next_index, timeout)\n",
-                "        known = await self.info(timeout=timeout)\n"
-                "        linked = await self._linked_ids("
-                "known.first_index, known.next_index, timeout)\n"
-                "        async with self._call(services, timeout):\n"
-                "            head = await services.chains.refuse_older(self.name, before_ms)\n",
-            ),
-        ),
-        (simulation("metadata"),),
-    ),
 )

@@ -44,32 +44,6 @@ BUGS = (
         (simulation("damage"),),
     ),
     SeededBug(
-        "old-copy-of-a-disk-not-noticed",
-        "A bookie that starts on an old copy of its disk is not in limbo.",
-        ("2.4",),
-        (
-            Edit(
-                "bookie/identity/cookie.py",
-                "    return found.starts < starts\n",
-                "    return found.starts < 0 * starts\n",
-            ),
-        ),
-        (simulation("damage"),),
-    ),
-    SeededBug(
-        "short-log-not-noticed",
-        "A start does not compare the end of the log with the recorded position.",
-        ("2.6",),
-        (
-            Edit(
-                "bookie/storage/opening.py",
-                "    if end_lsn >= recorded_end_lsn:\n",
-                "    if end_lsn >= 0 * recorded_end_lsn:\n",
-            ),
-        ),
-        (simulation("damage"),),
-    ),
-    SeededBug(
         "serving-original-displaced",
         "A start takes over the registration of a process that serves, without sending it a"
         " request.",

@@ -16,8 +16,6 @@ MEMBERS = "ledger_client/writing/in_sync_members.py"
 COPYING = "ledger_client/in_sync/copying.py"
 FENCE = "ledger_client/protocol/recovery_fence.py"
 WRITE = "ledger_client/protocol/recovery_write.py"
-CALLS = "ledger_client/ledger_calls.py"
-WATCH = "ledger_client/writing/stored_watch.py"
 
 BUGS = (
     SeededBug(
@@ -197,40 +195,6 @@ BUGS = (
                 METADATA,
                 "        return replace(closed, given_up=given_up)\n",
                 "        return closed\n",
-            ),
-        ),
-        (simulation("in_sync"),),
-    ),
-    SeededBug(
-        "fragment-given-up-without-a-read",
-        "An unclean recovery gives up the last fragment without reading from its members.",
-        ("11.6",),
-        (
-            Edit(
-                CALLS,
-                "            return await self.recover(ledger_id, password, timeout_s)\n"
-                "        except RecoveryUndecidedError as error:\n",
-                "            stored, version = await services.ledgers.get(ledger_id, fresh=True)\n"
-                "            if stored.state is LedgerState.OPEN:\n"
-                "                begun = stored.with_recovery_begun(services.for_writers.token())\n"
-                "                await services.ledgers.compare_and_set(begun, version)\n"
-                "            raise RecoveryUndecidedError(\n"
-                '                "not asked", ledger_id=ledger_id, missing={}\n'
-                "            )\n"
-                "        except RecoveryUndecidedError as error:\n",
-            ),
-        ),
-        (simulation("in_sync"),),
-    ),
-    SeededBug(
-        "writer-continued-after-an-unclean-close",
-        "A writer whose members were not reached by an unclean close continues without end.",
-        ("11.7",),
-        (
-            Edit(
-                WATCH,
-                "            self._shell.dispatch(e.MetadataSeen(*stored))\n",
-                "            assert stored\n",
             ),
         ),
         (simulation("in_sync"),),

@@ -121,27 +121,6 @@ BUGS = (
         masked_by="1.4: after a conflict the stored value is adopted, or the change repeated",
     ),
     SeededBug(
-        "slow-change-abandoned",
-        "A change that is slow in the metadata service is abandoned, and the writer continues with"
-        " its previous ensemble, although the write may still apply.",
-        ("1.3",),
-        (
-            Edit(
-                SHELL,
-                "            version = await self._services.ledgers.compare_and_set(metadata,"
-                " expected)\n",
-                "            change = self._services.ledgers.compare_and_set(metadata, expected)\n"
-                "            if metadata.last_entry_id is None:\n"
-                "                change = asyncio.wait_for(change, 0.5)\n"
-                "            version = await change\n"
-                "        except TimeoutError:\n"
-                "            return e.MetadataConflicted(self.protocol.metadata, expected)\n",
-            ),
-            GO_ON_AS_BEFORE,
-        ),
-        (simulation("metadata"),),
-    ),
-    SeededBug(
         "ensemble-changed-during-recovery",
         "A writer whose compare-and-set meets a recovery still replaces bookies, and continues"
         " with bookies that are not fenced.",

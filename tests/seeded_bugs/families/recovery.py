@@ -7,17 +7,9 @@ Source: protocol rules 7.1-7.3; BookKeeper #2614, #2615, #365, #1067.
 
 from tests.seeded_bugs.seeded_bug import Edit, SeededBug, model, simulation
 
-FENCE = "ledger_client/protocol/recovery_fence.py"
-RECOVERER = "ledger_client/recovery/recoverer.py"
-READS_DO_NOT_FENCE = Edit(
-    RECOVERER,
-    "        request = ReadEntries(self._ledger_id, first, last, config.read_bytes_max,"
-    " fence=True)\n",
-    "        request = ReadEntries(self._ledger_id, first, last, config.read_bytes_max,"
-    " fence=False)\n",
-)
 READ = "ledger_client/protocol/recovery_read.py"
 QUORUM = "ledger_client/protocol/quorum.py"
+FENCE = "ledger_client/protocol/recovery_fence.py"
 NO_GUARD_OF_OLDER_FRAGMENTS = Edit(
     "metadata/ledgers/ledger_metadata.py",
     "            if start < self.last_fragment.first_entry_id:\n"
@@ -29,21 +21,6 @@ NO_GUARD_OF_OLDER_FRAGMENTS = Edit(
 )
 
 BUGS = (
-    SeededBug(
-        "one-fence-taken-for-coverage",
-        "A recovery continues after a single bookie has fenced, and its reads do not fence either.",
-        ("3.2", "7.2", "7.3"),
-        (
-            Edit(
-                FENCE,
-                "        return covers(self._quorum, self.known_positions)\n",
-                "        return len(self.known_positions) >= 1 or covers(self._quorum, ())\n",
-            ),
-            READS_DO_NOT_FENCE,
-        ),
-        (simulation("recoveries"),),
-        masked_by="7.3: every recovery read fences",
-    ),
     SeededBug(
         "ledger-ended-by-one-negative",
         "The first bookie that does not have an entry ends the ledger.",
@@ -70,10 +47,7 @@ BUGS = (
                 "    return quorum.write_quorum // 2 + 1\n",
             ),
         ),
-        (
-            model("trio, recovery, AQ 1"),
-            simulation("recoveries"),
-        ),
+        (model("trio, recovery, AQ 1"),),
     ),
     SeededBug(
         "unknown-counted-as-a-negative",
@@ -87,10 +61,7 @@ BUGS = (
                 " Status.UNKNOWN)\n",
             ),
         ),
-        (
-            model("pair, recovery, restart"),
-            simulation("recoveries"),
-        ),
+        (model("pair, recovery, restart"),),
     ),
     SeededBug(
         "timeout-counted-as-a-negative",
@@ -107,10 +78,7 @@ BUGS = (
                 "        return self._record(",
             ),
         ),
-        (
-            model("pair, recovery, restart"),
-            simulation("recoveries"),
-        ),
+        (model("pair, recovery, restart"),),
     ),
     SeededBug(
         "negative-counted-for-later-entries",
@@ -162,25 +130,6 @@ BUGS = (
         ),
         (model("writer, 2 changes, unknown, repair"),),
         masked_by="7.3, 7.5: an assertion at the start of reading, and a check at the close",
-    ),
-    SeededBug(
-        "short-answer-counted-as-a-negative",
-        "A recovery counts an answer that ends early, at its size limit, as a negative for the next"
-        " entry.",
-        ("7.3",),
-        (
-            Edit(
-                READ,
-                "            answer = _PointAnswer(event.first_entry_id, Status.UNKNOWN,"
-                ' "answered nothing")\n',
-                "            answer = _PointAnswer(event.first_entry_id, Status.UNKNOWN,"
-                ' "answered nothing")\n'
-                "        elif event.runs:\n"
-                "            answer = _PointAnswer("
-                'event.next_entry_id, Status.NO_SUCH_ENTRY, "")\n',
-            ),
-        ),
-        (simulation("metadata"),),
     ),
     SeededBug(
         "recovery-ended-after-a-full-chunk",

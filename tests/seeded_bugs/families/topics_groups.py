@@ -11,7 +11,6 @@ from tests.seeded_bugs.seeded_bug import Edit, SeededBug, topics
 RECONCILIATION = "broker_layer/groups/consumer/reconciliation.py"
 CLASSIC = "broker_layer/groups/classic/classic_group.py"
 CONSUMERS = "broker_layer/groups/consumer/consumer_group.py"
-SHARD = "broker_layer/groups/shard.py"
 RECORD = "metadata/topics/partition.py"
 TOPIC_LOG = "broker_layer/log/topic_log.py"
 ERASING = "broker_layer/control/topic_erasing.py"
@@ -59,20 +58,6 @@ BUGS = (
                 "        return ErrorCode.NONE if epoch == member.epoch"
                 " else ErrorCode.STALE_MEMBER_EPOCH\n",
                 "        return ErrorCode.NONE\n",
-            ),
-        ),
-        (topics("members"),),
-    ),
-    SeededBug(
-        "members-left-out-of-a-snapshot",
-        "The snapshot at the start of a ledger leaves out the groups of KIP-848.",
-        ("KIP-848",),
-        (
-            Edit(
-                SHARD,
-                "        for group in self.consumers.values():\n"
-                "            yield from map(encode, group.stored_records())\n",
-                "",
             ),
         ),
         (topics("members"),),

@@ -167,7 +167,10 @@ BUGS = (
                 "        return ACCEPT\n",
             ),
         ),
-        (topics("leaders"),),
+        (
+            topics("leaders"),
+            topics("users"),
+        ),
     ),
     SeededBug(
         "read-ahead-shown-beyond-the-limit",

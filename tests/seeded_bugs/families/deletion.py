@@ -1,0 +1,40 @@
+"""Seeded bugs of the deletion of ledgers by bookies.
+
+Leaves the rest of what a bookie stores to `bookie_fences` and `bookie_log`.
+
+Source: protocol rules 10.1 and 10.2; BookKeeper #870, #4462, #4607.
+"""
+
+from tests.seeded_bugs.seeded_bug import Edit, SeededBug, simulation
+
+COLLECTOR = "bookie/server/collector.py"
+
+BUGS = (
+    SeededBug(
+        "ledger-deleted-on-a-stale-listing",
+        "A ledger that is absent from a stale read is deleted without a second, agreed read.",
+        ("10.1",),
+        (
+            Edit(
+                COLLECTOR,
+                "            metadata = await self._read(ledger_id, agreed=True)\n",
+                "            metadata = await self._read(ledger_id, agreed=False)\n",
+            ),
+        ),
+        (simulation("metadata"),),
+    ),
+    SeededBug(
+        "tombstone-not-recorded",
+        "A bookie does not record that a ledger was deleted: a paused writer creates it again.",
+        ("10.2",),
+        (
+            Edit(
+                "bookie/storage/admission.py",
+                "        if ledger_id in self.deleting or (state is None and"
+                " self._ledgers.is_deleted(ledger_id)):\n",
+                "        if ledger_id in self.deleting:\n",
+            ),
+        ),
+        (simulation(),),
+    ),
+)
