@@ -1,4 +1,4 @@
-"""What a test process inherits from whoever started it, replaced by the same for all.
+"""What a test process inherits from its starter, replaced by the same for all.
 
 Tests of signals, file modes, times and texts depend on it, and so do the processes that they start.
 Leaves what the product does in other surroundings to `tests/integration/quire/test_surroundings`.
