@@ -5,7 +5,7 @@ import gc
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.guide import GUIDES, Guide
 from tests.leaks import Leaks
@@ -14,8 +14,6 @@ from tests.surroundings import make_plain
 
 MARKED_DIRECTORIES = ("tour", "integration", "spark", "campaign", "kafka", "browser")
 """Those that take longest come first, so that several workers end at about the same time."""
-SPARK_TIMEOUT_S = 180
-"""Tests of these share a Java process and a cluster; if one is stopped, all that follow fail."""
 TESTS = Path(__file__).parent
 
 make_plain()
@@ -25,7 +23,9 @@ make_plain()
 asyncio.set_event_loop(None)
 
 # No timed assertions: a busy machine must not fail a property. A failing example can be replayed.
-settings.register_profile("quire", deadline=None, print_blob=True)
+settings.register_profile(
+    "quire", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("quire")
 
 
@@ -54,8 +54,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         directory = item.path.relative_to(TESTS).parts[0]
         if directory in MARKED_DIRECTORIES:
             item.add_marker(directory)
-        if directory == "spark" and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
 
 
 def _rank(item: pytest.Item) -> int:
