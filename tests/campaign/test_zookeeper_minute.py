@@ -13,7 +13,6 @@ MINUTE_S = 60.0
 STEP_S = 5.0
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("is_silent", [False, True])
 async def test_appends_continue_for_a_minute_without_zookeeper(
     tmp_path: Path, *, is_silent: bool

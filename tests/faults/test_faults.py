@@ -39,7 +39,6 @@ def run(name: str, seed: int = 1) -> dict[str, Any]:
     return summary
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     "name", ["single_log", "torn_states", "pause_fence_resume", "cluster_kills"]
 )
@@ -47,14 +46,12 @@ def test_every_promise_is_kept(name: str) -> None:
     run(name)
 
 
-@pytest.mark.timeout(180)
 def test_lost_answers_of_zookeeper_lose_no_entry() -> None:
     counts = run("zookeeper_proxy")["counts"]
     for what in ("answer of", "request of"):
         assert any(name.startswith(what) for name in counts), counts
 
 
-@pytest.mark.timeout(180)
 def test_power_cuts_lose_data_only_without_syncs() -> None:
     counts = run("power_cut")["counts"]
     assert [counts[f"without {kind}, found out in cycle"] > 0 for kind in KINDS] == [

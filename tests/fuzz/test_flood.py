@@ -8,7 +8,7 @@ from tests.fuzz.flood_clients import CONNECTION_BYTES_MAX, Kind
 CONNECTIONS = 60
 SECONDS = 2.0
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180), pytest.mark.long]
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 async def test_bad_clients_do_not_disturb_a_good_one() -> None:

@@ -34,7 +34,6 @@ def lines() -> Iterator[list[str]]:
         yield found
 
 
-@pytest.mark.timeout(300)
 def test_printed_commands(lines: list[str]) -> None:
     create, produce, consume = (each for each in lines if each.startswith("  "))
     try:
@@ -46,7 +45,6 @@ def test_printed_commands(lines: list[str]) -> None:
     assert [each for each in text.splitlines() if each in ("one", "two")] == ["one", "two"]
 
 
-@pytest.mark.timeout(300)
 def test_settings_of_a_certificate(lines: list[str]) -> None:
     _, _, rest = lines[-1].partition(": ")
     address, _, file = rest.split()

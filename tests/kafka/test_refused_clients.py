@@ -16,8 +16,6 @@ from tests.kafka.connection_checks import CHECKS
 from tests.kafka.endpoint import Certificate, Endpoint, Login
 from tests.kafka.scenario import UnavailableError
 
-pytestmark = pytest.mark.timeout(300)  # Java may have to be fetched and compiled
-
 BY_CLIENT: Final = {each.client: each for each in CHECKS}
 REASON: Final = "authentication failed: check the user and the password"
 WRONG_PASSWORD: Final = {

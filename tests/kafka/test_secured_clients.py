@@ -17,13 +17,11 @@ def endpoints() -> Iterator[SecureEndpoints]:
         yield found
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("scenario", titled(LOGIN), ids=LOGIN)
 def test_client_with_a_password(endpoints: SecureEndpoints, scenario: Scenario) -> None:
     run_or_skip(scenario, endpoints.login)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("scenario", titled(CERTIFICATE), ids=CERTIFICATE)
 def test_client_with_a_certificate(endpoints: SecureEndpoints, scenario: Scenario) -> None:
     run_or_skip(scenario, endpoints.certificate)

@@ -27,7 +27,6 @@ def quire(cluster: RunningCluster, *words: str) -> "subprocess.CompletedProcess[
     )
 
 
-@pytest.mark.timeout(300)
 def test_ingest_and_scrub_commands(own_cluster: RunningCluster, tmp_path: Path) -> None:
     file = tmp_path / "lines.txt"
     file.write_text("one\ntwo\nthree\n")

@@ -4,13 +4,10 @@ tests.spark.exactly_once`.
 
 from pathlib import Path
 
-import pytest
-
 from tests.spark.conftest import RunningCluster
 from tests.spark.exactly_once import Campaign
 
 
-@pytest.mark.timeout(300)
 def test_killed_drivers_lose_and_repeat_no_entry(
     own_cluster: RunningCluster, tmp_path: Path
 ) -> None:

@@ -12,7 +12,6 @@ from spark_io import register
 from tests.spark.conftest import RunningCluster
 
 
-@pytest.mark.timeout(300)
 def test_tasks_run_with_the_python_that_registers(
     spark: SparkSession,
     cluster: RunningCluster,
@@ -65,7 +64,6 @@ def count(spark: SparkSession, cluster: RunningCluster, chain: str) -> int:
     return reading.option("chain", chain).load().count()
 
 
-@pytest.mark.timeout(300)
 def test_a_thread_that_registers_writes_and_follows(
     spark: SparkSession, cluster: RunningCluster, tmp_path: Path
 ) -> None:
@@ -80,7 +78,6 @@ def test_a_thread_that_registers_writes_and_follows(
     assert count(spark, cluster, f"{chain}-copy") == 10
 
 
-@pytest.mark.timeout(300)
 def test_a_new_session_is_registered_as_the_first_one_was(
     spark: SparkSession, cluster: RunningCluster
 ) -> None:

@@ -62,7 +62,6 @@ spark.stop()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a second loopback address is needed")
-@pytest.mark.timeout(300)
 def test_a_task_that_runs_twice_on_two_executors_is_published_once(
     own_cluster: RunningCluster, tmp_path: Path
 ) -> None:

@@ -18,8 +18,6 @@ from spark_io.topics.topic_options import TopicWriteOptions
 from spark_io.topics.topic_write import Columns
 from tests.spark.conftest import RunningCluster
 
-pytestmark = pytest.mark.timeout(180)
-
 SEEN_ATTEMPTS = 20
 
 

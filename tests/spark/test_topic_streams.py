@@ -15,8 +15,6 @@ from spark_io.progress import entries_behind
 from tests.spark.conftest import RunningCluster
 from tests.spark.topic_logs import WrittenTopic, records
 
-pytestmark = pytest.mark.timeout(180)
-
 Table = list[tuple[int, int]]
 
 

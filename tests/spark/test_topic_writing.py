@@ -13,8 +13,6 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from tests.spark.conftest import RunningCluster
 
-pytestmark = pytest.mark.timeout(180)
-
 ROWS = 2_000
 SEEN_ATTEMPTS = 20
 

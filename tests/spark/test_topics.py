@@ -14,8 +14,6 @@ from metadata.topics.partition_store import PartitionStore
 from tests.spark.conftest import RunningCluster
 from tests.spark.topic_logs import WrittenTopic, records
 
-pytestmark = pytest.mark.timeout(120)
-
 MakeTopic = Callable[[int], WrittenTopic]
 
 

@@ -22,8 +22,6 @@ from metadata.store.interface import MetadataStore
 from metadata.store.zookeeper.store import open_store
 from tests.support.bookie.wire_client import WireClient, batch_of, payloads_of
 
-pytestmark = pytest.mark.timeout(120)
-
 FORMAT = "from bookie.main import format_bookie; print(format_bookie(options))"
 RUN = "import sys; from bookie.main import run_bookie; sys.exit(run_bookie(options))"
 ONE = LedgerId(1)

@@ -15,7 +15,6 @@ pytestmark = pytest.mark.long
 OPERATIONS_MIN = 700
 
 
-@pytest.mark.timeout(300)
 async def test_every_operation_is_answered_as_by_kafka_or_as_intended() -> None:
     async with broker("quire", brokers=1) as address:
         run = await answers_of(address)

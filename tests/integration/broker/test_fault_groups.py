@@ -23,7 +23,7 @@ GROUP = "five"
 MEMBERS = 5
 PARTITIONS = 10
 ROUND = 20
-pytestmark = [pytest.mark.timeout(300), pytest.mark.campaign]  # it takes a minute
+pytestmark = pytest.mark.campaign
 
 
 @pytest.fixture

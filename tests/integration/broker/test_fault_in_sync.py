@@ -26,7 +26,7 @@ from tests.integration.broker.fault_client import (
 )
 
 TOPIC = "guarded"
-pytestmark = [pytest.mark.timeout(240), pytest.mark.long]
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture

@@ -18,8 +18,6 @@ TOPIC = "orders"
 PARTITIONS = 4
 WAIT_S = 45.0
 
-pytestmark = pytest.mark.timeout(240)
-
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[LocalCluster]:

@@ -21,7 +21,6 @@ def endpoint() -> Iterator[Endpoint]:
         yield found
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[each.title for each in SCENARIOS])
 def test_stock_client(endpoint: Endpoint, scenario: Scenario) -> None:
     scenario.run(endpoint)

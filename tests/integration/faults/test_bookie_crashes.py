@@ -15,7 +15,7 @@ from tests.campaign.payloads import HEADER, Payloads
 from tests.integration.faults.appending import SEED, appending, check_kept
 from tests.integration.quire.command import pause_repair
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 FLIPPED = (10, 700, 1_500, 2_999)
 """Entries in whose copy one bit is flipped."""
 

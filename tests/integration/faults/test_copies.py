@@ -17,7 +17,7 @@ from quire.local_cluster import LocalCluster
 from tests.integration.faults.test_identities import run_words
 from tests.integration.quire.command import QUIRE
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120), pytest.mark.long]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 RECOVERY_S = 5.0
 SESSION_WAIT_S = 30.0
 OLD, NEW = [b"old"] * 10, [b"new"] * 100

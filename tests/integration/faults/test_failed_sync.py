@@ -11,7 +11,7 @@ from tests.campaign.writing_process import POLL_S, WAIT_S
 from tests.integration.faults.appending import appending, check_kept
 from tests.integration.faults.injected_syncs import one_failed_sync
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120), pytest.mark.long]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 
 
 @pytest.mark.parametrize("ack", [2, 3])

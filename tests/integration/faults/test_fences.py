@@ -11,7 +11,7 @@ from quire.local_cluster import LocalCluster
 from tests.campaign.direct import open_direct
 from tests.integration.faults.raw_ledger import TIMEOUT_S, make_ledger
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @pytest.mark.parametrize("has_checkpoint", [False, True])

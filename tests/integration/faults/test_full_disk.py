@@ -22,7 +22,7 @@ from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.integration.faults.appending import appending, check_kept
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.long]
+pytestmark = pytest.mark.long
 DISK = "64m"
 PIECE_BYTES = 1024 * 1024
 WAIT_S = 30.0

@@ -21,7 +21,7 @@ from tests.integration.faults.appending import check_told
 from tests.integration.faults.raw_ledger import make_ledger
 from tests.integration.quire.command import run_quire
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120), pytest.mark.long]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 OLD, NEW = [b"old"] * 50, [b"new"] * 50
 
 

@@ -18,7 +18,7 @@ from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.until import until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120), pytest.mark.long]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 WAIT_S = 60.0
 PATIENT = ClientConfig(spare_after_s=1000.0)
 BATCH = [b"%04d" % number for number in range(500)]

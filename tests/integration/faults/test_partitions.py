@@ -15,7 +15,6 @@ from tests.integration.faults.island import Island, can_have_islands, island
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
-    pytest.mark.timeout(180),
     pytest.mark.skipif(not can_have_islands(), reason="needs root and network namespaces"),
     pytest.mark.long,
 ]

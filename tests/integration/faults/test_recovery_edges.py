@@ -24,7 +24,7 @@ from tests.integration.faults.appending import check_told
 from tests.integration.faults.injected_syncs import slow_syncs
 from tests.integration.faults.raw_ledger import TIMEOUT_S, RawLedger, make_ledger
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120), pytest.mark.long]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 PAYLOADS = [b"entry %d" % number for number in range(10)]
 SYNC_DELAY_S = 0.5
 QUEUED_S = 0.2

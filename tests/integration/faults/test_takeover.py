@@ -10,7 +10,7 @@ from ledger_client import LedgerClient
 from quire.local_cluster import LocalCluster
 from tests.integration.faults.appending import appending, check_kept
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120), pytest.mark.long]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 CLIENTS = 5
 
 

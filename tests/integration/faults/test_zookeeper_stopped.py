@@ -10,7 +10,7 @@ from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.integration.faults.appending import appending, check_kept
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120), pytest.mark.long]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 WITHOUT_S = 3.0
 SETTLED_S = 1.0
 STILL_S = 1.5

@@ -23,7 +23,7 @@ from ledger_client import (
 from ledger_client import sync as blocking
 from quire.local_cluster import LocalCluster
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TWO = Quorum.all(2)
 

@@ -28,7 +28,7 @@ from ledger_client import (
 from ledger_client import sync as blocking
 from quire.local_cluster import LocalCluster
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 THREE = Quorum(ensemble=3, write=3, ack=2)
 QUICK = ClientConfig(metadata_timeout_s=3.0, call_timeout_s=20.0)

@@ -18,7 +18,7 @@ from metadata.ledgers.ledger_store import LedgerStore
 from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 COUNT = 2000
 SMALL = CopyLimits(request_bytes_max=64 * 1024, requests_at_once=2)

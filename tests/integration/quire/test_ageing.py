@@ -12,7 +12,6 @@ pytestmark = pytest.mark.long
 TIMEOUT_S = 150.0
 
 
-@pytest.mark.timeout(180)
 async def test_an_ageing_bookie_loses_no_entry_and_does_not_stay_read_only() -> None:
     command = ["-m", "benchmarks.bookies.ageing", "--smoke", "--seed", "3"]
     process = await asyncio.create_subprocess_exec(

@@ -18,7 +18,7 @@ RATE = 200
 CONFIGURATIONS = ("majority-3", "all-of-2")
 SCENARIOS = ("killed-bookie", "writer-takeover")
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.long]
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

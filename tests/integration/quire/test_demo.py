@@ -3,12 +3,9 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.integration.quire.command import run_quire
 
 
-@pytest.mark.timeout(120)
 def test_every_claim_of_the_demo_holds(tmp_path: Path) -> None:
     file = tmp_path / "lines"
     file.write_bytes(b"".join(b"line %d of a file\n" % n for n in range(200_000)) + b"no newline")

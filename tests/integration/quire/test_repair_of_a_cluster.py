@@ -20,7 +20,7 @@ from tests.support.ledger_client.cluster import THREE, entries_of
 COUNT = 50
 PATIENCE_S = 150.0
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 
 
 async def test_what_a_wiped_bookie_held_is_copied_and_another_one_is_drained(

@@ -15,7 +15,7 @@ from tests.support.ledger_client.cluster import THREE, entries_of
 COUNT = 200
 PATIENCE_S = 150.0
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 
 
 def flip_byte(data_dir: Path, payload: bytes) -> None:

@@ -22,7 +22,7 @@ from metadata.registry.location import Place
 from metadata.store.embedded import EmbeddedZooKeeper
 from tests.integration.quire.command import QUIRE, environment, run_quire
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.long]
+pytestmark = pytest.mark.long
 
 GUIDE = Path(__file__).parents[3] / "docs" / "operating.md"
 LEDGERS = 50

@@ -10,7 +10,6 @@ import pytest
 
 from tests.integration.quire.command import RunningCluster, run_quire, start_quire
 
-pytestmark = pytest.mark.timeout(180)
 CAPACITY = 72 * 2**20
 PIECE = b"".join(b"%07d %s\n" % (number, b"x" * 1000) for number in range(8_000))
 PIECES_MAX = 15

@@ -201,7 +201,6 @@ async def test_a_broker_logs_in_at_bookies(secured: LoginCluster, tmp_path: Path
         await broker.stop()
 
 
-@pytest.mark.timeout(300)
 async def test_repair_logs_in_and_copies(secured: LoginCluster) -> None:
     """It reads from other bookies with the key of repair, which replaces no login. The cluster has
     one bookie less afterwards.

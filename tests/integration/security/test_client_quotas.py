@@ -22,7 +22,7 @@ from tests.support.broker_layer.served_broker import Client
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 CALL_S = 30.0
 TOPIC, BROKERS = "orders", 2
 LIMITED, OTHER = "limited", "other"

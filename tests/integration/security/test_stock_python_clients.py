@@ -26,7 +26,6 @@ def endpoints() -> Iterator[SecureEndpoints]:
         yield found
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("scenario", CHOSEN, ids=[each.title for each in CHOSEN])
 @pytest.mark.parametrize("identity", ["login", "certificate"])
 def test_stock_client(endpoints: SecureEndpoints, identity: str, scenario: Scenario) -> None:

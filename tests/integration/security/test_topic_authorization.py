@@ -23,7 +23,7 @@ from quire.errors import ExitCode
 from quire.local_cluster import LocalCluster
 from tests.integration.quire.command import run_quire
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 ME = "User:ANONYMOUS"
 CALL_S = 20.0
 TOPIC = "orders"

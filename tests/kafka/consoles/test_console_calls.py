@@ -14,8 +14,6 @@ from tests.kafka.consoles.replays import PROGRAMS, Cluster, Replay, prepared_clu
 from tests.kafka.consoles.world import COMMITTED, DELETED, PARTITIONS, RECORDS, VALUE_BYTES, World
 from tests.kafka.scenario import UnavailableError
 
-pytestmark = pytest.mark.timeout(300)
-
 BATCH_BYTES_MAX: Final = 100
 """More than a batch or a record has besides its value."""
 BROKERS: Final = list(range(1, QUIRE_BROKERS + 1))

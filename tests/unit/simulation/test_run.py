@@ -25,7 +25,6 @@ POOLING_SEED, OTHER_SEED = 13, 4
 """By their plans; the first has many frames that arrive in pieces."""
 
 
-@pytest.mark.timeout(180)  # separate runs, twice
 def test_a_seed_has_one_history_for_any_hash_seed() -> None:
     outputs = [
         subprocess.run(
