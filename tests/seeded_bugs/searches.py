@@ -33,8 +33,8 @@ MODULES: Final[Mapping[Kind, str]] = {
 }
 SEEDS_MAX: Final = 800
 """Seeds of all themes. Of these, a search runs those of its theme: about 100."""
-STATES_MAX: Final = 300_000
-"""Limit for one configuration; the largest number needed to find a bug is about 155,000."""
+STATES_MAX: Final = 400_000
+"""Limit for one configuration; the largest number needed to find a bug is about 300,000."""
 COMMAND_S_MAX: Final = 3_600.0
 """Limit for a search that hangs. Seeds and states limit the others, at any load of the machine."""
 EVIDENCE_LINES_MAX: Final = 6
