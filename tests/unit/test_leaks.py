@@ -22,9 +22,10 @@ def server():
     process.wait()
 
 def test_a_process(server):
-    test_a_process.kept = subprocess.Popen(["sleep", "1"])
+    test_a_process.kept = subprocess.Popen(["sleep", "700"])
 
 def test_the_next_after_a_process(server):
+    test_a_process.kept.kill()
     test_a_process.kept.wait()
 
 def test_a_thread():
@@ -55,7 +56,7 @@ class Reports:
         if report.failed:
             self.failed[report.head_line] = report.longreprtext
 
-tests.leaks.WAIT_S = 1.0
+tests.leaks.WAIT_S = 5.0
 pytest.main(
     ["-q", "-c", "pyproject.toml", "-p", "no:cacheprovider", "-p", "no:xdist", sys.argv[1]],
     plugins=[tests.leaks.Leaks(), Reports()],
@@ -78,6 +79,6 @@ def test_what_a_test_leaves_is_its_own_error(tmp_path: Path) -> None:
     assert list(failed) == ["test_a_process", "test_a_thread", "test_a_file"], done.stdout
     texts = [failed[name].partition("left behind: ")[2] for name in failed]
     assert texts[0].startswith("process ")
-    assert "(sleep 1)" in texts[0]
+    assert "(sleep 700)" in texts[0]
     assert texts[1] == "thread waiting"
     assert texts[2].startswith("unclosed file")
