@@ -55,7 +55,7 @@ class Setting:
     def client(self) -> LedgerClient:
         client = LedgerClient.from_parts(
             MemoryMetadataStore(self.cluster.server),
-            rng=Random(5),
+            rng=Random(len(self.cluster.clients)),  # equal ones have one name, and contend for it
             wall_clock_ms=lambda: self.now_ms,
             config=QUICK,
         )
