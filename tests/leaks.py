@@ -5,7 +5,8 @@ Without this, an unclosed file is reported by the test that runs when the collec
 process that was left changes what a later test measures.
 
 Invariants: what fixtures of a wider scope open belongs to them: only what appears between a test's
-setup and the end of its teardown, and is still there then, counts. The collector runs only after a
+setup and the end of its teardown, and is still there then, counts. Processes count only if there
+are more than before. The collector runs only after a
 test that ends with more open descriptors than it began with.
 """
 
@@ -23,6 +24,8 @@ import pytest
 from tests.until import WAIT_S
 
 TASKS: Final = Path("/proc/self/task")
+FORKING: Final = "tests.support.quire.forks.program"
+"""Part of the command of a process that serves all tests, from the first that needs it on."""
 DESCRIPTORS: Final = Path("/dev/fd")
 KEPT_THREADS: Final = ("asyncio", "execnet")
 """Beginnings of the names of threads that an event loop or the test runner ends itself."""
@@ -32,7 +35,7 @@ class Leaks:
     """Plugin of pytest."""
 
     def __init__(self) -> None:
-        self._children: frozenset[int] = frozenset()
+        self._children: list[int] = []
         self._threads: frozenset[threading.Thread] = frozenset()
         self._descriptors = 0
 
@@ -41,13 +44,18 @@ class Leaks:
         """Note what is open before the fixtures of a test."""
         self._descriptors = _descriptor_count()
         yield
-        self._children, self._threads = frozenset(children()), frozenset(threading.enumerate())
+        self._children = [each for each in children() if FORKING not in _described(each)]
+        self._threads = frozenset(threading.enumerate())
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
         """Fail a test that leaves a process or a thread; make its unclosed files known."""
         yield
-        left = [f"process {_described(each)}" for each in children() if each not in self._children]
+        now = [each for each in children() if FORKING not in _described(each)]
+        new = [each for each in now if each not in self._children]
+        left = []
+        if len(now) > len(self._children):  # a server of a wider scope may have been started again
+            left = [f"process {_described(each)}" for each in new]
         if item.get_closest_marker("spark") is None:  # Py4J, and the driver's client, keep threads
             left += [f"thread {each.name}" for each in _still_running(self._new_threads())]
         if _descriptor_count() > self._descriptors:

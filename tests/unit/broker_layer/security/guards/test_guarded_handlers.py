@@ -1,5 +1,6 @@
 """Each API is decided about, and needs the rights that Kafka's brokers require."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -17,11 +18,13 @@ from tests.support.broker_layer.authorized_broker import (
     EVERYTHING,
     AuthorizedBroker,
     authorized_broker,
+    codes_in,
     refusals_in,
 )
 from tests.support.broker_layer.group_rights import CLUSTER_CASES, GROUP_CASES
 from tests.support.broker_layer.topic_rights import TOPIC_CASES
 from tests.support.broker_layer.transaction_rights import TRANSACTION_CASES
+from tests.until import LOOK_S
 
 LISTS = (ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS)
 """APIs that leave out what the client may not see, and have no refusals."""
@@ -53,6 +56,9 @@ async def broker() -> AsyncIterator[AuthorizedBroker]:
             (ApiKey.FIND_COORDINATOR, FindCoordinatorRequest(key="x", key_type=1), 3),
         ):
             await broker.client.ask(key, request, version)
+        (commit,) = (case for case in CASES if case.key is ApiKey.OFFSET_COMMIT)
+        while any(codes_in(await commit.ask(broker.client))):
+            await asyncio.sleep(LOOK_S)  # until the group is there, whichever case runs first
         yield broker
 
 
