@@ -57,7 +57,7 @@ async def broker() -> AsyncIterator[AuthorizedBroker]:
         ):
             await broker.client.ask(key, request, version)
         (commit,) = (case for case in CASES if case.key is ApiKey.OFFSET_COMMIT)
-        while any(codes_in(await commit.ask(broker.client))):
+        while any(codes_in(await commit.ask(broker.client))):  # noqa: ASYNC110 - it loads groups
             await asyncio.sleep(LOOK_S)  # until the group is there, whichever case runs first
         yield broker
 
