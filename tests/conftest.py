@@ -13,7 +13,8 @@ from tests.part import Part
 from tests.surroundings import make_plain
 
 MARKED_DIRECTORIES = ("tour", "integration", "spark", "campaign", "kafka", "browser")
-"""Those that take longest come first, so that several workers end at about the same time."""
+FIRST = ("tour", "integration")
+"""Directories whose files take longest: several workers end at about the same time."""
 TESTS = Path(__file__).parent
 
 make_plain()
@@ -46,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark everything under tests/<marker>/ with that marker, before `-m` selects, and put it
+    """Mark everything under tests/<marker>/ with that marker, before `-m` selects; put long files
     first.
     """
     items.sort(key=_rank)
@@ -58,8 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _rank(item: pytest.Item) -> int:
     directory = item.path.relative_to(TESTS).parts[0]
-    is_marked = directory in MARKED_DIRECTORIES
-    return MARKED_DIRECTORIES.index(directory) if is_marked else len(MARKED_DIRECTORIES)
+    return FIRST.index(directory) if directory in FIRST else len(FIRST)
 
 
 def pytest_collection_finish() -> None:
