@@ -42,8 +42,9 @@ def only_this_python(directory: Path) -> Iterator[None]:
 @pytest.mark.skipif(sys.platform != "linux", reason="a second loopback address is needed")
 @pytest.mark.timeout(2 * TIMEOUT_S)
 def test_the_page_on_two_workers_that_have_only_the_archive(
-    cluster: RunningCluster, tmp_path: Path
+    own_cluster: RunningCluster, tmp_path: Path
 ) -> None:
+    """The page scrubs all ledgers of the cluster: those of other tests may be damaged."""
     wheels = tmp_path / "wheels"
     build_wheel(wheels)
     (job,) = blocks("python")
@@ -54,7 +55,7 @@ def test_the_page_on_two_workers_that_have_only_the_archive(
         found = subprocess.run(["python3", "-c", "import kazoo"], capture_output=True, check=False)
         assert found.returncode != 0, "the workers' Python has no packages"
         with standalone_spark(tmp_path) as master:
-            done = run_page(tmp_path, master, cluster.metadata, wheels)
+            done = run_page(tmp_path, master, own_cluster.metadata, wheels)
     if NO_INDEX in done.stderr:
         pytest.skip("no index has the packages of quire[spark-worker]")
     assert done.returncode == 0, done.stderr[-3000:]
