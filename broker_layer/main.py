@@ -43,6 +43,10 @@ OWN_DESCRIPTORS: Final = 1_152
 """File descriptors that a broker needs in addition to accepted connections: 1,000 connections to
 bookies and other brokers, the metadata service, the admin port, and connections being refused.
 """
+OWN_SHARE_MAX: Final = 0.5
+"""Share of a low limit that is kept for them: a small cluster has few bookies, and a broker that
+accepts no more than one connection serves no client.
+"""
 
 
 def run_broker(options: BrokerOptions) -> int:
@@ -51,7 +55,9 @@ def run_broker(options: BrokerOptions) -> int:
     A failure is written to standard error.
     """
     failures = (LedgerError, MetadataError, SecurityError)
-    connections_max, warning = share_descriptors(options.connections_max, OWN_DESCRIPTORS)
+    connections_max, warning = share_descriptors(
+        options.connections_max, OWN_DESCRIPTORS, own_share_max=OWN_SHARE_MAX
+    )
     options = replace(options, connections_max=connections_max)
     process = ServerProcess(
         "broker",

@@ -34,16 +34,18 @@ def raise_limit(wanted: int) -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def share_descriptors(connections_max: int, own: int) -> tuple[int, str]:
+def share_descriptors(
+    connections_max: int, own: int, *, own_share_max: float = 1.0
+) -> tuple[int, str]:
     """Raise the limit to `connections_max` descriptors for connections plus `own` others. Return
     how many connections the limit allows, and a warning if they are fewer. The others have
-    priority.
+    priority, up to a share of the limit.
     """
     wanted = connections_max + own
     limit = raise_limit(wanted)
     if limit >= wanted:
         return connections_max, ""
-    allowed = max(1, limit - own)
+    allowed = max(1, limit - min(own, int(limit * own_share_max)))
     return allowed, (
         f"the limit of open files is {limit}, and {wanted} are needed: {connections_max} for "
         f"connections (connections_max) and {own} for files and other uses. At most {allowed} "

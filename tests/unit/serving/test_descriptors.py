@@ -41,6 +41,15 @@ def test_connections_get_the_remaining_descriptors(
     assert bool(warning) is warns
 
 
+@pytest.mark.parametrize(("limit", "allowed"), [(11_152, 10_000), (4_000, 2_848), (1_024, 512)])
+def test_others_get_at_most_their_share_of_a_low_limit(
+    limit: int, allowed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker whose hard limit was 1,024 accepted one connection, and its clients waited."""
+    monkeypatch.setattr(descriptors, "raise_limit", lambda _: limit)
+    assert share_descriptors(10_000, 1_152, own_share_max=0.5)[0] == allowed
+
+
 def test_open_descriptors_are_counted() -> None:
     before = descriptors.count_open()
     with socket.socket(), socket.socket():
