@@ -98,7 +98,7 @@ BEHIND_DOORS = {
 }
 
 RULES = [
-    (checks.find_long_module, MODULES),
+    (checks.find_long_module, PRODUCT),
     (checks.find_missing_docstring, PRODUCT),
     (checks.find_long_functions, PRODUCT),
     (checks.find_banned_words, PRODUCT),
