@@ -27,7 +27,7 @@ GUIDES: Final = {
     "test": """\
 Covered: unit tests of every package, contracts of interfaces, transcripts of the protocol, a few
 simulated clusters with faults, and every capability once on a real cluster (tests/tour).
-Left to make test-all, which takes longer: tests/integration, and tests that are marked `long`: faults on
+Left to make test-all, which takes longer: tests/integration, and what is marked `long`: faults on
 real processes, every command, every login. Left to other targets (make help): Spark, stock Kafka
 clients, browsers, long searches.
 """,
