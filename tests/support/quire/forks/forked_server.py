@@ -68,9 +68,10 @@ class _Output(asyncio.StreamReaderProtocol):
         self._on_end = on_end
 
     @override
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
+    def eof_received(self) -> bool:
+        super().eof_received()
         self._on_end()
+        return False  # close it: uvloop keeps it open otherwise, and does not say that it was lost
 
 
 class _Forked:
