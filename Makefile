@@ -22,7 +22,9 @@ LEAST ?=
 WANTED ?=
 REPEAT ?=
 OUT ?= bench-results/compare
-WORKERS ?= $(shell count=$$(getconf _NPROCESSORS_ONLN); if [ $$count -gt 7 ]; then count=7; fi; expr $$count + 1)
+PROCESSORS := $(shell count=$$(getconf _NPROCESSORS_ONLN); if [ $$count -gt 7 ]; then count=7; fi; echo $$count)
+WORKERS ?= $(shell expr $(PROCESSORS) + 1)
+WAITING_WORKERS ?= $(shell expr 2 '*' $(PROCESSORS) + 1)
 TESTS := not spark and not campaign and not kafka and not browser and not packages
 COMPARE ?=
 SWEEP ?= 4000,16000
@@ -111,22 +113,22 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,broker,console,dev]'
 	@touch $@
 
-# Tests mostly wait for processes and timers, so there is one worker more than processors. A file's tests stay in one worker: they share
-# clusters. tests/conftest.py puts the longest files first, so xdist keeps that order. `-m` replaces the default of pyproject.toml.
-# `make check` runs tests/tidy.
-PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/tidy
+# A test of the cluster waits now and then, so there is one worker more than processors; those of test-all mostly wait for processes and
+# timers, so there are more. A file's tests stay in one worker: they share clusters. tests/conftest.py puts the longest files first, so xdist
+# keeps that order. `-m` replaces the default of pyproject.toml. `make check` runs tests/tidy.
+PYTEST := $(BIN)/python -m pytest -q --dist loadfile --no-loadscope-reorder --ignore tests/tidy
 
 test: $(STAMP)
-	@$(PYTEST) --guide test -m '$(TESTS) and not integration and not long'
+	@$(PYTEST) -n $(WORKERS) --guide test -m '$(TESTS) and not integration and not long'
 
 test-all: $(STAMP)
-	@$(PYTEST) --guide test-all -m '$(TESTS)'
+	@$(PYTEST) -n $(WAITING_WORKERS) --guide test-all -m '$(TESTS)'
 
 test-failed: $(STAMP)
 	@$(BIN)/python -m pytest -v --last-failed --last-failed-no-failures none -m '$(TESTS)'
 
 test-fast: $(STAMP)
-	@$(PYTEST) tests/unit -m 'not integration and not long' --ignore tests/unit/simulation --ignore tests/unit/repair
+	@$(PYTEST) -n $(PROCESSORS) --hypothesis-profile few-examples tests/unit -m 'not integration and not long' --ignore tests/unit/simulation --ignore tests/unit/repair
 
 # The wheel as a release has it. It fetches the packages that a client needs.
 test-packages: $(STAMP)

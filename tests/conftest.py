@@ -27,6 +27,7 @@ asyncio.set_event_loop(None)
 settings.register_profile(
     "quire", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile("few-examples", parent=settings.get_profile("quire"), max_examples=10)
 settings.load_profile("quire")
 
 
