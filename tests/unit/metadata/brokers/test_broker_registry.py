@@ -22,7 +22,7 @@ from metadata.errors import MetadataFormatError, NameHeldError
 from metadata.paths import BROKERS, broker_path
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.topic import BROKER_ID_MAX
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults, reads_of
 from tests.until import until
 
 FIRST = BrokerRegistration(1, (Listener("PLAINTEXT", "host-a", 9092),), "http://host-a:1", "r1")
@@ -159,10 +159,10 @@ async def test_no_broker_is_dropped_while_the_service_is_silent(
     registrar = BrokerRegistrar(store, FIRST, rng)
     await registrar.start()
     directory, seen = await directory_on(other_store, rng)
-    faults.failing_session, faults.failing_reads = other_store.session_id, 20
+    faults.meets, faults.refusals = reads_of(other_store), 20
     other_store.suspend()
     other_store.resume()
-    await until(lambda: faults.failing_reads == 0)
+    await until(lambda: faults.refusals == 0)
     assert 1 in directory.brokers
     await directory.refresh()
     assert len(seen) == 1

@@ -8,7 +8,7 @@ import pytest
 from metadata.brokers.election import ControllerElection
 from metadata.paths import CONTROLLER
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.until import until
 
 

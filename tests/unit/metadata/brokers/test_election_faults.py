@@ -8,35 +8,17 @@ import pytest
 from typing_extensions import override
 
 from metadata.brokers.election import ControllerElection
-from metadata.errors import NodeNotFoundError, StoreUnavailableError
+from metadata.errors import NodeNotFoundError
 from metadata.paths import CONTROLLER
 from metadata.store.ephemeral import INCARNATION_BYTES, HeldNode, pack_held, unpack_held
 from metadata.store.interface import Cancel, SessionCallback, Stored, WatchCallback
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from metadata.store.memory_faults import StoreCall
-from tests.unit.metadata.conftest import ScriptedFaults, taken_s
+from tests.support.metadata.scripted_faults import ScriptedFaults
+from tests.unit.metadata.conftest import taken_s
 from tests.until import until
 
 FIRST_PAUSE_S_MAX = 0.05
 SOON_S = 1.0
-
-
-class FailingReads(ScriptedFaults):
-    """Notes when one session reads the controller, and fails its next reads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.failures_left = 0
-        self.read_at: list[float] = []
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        if call.operation == "get" and call.session_id == self.failing_session:
-            self.read_at.append(asyncio.get_running_loop().time())
-            if self.failures_left:
-                self.failures_left -= 1
-                raise StoreUnavailableError("memory", "no answer")
-        await super().before(call)
 
 
 class CountingStore(MemoryMetadataStore):
@@ -72,11 +54,6 @@ class MovedStore(MemoryMetadataStore):
         return await super().get(path, fresh=fresh, agreed=agreed)
 
 
-@pytest.fixture
-def faults() -> FailingReads:
-    return FailingReads()
-
-
 async def elected(
     store: MemoryMetadataStore, rng: random.Random, broker_id: int = 1
 ) -> ControllerElection:
@@ -87,7 +64,7 @@ async def elected(
 
 
 async def test_a_broker_is_elected_before_the_watch_calls(
-    store: MemoryMetadataStore, faults: FailingReads, rng: random.Random
+    store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random
 ) -> None:
     faults.news_s = 60.0
     election = ControllerElection(store, 1, rng)
@@ -103,7 +80,7 @@ async def test_a_broker_is_elected_before_the_watch_calls(
 
 
 async def test_a_node_of_an_earlier_session_of_this_process_is_replaced(
-    store: MemoryMetadataStore, other_store: MemoryMetadataStore, faults: FailingReads
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, faults: ScriptedFaults
 ) -> None:
     faults.news_s = 60.0
     incarnation = random.Random(3).randbytes(INCARNATION_BYTES)
@@ -193,21 +170,22 @@ async def test_the_election_waits_for_a_possible_broker(
 async def test_a_read_that_fails_is_repeated_after_a_pause(
     store: MemoryMetadataStore,
     other_store: MemoryMetadataStore,
-    faults: FailingReads,
+    faults: ScriptedFaults,
     rng: random.Random,
 ) -> None:
-    faults.failing_session = store.session_id
-    faults.failures_left = 7
+    session_id = store.session_id
+    faults.meets = lambda call: (call.operation, call.session_id) == ("get", session_id)
+    faults.refusals = 7
     election = ControllerElection(store, 1, rng)
     await election.start()
     await until(lambda: election.is_controller)
-    begun_s, last_s = faults.read_at[0], faults.read_at[-1]
+    begun_s, last_s = faults.times[0], faults.times[-1]
     assert last_s - begun_s > 20 * FIRST_PAUSE_S_MAX
-    faults.read_at.clear()
-    faults.failures_left = 1
+    faults.times.clear()
+    faults.refusals = 1
     await other_store.delete(CONTROLLER, (await other_store.get(CONTROLLER)).version)
     await asyncio.sleep(10.0)
-    failed, repeated = faults.read_at[:2]
+    failed, repeated = faults.times[:2]
     assert repeated - failed < FIRST_PAUSE_S_MAX, "pauses begin again after a success"
     assert election.is_controller
     await election.aclose()
@@ -229,7 +207,7 @@ async def test_nothing_is_left_after_the_end(
 
 
 async def test_a_node_whose_creation_was_not_answered_is_removed_at_the_end(
-    server: MemoryMetadataServer, faults: FailingReads, rng: random.Random
+    server: MemoryMetadataServer, faults: ScriptedFaults, rng: random.Random
 ) -> None:
     store = MovedStore(server)
     faults.acts = ["lost"]

@@ -2,10 +2,10 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import pytest
-from typing_extensions import override
 
 from metadata.errors import (
     ChainNotFoundError,
@@ -20,8 +20,8 @@ from metadata.ledgers.chain import ChainHead, LinkedLedger
 from metadata.ledgers.chain_store import ChainStore, Publication, Published
 from metadata.paths import LEDGERS, chain_link_path, chain_links_path, ledger_path
 from metadata.store.memory import MemoryMetadataStore
-from metadata.store.memory_faults import StoreCall
-from tests.unit.metadata.conftest import NOW_MS, RETRIES, RETRIES_S_MIN, ScriptedFaults, taken_s
+from tests.support.metadata.scripted_faults import ScriptedFaults, is_read, reach
+from tests.unit.metadata.conftest import NOW_MS, RETRIES, RETRIES_S_MIN, taken_s
 
 NAME = "orders"
 Act = Callable[[ChainStore], Awaitable[object]]
@@ -31,38 +31,6 @@ CHANGES: list[Act] = [
     lambda chains: chains.refuse_older(NAME, NOW_MS),
 ]
 IDS = ["publish", "trim", "refuse"]
-
-
-class UnreadLedgers(ScriptedFaults):
-    """Fails reads of some paths, and counts reads of ledgers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.failing: list[str] = []
-        self.ledger_reads = 0
-        self.most_ledger_reads = 0
-        self._reading = 0
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        if not call.is_write and call.path in self.failing:
-            raise StoreUnavailableError("memory", "no answer")
-        if call.path.startswith(LEDGERS) and not call.is_write:
-            self.ledger_reads += 1
-            self._reading += 1
-            self.most_ledger_reads = max(self.most_ledger_reads, self._reading)
-        await super().before(call)
-
-    @override
-    async def after(self, call: StoreCall) -> None:
-        await super().after(call)
-        if call.path.startswith(LEDGERS) and not call.is_write:
-            self._reading -= 1
-
-
-@pytest.fixture
-def faults() -> UnreadLedgers:
-    return UnreadLedgers()
 
 
 @pytest.fixture
@@ -76,9 +44,9 @@ def others(other_store: MemoryMetadataStore, rng: random.Random) -> ChainStore:
 
 
 @pytest.fixture
-def stale_reads(faults: UnreadLedgers, monkeypatch: pytest.MonkeyPatch) -> None:
+def stale_reads(faults: ScriptedFaults) -> None:
     """Let reads that are not fresh miss the newest changes."""
-    monkeypatch.setattr(faults, "missed_changes", lambda call: 0 if call.is_fresh else 3)
+    faults.missed = 3
 
 
 def of(*ledger_ids: int) -> Publication:
@@ -115,7 +83,7 @@ async def test_links_and_ledgers_are_read_in_parts(
 async def test_each_ledger_is_read_once_and_few_at_a_time(
     chains: ChainStore,
     store: MemoryMetadataStore,
-    faults: UnreadLedgers,
+    faults: ScriptedFaults,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(chain_store, "LINK_READS_AT_ONCE", 2)
@@ -123,18 +91,20 @@ async def test_each_ledger_is_read_once_and_few_at_a_time(
         await store.create(ledger_path(LedgerId(ledger_id)), b"of a ledger")
     await chains.create(NAME)
     await chains.publish(NAME, Publication(()))
-    faults.ledger_reads = faults.most_ledger_reads = 0
+    faults.meets = lambda call: is_read(call) and call.path.startswith(LEDGERS)
+    faults.times.clear()
+    faults.answer_s = 0.01
     await chains.publish(NAME, of(0, 1, 2, 3, 4))
-    assert (faults.ledger_reads, faults.most_ledger_reads) == (5, 2)
+    assert sorted(Counter(faults.times).values()) == [1, 2, 2]
 
 
 async def test_a_ledger_that_cannot_be_read_is_not_linked(
-    chains: ChainStore, store: MemoryMetadataStore, faults: UnreadLedgers
+    chains: ChainStore, store: MemoryMetadataStore, faults: ScriptedFaults
 ) -> None:
     for ledger_id in (1, 2):
         await store.create(ledger_path(LedgerId(ledger_id)), b"of a ledger")
     await chains.create(NAME)
-    faults.failing = [ledger_path(LedgerId(2))]
+    faults.meets, faults.is_away = reach(ledger_path(LedgerId(2))), True
     with pytest.raises(StoreUnavailableError):
         await chains.publish(NAME, of(1, 2))
     assert (await chains.head(NAME))[0].next_index == 0
@@ -146,7 +116,7 @@ async def test_an_application_without_a_batch_has_none(chains: ChainStore) -> No
 
 
 async def test_the_first_link_makes_its_parents_once(
-    chains: ChainStore, faults: UnreadLedgers
+    chains: ChainStore, faults: ScriptedFaults
 ) -> None:
     await chains.create(NAME)
     faults.writes.clear()
@@ -159,7 +129,7 @@ async def test_the_first_link_makes_its_parents_once(
 
 
 async def test_a_refusal_raises_if_no_attempt_may_have_been_applied(
-    chains: ChainStore, faults: UnreadLedgers
+    chains: ChainStore, faults: ScriptedFaults
 ) -> None:
     await chains.create(NAME)
     faults.acts = ["", "", "", "", "refused"]  # the second multi, after the parents
@@ -174,7 +144,7 @@ async def test_a_refusal_raises_if_no_attempt_may_have_been_applied(
 
 
 async def test_a_chain_that_is_deleted_while_parents_are_made_is_not_created_again(
-    chains: ChainStore, others: ChainStore, faults: UnreadLedgers
+    chains: ChainStore, others: ChainStore, faults: ScriptedFaults
 ) -> None:
     await chains.create(NAME)
     faults.acts = ["", "late"]
@@ -188,7 +158,7 @@ async def test_a_chain_that_is_deleted_while_parents_are_made_is_not_created_aga
 
 
 async def test_another_link_in_the_place_of_an_unknown_one_is_not_ours(
-    chains: ChainStore, others: ChainStore, faults: UnreadLedgers
+    chains: ChainStore, others: ChainStore, faults: ScriptedFaults
 ) -> None:
     await with_links(chains, 1)
     faults.acts = ["dropped"]
@@ -200,7 +170,7 @@ async def test_another_link_in_the_place_of_an_unknown_one_is_not_ours(
 
 @pytest.mark.parametrize("change", CHANGES, ids=IDS)
 async def test_a_change_whose_answer_is_lost_is_written_once(
-    chains: ChainStore, faults: UnreadLedgers, change: Act
+    chains: ChainStore, faults: ScriptedFaults, change: Act
 ) -> None:
     await with_links(chains, 1)
     faults.writes.clear()
@@ -211,7 +181,7 @@ async def test_a_change_whose_answer_is_lost_is_written_once(
 
 @pytest.mark.parametrize("change", CHANGES, ids=IDS)
 async def test_a_refusal_after_an_unknown_outcome_is_repeated(
-    chains: ChainStore, faults: UnreadLedgers, change: Act
+    chains: ChainStore, faults: ScriptedFaults, change: Act
 ) -> None:
     await with_links(chains, 1)
     before = (await chains.head(NAME))[1]
@@ -237,7 +207,7 @@ async def test_changes_at_the_same_moment_all_take_effect(
 
 @pytest.mark.parametrize("change", CHANGES, ids=IDS)
 async def test_a_change_is_repeated_after_growing_pauses(
-    chains: ChainStore, faults: UnreadLedgers, change: Act
+    chains: ChainStore, faults: ScriptedFaults, change: Act
 ) -> None:
     await with_links(chains, 1)
     faults.acts = ["dropped"] * RETRIES
@@ -246,7 +216,7 @@ async def test_a_change_is_repeated_after_growing_pauses(
 
 @pytest.mark.parametrize("change", CHANGES, ids=IDS)
 async def test_attempts_are_limited(
-    chains: ChainStore, faults: UnreadLedgers, monkeypatch: pytest.MonkeyPatch, change: Act
+    chains: ChainStore, faults: ScriptedFaults, monkeypatch: pytest.MonkeyPatch, change: Act
 ) -> None:
     await with_links(chains, 1)
     monkeypatch.setattr(chain_store, "ATTEMPTS_MAX", 3)

@@ -13,7 +13,8 @@ from metadata.ledgers.chain_store import ChainStore, Publication
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import chain_creation_path, chain_path, ledger_path
 from metadata.store.memory import MemoryMetadataStore
-from tests.unit.metadata.conftest import NOW_MS, ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
+from tests.unit.metadata.conftest import NOW_MS
 
 NAME = "orders"
 EMPTY = Publication(())

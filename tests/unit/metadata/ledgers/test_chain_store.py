@@ -20,9 +20,8 @@ from metadata.ledgers.chain_store import ChainStore, Publication, Published
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import chain_applications_path, chain_link_path, chain_path, ledger_path
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from metadata.store.memory_faults import NoFaults, StoreCall
-from serving.overriding import override
-from tests.unit.metadata.conftest import NOW_MS, ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
+from tests.unit.metadata.conftest import NOW_MS
 
 NAME = "orders"
 
@@ -302,30 +301,13 @@ async def test_a_link_that_was_removed_again_raises(
 # -- what the metadata service is asked ------------------------------------------------------------
 
 
-class NotedCalls(NoFaults):
-    """Answers everything, and notes the calls. If it has chains, they lose this one at the next
-    creation of a node.
-    """
-
-    def __init__(self) -> None:
-        self.calls: list[StoreCall] = []
-        self.deleting: ChainStore | None = None
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        self.calls.append(call)
-        if call.operation == "create" and (deleting := self.deleting) is not None:
-            self.deleting = None
-            await deleting.delete(NAME)
+@pytest.fixture
+async def noted() -> ScriptedFaults:
+    return ScriptedFaults()
 
 
 @pytest.fixture
-async def noted() -> NotedCalls:
-    return NotedCalls()
-
-
-@pytest.fixture
-async def noted_chains(noted: NotedCalls, rng: random.Random) -> AsyncIterator[ChainStore]:
+async def noted_chains(noted: ScriptedFaults, rng: random.Random) -> AsyncIterator[ChainStore]:
     store = MemoryMetadataStore(MemoryMetadataServer(noted))
     await store.create(ledger_path(LedgerId(1)), b"of a ledger")
     chains = chains_over(store, rng)
@@ -336,7 +318,7 @@ async def noted_chains(noted: NotedCalls, rng: random.Random) -> AsyncIterator[C
 
 
 async def test_a_publication_without_an_application_does_not_ask_for_its_last_batch(
-    noted_chains: ChainStore, noted: NotedCalls
+    noted_chains: ChainStore, noted: ScriptedFaults
 ) -> None:
     await noted_chains.publish(NAME, of(1))
     above = chain_applications_path(NAME)
@@ -344,7 +326,7 @@ async def test_a_publication_without_an_application_does_not_ask_for_its_last_ba
 
 
 async def test_links_are_read_without_waiting_for_the_leader(
-    noted_chains: ChainStore, noted: NotedCalls
+    noted_chains: ChainStore, noted: ScriptedFaults
 ) -> None:
     await noted_chains.publish(NAME, of(1))
     noted.calls.clear()
@@ -353,9 +335,10 @@ async def test_links_are_read_without_waiting_for_the_leader(
 
 
 async def test_no_more_nodes_are_created_once_the_chain_is_deleted(
-    noted_chains: ChainStore, noted: NotedCalls
+    noted_chains: ChainStore, noted: ScriptedFaults
 ) -> None:
-    noted.deleting = noted_chains
+    noted.meets = lambda call: call.operation == "create"
+    noted.meanwhile = lambda: noted_chains.delete(NAME)
     with pytest.raises(ChainNotFoundError):
         await noted_chains.publish(NAME, of(1, application="a", batch=1))
-    assert [call.operation for call in noted.calls].count("create") == 1
+    assert len(noted.calls) == 1

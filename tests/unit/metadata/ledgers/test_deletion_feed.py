@@ -15,7 +15,8 @@ from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import DELETION_SHARDS, deletion_path, deletion_shard_path
 from metadata.store.memory import MemoryMetadataStore
 from tests.support.metadata.samples import open_ledger
-from tests.unit.metadata.conftest import NOW_MS, ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
+from tests.unit.metadata.conftest import NOW_MS
 
 FIVE = LedgerId(5)
 FIVES = [LedgerId(5 + DELETION_SHARDS * number) for number in range(4)]
@@ -94,11 +95,10 @@ async def test_entries_that_were_just_recorded_are_returned(
     store: MemoryMetadataStore,
     other_store: MemoryMetadataStore,
     faults: ScriptedFaults,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await record(other_store, FIVES[0], NOW_MS)
     await record(other_store, FIVES[1], NOW_MS)
-    monkeypatch.setattr(faults, "missed_changes", lambda call: 0 if call.is_fresh else 1)
+    faults.missed = 1
     assert await DeletionFeed(store).entries(5) == FIVES[:2]
 
 

@@ -7,36 +7,17 @@ from itertools import pairwise
 import pytest
 from typing_extensions import override
 
-from metadata.errors import StoreUnavailableError
 from metadata.ids import LedgerId
 from metadata.ledgers.deletion_feed import SHARD_INTERVAL_S, DeletionFollower, deletion_of
 from metadata.paths import DELETION_SHARDS, deletion_shard_path
 from metadata.store.interface import Cancel, WatchCallback
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from metadata.store.memory_faults import StoreCall
-from tests.unit.metadata.conftest import NOW_MS, ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
+from tests.unit.metadata.conftest import NOW_MS
 
 FIVES = [LedgerId(5 + DELETION_SHARDS * number) for number in range(20)]
 """Ledgers of one shard."""
 FIRST_PAUSE_S_MAX = 0.05
-
-
-class FailingReads(ScriptedFaults):
-    """Notes when the shard is read, and fails its next reads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.failures_left = 0
-        self.read_at: list[float] = []
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        if call.operation == "children" and call.path == deletion_shard_path(5):
-            self.read_at.append(asyncio.get_running_loop().time())
-            if self.failures_left:
-                self.failures_left -= 1
-                raise StoreUnavailableError("memory", "no answer")
-        await super().before(call)
 
 
 class WatchedStore(MemoryMetadataStore):
@@ -69,8 +50,9 @@ class Even(random.Random):
 
 
 @pytest.fixture
-def faults() -> FailingReads:
-    return FailingReads()
+def faults() -> ScriptedFaults:
+    shard = deletion_shard_path(5)
+    return ScriptedFaults(lambda call: (call.operation, call.path) == ("children", shard))
 
 
 async def record(store: MemoryMetadataStore, *ledger_ids: LedgerId) -> None:
@@ -80,7 +62,7 @@ async def record(store: MemoryMetadataStore, *ledger_ids: LedgerId) -> None:
 
 
 async def test_each_ledger_is_received_once_and_changes_are_read_together(
-    store: MemoryMetadataStore, faults: FailingReads, rng: random.Random
+    store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random
 ) -> None:
     received: list[LedgerId] = []
     follower = DeletionFollower(store, received.append, rng)
@@ -90,46 +72,46 @@ async def test_each_ledger_is_received_once_and_changes_are_read_together(
         await asyncio.sleep(0.05)
     await asyncio.sleep(2 * SHARD_INTERVAL_S)
     assert received == FIVES
-    read = len(faults.read_at)
+    read = len(faults.times)
     assert read <= 5
     await asyncio.sleep(100 * SHARD_INTERVAL_S)
-    assert len(faults.read_at) == read, "nothing is read while nothing changes"
+    assert len(faults.times) == read, "nothing is read while nothing changes"
     await follower.aclose()
 
 
 @pytest.mark.parametrize(("number", "pause_s"), [(0.0, 0.5), (0.75, 1.25)])
 async def test_the_pause_after_a_read_is_half_to_one_and_a_half_intervals(
-    store: MemoryMetadataStore, faults: FailingReads, number: float, pause_s: float
+    store: MemoryMetadataStore, faults: ScriptedFaults, number: float, pause_s: float
 ) -> None:
     follower = DeletionFollower(store, lambda _: None, Even(number), interval_s=1.0)
     follower.start()
     await asyncio.sleep(0.1)
     await record(store, FIVES[0])
     await asyncio.sleep(5.0)
-    first, second = faults.read_at
+    first, second = faults.times
     assert second - first == pytest.approx(pause_s, abs=0.01)
     await follower.aclose()
 
 
 async def test_a_read_that_fails_is_repeated_after_a_pause(
-    store: MemoryMetadataStore, faults: FailingReads, rng: random.Random
+    store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random
 ) -> None:
     received: list[LedgerId] = []
     await record(store, FIVES[0])
-    faults.failures_left = 7
+    faults.refusals = 7
     follower = DeletionFollower(store, received.append, rng)
     follower.start()
     await asyncio.sleep(10.0)
     assert received == FIVES[:1]
-    gaps = [later - sooner for sooner, later in pairwise(faults.read_at)]
+    gaps = [later - sooner for sooner, later in pairwise(faults.times)]
     assert len(gaps) == 7
     assert gaps[0] < FIRST_PAUSE_S_MAX
     assert gaps[-1] > 10 * gaps[0]
-    faults.failures_left = 1
+    faults.refusals = 1
     await record(store, FIVES[1])
     await asyncio.sleep(10.0)
     assert received == FIVES[:2]
-    failed, repeated = faults.read_at[-2:]
+    failed, repeated = faults.times[-2:]
     assert repeated - failed < FIRST_PAUSE_S_MAX, "pauses begin again after a success"
     await follower.aclose()
 

@@ -11,7 +11,7 @@ from metadata.ledgers.ledger_ids import LedgerIdAllocator
 from metadata.msgpack_fields import pack
 from metadata.paths import LEDGER_IDS
 from metadata.store.memory import MemoryMetadataStore
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
 
 
 async def test_ids_of_several_allocators_are_unique(

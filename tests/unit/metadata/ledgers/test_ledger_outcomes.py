@@ -19,7 +19,8 @@ from metadata.paths import DELETION_SHARDS, LEDGER_IDS, LEDGERS, chosen_id_path,
 from metadata.store.interface import Check
 from metadata.store.memory import MemoryMetadataStore
 from tests.support.metadata.samples import A, B, D, open_ledger, token
-from tests.unit.metadata.conftest import RETRIES, RETRIES_S_MIN, ScriptedFaults, taken_s
+from tests.support.metadata.scripted_faults import ScriptedFaults, reads_of
+from tests.unit.metadata.conftest import RETRIES, RETRIES_S_MIN, taken_s
 
 SEVEN = LedgerId(7)
 NEIGHBOUR = LedgerId(7 + DELETION_SHARDS)
@@ -38,14 +39,13 @@ async def test_reads_are_as_fresh_as_wanted(
     ledgers: LedgerStore,
     other_ledgers: LedgerStore,
     faults: ScriptedFaults,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ledger = open_ledger()
     await other_ledgers.create(ledger)
     changed = ledger.with_ensemble_change(EntryId(5), (A, B, D), token(3))
     await other_ledgers.compare_and_set(changed, Version(0))
     assert await ledgers.get(SEVEN) == (ledger, 0)
-    monkeypatch.setattr(faults, "missed_changes", lambda _: 1)
+    faults.missed = faults.missed_by_fresh = 1
     assert await ledgers.get(SEVEN, agreed=True) == (changed, 1)
 
 
@@ -83,10 +83,10 @@ async def test_a_conflict_needs_no_read_to_be_certain(
     ledger = open_ledger()
     await other_ledgers.create(ledger)
     await other_ledgers.compare_and_set(ledger.with_recovery_begun(token(8)), Version(0))
-    faults.failing_session, faults.failing_reads = store.session_id, RETRIES
+    faults.meets, faults.refusals = reads_of(store), RETRIES
     with pytest.raises(VersionConflictError):
         await ledgers.compare_and_set(ledger.with_recovery_begun(token(3)), Version(0))
-    assert faults.failing_reads == RETRIES
+    assert faults.refusals == RETRIES
 
 
 async def test_calls_are_repeated_after_growing_pauses(
@@ -100,7 +100,7 @@ async def test_calls_are_repeated_after_growing_pauses(
     changed = ledger.with_ensemble_change(EntryId(5), (A, B, D), token(3))
     assert await taken_s(ledgers.compare_and_set(changed, Version(0))) > RETRIES_S_MIN
     faults.acts = ["lost"]
-    faults.failing_session, faults.failing_reads = store.session_id, RETRIES
+    faults.meets, faults.refusals = reads_of(store), RETRIES
     again = changed.with_ensemble_change(EntryId(9), (A, B, D), token(4))
     assert await taken_s(ledgers.compare_and_set(again, Version(1))) > RETRIES_S_MIN
     for act in ("dropped", "refused"):
@@ -133,7 +133,7 @@ async def test_a_refused_deletion_raises_unless_the_ledger_was_seen(
 ) -> None:
     await with_nodes_above(ledgers)
     await ledgers.create(open_ledger())
-    faults.failing_session, faults.failing_reads = store.session_id, 1
+    faults.meets, faults.refusals = reads_of(store), 1
     with pytest.raises(StoreUnavailableError):
         await ledgers.delete(SEVEN)
     assert await ledgers.get(SEVEN)
@@ -222,7 +222,7 @@ async def test_a_creation_that_was_refused_after_an_unknown_outcome_goes_on(
 ) -> None:
     await with_nodes_above(ledgers)
     faults.acts = ["lost", "refused"]
-    faults.failing_session, faults.failing_reads = store.session_id, 2
+    faults.meets, faults.refusals = reads_of(store), 2
     assert await ledgers.create(open_ledger()) == 0
     assert await ledgers.get(SEVEN) == (open_ledger(), 0)
 

@@ -32,7 +32,7 @@ from metadata.paths import (
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_server import MemoryMetadataServer
 from tests.support.metadata.samples import A, B, C, D, E, open_ledger, token
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
 
 SEVEN = LedgerId(7)
 

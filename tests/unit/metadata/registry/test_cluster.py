@@ -8,7 +8,7 @@ from metadata.errors import ClusterNotFoundError, MetadataFormatError
 from metadata.paths import INSTANCE
 from metadata.registry.cluster import ensure_cluster, require_cluster
 from metadata.store.memory import MemoryMetadataStore
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
 
 
 async def test_a_cluster_has_one_instance(

@@ -17,7 +17,7 @@ from metadata.paths import COOKIES
 from metadata.registry.cookies import CookieRecord, CookieStore, pack_cookie, unpack_cookie
 from metadata.store.memory import MemoryMetadataStore
 from tests.support.metadata.samples import A, B
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
 
 COOKIE = CookieRecord(A, bytes(range(16)), 1_700_000_000_000, 2, b"hash")
 
@@ -63,11 +63,10 @@ async def test_reads_see_what_was_just_written(
     store: MemoryMetadataStore,
     other_store: MemoryMetadataStore,
     faults: ScriptedFaults,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cookies, others = CookieStore(store), CookieStore(other_store)
     await others.create(COOKIE)
-    monkeypatch.setattr(faults, "missed_changes", lambda call: 0 if call.is_fresh else 1)
+    faults.missed = 1
     assert await cookies.list_bookie_ids() == [A]
     changed = replace(COOKIE, directory_count=3)
     await others.compare_and_set(changed, Version(0))

@@ -17,7 +17,7 @@ from metadata.registry.positions import (
     unpack_position,
 )
 from metadata.store.memory import MemoryMetadataStore
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
 
 A = BookieId("bookie-a")
 FIRST = PositionRecord(b"i" * 16, 0, is_orderly=False, files=("f1", "f2"), lock="lock")

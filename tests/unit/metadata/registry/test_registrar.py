@@ -21,7 +21,7 @@ from metadata.registry.registration import (
 from metadata.store.ephemeral import unpack_held
 from metadata.store.memory import MemoryMetadataStore
 from tests.support.metadata.samples import A
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
 
 PLAIN = BookieRegistration(A, "host-a", 3181, capacity_bytes=1000, free_bytes=500)
 SOON_S = 0.1

@@ -23,7 +23,7 @@ from metadata.registry.registry import (
 )
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.support.metadata.samples import A, B
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults, reads_of
 from tests.until import until
 
 REGISTRATION = BookieRegistration(A, "host-a", 3181, capacity_bytes=1000, free_bytes=500)
@@ -241,14 +241,14 @@ async def test_reads_that_fail_are_repeated(
     registrar = BookieRegistrar(store, REGISTRATION, rng)
     await registrar.start()
     await until(lambda: A in directory.bookies)
-    faults.failing_session = other_store.session_id
+    faults.meets = reads_of(other_store)
     for _ in range(5):
-        faults.failing_reads = 3
+        faults.refusals = 3
         await registrar.aclose()
         await until(lambda: A not in directory.bookies)
         registrar = BookieRegistrar(store, REGISTRATION, rng)
         await registrar.start()
-        faults.failing_reads = 3
+        faults.refusals = 3
         await until(lambda: A in directory.bookies)
     assert events.count(BookieLeft(A)) == 5
     await directory.aclose()

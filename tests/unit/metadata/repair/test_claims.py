@@ -19,7 +19,7 @@ from metadata.repair.claims import (
 )
 from metadata.store.ephemeral import HeldNode, pack_held
 from metadata.store.memory import MemoryMetadataStore
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.until import until
 
 L = LedgerId(17)

@@ -11,7 +11,7 @@ from metadata.paths import REPAIR_JOBS
 from metadata.repair.job_store import JobStore
 from metadata.repair.jobs import Job, JobName, JobState
 from metadata.store.memory import MemoryMetadataStore
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.until import until
 
 JOB = Job(JobName(2, 5_000, LedgerId(17)), ("bookie-a is lost",), 9)

@@ -10,7 +10,7 @@ from metadata.paths import LIFECYCLES, lifecycle_path
 from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle
 from metadata.repair.lifecycle_store import Lifecycles, LifecycleStore
 from metadata.store.memory import MemoryMetadataStore
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.until import until
 
 A, B = BookieId("bookie-a"), BookieId("bookie-b")

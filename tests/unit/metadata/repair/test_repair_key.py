@@ -12,7 +12,7 @@ from metadata.repair.repair_key import (
     read_repair_key,
 )
 from metadata.store.memory import MemoryMetadataStore
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
 
 
 async def test_the_first_use_makes_the_key_for_all(

@@ -11,7 +11,7 @@ from metadata.paths import REPAIR_SETTINGS
 from metadata.repair.settings import DEFAULTS
 from metadata.repair.settings_store import RepairSettingsStore, RepairSettingsView
 from metadata.store.memory import MemoryMetadataStore
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.until import until
 
 

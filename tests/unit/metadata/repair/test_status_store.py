@@ -9,7 +9,7 @@ from metadata.errors import StoreUnavailableError
 from metadata.repair.status import RepairStatus
 from metadata.repair.status_store import StatusStore
 from metadata.store.memory import MemoryMetadataStore
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.until import until
 
 STATUS = RepairStatus("bookie-a", 5, None, 6)

@@ -29,8 +29,9 @@ from metadata.store.interface import (
 )
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.support.metadata.dumps import dump_of, paths_in_dump, restore
+from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.support.sample_ledgers import closed_ledger, open_ledger
-from tests.unit.metadata.conftest import NOW_MS, ScriptedFaults
+from tests.unit.metadata.conftest import NOW_MS
 
 BOOKIE = BookieId("bookie-a")
 OPEN, CLOSED = LedgerId(901), LedgerId(902)

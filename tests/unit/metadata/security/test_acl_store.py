@@ -19,7 +19,7 @@ from metadata.security.acls import (
     ResourceType,
 )
 from metadata.store.memory import MemoryMetadataStore
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults, reads_of
 from tests.until import until
 
 READS = AclBinding(
@@ -147,6 +147,6 @@ async def test_a_view_that_begins_with_a_damaged_shard_is_not_readable(
 async def test_a_view_does_not_start_without_the_store(
     store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random
 ) -> None:
-    faults.failing_reads, faults.failing_session = 1, store.session_id
+    faults.meets, faults.refusals = reads_of(store), 1
     with pytest.raises(StoreUnavailableError):
         await AclView(store, rng).start()

@@ -18,8 +18,8 @@ from metadata.security.users import UserRecord, user_of
 from metadata.store.child_values import READS_AT_ONCE_MAX
 from metadata.store.memory import MemoryMetadataStore
 from security.sasl.credentials import ScramMechanism
+from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.support.metadata.users import credential
-from tests.unit.metadata.conftest import ScriptedFaults
 
 SHA_256, SHA_512 = ScramMechanism
 OLD, NEW = credential(SHA_256, 1), credential(SHA_256, 2)

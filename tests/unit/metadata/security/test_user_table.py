@@ -12,8 +12,8 @@ from metadata.security.users import pack_user, user_of
 from metadata.store.memory import MemoryMetadataStore
 from security.sasl.credential_forms import TOOLS, form_of
 from security.sasl.credentials import ScramMechanism
+from tests.support.metadata.scripted_faults import ScriptedFaults, reads_of
 from tests.support.metadata.users import credential
-from tests.unit.metadata.conftest import ScriptedFaults
 from tests.until import until
 
 SHA_256, SHA_512 = ScramMechanism
@@ -92,13 +92,13 @@ async def test_a_failing_store_changes_nothing(
     users, table = UserStore(other_store, rng), UserTable(store, rng)
     await users.add("a", [OLD])
     await table.start()
-    faults.failing_session, faults.failing_reads = store.session_id, 3
+    faults.meets, faults.refusals = reads_of(store), 3
     with pytest.raises(StoreUnavailableError):
         await table.refresh()
     await users.remove("a")
     assert table.find("a", SHA_256) == OLD
     await until(lambda: table.find("a", SHA_256) is None)
-    assert faults.failing_reads == 0
+    assert faults.refusals == 0
     await table.aclose()
 
 

@@ -21,7 +21,7 @@ from metadata.store.interface import (
 )
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from serving.overriding import override
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
 
 operations = st.lists(
     st.builds(

@@ -12,7 +12,8 @@ from metadata.store.child_values import READS_AT_ONCE_MAX, ChildValues
 from metadata.store.interface import Cancel, Stored, WatchCallback
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from serving.overriding import override
-from tests.unit.metadata.conftest import ScriptedFaults, taken_s
+from tests.support.metadata.scripted_faults import ScriptedFaults, reads_of
+from tests.unit.metadata.conftest import taken_s
 from tests.until import until
 
 PARENT = "/bookies"
@@ -156,11 +157,11 @@ async def test_a_start_that_fails_follows_nothing_and_may_be_repeated(
     await other_store.create(ONE, b"1")
     seen = Seen()
     followed = seen.follow(counting)
-    faults.failing_session, faults.failing_reads = counting.session_id, 1
+    faults.meets, faults.refusals = reads_of(counting), 1
     with pytest.raises(StoreUnavailableError):
         await followed.start()
     assert counting.watches == 0
-    faults.failing_reads = 0
+    faults.refusals = 0
     await change(other_store, ONE, b"2")
     await asyncio.sleep(1)
     assert seen.values == {}
@@ -180,7 +181,7 @@ async def test_reads_that_fail_are_repeated_after_growing_pauses(
     await followed.start()
     times = []
     for value in (b"2", b"3", b"4"):
-        faults.failing_session, faults.failing_reads = store.session_id, FAILURES
+        faults.meets, faults.refusals = reads_of(store), FAILURES
         await change(other_store, ONE, value)
         wanted = {"one": value}
         times.append(await taken_s(until(lambda wanted=wanted: seen.values == wanted)))  # type: ignore[misc]
@@ -196,7 +197,7 @@ async def test_names_whose_read_fails_are_read_again(
     seen = Seen()
     followed = seen.follow(store)
     await followed.start()
-    faults.failing_session, faults.failing_reads = store.session_id, FAILURES
+    faults.meets, faults.refusals = reads_of(store), FAILURES
     await other_store.create(TWO, b"1")
     await asyncio.sleep(60)
     assert seen.values == {"one": b"1", "two": b"1"}

@@ -6,7 +6,7 @@ import pytest
 
 from metadata.ids import Version
 from metadata.store.memory import MemoryMetadataStore
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.unit.metadata.store.test_child_values_followed import (
     JITTER_S,
     ONE,

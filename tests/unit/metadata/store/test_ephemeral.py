@@ -22,7 +22,8 @@ from metadata.store.ephemeral import (
 )
 from metadata.store.interface import MetadataStore, find
 from metadata.store.memory import MemoryMetadataStore
-from tests.unit.metadata.conftest import ScriptedFaults, taken_s
+from tests.support.metadata.scripted_faults import ScriptedFaults
+from tests.unit.metadata.conftest import taken_s
 from tests.until import until
 
 PATH = "/names/one"

@@ -7,7 +7,7 @@ import pytest
 from metadata.errors import NameHeldError
 from metadata.store.ephemeral import HeldNode, pack_held
 from metadata.store.memory import MemoryMetadataStore
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.unit.metadata.store.test_ephemeral import OURS, PATH, THEIRS, held, keeper, version
 
 

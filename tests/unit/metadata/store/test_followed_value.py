@@ -9,7 +9,7 @@ import pytest
 from metadata.errors import MetadataFormatError, StoreUnavailableError
 from metadata.store.followed_value import FollowedValue
 from metadata.store.memory import MemoryMetadataStore
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults, reads_of
 from tests.until import until
 
 PATH = "/value"
@@ -74,7 +74,7 @@ async def test_a_callback_that_raises_is_reported_and_the_value_is_followed_furt
 async def test_the_first_read_must_succeed(
     store: MemoryMetadataStore, faults: ScriptedFaults, rng: Random
 ) -> None:
-    faults.failing_reads, faults.failing_session = 1, store.session_id
+    faults.meets, faults.refusals = reads_of(store), 1
     followed = FollowedValue(store, PATH, rng, on_value=lambda _value: None)
     with pytest.raises(StoreUnavailableError):
         await followed.start()

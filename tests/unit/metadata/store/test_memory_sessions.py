@@ -14,37 +14,19 @@ from metadata.errors import (
 from metadata.ids import Version
 from metadata.store.interface import SESSION_TIMEOUT_S, SessionState
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from metadata.store.memory_faults import StoreCall
-from serving.overriding import override
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
 
 CONNECTED, SUSPENDED, EXPIRED, CLOSED = SessionState
 TURN_S = 0.01
 
 
-class HeldFaults(ScriptedFaults):
-    """Faults that hold calls at the server while `gate` is an event, and record their sessions."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate: asyncio.Event | None = None
-        self.sessions: list[int] = []
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        self.sessions.append(call.session_id)
-        if self.gate is not None:
-            await self.gate.wait()
-        await super().before(call)
+@pytest.fixture
+def held() -> ScriptedFaults:
+    return ScriptedFaults()
 
 
 @pytest.fixture
-def held() -> HeldFaults:
-    return HeldFaults()
-
-
-@pytest.fixture
-async def session(held: HeldFaults) -> AsyncIterator[MemoryMetadataStore]:
+async def session(held: ScriptedFaults) -> AsyncIterator[MemoryMetadataStore]:
     store = MemoryMetadataStore(MemoryMetadataServer(held), operation_timeout_s=30.0)
     yield store
     await store.aclose()
@@ -61,10 +43,10 @@ async def other_of(store: MemoryMetadataStore) -> MemoryMetadataStore:
 
 
 async def test_running_calls_of_a_lost_connection_fail_by_their_kind(
-    session: MemoryMetadataStore, held: HeldFaults
+    session: MemoryMetadataStore, held: ScriptedFaults
 ) -> None:
     await session.create("/n", b"")
-    held.gate = asyncio.Event()
+    held.gate.clear()
     loop = asyncio.get_running_loop()
     write = loop.create_task(session.compare_and_set("/n", b"1", Version(0)))
     read = loop.create_task(session.get("/n"))
@@ -78,7 +60,7 @@ async def test_running_calls_of_a_lost_connection_fail_by_their_kind(
 
 
 async def test_a_call_that_was_not_sent_waits_for_the_next_connection_and_its_session(
-    session: MemoryMetadataStore, held: HeldFaults
+    session: MemoryMetadataStore, held: ScriptedFaults
 ) -> None:
     await session.create("/n", b"1")
     first = session.session_id
@@ -89,7 +71,7 @@ async def test_a_call_that_was_not_sent_waits_for_the_next_connection_and_its_se
     session.expire()
     session.resume()
     assert (await reading).value == b"1"
-    assert held.sessions[-1] == session.session_id != first
+    assert held.calls[-1].session_id == session.session_id != first
 
 
 async def test_a_session_that_returns_in_time_goes_on(session: MemoryMetadataStore) -> None:
@@ -149,9 +131,9 @@ async def test_a_closed_session_stays_closed(session: MemoryMetadataStore) -> No
 
 
 async def test_calls_that_run_at_the_close_fail_and_leave_no_task(
-    session: MemoryMetadataStore, held: HeldFaults
+    session: MemoryMetadataStore, held: ScriptedFaults
 ) -> None:
-    held.gate = asyncio.Event()
+    held.gate.clear()
     before = asyncio.all_tasks()
     reading = asyncio.get_running_loop().create_task(session.get("/"))
     await asyncio.sleep(TURN_S)
@@ -163,12 +145,12 @@ async def test_calls_that_run_at_the_close_fail_and_leave_no_task(
 
 
 async def test_a_caller_that_stops_waiting_leaves_no_report(
-    session: MemoryMetadataStore, held: HeldFaults
+    session: MemoryMetadataStore, held: ScriptedFaults
 ) -> None:
     reports: list[object] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, what: reports.append(what))
-    held.gate = asyncio.Event()
+    held.gate.clear()
     calls = [loop.create_task(session.create("/n", b"")), loop.create_task(session.get("/none"))]
     await asyncio.sleep(TURN_S)
     for call in calls:
@@ -204,7 +186,7 @@ async def test_a_watch_calls_back_for_what_it_watches_only(session: MemoryMetada
 
 
 async def test_a_watch_that_is_cancelled_while_its_news_are_on_the_way_stays_silent(
-    session: MemoryMetadataStore, held: HeldFaults
+    session: MemoryMetadataStore, held: ScriptedFaults
 ) -> None:
     held.news_s = 5.0
     news: list[str] = []
@@ -239,9 +221,9 @@ async def test_watches_call_back_after_a_lost_connection_and_not_during_it(
 
 
 async def test_a_session_reads_its_own_writes_and_what_it_was_notified_of(
-    session: MemoryMetadataStore, held: HeldFaults, monkeypatch: pytest.MonkeyPatch
+    session: MemoryMetadataStore, held: ScriptedFaults
 ) -> None:
-    monkeypatch.setattr(held, "missed_changes", lambda call: 0 if call.is_fresh else 5)
+    held.missed = 5
     other = await other_of(session)
     news: list[str] = []
     session.watch_value("/theirs", lambda: news.append("theirs"))
@@ -261,9 +243,9 @@ async def test_a_session_reads_its_own_writes_and_what_it_was_notified_of(
 
 
 async def test_an_older_notice_hides_nothing_that_was_seen(
-    session: MemoryMetadataStore, held: HeldFaults, monkeypatch: pytest.MonkeyPatch
+    session: MemoryMetadataStore, held: ScriptedFaults
 ) -> None:
-    monkeypatch.setattr(held, "missed_changes", lambda call: 0 if call.is_fresh else 5)
+    held.missed = 5
     held.news_s = 5.0
     other = await other_of(session)
     session.watch_value("/first", lambda: None)
@@ -289,7 +271,7 @@ async def test_a_path_of_another_form_is_a_bug_of_the_caller(
 
 
 async def test_the_parents_that_are_missing_are_created_alone(
-    session: MemoryMetadataStore, held: HeldFaults
+    session: MemoryMetadataStore, held: ScriptedFaults
 ) -> None:
     await session.create("/a/b", b"")
     held.writes.clear()

@@ -20,7 +20,8 @@ from metadata.store.number_blocks import (
 from metadata.topics.replica_numbers import REPLICA_ID_FIRST, ReplicaNumbers
 from metadata.topics.topic import BROKER_ID_MAX
 from tests.support.metadata.samples import A, B, C
-from tests.unit.metadata.conftest import RETRIES_S_MIN, ScriptedFaults, taken_s
+from tests.support.metadata.scripted_faults import ScriptedFaults, reads_of
+from tests.unit.metadata.conftest import RETRIES_S_MIN, taken_s
 
 ACTS = ["", "lost", "dropped", "late"]
 
@@ -135,7 +136,7 @@ async def test_numbers_are_cached(
     view = ReplicaNumbers(store, rng)
     assert view.known_number(A) is None
     number = await view.number_of(A)
-    faults.failing_session, faults.failing_reads = store.session_id, 10**6
+    faults.meets, faults.refusals = reads_of(store), 10**6
     assert await view.number_of(A) == view.known_number(A) == number
 
 

@@ -9,7 +9,8 @@ from metadata.ids import Version
 from metadata.store.interface import Check, find
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.tree_deletion import drop, drop_tree
-from tests.unit.metadata.conftest import ScriptedFaults, taken_s
+from tests.support.metadata.scripted_faults import ScriptedFaults, reads_of
+from tests.unit.metadata.conftest import taken_s
 
 TREE = ("/t/a/x", "/t/a/y", "/t/b")
 
@@ -75,7 +76,7 @@ async def test_a_deletion_of_unknown_outcome_waits_until_the_service_answers(
 ) -> None:
     await store.create("/n", b"")
     faults.acts = ["dropped"]
-    faults.failing_session, faults.failing_reads = store.session_id, 0
+    faults.meets, faults.refusals = reads_of(store), 0
 
     async def drop_while_reads_fail() -> None:
         faults.acts = ["dropped", "refused", "refused"]

@@ -9,7 +9,7 @@ from metadata.errors import StoreUnavailableError, VersionConflictError
 from metadata.store import value_changes
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.value_changes import change_value
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
 
 PATH = "/value"
 

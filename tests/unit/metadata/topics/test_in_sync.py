@@ -16,7 +16,7 @@ from metadata.topics.in_sync import REPORT_BYTES_MAX, pack_reports, unpack_repor
 from metadata.topics.in_sync_reports import InSyncReport, InSyncReporter, InSyncView
 from metadata.topics.partition import PartitionKey
 from metadata.topics.topic import LEADER_EPOCH_MAX, PARTITIONS_MAX, TopicId
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.until import until
 
 TOPIC_ID = TopicId(b"t" * 16)

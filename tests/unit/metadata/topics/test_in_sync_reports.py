@@ -5,19 +5,16 @@ import random
 from itertools import pairwise
 
 import pytest
-from typing_extensions import override
 
-from metadata.errors import StoreUnavailableError
 from metadata.ids import Version
 from metadata.paths import IN_SYNC, in_sync_path
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from metadata.store.memory_faults import StoreCall
 from metadata.topics import in_sync
 from metadata.topics.in_sync import pack_reports, unpack_reports
 from metadata.topics.in_sync_reports import INTERVAL_S, InSyncReport, InSyncReporter, InSyncView
 from metadata.topics.partition import PartitionKey
 from metadata.topics.topic import TopicId
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults, is_write
 
 KEY = PartitionKey(TopicId(b"t" * 16), 0)
 OTHER_KEY = PartitionKey(TopicId(b"t" * 16), 1)
@@ -26,37 +23,12 @@ OLD, NEW = InSyncReport(1, BOTH, BOTH), InSyncReport(2, BOTH, BOTH[:1])
 FIRST_PAUSE_S_MAX = 0.05
 
 
-class FailingWrites(ScriptedFaults):
-    """Notes when each write begins, and refuses the next ones."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.failures_left = 0
-        self.written_at: list[float] = []
-        self.read_count = 0
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        self.read_count += not call.is_write
-        if call.is_write:
-            self.written_at.append(asyncio.get_running_loop().time())
-            if self.failures_left:
-                self.failures_left -= 1
-                raise StoreUnavailableError("memory", "no answer")
-        await super().before(call)
-
-
-@pytest.fixture
-def faults() -> FailingWrites:
-    return FailingWrites()
-
-
 async def stored_in(store: MemoryMetadataStore) -> dict[PartitionKey, InSyncReport]:
     return dict(unpack_reports("/a", (await store.get(in_sync_path(1), fresh=True)).value))
 
 
 async def test_the_first_report_is_written_once(
-    store: MemoryMetadataStore, faults: FailingWrites, rng: random.Random
+    store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random
 ) -> None:
     await store.create(IN_SYNC, b"")
     faults.writes.clear()
@@ -72,14 +44,13 @@ async def test_the_first_report_is_written_once(
 async def test_a_new_process_replaces_the_reports_of_an_earlier_one(
     store: MemoryMetadataStore,
     other_store: MemoryMetadataStore,
-    faults: FailingWrites,
+    faults: ScriptedFaults,
     rng: random.Random,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = in_sync_path(1)
     await other_store.create(path, pack_reports(path, {OTHER_KEY: OLD})[0])
     await other_store.compare_and_set(path, pack_reports(path, {OTHER_KEY: NEW})[0], Version(0))
-    monkeypatch.setattr(faults, "missed_changes", lambda call: 0 if call.is_fresh else 1)
+    faults.missed = 1
     faults.writes.clear()
     reporter = InSyncReporter(store, 1, rng)
     reporter.start()
@@ -91,21 +62,22 @@ async def test_a_new_process_replaces_the_reports_of_an_earlier_one(
 
 
 async def test_a_write_that_fails_is_repeated_after_a_pause(
-    store: MemoryMetadataStore, faults: FailingWrites, rng: random.Random
+    store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random
 ) -> None:
     await store.create(IN_SYNC, b"")
     reporter = InSyncReporter(store, 1, rng)
     reporter.start()
-    faults.written_at.clear()
-    faults.failures_left = 7
+    faults.meets = is_write
+    faults.times.clear()
+    faults.refusals = 7
     reporter.report(KEY, OLD)
     await asyncio.sleep(10.0)
-    times = faults.written_at
+    times = faults.times
     gaps = [later - sooner for sooner, later in pairwise(times)]
     assert len(gaps) == 7
     assert gaps[0] < FIRST_PAUSE_S_MAX
     assert gaps[-1] > 10 * gaps[0]
-    faults.failures_left = 1
+    faults.refusals = 1
     reporter.report(KEY, NEW)
     await asyncio.sleep(10.0)
     failed, repeated = times[-2:]
@@ -115,20 +87,19 @@ async def test_a_write_that_fails_is_repeated_after_a_pause(
 
 
 async def test_reports_are_written_once_in_an_interval(
-    store: MemoryMetadataStore, faults: FailingWrites, rng: random.Random
+    store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random
 ) -> None:
     reporter = InSyncReporter(store, 1, rng)
     reporter.start()
     reporter.report(KEY, OLD)
     await asyncio.sleep(0.1)
-    faults.written_at.clear()
-    faults.read_count = 0
+    faults.calls.clear()
     reporter.report(KEY, NEW)
     reporter.report(OTHER_KEY, NEW)
     await asyncio.sleep(0.9 * (INTERVAL_S - 0.1))
-    assert faults.written_at == []
+    assert not any(call.is_write for call in faults.calls)
     await asyncio.sleep(INTERVAL_S)
-    assert (len(faults.written_at), faults.read_count) == (1, 0)
+    assert [call.is_write for call in faults.calls] == [True]
     assert await stored_in(store) == {KEY: NEW, OTHER_KEY: NEW}
     await reporter.aclose()
 

@@ -14,7 +14,8 @@ from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.partition import SEGMENTS_IN_RECORD_MAX, PartitionSegment
 from metadata.topics.partition_store import PartitionKey, PartitionStore
 from metadata.topics.topic import TopicId
-from tests.unit.metadata.conftest import RETRIES, RETRIES_S_MIN, ScriptedFaults, taken_s
+from tests.support.metadata.scripted_faults import ScriptedFaults, reads_of
+from tests.unit.metadata.conftest import RETRIES, RETRIES_S_MIN, taken_s
 
 FIRST, SECOND = TopicId(b"t" * 16), TopicId(b"u" * 16)
 KEY = PartitionKey(FIRST, 7)
@@ -135,7 +136,7 @@ async def test_a_change_is_repeated_after_growing_pauses(
     assert await taken_s(change) > RETRIES_S_MIN
     record, version = await partitions.get(KEY)
     faults.acts = ["lost"]
-    faults.failing_session, faults.failing_reads = store.session_id, RETRIES
+    faults.meets, faults.refusals = reads_of(store), RETRIES
     change = partitions.compare_and_set(KEY, record.claimed(4), version)
     assert await taken_s(change) > RETRIES_S_MIN
     assert (await partitions.get(KEY))[0].leader_epoch == 4

@@ -14,7 +14,6 @@ from metadata.errors import (
 from metadata.ids import LedgerId, Version
 from metadata.paths import PARTITIONS, partition_path
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from metadata.store.memory_faults import NoFaults, StoreCall
 from metadata.topics.partition import (
     SEGMENTS_IN_RECORD_MAX,
     SEGMENTS_PER_CHUNK,
@@ -23,8 +22,8 @@ from metadata.topics.partition import (
 )
 from metadata.topics.partition_store import PartitionKey, PartitionStore
 from metadata.topics.topic import NO_TOKEN, TopicId
-from serving.overriding import override
-from tests.unit.metadata.conftest import RETRIES, ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults, is_read, reads_of
+from tests.unit.metadata.conftest import RETRIES
 
 KEY = PartitionKey(TopicId(b"t" * 16), 7)
 ACTS = ["", "lost", "dropped", "late"]
@@ -129,10 +128,10 @@ async def test_a_conflict_needs_no_read_to_be_certain(
     """The metadata service answers no read after the conflict."""
     record, version = await partitions.get_or_create(KEY)
     await others.compare_and_set(KEY, record.claimed(4), version)
-    faults.failing_session, faults.failing_reads = store.session_id, RETRIES
+    faults.meets, faults.refusals = reads_of(store), RETRIES
     with pytest.raises(VersionConflictError):
         await partitions.compare_and_set(KEY, record.claimed(3), version)
-    assert faults.failing_reads == RETRIES
+    assert faults.refusals == RETRIES
 
 
 async def test_a_change_that_took_effect_late_is_ours(
@@ -213,23 +212,11 @@ async def test_deleting_leaves_no_nodes(
     assert await store.children(PARTITIONS) == []
 
 
-class NotedReads(NoFaults):
-    """Answers everything, and notes whether the reads were fresh."""
-
-    def __init__(self) -> None:
-        self.are_fresh: list[bool] = []
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        if not call.is_write:
-            self.are_fresh.append(call.is_fresh)
-
-
 async def test_the_node_above_is_looked_for_without_waiting_for_the_leader(
     rng: random.Random,
 ) -> None:
-    reads = NotedReads()
+    reads = ScriptedFaults(is_read)
     store = MemoryMetadataStore(MemoryMetadataServer(reads))
     await PartitionStore(store, rng).get_or_create(KEY)
-    assert reads.are_fresh == [True, False], "only the read of the partition waits"
+    assert reads.fresh == [True, False], "only the read of the partition waits"
     await store.aclose()

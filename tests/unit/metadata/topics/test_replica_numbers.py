@@ -11,7 +11,7 @@ from metadata.paths import replica_path
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.in_sync import REPLICA_ID_MAX
 from metadata.topics.replica_numbers import REPLICA_ID_FIRST, ReplicaNumbers
-from tests.unit.metadata.conftest import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
 
 A, B, C = map(BookieId, "abc")
 

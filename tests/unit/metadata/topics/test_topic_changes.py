@@ -19,7 +19,8 @@ from metadata.topics import topic_store
 from metadata.topics.topic import TopicId, TopicRecord, new_topic
 from metadata.topics.topic_names import TopicNames
 from metadata.topics.topic_store import TopicChange, TopicStore
-from tests.unit.metadata.conftest import NOW_MS, RETRIES, RETRIES_S_MIN, ScriptedFaults, taken_s
+from tests.support.metadata.scripted_faults import ScriptedFaults
+from tests.unit.metadata.conftest import NOW_MS, RETRIES, RETRIES_S_MIN, taken_s
 
 NAME = "orders"
 

@@ -18,7 +18,8 @@ from metadata.paths import topic_name_path, topic_path
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.topic import TopicId, TopicRecord, new_topic, pack_topic
 from metadata.topics.topic_store import TopicChange, TopicStore
-from tests.unit.metadata.conftest import NOW_MS, ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
+from tests.unit.metadata.conftest import NOW_MS
 
 NAME = "orders"
 ACTS = ["", "lost", "dropped", "late"]
@@ -206,11 +207,10 @@ async def test_an_old_state_is_read_again_before_a_change_is_skipped(
     topics: TopicStore,
     other_topics: TopicStore,
     faults: ScriptedFaults,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await topics.create(topic())
     await other_topics.change(NAME, led_by(5))
-    monkeypatch.setattr(faults, "missed_changes", lambda call: 0 if call.is_fresh else 1)
+    faults.missed = 1
     record = await topics.change(NAME, led_by(1))
     assert (record.partitions[0].leader, record.partitions[0].leader_epoch) == (1, 2)
 

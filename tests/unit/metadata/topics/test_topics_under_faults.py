@@ -14,7 +14,8 @@ from metadata.topics.partition import PartitionSegment
 from metadata.topics.partition_store import PartitionKey, PartitionStore
 from metadata.topics.topic import TopicId, TopicRecord, new_topic
 from metadata.topics.topic_store import TopicChange, TopicStore
-from tests.unit.metadata.conftest import NOW_MS, ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults
+from tests.unit.metadata.conftest import NOW_MS
 
 NAME = "orders"
 TOPIC_ID = TopicId(b"t" * 16)
