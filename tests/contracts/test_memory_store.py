@@ -14,9 +14,8 @@ from metadata.errors import (
 from metadata.ids import Version
 from metadata.store.interface import MetadataStore, SessionState
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from metadata.store.memory_faults import StoreCall
 from tests.contracts.metadata_store import MetadataStoreContract
-from tests.virtual_time import in_virtual_time
+from tests.support.metadata.scripted_faults import ScriptedFaults
 
 
 class MemoryService:
@@ -50,69 +49,44 @@ class TestMemoryStore(MetadataStoreContract):
             await store.aclose()
 
 
-class Faults:
-    """Delays before and after changes, and hidden changes, set by a test."""
-
-    def __init__(self) -> None:
-        self.delay_before_s = 0.0
-        self.delay_after_s = 0.0
-        self.hidden_changes = 0
-        self.hidden_from_fresh = 0
-
-    async def before(self, call: StoreCall) -> None:
-        await asyncio.sleep(self.delay_before_s)
-
-    async def after(self, call: StoreCall) -> None:
-        await asyncio.sleep(self.delay_after_s)
-
-    def missed_changes(self, call: StoreCall) -> int:
-        return self.hidden_from_fresh if call.is_fresh else self.hidden_changes
-
-    def watch_delay_s(self, path: str) -> float:
-        return 0.0
+@pytest.fixture
+def faults() -> ScriptedFaults:
+    return ScriptedFaults()
 
 
 @pytest.fixture
-def faults() -> Faults:
-    return Faults()
-
-
-@pytest.fixture
-def store(faults: Faults) -> MemoryMetadataStore:
+def store(faults: ScriptedFaults) -> MemoryMetadataStore:
     return MemoryMetadataStore(MemoryMetadataServer(faults), operation_timeout_s=0.05)
 
 
-@in_virtual_time
 async def test_late_write_is_applied_after_its_caller_received_unknown(
-    store: MemoryMetadataStore, faults: Faults
+    store: MemoryMetadataStore, faults: ScriptedFaults
 ) -> None:
     await store.create("/a", b"0")
-    faults.delay_before_s = 0.1
+    faults.arrival_s = 0.1
     with pytest.raises(OutcomeUnknownError):
         await store.compare_and_set("/a", b"1", Version(0))
-    faults.delay_before_s = 0.0
+    faults.arrival_s = 0.0
     assert (await store.get("/a")).value == b"0"
     await asyncio.sleep(0.1)
     assert (await store.get("/a")).value == b"1"
 
 
-@in_virtual_time
 async def test_a_lost_answer_hides_an_applied_write(
-    store: MemoryMetadataStore, faults: Faults
+    store: MemoryMetadataStore, faults: ScriptedFaults
 ) -> None:
     await store.create("/a", b"0")
-    faults.delay_after_s = 1.0
+    faults.answer_s = 1.0
     with pytest.raises(OutcomeUnknownError):
         await store.compare_and_set("/a", b"1", Version(0))
-    faults.delay_after_s = 0.0
+    faults.answer_s = 0.0
     assert (await store.get("/a")).value == b"1"
 
 
-@in_virtual_time
 async def test_cancelling_the_caller_does_not_stop_the_request(
-    store: MemoryMetadataStore, faults: Faults
+    store: MemoryMetadataStore, faults: ScriptedFaults
 ) -> None:
-    faults.delay_before_s = 0.01
+    faults.arrival_s = 0.01
     call = asyncio.create_task(store.create("/a", b"0"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -123,7 +97,6 @@ async def test_cancelling_the_caller_does_not_stop_the_request(
     assert (await store.get("/a")).value == b"0"
 
 
-@in_virtual_time
 async def test_suspended_store_sends_nothing(store: MemoryMetadataStore) -> None:
     store.suspend()
     with pytest.raises(StoreUnavailableError):
@@ -134,11 +107,10 @@ async def test_suspended_store_sends_nothing(store: MemoryMetadataStore) -> None
         await store.get("/a")
 
 
-@in_virtual_time
 async def test_suspension_makes_the_outcome_of_running_calls_unknown(
-    store: MemoryMetadataStore, faults: Faults
+    store: MemoryMetadataStore, faults: ScriptedFaults
 ) -> None:
-    faults.delay_before_s = 0.02
+    faults.arrival_s = 0.02
     call = asyncio.create_task(store.create("/a", b"0"))
     await asyncio.sleep(0.005)
     store.suspend()
@@ -146,7 +118,6 @@ async def test_suspension_makes_the_outcome_of_running_calls_unknown(
         await call
 
 
-@in_virtual_time
 async def test_a_suspended_session_ends_after_its_timeout() -> None:
     server = MemoryMetadataServer()
     one = MemoryMetadataStore(server, session_timeout_s=0.02)
@@ -164,30 +135,28 @@ async def test_a_suspended_session_ends_after_its_timeout() -> None:
     await other.aclose()
 
 
-@in_virtual_time
 async def test_a_late_request_of_an_ended_session_takes_no_effect(
-    store: MemoryMetadataStore, faults: Faults
+    store: MemoryMetadataStore, faults: ScriptedFaults
 ) -> None:
-    faults.delay_before_s = 0.02
+    faults.arrival_s = 0.02
     call = asyncio.create_task(store.create("/a", b"0"))
     await asyncio.sleep(0.005)
     store.expire()
     with pytest.raises(OutcomeUnknownError):
         await call
     await asyncio.sleep(0.03)
-    faults.delay_before_s = 0.0
+    faults.arrival_s = 0.0
     with pytest.raises(NodeNotFoundError):
         await store.get("/a")
 
 
-@in_virtual_time
 async def test_a_slow_follower_never_goes_back_and_fresh_reads_catch_up(
-    store: MemoryMetadataStore, faults: Faults
+    store: MemoryMetadataStore, faults: ScriptedFaults
 ) -> None:
     other = MemoryMetadataStore(store._server)
     await other.create("/a", b"0")
     assert (await store.get("/a")).value == b"0"
-    faults.hidden_changes = 100
+    faults.missed = 100
     await other.compare_and_set("/a", b"1", Version(0))
     await other.create("/b", b"")
     assert (await store.get("/a")).value == b"0"
@@ -198,14 +167,13 @@ async def test_a_slow_follower_never_goes_back_and_fresh_reads_catch_up(
     await other.aclose()
 
 
-@in_virtual_time
 async def test_a_replaced_leader_answers_fresh_reads_but_not_agreed_ones(
-    store: MemoryMetadataStore, faults: Faults
+    store: MemoryMetadataStore, faults: ScriptedFaults
 ) -> None:
     other = MemoryMetadataStore(store._server)
     await other.create("/a", b"0")
     assert (await store.get("/a")).value == b"0"
-    faults.hidden_changes = faults.hidden_from_fresh = 100
+    faults.missed = faults.missed_by_fresh = 100
     await other.compare_and_set("/a", b"1", Version(0))
     await other.create("/b", b"")
     assert (await store.get("/a", fresh=True)).value == b"0"
@@ -215,9 +183,10 @@ async def test_a_replaced_leader_answers_fresh_reads_but_not_agreed_ones(
     await other.aclose()
 
 
-@in_virtual_time
-async def test_closing_fails_waiting_calls(store: MemoryMetadataStore, faults: Faults) -> None:
-    faults.delay_before_s = 10.0
+async def test_closing_fails_waiting_calls(
+    store: MemoryMetadataStore, faults: ScriptedFaults
+) -> None:
+    faults.arrival_s = 10.0
     call = asyncio.create_task(store.create("/a", b"0"))
     await asyncio.sleep(0.005)
     await store.aclose()

@@ -44,7 +44,6 @@ from bookie.server.server_limits import ServerLimits
 from bookie.wire import messages as m
 from bookie.wire.messages import LOGIN_DUE, LOGINS_KNOWN
 from metadata.cancelling import cancel_and_wait
-from metadata.errors import StoreUnavailableError
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.chain import CHAIN_NAME
 from metadata.ledgers.ledger_store import LedgerStore
@@ -52,7 +51,6 @@ from metadata.security.client_principals import parse_super_users
 from metadata.security.grant_table import GrantTable
 from metadata.security.ledger_roles import parse_role
 from metadata.security.user_store import UserStore
-from metadata.store.memory_faults import NoFaults, StoreCall
 from security.certificate_names import parse_mapping_rules
 from security.sasl.credentials import ScramMechanism, new_credential
 from security.sasl.mechanism import run_at_once
@@ -63,6 +61,7 @@ from tests.scenarios.bookie_wire import Wire, batch_of, hello_of, request_of
 from tests.simulation.loop import run_simulation, simulation_loop
 from tests.support.bookie.manual_storage import ManualStorage
 from tests.support.bookie.roles_setting import RolesSetting
+from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.support.sample_ledgers import open_ledger
 
 SEED: Final = 11
@@ -100,18 +99,6 @@ class RolesPlayer:
         return happened
 
 
-class _AwayFaults(NoFaults):
-    """A metadata service that can be away."""
-
-    is_away = False
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        await super().before(call)
-        if self.is_away:
-            raise StoreUnavailableError("memory", "it is away")
-
-
 class _CertifiedWire(Wire):
     """A client with a certificate."""
 
@@ -130,7 +117,7 @@ class _Bookie:
     """Performs the events of a transcript."""
 
     def __init__(self, options: RoleOptions, mode: LoginMode) -> None:
-        self._faults = _AwayFaults()
+        self._faults = ScriptedFaults()
         self._roles = roles = RolesSetting(self._faults)
         ledgers, grants = (
             LedgerStore(roles.own, roles.rng, lambda: 0),

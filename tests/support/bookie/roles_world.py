@@ -7,38 +7,21 @@ from dataclasses import dataclass, field, replace
 from bookie.server.ledger_authorizer import AuthorizerMode
 from bookie.wire.messages import HelloReply
 from metadata.cancelling import cancel_and_wait
-from metadata.errors import StoreUnavailableError
 from metadata.ledgers.chain import CHAIN_NAME
-from metadata.store.memory_faults import NoFaults, StoreCall
-from serving.overriding import override
 from tests.support.bookie.roles_setting import RolesSetting
 from tests.support.bookie.running_server import BOOKIE, LIMITS, RunningServer, serve
 from tests.support.bookie.wire_client import WireClient, hello
+from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.support.sample_ledgers import open_ledger
 
 ALICE, ROOT = "User:alice", "User:root"
-
-
-class AwayFaults(NoFaults):
-    """A metadata service that can be away."""
-
-    def __init__(self) -> None:
-        self.is_away = False
-        self.call_count = 0
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        await super().before(call)
-        self.call_count += not call.is_write
-        if self.is_away:
-            raise StoreUnavailableError("memory", "it is away")
 
 
 @dataclass
 class World:
     """A bookie, the metadata, and clients by their principals."""
 
-    faults: AwayFaults
+    faults: ScriptedFaults
     roles: RolesSetting
     served: RunningServer
     clients: list[WireClient] = field(default_factory=list)
@@ -62,7 +45,7 @@ class World:
 
 async def world_of(mode: AuthorizerMode) -> AsyncIterator[World]:
     """Run a bookie with two ledgers, one of which has an owner and one a chain."""
-    faults = AwayFaults()
+    faults = ScriptedFaults()
     roles = RolesSetting(faults, mode, ROOT)
     await roles.create(replace(open_ledger("abc"), owner=ALICE))
     await roles.create(replace(open_ledger("abc", ledger_id=8), custom={CHAIN_NAME: "orders"}))

@@ -19,7 +19,9 @@ class ScriptedFaults(NoFaults):
     unknown, applied afterwards. "refused": not applied, and reported so.
     """
 
-    def __init__(self, meets: Choice = lambda _: True) -> None:
+    def __init__(
+        self, meets: Choice = lambda _: True, *, answer_s: float = 0.0, missed: int = 0
+    ) -> None:
         self.acts: list[str] = []
         self.writes: list[str] = []
         self.late_s = 0.1
@@ -34,13 +36,13 @@ class ScriptedFaults(NoFaults):
         self.refusals = 0
         """Number of them that it still refuses."""
         self.arrival_s = 0.0
-        self.answer_s = 0.0
+        self.answer_s = answer_s
         self.gate = asyncio.Event()
         """Lets them pass while it is set."""
         self.gate.set()
         self.meanwhile: Callable[[], Awaitable[object]] | None = None
         """Runs once, immediately before the next of them takes effect."""
-        self.missed = 0
+        self.missed = missed
         """Number of the newest changes that a read misses which is not fresh."""
         self.missed_by_fresh = 0
         self._acting: dict[int, str] = {}
@@ -116,6 +118,12 @@ def reads_of(store: MemoryMetadataStore) -> Choice:
     """Choose the reads of a session."""
     session_id = store.session_id
     return lambda call: not call.is_write and call.session_id == session_id
+
+
+def writes_of(store: MemoryMetadataStore) -> Choice:
+    """Choose the writes of a session."""
+    session_id = store.session_id
+    return lambda call: call.is_write and call.session_id == session_id
 
 
 def reach(*parts: str) -> Choice:

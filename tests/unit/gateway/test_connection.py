@@ -30,35 +30,12 @@ from metadata.gateway.messages import (
 from metadata.ids import Version
 from metadata.msgpack_fields import array_of
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from metadata.store.memory_faults import StoreCall
 from tests.support.gateway.running_gateway import LIMITS, RunningGateway, run_gateway
+from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.until import until
 
 HELLO = Hello(1, 1, 0, b"", 6_000, "test")
 WAIT_S = 10.0
-
-
-class Faults:
-    """Makes reads of a path wait."""
-
-    def __init__(self) -> None:
-        self.path = ""
-        self.answers = asyncio.Event()
-        self.begun = 0
-
-    async def before(self, call: StoreCall) -> None:
-        if call.path == self.path:
-            self.begun += 1
-            await self.answers.wait()
-
-    async def after(self, call: StoreCall) -> None:
-        return
-
-    def missed_changes(self, call: StoreCall) -> int:
-        return 0
-
-    def watch_delay_s(self, path: str) -> float:
-        return 0.0
 
 
 @dataclass
@@ -107,25 +84,34 @@ class Client:
 
 
 @pytest.fixture
-def faults() -> Faults:
-    return Faults()
+def faults() -> ScriptedFaults:
+    return ScriptedFaults()
 
 
 @pytest.fixture
-async def gateway(faults: Faults) -> AsyncIterator[RunningGateway]:
+async def gateway(faults: ScriptedFaults) -> AsyncIterator[RunningGateway]:
     running = await run_gateway(MemoryMetadataStore(MemoryMetadataServer(faults)))
     yield running
-    faults.answers.set()
+    faults.gate.set()
     await running.aclose()
 
 
-async def test_nothing_is_served_before_a_hello(gateway: RunningGateway, faults: Faults) -> None:
-    faults.path = "/secret"
+def hold(faults: ScriptedFaults, path: str) -> None:
+    """Make requests of a path wait."""
+    faults.meets = lambda call: call.path == path
+    faults.calls.clear()
+    faults.gate.clear()
+
+
+async def test_nothing_is_served_before_a_hello(
+    gateway: RunningGateway, faults: ScriptedFaults
+) -> None:
+    hold(faults, "/secret")
     for request in (Ping(), Get("/secret"), Watch(1, "/a", of_children=False), CloseSession()):
         client = await Client.of(gateway)
         client.send(1, request)
         assert await client.is_closed()
-    assert faults.begun == 0
+    assert not faults.calls
     assert gateway.counters.bad_frames == 4
     assert gateway.counters.watches_now == 0
 
@@ -168,13 +154,15 @@ async def test_a_hello_of_another_version_is_refused(gateway: RunningGateway) ->
     assert gateway.counters.hellos_refused == 1
 
 
-async def test_a_hello_waits_for_the_service(gateway: RunningGateway, faults: Faults) -> None:
-    faults.path = "/"
+async def test_a_hello_waits_for_the_service(
+    gateway: RunningGateway, faults: ScriptedFaults
+) -> None:
+    hold(faults, "/")
     client = await Client.of(gateway)
     client.send(0, HELLO)
-    await until(lambda: faults.begun == 1)
+    await until(lambda: len(faults.calls) == 1)
     assert gateway.counters.sessions_now == 0
-    faults.answers.set()
+    faults.gate.set()
     await client.reply()
     assert gateway.counters.sessions_now == 1
     client.close()
@@ -236,16 +224,18 @@ async def test_sessions_of_one_principal_are_bounded() -> None:
     await small.aclose()
 
 
-async def test_few_requests_run_and_others_wait(gateway: RunningGateway, faults: Faults) -> None:
+async def test_few_requests_run_and_others_wait(
+    gateway: RunningGateway, faults: ScriptedFaults
+) -> None:
     client = await Client.of(gateway)
     await client.greet()
-    faults.path = "/slow"
+    hold(faults, "/slow")
     for number in range(20):
         client.send(number, Get("/slow"))
-    await until(lambda: faults.begun == LIMITS.requests_running_max)
+    await until(lambda: len(faults.calls) == LIMITS.requests_running_max)
     await until(lambda: gateway.counters.reading_paused > 0)
-    assert faults.begun == LIMITS.requests_running_max
-    faults.answers.set()
+    assert len(faults.calls) == LIMITS.requests_running_max
+    faults.gate.set()
     numbers = [(await client.reply()).number for _ in range(20)]
     assert sorted(numbers) == list(range(20))
     client.close()
@@ -309,17 +299,17 @@ async def test_events_for_a_client_that_does_not_read_are_joined(gateway: Runnin
 
 
 async def test_a_closing_gateway_finishes_what_runs(
-    gateway: RunningGateway, faults: Faults
+    gateway: RunningGateway, faults: ScriptedFaults
 ) -> None:
     client = await Client.of(gateway)
     await client.greet()
     await gateway.store.create("/slow", b"value")
-    faults.path = "/slow"
+    hold(faults, "/slow")
     client.send(1, Get("/slow"))
-    await until(lambda: faults.begun == 1)
+    await until(lambda: len(faults.calls) == 1)
     closing = asyncio.create_task(gateway.server.close())
     await asyncio.sleep(0)
-    faults.answers.set()
+    faults.gate.set()
     assert stored_of((await client.reply()).result).value == b"value"
     await closing
     assert await client.is_closed()

@@ -21,34 +21,19 @@ from metadata.restore.restore_record import (
     pack_restore,
 )
 from metadata.store.memory import MemoryMetadataStore
-from metadata.store.memory_faults import NoFaults, StoreCall
-from serving.overriding import override
 from tests.support.ledger_client.cluster import QUICK, TestCluster
+from tests.support.metadata.scripted_faults import ScriptedFaults
 
 NAME = "orders"
 START_MS = 1_700_000_000_000
 TWO = Quorum.all(2)
 
 
-class PublishesFirst(NoFaults):
-    """Publishes once, immediately before the first write to the chain's head."""
-
-    def __init__(self) -> None:
-        self.publication: tuple[Chain, LedgerInfo] | None = None
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        await super().before(call)
-        if call.is_write and call.path == chain_path(NAME) and self.publication is not None:
-            (chain, info), self.publication = self.publication, None
-            await chain.publish([info])
-
-
 class Setting:
     """A cluster whose wall clock the test sets."""
 
     def __init__(self) -> None:
-        self.faults = PublishesFirst()
+        self.faults = ScriptedFaults(lambda call: call.is_write and call.path == chain_path(NAME))
         self.cluster = TestCluster(self.faults)
         self.now_ms = START_MS
 
@@ -84,7 +69,8 @@ async def test_a_ledger_that_is_published_during_a_collection_is_kept(setting: S
     await chain.create()
     published, lost = await written(client, chain), await written(client, chain)
     setting.now_ms += 10_000
-    setting.faults.publication = setting.client().chain(NAME), published
+    other = setting.client().chain(NAME)
+    setting.faults.meanwhile = lambda: other.publish([published])
     assert await chain.collect(grace_s=1) == 1
     assert (await client.ledger_info(published.id)).is_closed
     with pytest.raises(LedgerNotFoundError):

@@ -32,12 +32,9 @@ from ledger_client import (
     UnauthorizedError,
 )
 from ledger_client.protocol import append
-from metadata.errors import OutcomeUnknownError
 from metadata.paths import ledger_path
-from metadata.store.memory_faults import NoFaults, StoreCall
-from serving.overriding import override
 from tests.support.ledger_client.cluster import THREE, TestCluster, entries_of
-from tests.until import until
+from tests.support.metadata.scripted_faults import ScriptedFaults
 
 
 async def test_not_enough_bookies(cluster: TestCluster) -> None:
@@ -216,42 +213,22 @@ async def test_recovery_without_the_bookies(cluster: TestCluster) -> None:
 # -- metadata that does not answer ----------------------------------------------------------------
 
 
-class Stalling(NoFaults):
-    """Faults that block everything while `is_stalled`, and lose the answers to writes while
-    `loses`.
-    """
-
-    def __init__(self) -> None:
-        self.is_stalled = False
-        self.loses = False
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        await until(lambda: not self.is_stalled)
-
-    @override
-    async def after(self, call: StoreCall) -> None:
-        if self.loses and call.is_write and "/ledgers/" in call.path:
-            self.loses = False
-            raise OutcomeUnknownError(call.path, "a test says so")
-
-
 @pytest.fixture
-async def stalling() -> AsyncIterator[tuple[TestCluster, Stalling]]:
-    faults = Stalling()
+async def stalling() -> AsyncIterator[tuple[TestCluster, ScriptedFaults]]:
+    faults = ScriptedFaults()
     cluster = TestCluster(faults)
     for _ in range(3):
         await cluster.add_bookie()
     yield cluster, faults
-    faults.is_stalled = False
+    faults.gate.set()
     await cluster.aclose()
 
 
-async def test_metadata_that_never_answers(stalling: tuple[TestCluster, Stalling]) -> None:
+async def test_metadata_that_never_answers(stalling: tuple[TestCluster, ScriptedFaults]) -> None:
     cluster, faults = stalling
     client = cluster.client(call_timeout_s=0.3, metadata_timeout_s=0.3)
     ledger = await client.create_ledger(THREE)
-    faults.is_stalled = True
+    faults.gate.clear()
     assert await ledger.append(b"x") == 0, "appending needs no metadata"
     for call in (client.ledger_info(1), client.delete_ledger(1), client.recover_ledger(1)):
         with pytest.raises(MetadataUnavailableError) as caught:
@@ -266,31 +243,31 @@ async def test_metadata_that_never_answers(stalling: tuple[TestCluster, Stalling
 
 
 async def test_a_start_without_an_answer_ends(
-    stalling: tuple[TestCluster, Stalling],
+    stalling: tuple[TestCluster, ScriptedFaults],
 ) -> None:
     cluster, faults = stalling
-    faults.is_stalled = True
+    faults.gate.clear()
     client = cluster.client(metadata_timeout_s=0.1)
     with pytest.raises(MetadataUnavailableError):
         await client.__aenter__()
 
 
 async def test_a_create_whose_answer_is_lost_is_decided(
-    stalling: tuple[TestCluster, Stalling],
+    stalling: tuple[TestCluster, ScriptedFaults],
 ) -> None:
     cluster, faults = stalling
     client = cluster.client()
     with pytest.raises(LedgerNotFoundError):
         await client.ledger_info(1)
-    faults.loses = True
+    faults.acts = ["lost"]
     async with client.create_ledger(THREE, ledger_id=12) as ledger:
         assert await ledger.append(b"x") == 0
-    assert not faults.loses
+    assert not faults.acts
 
 
-async def test_closing_while_starting(stalling: tuple[TestCluster, Stalling]) -> None:
+async def test_closing_while_starting(stalling: tuple[TestCluster, ScriptedFaults]) -> None:
     cluster, faults = stalling
-    faults.is_stalled = True
+    faults.gate.clear()
     client = cluster.client()
     call = asyncio.create_task(client.ledger_info(1))
     await asyncio.sleep(0.02)

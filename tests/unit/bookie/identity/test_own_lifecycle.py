@@ -5,45 +5,32 @@ from collections.abc import Awaitable, Callable
 from random import Random
 
 import pytest
-from typing_extensions import override
 
 from bookie.identity.own_lifecycle import OwnLifecycle, refuse_removed
 from bookie.server_errors import BookieRemovedError
 from bookie.storage.writability import Reason, Writability
 from metadata.cancelling import cancel_and_wait
-from metadata.errors import MetadataFormatError, StoreUnavailableError
+from metadata.errors import MetadataFormatError
 from metadata.ids import BookieId
 from metadata.paths import lifecycle_path
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.store.memory import MemoryMetadataStore
-from metadata.store.memory_faults import NoFaults, StoreCall
 from metadata.store.memory_server import MemoryMetadataServer
 from serving.server_log import ServerLog
 from tests.simulation.loop import run_simulation, simulation_loop
+from tests.support.metadata.scripted_faults import ScriptedFaults
 
 SELF = BookieId("bookie-a")
 GRACE_S = 20.0
 SOON_S = 3.0
 
 
-class Outage(NoFaults):
-    """Makes every request of one session fail while it lasts."""
-
-    session_id = 0
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        await super().before(call)
-        if call.session_id == self.session_id:
-            raise StoreUnavailableError("memory", "no answer")
-
-
 class World:
     """One bookie's conditions, and the operator who changes its record."""
 
     def __init__(self) -> None:
-        self.outage = Outage()
+        self.outage = ScriptedFaults(lambda call: call.session_id == self.store.session_id)
         server = MemoryMetadataServer(self.outage)
         self.store = MemoryMetadataStore(server)
         self.operator = LifecycleStore(MemoryMetadataStore(server), Random(1))
@@ -236,12 +223,12 @@ def test_an_outage_changes_nothing_and_the_record_is_read_after_it() -> None:
         await world.start()
         await world.change(Lifecycle.DRAINING)
         await asyncio.sleep(SOON_S)
-        world.outage.session_id = world.store.session_id
+        world.outage.is_away = True
         await world.change(Lifecycle.DRAINED)
         await asyncio.sleep(2 * GRACE_S)
         assert world.reasons() == [Reason.DRAINING]
         assert world.state() == (False, False, True), "the grace time ends in an outage too"
-        world.outage.session_id = 0
+        world.outage.is_away = False
         await asyncio.sleep(SOON_S)
         assert world.reasons() == [Reason.DRAINED]
 

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
-from typing_extensions import override
 
 from bookie.identity import position
 from bookie.identity.position import PositionCallbacks, PositionClaim, PositionKeeper
 from bookie.log.log import Log
 from bookie.server_errors import PositionTakenError
-from metadata.errors import MetadataFormatError, OutcomeUnknownError, StoreUnavailableError
+from metadata.errors import MetadataFormatError
 from metadata.ids import BookieId, Version
 from metadata.paths import position_path
 from metadata.registry.positions import (
@@ -24,11 +23,11 @@ from metadata.registry.positions import (
     unpack_position,
 )
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from metadata.store.memory_faults import NoFaults, StoreCall
 from serving.server_log import ServerLog
 from tests.support.bookie.batches import make_run
 from tests.support.bookie.storage_fixture import Bench as StorageBench
 from tests.support.bookie.storage_fixture import add, simulate
+from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.until import until
 
 BOOKIE = BookieId("bookie-test")
@@ -43,39 +42,11 @@ class Written:
     written_bytes: int = 0
 
 
-class Faults(NoFaults):
-    """Store that fails each write as the next act says: "lost", "dropped", "refused"; "" applies
-    it.
-    """
-
-    def __init__(self) -> None:
-        self.acts: list[str] = []
-        self.is_away = False
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        await super().before(call)
-        if self.is_away:
-            raise StoreUnavailableError("memory", "away")
-        if call.is_write and self.acts and self.acts[0] != "lost":
-            act = self.acts.pop(0)
-            if act == "dropped":
-                raise OutcomeUnknownError(call.path, act)
-            if act == "refused":
-                raise StoreUnavailableError("memory", act)
-
-    @override
-    async def after(self, call: StoreCall) -> None:
-        await super().after(call)
-        if call.is_write and self.acts and self.acts[0] == "lost":
-            raise OutcomeUnknownError(call.path, self.acts.pop(0))
-
-
 class Bench:
     """One keeper, and the values that its callbacks receive."""
 
     def __init__(self, interval_s: float = 0.005) -> None:
-        self.faults = Faults()
+        self.faults = ScriptedFaults()
         self.server = MemoryMetadataServer(self.faults)
         self.store = MemoryMetadataStore(self.server)
         self.positions = PositionStore(self.store)

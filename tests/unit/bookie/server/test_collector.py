@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typing_extensions import override
 
 from bookie.identity.metadata_age import MetadataAge
 from bookie.server.collector import Collector, may_remove
@@ -28,11 +27,11 @@ from metadata.restore.restore_record import (
     accept_restore,
     pack_restore,
 )
-from metadata.store.memory_faults import NoFaults, StoreCall
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.support.bookie.bookie_machine import Machine
 from tests.support.bookie.running_server import BOOKIE, RunningServer
 from tests.support.bookie.wire_client import batch_of
+from tests.support.metadata.scripted_faults import ScriptedFaults, reach
 from tests.until import until
 
 ONE = LedgerId(1)
@@ -165,20 +164,13 @@ async def test_nothing_is_stored_between_the_second_read_and_the_removal(
     await client.close()
 
 
-class _ReplacedLeader(NoFaults):
-    """A leader that was replaced before any ledger was created, and does not know it."""
-
-    @override
-    def missed_changes(self, call: StoreCall) -> int:
-        return 1_000 if "/ledgers/" in call.path else 0
-
-
 async def test_a_ledger_that_a_replaced_leader_does_not_know_stays(
     collecting: Collecting,
 ) -> None:
     await collecting.machine.create_ledger(1, BOOKIE)
     await collecting.add(1)
-    collecting.machine.server.faults = _ReplacedLeader()
+    collecting.machine.server.faults = faults = ScriptedFaults(reach("/ledgers/"))
+    faults.missed = faults.missed_by_fresh = 1_000
     with pytest.raises(NodeNotFoundError):
         await collecting.ledgers.get(ONE, fresh=True)
     assert not await collecting.collector.check(ONE)

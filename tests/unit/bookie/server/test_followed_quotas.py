@@ -8,28 +8,15 @@ import aiohttp
 import pytest
 
 from bookie.wire.messages import Status
-from metadata.errors import StoreUnavailableError
 from metadata.security.quota_store import QuotaStore
 from metadata.security.quotas import QuotaKey, entity_of
-from metadata.store.memory_faults import NoFaults, StoreCall
 from security.principal import ANONYMOUS
-from serving.overriding import override
 from tests.support.bookie.bookie_machine import Machine, Running
 from tests.support.bookie.wire_client import WireClient, batch_of
+from tests.support.metadata.scripted_faults import ScriptedFaults
 
 CLIENTS = entity_of([("user", ANONYMOUS.name)])
 KEY = QuotaKey.APPEND_BYTE_RATE
-
-
-class Outage(NoFaults):
-    """Faults of the store: nothing while `is_down` is not set."""
-
-    is_down = False
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        if self.is_down:
-            raise StoreUnavailableError("memory", "no answer")
 
 
 @dataclass
@@ -38,7 +25,7 @@ class LimitedBookie:
 
     bookie: Running
     quotas: QuotaStore
-    outage: Outage
+    outage: ScriptedFaults
     client: WireClient
     next_entry: int = 0
 
@@ -57,13 +44,13 @@ class LimitedBookie:
 
 @pytest.fixture
 async def limited(tmp_path: Path) -> AsyncIterator[LimitedBookie]:
-    machine, outage = Machine(tmp_path), Outage()
+    machine, outage = Machine(tmp_path), ScriptedFaults()
     machine.server.faults = outage
     await machine.format()
     bookie, store = await machine.start(), machine.store()
     client = await bookie.client(7)
     yield LimitedBookie(bookie, QuotaStore(store, machine.rng), outage, client)
-    outage.is_down = False
+    outage.is_away = False
     await client.close()
     await bookie.stop()
     await store.aclose()
@@ -80,9 +67,9 @@ async def test_a_bookie_follows_the_quotas(limited: LimitedBookie) -> None:
 
     while not await look():
         assert len(seen) < 1_000, "the bookie reads the new quota"
-    limited.outage.is_down = True
+    limited.outage.is_away = True
     assert await limited.throttles() > seen[-1], "the last known quotas hold"
-    limited.outage.is_down = False
+    limited.outage.is_away = False
     await limited.quotas.alter(CLIENTS, {KEY: None})
     while (now := await limited.throttles()) != seen[-1]:
         seen.append(now)
@@ -97,7 +84,7 @@ async def test_a_bookie_starts_with_the_quotas_that_are_there(tmp_path: Path) ->
     await quotas.alter(CLIENTS, {KEY: 1.0})
     bookie = await machine.start()
     client = await bookie.client(7)
-    assert await LimitedBookie(bookie, quotas, Outage(), client).throttles() == 1
+    assert await LimitedBookie(bookie, quotas, ScriptedFaults(), client).throttles() == 1
     await client.close()
     await bookie.stop()
     await store.aclose()

@@ -18,12 +18,9 @@ from bookie.wire.messages import (
     Refused,
     Status,
 )
-from metadata.errors import StoreUnavailableError
-from metadata.store.memory_faults import NoFaults, StoreCall
 from security.sasl.mechanism import REFUSED
 from security.sasl.sessions import CHANGED
 from serving.audit_log import LOGGER
-from serving.overriding import override
 from serving.server_log import JsonFormatter
 from tests.support.bookie.login_world import (
     BEGIN,
@@ -36,6 +33,7 @@ from tests.support.bookie.login_world import (
 )
 from tests.support.bookie.roles_setting import RolesSetting
 from tests.support.bookie.wire_client import batch_of
+from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.support.sample_ledgers import open_ledger
 from tests.until import until
 
@@ -140,20 +138,8 @@ async def test_a_password_that_changes_during_the_login_proves_nothing(world: Lo
     assert refused(await client.request(ContinueLogin(proof))) == CHANGED
 
 
-class Away(NoFaults):
-    """A metadata service that can be away."""
-
-    is_away = False
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        await super().before(call)
-        if self.is_away:
-            raise StoreUnavailableError("memory", "it is away")
-
-
 async def test_the_last_known_users_hold_while_the_metadata_service_is_away() -> None:
-    faults = Away()
+    faults = ScriptedFaults()
     async with login_world(faults=faults) as world:
         faults.is_away = True
         assert await stores(await world.logged_in("alice"))

@@ -26,20 +26,17 @@ from broker_layer.kafka.versions import ApiKey
 from broker_layer.request_context import RequestContext
 from broker_layer.security import quota_handlers
 from broker_layer.security.quota_handlers import QuotaHandlers
-from metadata.errors import StoreUnavailableError
 from metadata.security.quota_store import QuotaStore
 from metadata.security.quota_table import QuotaTable
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from metadata.store.memory_faults import NoFaults
 from security.principal import Principal
 from serving.audit_log import AuditLog
-from serving.overriding import override
+from tests.support.metadata.scripted_faults import ScriptedFaults
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from broker_layer.kafka.messages import ApiMessage
-    from metadata.store.memory_faults import StoreCall
 
 DESCRIBE, ALTER = ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.ALTER_CLIENT_QUOTAS
 PRODUCED, WORKED = "producer_byte_rate", "request_percentage"
@@ -51,17 +48,6 @@ Names = list[tuple[str, str | None]]
 Values = dict[str, float | None]
 ALICE: Names = [("user", "alice")]
 ALL: Names = [("user", None)]
-
-
-class Outage(NoFaults):
-    """Faults of the store: nothing while `is_down` is not set."""
-
-    is_down = False
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        if self.is_down:
-            raise StoreUnavailableError("memory", "no answer")
 
 
 def entry(names: Names, *changes: tuple[str, float | None]) -> _Entry:
@@ -79,7 +65,7 @@ class Broker:
     """Handlers of one broker, and what they use."""
 
     handlers: QuotaHandlers
-    outage: Outage
+    outage: ScriptedFaults
     version: int = 1
 
     async def ask(self, key: ApiKey, request: ApiMessage) -> ApiMessage:
@@ -128,12 +114,12 @@ class Broker:
 
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
-    outage = Outage()
+    outage = ScriptedFaults()
     store = MemoryMetadataStore(MemoryMetadataServer(outage))
     table = QuotaTable(store, Random(1))
     await table.start()
     yield Broker(QuotaHandlers(QuotaStore(store, Random(2)), table, AuditLog(lambda: 0.0)), outage)
-    outage.is_down = False
+    outage.is_away = False
     await table.aclose()
     await store.aclose()
 
@@ -297,7 +283,7 @@ async def test_limits_of_requests_and_of_the_cluster(
 
 
 async def test_an_unreachable_store_is_reported(broker: Broker) -> None:
-    broker.outage.is_down = True
+    broker.outage.is_away = True
     ((code, text),) = await broker.alter(entry(ALICE, (PRODUCED, 1.0)))
     assert (code, "no answer" in (text or "")) == (ErrorCode.REQUEST_TIMED_OUT, True)
     with pytest.raises(AssertionError, match="REQUEST_TIMED_OUT"):

@@ -24,21 +24,18 @@ from broker_layer.kafka.versions import ApiKey
 from broker_layer.request_context import RequestContext
 from broker_layer.security import user_handlers
 from broker_layer.security.user_handlers import UserHandlers
-from metadata.errors import StoreUnavailableError
 from metadata.security.user_store import UserStore
 from metadata.security.user_table import UserTable
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from metadata.store.memory_faults import NoFaults
 from security.principal import Principal
 from security.sasl.credentials import ScramMechanism, credential_of, salted_password
 from serving.audit_log import AuditLog
-from serving.overriding import override
+from tests.support.metadata.scripted_faults import ScriptedFaults
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from broker_layer.kafka.messages import ApiMessage
-    from metadata.store.memory_faults import StoreCall
 
 SHA_256, SHA_512 = ScramMechanism
 SALT, ITERATIONS = b"0123456789abcdef", 4_096
@@ -49,17 +46,6 @@ _Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
 _Upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
 
 
-class Outage(NoFaults):
-    """Faults of the store: nothing while `is_down` is not set."""
-
-    is_down = False
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        if self.is_down:
-            raise StoreUnavailableError("memory", "no answer")
-
-
 @dataclass
 class Broker:
     """Handlers of one broker, and what they use."""
@@ -67,7 +53,7 @@ class Broker:
     handlers: UserHandlers
     users: UserStore
     table: UserTable
-    outage: Outage
+    outage: ScriptedFaults
 
     async def ask(self, key: ApiKey, request: ApiMessage, *, is_private: bool = True) -> ApiMessage:
         context = RequestContext(
@@ -118,12 +104,12 @@ class Broker:
 
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
-    outage, rng = Outage(), Random(7)
+    outage, rng = ScriptedFaults(), Random(7)
     store = MemoryMetadataStore(MemoryMetadataServer(outage))
     users, table = UserStore(store, rng), UserTable(store, rng)
     await table.start()
     yield Broker(UserHandlers(users, table, AuditLog(lambda: 0.0)), users, table, outage)
-    outage.is_down = False
+    outage.is_away = False
     await table.aclose()
     await store.aclose()
 
@@ -254,11 +240,11 @@ async def test_many_users_are_altered_in_turns(broker: Broker) -> None:
 
 async def test_an_outage_is_reported_and_changes_nothing(broker: Broker) -> None:
     await broker.alter([], [upsertion("a")])
-    broker.outage.is_down = True
+    broker.outage.is_away = True
     assert await broker.alter([deletion("a")]) == [("a", 7)]
     answer = await broker.describe("a")
     assert (answer.error_code, answer.results) == (7, [])
-    broker.outage.is_down = False
+    broker.outage.is_away = False
     assert await broker.users.names() == ["a"]
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from typing_extensions import override
 
 from ledger_client.config import ClientConfig
 from ledger_client.errors import (
@@ -14,10 +13,8 @@ from ledger_client.errors import (
     MetadataUnavailableError,
 )
 from ledger_client.protocol.copy import IncomingMark, stray_marks
-from metadata.errors import OutcomeUnknownError, StoreUnavailableError
 from metadata.ids import BookieId, EntryId, UpdateToken
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
-from metadata.store.memory_faults import NoFaults, StoreCall
 from tests.support.ledger_client.copying_world import (
     LEDGER,
     TOKEN,
@@ -27,6 +24,7 @@ from tests.support.ledger_client.copying_world import (
     run,
     write,
 )
+from tests.support.metadata.scripted_faults import ScriptedFaults
 
 Change = Callable[[LedgerMetadata], LedgerMetadata]
 PIECES = list(range(0, 40, 5))
@@ -215,47 +213,22 @@ def test_a_deleted_ledger_is_not_written(is_made_again: bool) -> None:
     run(scenario)
 
 
-class LosesAnswers(NoFaults):
-    """Faults that apply every write of a ledger, and lose the first answer to each."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    @override
-    async def after(self, call: StoreCall) -> None:
-        if call.is_write and "ledgers" in call.path:
-            self.count += 1
-            if self.count > 5 and self.count % 2:
-                raise OutcomeUnknownError(call.path, "as the test wants")
-
-
-class Away(NoFaults):
-    """Faults that refuse everything while `is_away`."""
-
-    is_away = False
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        if self.is_away:
-            raise StoreUnavailableError("here", "as the test wants")
-
-
 def test_lost_answers_of_the_metadata_service_are_decided() -> None:
-    faults = LosesAnswers()
+    faults = ScriptedFaults()
 
     async def scenario(world: World) -> None:
         write(world, 0, 60)
-        faults.count = 6
+        faults.acts = ["lost", ""] * 10
         after, _ = await world.copy()
         assert after.fragments[0] == fragments((0, "dbc"))[0]
-        assert faults.count > 6
+        assert 0 < len(faults.acts) < 20
 
     run(scenario, faults=faults)
 
 
 @pytest.mark.parametrize("away_s", [5.0, 100.0])
 def test_the_wait_for_the_metadata_service_is_limited(away_s: float) -> None:
-    faults = Away()
+    faults = ScriptedFaults()
 
     async def scenario(world: World) -> None:
         write(world, 0, 60)
@@ -283,7 +256,7 @@ def test_the_wait_for_the_metadata_service_is_limited(away_s: float) -> None:
 
 
 def test_a_copy_begins_once_the_metadata_service_is_back() -> None:
-    faults = Away()
+    faults = ScriptedFaults()
 
     async def scenario(world: World) -> None:
         write(world, 0, 60)
@@ -318,7 +291,7 @@ def test_a_mark_that_no_copy_will_use_is_removed(
 
 
 def test_a_stray_mark_stays_while_the_metadata_service_is_away() -> None:
-    faults = Away()
+    faults = ScriptedFaults()
 
     async def scenario(world: World) -> None:
         await world.change(mark_on)

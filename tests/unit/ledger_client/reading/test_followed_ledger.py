@@ -11,25 +11,16 @@ import pytest
 from ledger_client.errors import LedgerNotFoundError, MetadataUnavailableError
 from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.lac_reading import read_lac
-from metadata.errors import StoreUnavailableError
 from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import ledger_path
 from metadata.store.interface import Cancel, WatchCallback
 from metadata.store.memory import MemoryMetadataStore
-from metadata.store.memory_faults import NoFaults, StoreCall
 from serving.overriding import override
 from tests.support.ledger_client.recovery_world import LEDGER, World, payloads, run
+from tests.support.metadata.scripted_faults import ScriptedFaults, is_read
 
 TOKEN = UpdateToken(b"changed by tests")
-
-
-class SlowReads(NoFaults):
-    """Answers reads after a second with what was stored when they arrived."""
-
-    @override
-    async def after(self, call: StoreCall) -> None:
-        await asyncio.sleep(0 if call.is_write else 1.0)
 
 
 def followed(world: World) -> FollowedLedger:
@@ -48,7 +39,7 @@ async def change(world: World, first: int, names: str) -> None:
 def test_a_change_during_the_read_of_another_one_is_read_too() -> None:
     async def scenario(world: World) -> None:
         ledger = followed(world)
-        world.server.faults = SlowReads()
+        world.server.faults = ScriptedFaults(is_read, answer_s=1.0)
         await change(world, 10, "abd")
         await asyncio.sleep(0.5)
         await change(world, 20, "abe")
@@ -81,32 +72,6 @@ def test_the_lac_is_as_fresh_as_an_ack_quorum() -> None:
 # -- reads and watches -----------------------------------------------------------------------------
 
 
-class NotedReads(NoFaults):
-    """Notes the reads; refuses them, or lets them miss changes, when a test says so."""
-
-    def __init__(self) -> None:
-        self.fresh: list[bool] = []
-        """Of each read, whether it waited until the server had caught up."""
-        self.is_away = False
-        self.missed = 0
-        self.takes_s = 0.0
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        if not call.is_write:
-            self.fresh.append(call.is_fresh)
-            if self.is_away:
-                raise StoreUnavailableError("memory", "as the test wants")
-
-    @override
-    async def after(self, call: StoreCall) -> None:
-        await asyncio.sleep(0 if call.is_write else self.takes_s)
-
-    @override
-    def missed_changes(self, call: StoreCall) -> int:
-        return self.missed
-
-
 class CountedWatches(LedgerStore):
     """Ledger store that counts the watches that were set and not cancelled."""
 
@@ -131,7 +96,7 @@ class Followed:
         self.world = world
         self.store = MemoryMetadataStore(world.server)
         self.ledgers = CountedWatches(self.store, Random(1), lambda: 0)
-        self.faults = NotedReads()
+        self.faults = ScriptedFaults(is_read)
         world.server.faults = self.faults
         self.ledger = FollowedLedger(world.metadata, world.version, self.ledgers, Random(2))
         self.changes = 0
@@ -232,7 +197,7 @@ def test_a_read_that_is_older_changes_nothing() -> None:
     async def scenario(it: Followed) -> None:
         await change(it.world, 10, "abd")
         ledger = FollowedLedger(it.world.metadata, it.world.version, it.ledgers, Random(2))
-        it.faults.missed = 1
+        it.faults.missed = it.faults.missed_by_fresh = 1
         await ledger.refresh()
         assert (ledger.metadata, ledger.version) == (it.world.metadata, it.world.version)
 
@@ -271,7 +236,7 @@ def test_a_deletion_ends_the_watch_and_is_a_change() -> None:
 def test_nothing_is_read_after_the_end() -> None:
     async def scenario(it: Followed) -> None:
         it.ledger.start()
-        it.faults.takes_s = 5.0
+        it.faults.answer_s = 5.0
         await change(it.world, 10, "abd")
         await asyncio.sleep(1.0)
         await it.ledger.aclose()
@@ -285,7 +250,7 @@ def test_nothing_is_read_after_the_end() -> None:
 def test_changes_during_one_read_need_one_more() -> None:
     async def scenario(it: Followed) -> None:
         it.ledger.start()
-        it.faults.takes_s = 5.0
+        it.faults.answer_s = 5.0
         for number, names in enumerate(("abd", "abe", "abf"), 1):
             await change(it.world, 10 * number, names)
             await asyncio.sleep(1.0)

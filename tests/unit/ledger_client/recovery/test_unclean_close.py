@@ -19,10 +19,9 @@ from metadata.ledgers.ledger_metadata import (
 )
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.store.memory import MemoryMetadataStore
-from metadata.store.memory_faults import NoFaults, StoreCall
-from serving.overriding import override
 from tests.simulation.loop import run_simulation
 from tests.support.ledger_client.recovery_world import LEDGER, World, length, payloads
+from tests.support.metadata.scripted_faults import ScriptedFaults, writes_of
 
 TOKEN = UpdateToken(b"drawn by a test.")
 FRAGMENTS = ((0, "ef"), (5, "cd"), (8, "ab"))
@@ -186,34 +185,11 @@ def test_an_empty_last_fragment_is_given_up_with_one_that_cannot_be_read() -> No
 # -- other clients ---------------------------------------------------------------------------------
 
 
-class StaleReads(NoFaults):
-    """Reads that are not fresh miss the newest change."""
-
-    @override
-    def missed_changes(self, call: StoreCall) -> int:
-        return 0 if call.is_fresh else 1
-
-
-class CloseFirst(NoFaults):
-    """Has another client close the ledger right before this one's write takes effect."""
-
-    def __init__(self, session_id: int, close: Callable[[], Awaitable[object]]) -> None:
-        self._session_id = session_id
-        self._close = close
-        self.has_closed = False
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        if call.is_write and call.session_id == self._session_id and not self.has_closed:
-            self.has_closed = True
-            await self._close()
-
-
 def test_a_ledger_that_another_client_closed_stays_as_it_is_and_is_not_read() -> None:
     async def scenario(it: Ledger) -> None:
         stored = await it.closed_elsewhere()
         it.lose("cd")
-        it.world.server.faults = StaleReads()
+        it.world.server.faults = ScriptedFaults(missed=1)
         store = MemoryMetadataStore(it.world.server)
         assert await it.close(ledgers=LedgerStore(store, Random(1), lambda: 0)) == stored
         assert not any(bookie.reads for bookie in it.world.bookies.bookies.values())
@@ -224,9 +200,10 @@ def test_a_ledger_that_another_client_closed_stays_as_it_is_and_is_not_read() ->
 def test_a_close_by_another_client_meanwhile_wins() -> None:
     async def scenario(it: Ledger) -> None:
         store = MemoryMetadataStore(it.world.server)
-        it.world.server.faults = faults = CloseFirst(store.session_id, it.closed_elsewhere)
+        it.world.server.faults = faults = ScriptedFaults(writes_of(store))
+        faults.meanwhile = it.closed_elsewhere
         closed = await it.close(ledgers=LedgerStore(store, Random(1), lambda: 0))
-        assert faults.has_closed
+        assert faults.meanwhile is None
         assert closed == (await it.world.ledgers.get(LEDGER, fresh=True))[0]
         assert closed.update_token != TOKEN
 

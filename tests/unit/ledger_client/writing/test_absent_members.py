@@ -7,10 +7,9 @@ import pytest
 from bookie.wire.messages import Status
 from ledger_client import ClientConfig
 from metadata.ids import BookieId
-from metadata.store.memory_faults import NoFaults, StoreCall
-from serving.overriding import override
 from tests.simulation.loop import simulation_loop
 from tests.support.ledger_client.writer_world import World, run
+from tests.support.metadata.scripted_faults import ScriptedFaults, is_write
 
 SLOW_S = 500.0
 A, B, C, D = map(BookieId, "abcd")
@@ -150,20 +149,12 @@ def test_a_spare_that_need_not_be_waited_for_joins_only_for_an_absent_member() -
     run(scenario, spares="de", config=ClientConfig(spare_after_s=0.0, read_timeout_s=0.5))
 
 
-class LateAnswers(NoFaults):
-    """Answers writes of the metadata after some seconds."""
-
-    @override
-    async def after(self, call: StoreCall) -> None:
-        await asyncio.sleep(3.0 if call.is_write else 0)
-
-
 def test_a_ledger_whose_member_is_about_to_leave_stays_in_check() -> None:
     async def scenario(world: World) -> None:
         world.append()
         await asyncio.sleep(1.0)
         assert world.check() is None
-        world.server.faults = LateAnswers()
+        world.server.faults = ScriptedFaults(is_write, answer_s=3.0)
         await world.lose("c")
         assert (world.ensemble, world.in_sync) == ("abc", "ab")
         assert world.check() is not None

@@ -14,10 +14,9 @@ from ledger_client.protocol import append_events as e
 from ledger_client.writing.stored_watch import StoredWatch
 from metadata.ids import BookieId, UpdateToken
 from metadata.ledgers.ledger_metadata import LedgerMetadata
-from metadata.store.memory_faults import NoFaults, StoreCall
-from serving.overriding import override
 from tests.simulation.loop import simulation_loop
 from tests.support.ledger_client.writer_world import LEDGER, World, run
+from tests.support.metadata.scripted_faults import ScriptedFaults, is_read, is_write
 
 A, B, C, D = map(BookieId, "abcd")
 TOKEN = UpdateToken(b"changed by tests")
@@ -67,38 +66,6 @@ def marks(world: World) -> list[str]:
     return [target for fragment in world.metadata.fragments for target in fragment.incoming]
 
 
-class NotedWrites(NoFaults):
-    """Notes the time of each write of the metadata."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        if call.is_write:
-            self.times.append(asyncio.get_running_loop().time())
-
-
-class LateAnswers(NoFaults):
-    """Answers writes of the metadata after some seconds."""
-
-    @override
-    async def after(self, call: StoreCall) -> None:
-        await asyncio.sleep(3.0 if call.is_write else 0)
-
-
-class NotedReads(NoFaults):
-    """Notes the time of each read of the metadata."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        if not call.is_write:
-            self.times.append(asyncio.get_running_loop().time())
-
-
 # -- copies ----------------------------------------------------------------------------------------
 
 
@@ -133,7 +100,7 @@ def test_a_member_that_the_watch_saw_catch_up_is_reported_too() -> None:
     async def scenario(world: World) -> None:
         await lose_and_return(world)
         watch = StoredWatch(world.shell, world.services)
-        world.server.faults = LateAnswers()
+        world.server.faults = ScriptedFaults(is_write, answer_s=3.0)
         await world.check_for(15.0)
         assert world.in_sync == "abc"
         caught_up = [each for each in world.events if isinstance(each, MemberCaughtUp)]
@@ -168,7 +135,7 @@ def test_one_copy_runs_at_a_time() -> None:
     """A check while it runs begins no other."""
 
     async def scenario(world: World) -> None:
-        writes = NotedWrites()
+        writes = ScriptedFaults(is_write)
         await lose_for_good(world, 1)
         world.server.faults = writes
         for name in "ab":
@@ -200,7 +167,7 @@ def test_the_end_of_the_writer_ends_its_copy() -> None:
 
 def test_a_copy_whose_turn_comes_after_the_end_does_not_begin() -> None:
     async def scenario(world: World) -> None:
-        writes = NotedWrites()
+        writes = ScriptedFaults(is_write)
         await lose_and_return(world)
         blocking = asyncio.create_task(asyncio.sleep(10.0))
         for _ in range(4):
@@ -331,7 +298,7 @@ def test_a_removal_that_fails_is_repeated_after_growing_pauses() -> None:
         await mark(world, "d", first=0)
         await mark(world, "e", first=1)
         await world.others.delete(LEDGER)
-        reads = NotedReads()
+        reads = ScriptedFaults(is_read)
         world.server.faults = reads
         await world.check_for(200.0)
         assert marks(world) == ["d", "e"]

@@ -8,34 +8,16 @@ from bookie.wire.messages import Status
 from ledger_client import ClientConfig
 from ledger_client.observability import MemberCopyFailed
 from ledger_client.protocol import append_events as e
-from metadata.errors import StoreUnavailableError
 from metadata.ids import BookieId, UpdateToken
 from metadata.ledgers.ledger_metadata import LedgerMetadata
-from metadata.store.memory_faults import NoFaults, StoreCall
-from serving.overriding import override
 from tests.support.ledger_client.writer_world import LEDGER, World, run
+from tests.support.metadata.scripted_faults import ScriptedFaults, reads_of
 
 A, B = BookieId("a"), BookieId("b")
 TOKEN = UpdateToken(b"changed by tests")
 CONFIG = ClientConfig(spare_after_s=1000.0, read_timeout_s=0.5, metadata_timeout_s=1.0)
 LONG_S, SHORT_S = 60.0, 4.0
 """Time for many failures, which make the pause long, and the longest time to the next attempt."""
-
-
-class Away(NoFaults):
-    """Refuses the reads of one session while the service is away."""
-
-    def __init__(self, session_id: int) -> None:
-        self._session_id = session_id
-        self.is_away = False
-        self.refused_count = 0
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        await asyncio.sleep(0)
-        if self.is_away and not call.is_write and call.session_id == self._session_id:
-            self.refused_count += 1
-            raise StoreUnavailableError("memory", "as the test wants")
 
 
 async def change(world: World, update: Callable[[LedgerMetadata], LedgerMetadata]) -> None:
@@ -93,7 +75,7 @@ def test_the_pause_after_a_failed_removal_is_short_again_after_a_success() -> No
         world.append(5)
         await asyncio.sleep(1.0)
         await world.lose("c")
-        world.server.faults = faults = Away(world.store.session_id)
+        world.server.faults = faults = ScriptedFaults(reads_of(world.store))
         faults.is_away = True
         await change(world, marked)
         await world.check_for(LONG_S)
@@ -102,8 +84,8 @@ def test_the_pause_after_a_failed_removal_is_short_again_after_a_success() -> No
 
         faults.is_away = True
         await change(world, marked)
-        count = faults.refused_count
-        await world.check_until(lambda: faults.refused_count > count, SHORT_S)
+        faults.calls.clear()
+        await world.check_until(lambda: bool(faults.calls), SHORT_S)
         await world.check_for(1.0)
         faults.is_away = False
         await world.check_until(lambda: not has_mark(), SHORT_S)

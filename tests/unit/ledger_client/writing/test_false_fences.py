@@ -11,41 +11,21 @@ from ledger_client import LedgerClient, LedgerFenced, LedgerFencedError, LedgerN
 from ledger_client.errors import LedgerError, QuorumTimeoutError
 from ledger_client.protocol.ensemble import FALSE_FENCES_MAX
 from ledger_client.writing.writer import LedgerWriter
-from metadata.store.memory_faults import NoFaults, StoreCall
-from serving.overriding import override
 from tests.support.ledger_client.cluster import THREE, TestCluster, entries_of
+from tests.support.metadata.scripted_faults import ScriptedFaults, is_read
 from tests.until import until, within
 
 THREE_MIN_TWO = Quorum.in_sync(3, 2)
 
 
-class LedgerReads(NoFaults):
-    """Holds reads of ledgers while `is_away`, and lets reads that are not fresh miss changes."""
-
-    def __init__(self) -> None:
-        self.is_away = False
-        self.held = 0
-        self.missed = 0
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        if self.is_away and call.operation == "get" and "/ledgers/" in call.path:
-            self.held += 1
-            await until(lambda: not self.is_away)
-
-    @override
-    def missed_changes(self, call: StoreCall) -> int:
-        return self.missed if "/ledgers/" in call.path and not call.is_fresh else 0
-
-
 @pytest.fixture
-async def reads() -> AsyncIterator[tuple[TestCluster, LedgerReads]]:
-    faults = LedgerReads()
+async def reads() -> AsyncIterator[tuple[TestCluster, ScriptedFaults]]:
+    faults = ScriptedFaults(lambda call: is_read(call) and "/ledgers/" in call.path)
     cluster = TestCluster(faults)
     for _ in range(4):
         await cluster.add_bookie()
     yield cluster, faults
-    faults.is_away = False
+    faults.gate.set()
     await cluster.aclose()
 
 
@@ -94,42 +74,44 @@ async def test_a_member_leaves_and_a_spare_joins(cluster: TestCluster) -> None:
 
 
 async def test_nothing_is_decided_while_the_metadata_are_away(
-    reads: tuple[TestCluster, LedgerReads],
+    reads: tuple[TestCluster, ScriptedFaults],
 ) -> None:
     cluster, faults = reads
     writer = await begun(cluster.client())
     first = members(writer)[0]
-    faults.is_away = True
+    faults.calls.clear()
+    faults.gate.clear()
     fence(cluster, writer, first)
     pending = asyncio.ensure_future(writer.append(b"waits"))
-    await until(lambda: faults.held > 0)
+    await until(lambda: bool(faults.calls))
     await asyncio.sleep(0.1)
     assert not pending.done()
     assert first in members(writer)
     with pytest.raises(QuorumTimeoutError):
         await writer.append(b"has a deadline", timeout=0.05)
-    faults.is_away = False
+    faults.gate.set()
     assert await within(pending) == 1
     assert first not in members(writer)
     await writer.aclose()
 
 
 async def test_a_recovery_is_seen_once_the_metadata_are_back(
-    reads: tuple[TestCluster, LedgerReads],
+    reads: tuple[TestCluster, ScriptedFaults],
 ) -> None:
     cluster, faults = reads
     writer = await begun(cluster.client())
     await cluster.client().recover_ledger(writer.id)
-    faults.is_away = True
+    faults.calls.clear()
+    faults.gate.clear()
     pending = asyncio.ensure_future(writer.append(b"late"))
-    await until(lambda: faults.held > 0)
+    await until(lambda: bool(faults.calls))
     assert not pending.done()
-    faults.is_away = False
+    faults.gate.set()
     with pytest.raises(LedgerFencedError):
         await within(pending)
 
 
-async def test_the_read_is_fresh(reads: tuple[TestCluster, LedgerReads]) -> None:
+async def test_the_read_is_fresh(reads: tuple[TestCluster, ScriptedFaults]) -> None:
     """An old value would show the ledger open, and its true fence would count as a mistake."""
     cluster, faults = reads
     writer = await begun(cluster.client())

@@ -12,36 +12,12 @@ from ledger_client.errors import LedgerNotFoundError
 from ledger_client.protocol import append_events as e
 from ledger_client.writing.metadata_reads import READ_DELAY_MAX_S
 from ledger_client.writing.stored_watch import READ_AGAIN_S, StoredWatch
-from metadata.errors import StoreUnavailableError
 from metadata.ids import UpdateToken, Version
-from metadata.store.memory_faults import NoFaults, StoreCall
-from serving.overriding import override
 from tests.support.ledger_client.writer_world import LEDGER, World
 from tests.support.ledger_client.writer_world import run as run_world
+from tests.support.metadata.scripted_faults import ScriptedFaults, reads_of
 
 TOKEN = UpdateToken(b"changed by tests")
-
-
-class WriterReads(NoFaults):
-    """Notes the writer's reads; refuses them while the service is away."""
-
-    def __init__(self, session_id: int) -> None:
-        self.session_id = session_id
-        self.fresh: list[bool] = []
-        """Of each read, whether it waited until the server had caught up."""
-        self.times: list[float] = []
-        self.is_away = False
-        self.takes_s = 0.0
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        if call.is_write or call.session_id != self.session_id:
-            return
-        self.fresh.append(call.is_fresh)
-        self.times.append(asyncio.get_running_loop().time())
-        await asyncio.sleep(self.takes_s)
-        if self.is_away:
-            raise StoreUnavailableError("memory", "as the test wants")
 
 
 class Watched:
@@ -49,7 +25,7 @@ class Watched:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.reads = WriterReads(world.store.session_id)
+        self.reads = ScriptedFaults(reads_of(world.store))
         world.server.faults = self.reads
 
     def watch(self) -> StoredWatch:
@@ -141,7 +117,7 @@ def test_after_the_close_nothing_is_read() -> None:
 @pytest.mark.parametrize("end", ["close", "writer"])
 def test_a_read_that_fails_after_the_end_is_not_repeated(end: str) -> None:
     async def scenario(it: Watched) -> None:
-        it.reads.is_away, it.reads.takes_s = True, 3.0
+        it.reads.is_away, it.reads.arrival_s = True, 3.0
         watch = it.watch()
         await asyncio.sleep(1.0)
         if end == "close":

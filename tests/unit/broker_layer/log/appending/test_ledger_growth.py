@@ -5,44 +5,29 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
 import pytest
-from typing_extensions import override
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.log_services import LogServices
 from broker_layer.log.state_log import StateLog
 from broker_layer.log.topic_log import TopicLog
-from metadata.errors import StoreUnavailableError
-from metadata.store.memory_faults import NoFaults, StoreCall
 from tests.support.broker_layer.log_setting import KEY, LogSetting, append, batch, small, values
 from tests.support.ledger_client.cluster import TestCluster
+from tests.support.metadata.scripted_faults import ScriptedFaults, is_write
 from tests.until import until
 
 SMALL = small(segment_bytes=2_000)
 GROWTH_BYTES_MAX = 3_000
 
 
-class Faults(NoFaults):
-    """Metadata service that refuses writes for a time."""
-
-    def __init__(self) -> None:
-        self.is_away = False
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        await asyncio.sleep(0)
-        if self.is_away and call.is_write:
-            raise StoreUnavailableError("memory", "it is away")
-
-
 @pytest.fixture
-def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
+def faults(monkeypatch: pytest.MonkeyPatch) -> ScriptedFaults:
     monkeypatch.setattr("broker_layer.log.rolling.roll_protocol.RETRY_MAX_S", 0.05)
-    return Faults()
+    return ScriptedFaults(is_write)
 
 
 @pytest.fixture
-async def setting(faults: Faults) -> AsyncIterator[LogSetting]:
+async def setting(faults: ScriptedFaults) -> AsyncIterator[LogSetting]:
     cluster = TestCluster(faults)
     for _ in range(3):
         await cluster.add_bookie()
@@ -83,7 +68,7 @@ def record(number: int) -> bytes:
 
 
 async def test_coordinator_continues_while_no_ledger_can_be_created(
-    setting: LogSetting, faults: Faults
+    setting: LogSetting, faults: ScriptedFaults
 ) -> None:
     state: dict[bytes, None] = {}
     log = await take_over(setting, state, 1)
@@ -108,7 +93,9 @@ async def test_coordinator_continues_while_no_ledger_can_be_created(
     await after.aclose()
 
 
-async def test_coordinator_ledger_grows_up_to_limit(setting: LogSetting, faults: Faults) -> None:
+async def test_coordinator_ledger_grows_up_to_limit(
+    setting: LogSetting, faults: ScriptedFaults
+) -> None:
     log = await take_over(setting, {}, 1)
     await log.append(b"first")
     faults.is_away = True
@@ -130,7 +117,7 @@ async def test_coordinator_ledger_grows_up_to_limit(setting: LogSetting, faults:
 
 
 async def test_coordinator_survives_while_next_ledger_cannot_be_listed(
-    setting: LogSetting, faults: Faults
+    setting: LogSetting, faults: ScriptedFaults
 ) -> None:
     state: dict[bytes, None] = {}
     log = await take_over(setting, state, 1)
@@ -152,7 +139,7 @@ async def test_coordinator_survives_while_next_ledger_cannot_be_listed(
     assert loaded == state
 
 
-async def test_topic_ledger_grows_up_to_limit(setting: LogSetting, faults: Faults) -> None:
+async def test_topic_ledger_grows_up_to_limit(setting: LogSetting, faults: ScriptedFaults) -> None:
     log = await TopicLog.take_over(services(setting), "orders", KEY, 1, SMALL)
     setting.logs.append(log)
     await append(log, batch(b"first"))
