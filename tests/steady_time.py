@@ -9,24 +9,20 @@ scheduled for seconds so finds what arrived meanwhile before a timer of that tim
 import asyncio
 import selectors
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from typing_extensions import override  # `typing` has it from 3.12 on
-
-if TYPE_CHECKING:
-    from _typeshed import FileDescriptorLike
 
 Ready = list[tuple[selectors.SelectorKey, int]]
 
 STEP_S: Final = 0.05
 
 
-class _SteadySelector(selectors.BaseSelector):
+class _SteadySelector(selectors.DefaultSelector):
     """Selector that waits in short steps, and measures them."""
 
     def __init__(self) -> None:
-        self._real = selectors.DefaultSelector()
+        super().__init__()
         self._now = 0.0
         self._looked_s = time.monotonic()
 
@@ -35,27 +31,9 @@ class _SteadySelector(selectors.BaseSelector):
         return self._now + min(STEP_S, time.monotonic() - self._looked_s)
 
     @override
-    def register(
-        self, fileobj: "FileDescriptorLike", events: int, data: object = None
-    ) -> selectors.SelectorKey:
-        return self._real.register(fileobj, events, data)
-
-    @override
-    def unregister(self, fileobj: "FileDescriptorLike") -> selectors.SelectorKey:
-        return self._real.unregister(fileobj)
-
-    @override
     def select(self, timeout: float | None = None) -> Ready:
         self._now, self._looked_s = self.time(), time.monotonic()
-        return self._real.select(STEP_S if timeout is None else min(timeout, STEP_S))
-
-    @override
-    def get_map(self) -> Mapping["FileDescriptorLike", selectors.SelectorKey]:
-        return self._real.get_map()
-
-    @override
-    def close(self) -> None:
-        self._real.close()
+        return super().select(STEP_S if timeout is None else min(timeout, STEP_S))
 
 
 class SteadyTimeLoop(asyncio.SelectorEventLoop):

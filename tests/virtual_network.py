@@ -1,6 +1,6 @@
 """Event loop in virtual time with a network in memory, for tests of clients and servers.
 
-Leaves the clock to `tests.support.metadata.virtual_time`. Tests whose threads, processes or sockets
+Leaves the clock to `tests.virtual_time`. Tests whose threads, processes or sockets
 need the machine's clock are marked `real_time`.
 
 Invariants: a connection is a pair of Unix sockets, which hold what was written before `write`
@@ -18,7 +18,7 @@ import pytest
 from typing_extensions import override  # `typing` has it from 3.12 on
 
 from tests.steady_time import SteadyTimeLoop
-from tests.support.metadata.virtual_time import VirtualTimeLoop
+from tests.virtual_time import VirtualTimeLoop
 
 FIRST_PORT: Final = 20_000
 HOST: Final = "127.0.0.1"

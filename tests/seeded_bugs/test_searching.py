@@ -23,7 +23,7 @@ from tests.seeded_bugs.searches import (
     run_command,
 )
 from tests.seeded_bugs.seeded_bug import SeededBug, beyond_budget, model, simulation, topics
-from tests.virtual_time import in_virtual_time
+from tests.simulation.loop import run_simulation, simulation_loop
 
 EXPLORED = "pair, recovery   43,975   complete\n"
 SUMMARY = json.dumps({"seeds": 8, "failing": [107, 110]})
@@ -142,8 +142,7 @@ def test_the_seed_chooses_the_order_and_touched_files_come_first() -> None:
 @pytest.mark.parametrize(
     ("for_s", "begun", "ended"), [(None, 6, 6), (0.0, 0, 0), (250.0, 6, 5), (90.0, 2, 2)]
 )
-@in_virtual_time
-async def test_no_search_begins_after_the_end_and_all_are_stopped_later(
+def test_no_search_begins_after_the_end_and_all_are_stopped_later(
     for_s: float | None, begun: int, ended: int
 ) -> None:
     assert OVERRUN_S_MAX == 120.0
@@ -155,10 +154,11 @@ async def test_no_search_begins_after_the_end_and_all_are_stopped_later(
         await asyncio.sleep(seconds[bug])
         log.append(("ended", bug))
 
-    loop = asyncio.get_running_loop()
-    end_s = None if for_s is None else loop.time() + for_s
-    await look_until(end_s, BUGS[:6], look, 2)
-    assert end_s is None or loop.time() <= end_s + OVERRUN_S_MAX
+    async def main() -> None:
+        await look_until(for_s, BUGS[:6], look, 2)
+        assert for_s is None or simulation_loop().time() <= for_s + OVERRUN_S_MAX
+
+    run_simulation(main, seed=0)
     assert [bug for what, bug in log if what == "began"] == list(BUGS[:begun])
     assert len([bug for what, bug in log if what == "ended"]) == ended
 

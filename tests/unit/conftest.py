@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bookie.files.disk_threads import Threads
-from tests.support.metadata.virtual_time import VirtualTimeLoop
 from tests.virtual_network import pytest_asyncio_loop_factories
+from tests.virtual_time import VirtualTimeLoop
 
 __all__ = ["pytest_asyncio_loop_factories"]
 

@@ -9,7 +9,7 @@ import pytest
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.support.metadata.scripted_faults import ScriptedFaults
-from tests.support.metadata.virtual_time import VirtualTimeLoop
+from tests.virtual_time import VirtualTimeLoop
 
 NOW_MS = 1_700_000_000_000
 RETRIES = 20

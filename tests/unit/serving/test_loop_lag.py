@@ -3,7 +3,7 @@
 import asyncio
 
 from serving.loop_lag import LoopLag
-from tests.support.metadata.virtual_time import VirtualTimeLoop
+from tests.virtual_time import VirtualTimeLoop
 
 
 async def test_a_stall_is_counted_once_with_its_length() -> None:

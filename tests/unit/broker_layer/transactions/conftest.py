@@ -1,6 +1,6 @@
 """Fixtures: these tests run on a loop on which pauses cost no time."""
 
-from tests.support.metadata.virtual_time import VirtualTimeLoop
+from tests.virtual_time import VirtualTimeLoop
 
 
 def pytest_asyncio_loop_factories() -> dict[str, type[VirtualTimeLoop]]:

@@ -10,7 +10,7 @@ from broker_layer.transactions.values import TopicPartition, TransactionState
 from tests.support.broker_layer.model_cluster import Cluster, Faults
 from tests.support.broker_layer.model_partition import ModelPartition, Tag
 from tests.support.broker_layer.model_producer import Ledger, ModelProducer
-from tests.support.metadata.virtual_time import VirtualTimeLoop
+from tests.virtual_time import VirtualTimeLoop
 
 FAULTY_S = 20.0
 

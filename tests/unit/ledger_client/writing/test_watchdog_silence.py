@@ -18,8 +18,8 @@ from ledger_client.writing.slices import Call, Slices
 from ledger_client.writing.watchdog import WATCH_PERIOD_S, Watchdog
 from metadata.ids import BookieId, LedgerId
 from tests.support.metadata.samples import A, B, C
-from tests.support.metadata.virtual_time import VirtualTimeLoop
 from tests.until import until
+from tests.virtual_time import VirtualTimeLoop
 
 CONFIG = ClientConfig()
 LEAST_S = CONFIG.suspect_after_min_s

@@ -15,7 +15,7 @@ from tests.support.metadata.scripted_zookeeper import (
     ScriptedZooKeeper,
     Standing,
 )
-from tests.support.metadata.virtual_time import VirtualTimeLoop
+from tests.virtual_time import VirtualTimeLoop
 
 OPERATION_TIMEOUT_S = 15.0
 

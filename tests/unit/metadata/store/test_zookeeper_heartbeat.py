@@ -13,7 +13,7 @@ from metadata.store.zookeeper.heartbeat import (
     keep_alive,
 )
 from metadata.store.zookeeper.session import LinkDown, LinkUp, ZooKeeperSession
-from tests.support.metadata.virtual_time import VirtualTimeLoop
+from tests.virtual_time import VirtualTimeLoop
 
 SESSION_S = 12.0
 

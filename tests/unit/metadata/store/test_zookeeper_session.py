@@ -19,7 +19,7 @@ from metadata.store.zookeeper.session import (
     ZooKeeperSession,
     reconnect_retry,
 )
-from tests.support.metadata.virtual_time import VirtualTimeLoop
+from tests.virtual_time import VirtualTimeLoop
 
 TIMEOUTS_MS = (4000, 4000)
 
