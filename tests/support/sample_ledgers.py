@@ -1,5 +1,6 @@
-"""Ledgers with one fragment for each ensemble, which is written with one letter for each bookie."""
+"""Ledgers by their fragments, whose ensembles are written with one letter for each bookie."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
@@ -17,8 +18,8 @@ QUORUM = QuorumSpec(3, 3, 2)
 IN_SYNC = QuorumSpec(3, 3, 3, mode=QuorumMode.IN_SYNC, min_in_sync=2)
 
 
-def bookies(names: str) -> tuple[BookieId, ...]:
-    """Return one bookie for each letter."""
+def bookies(names: Iterable[str]) -> tuple[BookieId, ...]:
+    """Return one bookie for each letter, or each name."""
     return tuple(BookieId(each) for each in names)
 
 
@@ -31,22 +32,35 @@ def standings(gone: str = "", draining: str = "", unproven: str = "") -> Standin
     )
 
 
-def open_ledger(*ensembles: str, ledger_id: int = 7, quorum: QuorumSpec = QUORUM) -> LedgerMetadata:
-    """Return an open ledger with one fragment of ten entries for each ensemble."""
-    fragments = tuple(
-        Fragment(EntryId(10 * number), bookies(each)) for number, each in enumerate(ensembles)
-    )
+def fragments(*parts: tuple[int, Iterable[str]]) -> tuple[Fragment, ...]:
+    """Return fragments by their first entries and their bookies."""
+    return tuple(Fragment(EntryId(first), bookies(names)) for first, names in parts)
+
+
+def ledger_of(
+    *parts: tuple[int, Iterable[str]],
+    ledger_id: int = 7,
+    quorum: QuorumSpec = QUORUM,
+    digest: DigestType = DigestType.CRC32C,
+) -> LedgerMetadata:
+    """Return an open ledger with these fragments."""
     return LedgerMetadata(
         ledger_id=LedgerId(ledger_id),
         state=LedgerState.OPEN,
         quorum=quorum,
-        fragments=fragments,
-        digest=DigestType.CRC32C,
+        fragments=fragments(*parts),
+        digest=digest,
         created_ms=0,
         creation_token=UpdateToken(bytes(16)),
         update_token=UpdateToken(bytes(16)),
         writer=ClientId("client-x"),
     )
+
+
+def open_ledger(*ensembles: str, ledger_id: int = 7, quorum: QuorumSpec = QUORUM) -> LedgerMetadata:
+    """Return an open ledger with one fragment of ten entries for each ensemble."""
+    parts = [(10 * number, each) for number, each in enumerate(ensembles)]
+    return ledger_of(*parts, ledger_id=ledger_id, quorum=quorum)
 
 
 def closed_ledger(

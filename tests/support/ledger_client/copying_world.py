@@ -5,6 +5,7 @@ Leaves the expected results to the tests.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -17,40 +18,26 @@ from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress, CopyThrottle, Throttle
 from ledger_client.in_sync.copying import CopyServices, FragmentCopier, StoredMetadata
-from metadata.ids import NO_ENTRY, BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version
+from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import (
     DigestType,
-    Fragment,
     LedgerMetadata,
     LedgerState,
     QuorumSpec,
 )
 from metadata.ledgers.ledger_store import LedgerStore
-from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_faults import StoreFaults
-from metadata.store.memory_server import MemoryMetadataServer
 from tests.simulation.loop import run_simulation
+from tests.support.ledger_client.ledger_world import LEDGER, LedgerWorld, length, payload, payloads
 from tests.support.ledger_client.memory_bookies import MemoryBookie, MemoryBookies
+from tests.support.sample_ledgers import ledger_of
 
 if TYPE_CHECKING:
     from metadata.repair.lifecycle_store import LifecycleStore
 
-LEDGER = LedgerId(7)
 TOKEN = UpdateToken(b"t" * 16)
 THREE = QuorumSpec(3, 3, 2)
 FAST = CopyLimits(request_bytes_max=64, requests_at_once=2)
-
-
-def payload(number: int) -> bytes:
-    return b"entry %d" % number + b"." * (number % 5)
-
-
-def payloads(first: int, count: int) -> list[bytes]:
-    return [payload(each) for each in range(first, first + count)]
-
-
-def length(stop: int) -> int:
-    return sum(map(len, payloads(0, stop)))
 
 
 class Bookies(MemoryBookies):
@@ -107,18 +94,17 @@ class Ledgers(LedgerStore):
         return await super().compare_and_set(metadata, expected)
 
 
-class World:
-    """One ledger, its metadata and its bookies; `d` is the target."""
+class World(LedgerWorld[Bookies]):
+    """A ledger of which `d` gets copies."""
+
+    ledgers: Ledgers
 
     def __init__(
         self, metadata: LedgerMetadata, limits: CopyLimits, faults: StoreFaults | None
     ) -> None:
-        self.keys = LedgerKeys.of(metadata, b"secret")
-        self.copier_keys = self.keys
-        self.bookies = Bookies("abcdef", self.keys)
-        self.store = MemoryMetadataStore(MemoryMetadataServer(faults))
+        super().__init__(metadata, Bookies, faults)
         self.ledgers = Ledgers(self.store, Random(1), lambda: 0)
-        self.others = LedgerStore(self.store, Random(2), lambda: 0)
+        self.copier_keys = self.keys
         self.metadata = metadata
         self.limits = limits
         self.throttle: Throttle = CopyThrottle(None)
@@ -147,16 +133,6 @@ class World:
         finally:
             assert self.bookies.attached == 0
 
-    async def now(self) -> LedgerMetadata:
-        metadata, _ = await self.others.get(LEDGER, fresh=True)
-        return metadata
-
-    async def change(self, *changes: Callable[[LedgerMetadata], LedgerMetadata]) -> None:
-        """Apply others' changes to the stored metadata, one after the other."""
-        for change in changes:
-            metadata, version = await self.others.get(LEDGER, fresh=True)
-            await self.others.compare_and_set(change(metadata), version)
-
     def sent(self) -> list[int]:
         """Return the first entry of each batch sent to the target."""
         return [batch.header.first_entry_id for _, _, batch in self.bookies.adds]
@@ -170,10 +146,6 @@ class World:
         )
 
 
-def fragments(*parts: tuple[int, str]) -> tuple[Fragment, ...]:
-    return tuple(Fragment(EntryId(first), tuple(map(BookieId, names))) for first, names in parts)
-
-
 def run(
     scenario: Callable[[World], Awaitable[None]],
     *parts: tuple[int, str],
@@ -184,19 +156,14 @@ def run(
     faults: StoreFaults | None = None,
 ) -> None:
     """Run a scenario on a ledger with these fragments."""
-    metadata = LedgerMetadata(
-        ledger_id=LEDGER,
-        state=LedgerState.OPEN if closed_at is None else LedgerState.CLOSED,
-        quorum=quorum,
-        fragments=fragments(*(parts or ((0, "abc"), (40, "abc")))),
-        digest=digest,
-        created_ms=0,
-        creation_token=UpdateToken(bytes(16)),
-        update_token=UpdateToken(bytes(16)),
-        writer=ClientId("writer"),
-        last_entry_id=None if closed_at is None else EntryId(closed_at),
-        length=None if closed_at is None else length(max(closed_at, NO_ENTRY) + 1),
-    )
+    metadata = ledger_of(*(parts or ((0, "abc"), (40, "abc"))), quorum=quorum, digest=digest)
+    if closed_at is not None:
+        metadata = replace(
+            metadata,
+            state=LedgerState.CLOSED,
+            last_entry_id=EntryId(closed_at),
+            length=length(closed_at + 1),
+        )
 
     async def main() -> None:
         world = World(metadata, limits, faults)

@@ -124,6 +124,11 @@ class MemoryBookies:
     def __getitem__(self, name: str) -> MemoryBookie:
         return self.bookies[BookieId(name)]
 
+    def fail(self, names: str, failure: CallFailure | None = CallFailure.LOST) -> None:
+        """Let every call of these bookies fail, or of none of them."""
+        for name in names:
+            self[name].failure = failure
+
     @property
     def pool(self) -> BookiePool:
         return cast("BookiePool", self)

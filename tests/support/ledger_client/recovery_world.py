@@ -6,25 +6,19 @@ from random import Random
 from ledger_client.bookies.placement import Placement
 from ledger_client.bookies.quarantine import Quarantine
 from ledger_client.config import ClientConfig
-from ledger_client.digest import LedgerKeys
 from ledger_client.recovery.recoverer import Recoverer
-from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version
+from metadata.ids import BookieId, Version
 from metadata.ledgers.ledger_metadata import (
     STRIPE_ENTRIES_DEFAULT,
     DigestType,
-    Fragment,
     LedgerMetadata,
-    LedgerState,
     QuorumSpec,
 )
-from metadata.ledgers.ledger_store import LedgerStore
 from metadata.registry.registration import BookieRegistration
-from metadata.store.memory import MemoryMetadataStore
-from metadata.store.memory_server import MemoryMetadataServer
 from tests.simulation.loop import run_simulation
+from tests.support.ledger_client.ledger_world import LEDGER, LedgerWorld
 from tests.support.ledger_client.memory_bookies import MemoryBookies
-
-LEDGER = LedgerId(7)
+from tests.support.sample_ledgers import ledger_of
 
 
 class Up:
@@ -40,26 +34,12 @@ class Up:
         return  # the live bookies are all known already
 
 
-class World:
-    """One ledger, its metadata and its bookies."""
+class World(LedgerWorld[MemoryBookies]):
+    """A ledger that is recovered."""
 
-    def __init__(self, quorum: QuorumSpec, ensemble: str, digest: DigestType) -> None:
-        self.metadata = LedgerMetadata(
-            ledger_id=LEDGER,
-            state=LedgerState.OPEN,
-            quorum=quorum,
-            fragments=(Fragment(EntryId(0), tuple(BookieId(b) for b in ensemble.split(","))),),
-            digest=digest,
-            created_ms=0,
-            creation_token=UpdateToken(bytes(16)),
-            update_token=UpdateToken(bytes(16)),
-            writer=ClientId("writer"),
-        )
-        self.keys = LedgerKeys.of(self.metadata, b"secret")
-        self.bookies = MemoryBookies("abcdef", self.keys)
-        self.server = MemoryMetadataServer()
-        self.store = MemoryMetadataStore(self.server)
-        self.ledgers = LedgerStore(self.store, Random(1), lambda: 0)
+    def __init__(self, metadata: LedgerMetadata) -> None:
+        super().__init__(metadata, MemoryBookies)
+        self.metadata = metadata
         self.up = Up("a,b,c,d,e,f")
         self.version = Version(0)
 
@@ -98,16 +78,14 @@ def run(
 ) -> None:
     async def main() -> None:
         ensemble_size, write, ack, stripe = (*quorum, STRIPE_ENTRIES_DEFAULT)[:4]
-        world = World(QuorumSpec(ensemble_size, write, ack, stripe), ensemble, digest)
+        world = World(
+            ledger_of(
+                (0, ensemble.split(",")),
+                quorum=QuorumSpec(ensemble_size, write, ack, stripe),
+                digest=digest,
+            )
+        )
         await world.create()
         await scenario(world)
 
     run_simulation(main, 1, until_s=600)
-
-
-def payloads(first: int, count: int) -> list[bytes]:
-    return [b"entry %d" % each + b"." * (each % 5) for each in range(first, first + count)]
-
-
-def length(stop: int) -> int:
-    return sum(map(len, payloads(0, stop)))

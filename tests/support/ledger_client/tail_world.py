@@ -7,7 +7,7 @@ from random import Random
 from bookie.wire.entries import Entries
 from bookie.wire.messages import Status, WaitLac
 from ledger_client.batches import EntryBatch
-from ledger_client.bookies.pool import BookieCallError, CallFailure
+from ledger_client.bookies.pool import BookieCallError
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.reading.followed_ledger import FollowedLedger
@@ -16,8 +16,9 @@ from metadata.ids import BookieId, EntryId, UpdateToken
 from metadata.ledgers.ledger_metadata import DigestType
 from serving.overriding import override
 from tests.simulation.loop import simulation_loop
+from tests.support.ledger_client.ledger_world import length, payloads
 from tests.support.ledger_client.memory_bookies import MemoryBookies
-from tests.support.ledger_client.recovery_world import World, length, payloads
+from tests.support.ledger_client.recovery_world import World
 from tests.support.ledger_client.recovery_world import run as run_world
 
 TOKEN = UpdateToken(b"changed by tests")
@@ -85,10 +86,6 @@ class Tail:
 
     def later(self, delay_s: float, call: Callable[[], object]) -> None:
         simulation_loop().call_later(delay_s, call)
-
-    def fail(self, names: str, failure: CallFailure = CallFailure.LOST) -> None:
-        for name in names:
-            self.bookies[name].failure = failure
 
     async def taken(self) -> list[tuple[int, int]]:
         """Return the first and last entry of each batch that the next wait returns."""

@@ -26,17 +26,15 @@ from ledger_client.writing.slices import Slices
 from ledger_client.writing.writer_news import WriterNews
 from ledger_client.writing.writer_services import WriterServices
 from metadata.callbacks import Callbacks
-from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
-from metadata.ledgers.ledger_metadata import DigestType, LedgerMetadata, LedgerState, QuorumSpec
-from metadata.ledgers.ledger_store import LedgerStore
+from metadata.ids import BookieId, EntryId
+from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
 from metadata.store.interface import Cancel
-from metadata.store.memory import MemoryMetadataStore
-from metadata.store.memory_server import MemoryMetadataServer
 from tests.simulation.loop import run_simulation, simulation_loop
-from tests.support.ledger_client.copying_world import Bookies, fragments, payloads
+from tests.support.ledger_client.copying_world import Bookies
+from tests.support.ledger_client.ledger_world import LEDGER, LedgerWorld, payloads
 from tests.support.ledger_client.recovery_world import Up
+from tests.support.sample_ledgers import ledger_of
 
-LEDGER = LedgerId(7)
 CHECK_PERIOD_S = 0.05
 
 
@@ -95,7 +93,7 @@ class NotedPolicy:
         return self._usual.replacements(quorum, ensemble, positions, candidates, excluded, rng)
 
 
-class World:
+class World(LedgerWorld[WriterBookies]):
     """A ledger on a, b and c, its writer, and the spare bookies."""
 
     def __init__(
@@ -106,23 +104,8 @@ class World:
         parts: tuple[tuple[int, str], ...],
     ) -> None:
         self.config = config
-        self.first = LedgerMetadata(
-            ledger_id=LEDGER,
-            state=LedgerState.OPEN,
-            quorum=quorum.spec,
-            fragments=fragments(*parts),
-            digest=DigestType.CRC32C,
-            created_ms=0,
-            creation_token=UpdateToken(bytes(16)),
-            update_token=UpdateToken(bytes(16)),
-            writer=ClientId("writer"),
-        )
-        self.keys = LedgerKeys.of(self.first, b"secret")
-        self.bookies = WriterBookies("abcdef", self.keys)
-        self.server = MemoryMetadataServer()
-        self.store = MemoryMetadataStore(self.server)
-        self.ledgers = LedgerStore(self.store, Random(1), lambda: 0)
-        self.others = LedgerStore(MemoryMetadataStore(self.server), Random(2), lambda: 0)
+        self.first = ledger_of(*parts, quorum=quorum.spec)
+        super().__init__(self.first, WriterBookies)
         self.up = Up(",".join("abc" + spares))
         self.policy = NotedPolicy()
         self.events: list[ClientEvent] = []
@@ -195,13 +178,9 @@ class World:
             await asyncio.sleep(CHECK_PERIOD_S)
         return simulation_loop().time()
 
-    def fail(self, names: str, failure: CallFailure | None = CallFailure.LOST) -> None:
-        for name in names:
-            self.bookies[name].failure = failure
-
     async def lose(self, names: str) -> None:
         """Make members fail, and append until the writer notices."""
-        self.fail(names)
+        self.bookies.fail(names)
         self.append()
         await asyncio.sleep(CHECK_PERIOD_S)
 

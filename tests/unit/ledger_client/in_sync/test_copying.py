@@ -21,17 +21,9 @@ from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress, CopyThro
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import DigestType, QuorumMode, QuorumSpec
 from tests.simulation.loop import simulation_loop
-from tests.support.ledger_client.copying_world import (
-    FAST,
-    LEDGER,
-    TOKEN,
-    Forgetful,
-    World,
-    fragments,
-    length,
-    run,
-    write,
-)
+from tests.support.ledger_client.copying_world import FAST, TOKEN, Forgetful, World, run, write
+from tests.support.ledger_client.ledger_world import LEDGER, length
+from tests.support.sample_ledgers import fragments
 
 IN_SYNC = QuorumSpec(3, 3, 3, mode=QuorumMode.IN_SYNC)
 DIGESTS = pytest.mark.parametrize("digest", list(DigestType))
@@ -112,7 +104,7 @@ def test_damage_left_on_the_target_by_an_old_attempt_is_found() -> None:
             await world.copy()
         assert raised.value.entry_id is not None
         assert raised.value.entry_id <= 17
-        assert (await world.now()).fragments == world.metadata.fragments
+        assert (await world.stored()).fragments == world.metadata.fragments
 
     run(scenario)
 
@@ -289,7 +281,7 @@ def test_an_entry_that_no_source_returns_blocks_the_copy(
         with pytest.raises(kind) as raised:
             await world.copy()
         assert raised.value.entry_id == entry_id
-        assert (await world.now()).fragments == world.metadata.fragments
+        assert (await world.stored()).fragments == world.metadata.fragments
 
     run(scenario)
 
@@ -316,7 +308,7 @@ def test_a_target_that_refuses_is_not_named(status: Status, kind: type[LedgerErr
             await world.copy()
         assert "d" in str(raised.value)
         assert raised.value.outcome == "not_written"
-        assert (await world.now()).fragments == world.metadata.fragments
+        assert (await world.stored()).fragments == world.metadata.fragments
 
     run(scenario)
 
@@ -335,7 +327,7 @@ def test_a_target_that_fails_midway_is_not_named(failure: CallFailure) -> None:
             await world.copy()
         assert list(raised.value.excluded) == ["d"]
         assert 0 < world.progress[-1].copied_entries < 40
-        assert (await world.now()).fragments == world.metadata.fragments
+        assert (await world.stored()).fragments == world.metadata.fragments
 
     run(scenario)
 
@@ -346,7 +338,7 @@ def test_a_target_that_does_not_return_what_it_stored_is_not_named() -> None:
         world.bookies.bookies[BookieId("d")] = Forgetful()
         with pytest.raises(NotEnoughBookiesError):
             await world.copy()
-        assert (await world.now()).fragments == world.metadata.fragments
+        assert (await world.stored()).fragments == world.metadata.fragments
 
     run(scenario)
 
@@ -377,11 +369,11 @@ def test_a_cancelled_copy_leaves_nothing_behind() -> None:
         world.bookies["d"].delay_s = 1.0
         copying = asyncio.create_task(world.copy())
         await begun.wait()
-        assert (await world.now()).fragments[0].incoming == ("d",)
+        assert (await world.stored()).fragments[0].incoming == ("d",)
         copying.cancel()
         with pytest.raises(asyncio.CancelledError):
             await copying
-        assert (await world.now()).fragments == world.metadata.fragments
+        assert (await world.stored()).fragments == world.metadata.fragments
         asked = len(world.sent()), len(world.bookies["d"].reads)
         await asyncio.sleep(10.0)  # virtual time: nothing may continue
         assert (len(world.sent()), len(world.bookies["d"].reads)) == asked

@@ -15,16 +15,10 @@ from ledger_client.errors import (
 from ledger_client.protocol.copy import IncomingMark, stray_marks
 from metadata.ids import BookieId, EntryId, UpdateToken
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
-from tests.support.ledger_client.copying_world import (
-    LEDGER,
-    TOKEN,
-    World,
-    fragments,
-    length,
-    run,
-    write,
-)
+from tests.support.ledger_client.copying_world import TOKEN, World, run, write
+from tests.support.ledger_client.ledger_world import LEDGER, length
 from tests.support.metadata.scripted_faults import ScriptedFaults
+from tests.support.sample_ledgers import fragments
 
 Change = Callable[[LedgerMetadata], LedgerMetadata]
 PIECES = list(range(0, 40, 5))
@@ -145,7 +139,7 @@ def test_a_mark_that_is_removed_again_and_again_ends_the_copy() -> None:
         write(world, 0, 60)
 
         async def meddle() -> None:
-            if (await world.now()).fragments[0].incoming:
+            if (await world.stored()).fragments[0].incoming:
                 await world.change(mark_off, mark_on)
 
         world.ledgers.before_naming = meddle
@@ -170,7 +164,7 @@ def test_a_copy_that_is_no_longer_needed_does_not_become_a_member(
         meddle_once(world, change)
         with pytest.raises(MetadataConflictError, match=why):
             await world.copy()
-        assert (await world.now()).fragments == fragments((0, left), (40, "abc"))
+        assert (await world.stored()).fragments == fragments((0, left), (40, "abc"))
 
     run(scenario)
 
@@ -208,7 +202,7 @@ def test_a_deleted_ledger_is_not_written(is_made_again: bool) -> None:
         with pytest.raises(LedgerNotFoundError):
             await world.copy()
         if is_made_again:
-            assert (await world.now()).fragments == mark_on(other).fragments
+            assert (await world.stored()).fragments == mark_on(other).fragments
 
     run(scenario)
 
@@ -281,10 +275,10 @@ def test_a_mark_that_no_copy_will_use_is_removed(
     async def scenario(world: World) -> None:
         await world.change(*changes)
         mark = IncomingMark(world.metadata.creation_token, EntryId(0), BookieId("d"))
-        before = await world.now()
+        before = await world.stored()
         assert stray_marks(before) == ([mark] if is_removed else [])
         after, _ = await world.copier().remove_stray(mark)
-        assert after == await world.now()
+        assert after == await world.stored()
         assert after.fragments == (mark_off(before).fragments if is_removed else before.fragments)
 
     run(scenario)
@@ -295,12 +289,12 @@ def test_a_stray_mark_stays_while_the_metadata_service_is_away() -> None:
 
     async def scenario(world: World) -> None:
         await world.change(mark_on)
-        (mark,) = stray_marks(await world.now())
+        (mark,) = stray_marks(await world.stored())
         faults.is_away = True
         with pytest.raises(MetadataUnavailableError):
             await world.copier().remove_stray(mark)
         faults.is_away = False
         await world.copier().remove_stray(mark)
-        assert stray_marks(await world.now()) == []
+        assert stray_marks(await world.stored()) == []
 
     run(scenario, faults=faults)

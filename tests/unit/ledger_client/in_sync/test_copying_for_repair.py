@@ -12,16 +12,9 @@ from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import DigestType, LedgerMetadata, QuorumSpec
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
-from tests.support.ledger_client.copying_world import (
-    LEDGER,
-    World,
-    fragments,
-    length,
-    payload,
-    payloads,
-    run,
-    write,
-)
+from tests.support.ledger_client.copying_world import World, run, write
+from tests.support.ledger_client.ledger_world import LEDGER, length, payload, payloads
+from tests.support.sample_ledgers import fragments
 
 HMAC = DigestType.HMAC_SHA256
 
@@ -142,7 +135,7 @@ def test_a_bookie_that_is_not_active_becomes_no_member(state: Lifecycle) -> None
         await world.lifecycles.change(BookieId("d"), state, "", 0)
         with pytest.raises(NotEnoughBookiesError, match=f"d is {state}: it is not made a member"):
             await world.copy()
-        assert (await world.now()).fragments == world.metadata.fragments, "and no mark is left"
+        assert (await world.stored()).fragments == world.metadata.fragments, "and no mark is left"
 
     run(scenario, closed_at=59)
 
@@ -166,6 +159,6 @@ def test_the_state_is_read_after_every_look_at_the_mark() -> None:
         world.ledgers.before_naming = meddle
         with pytest.raises(NotEnoughBookiesError, match="d is draining"):
             await world.copy()
-        assert (await world.now()).fragments[0] == world.metadata.fragments[0]
+        assert (await world.stored()).fragments[0] == world.metadata.fragments[0]
 
     run(scenario, closed_at=59)

@@ -12,7 +12,8 @@ from ledger_client.errors import QuorumTimeoutError, UnauthorizedError
 from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.lac_reading import read_lac
 from tests.simulation.loop import simulation_loop
-from tests.support.ledger_client.recovery_world import LEDGER, World, payloads
+from tests.support.ledger_client.ledger_world import LEDGER, payloads
+from tests.support.ledger_client.recovery_world import World
 from tests.support.ledger_client.recovery_world import run as run_world
 
 TIMEOUT_S = 10.0

@@ -12,7 +12,8 @@ from ledger_client.reading.length_search import find_length_before
 from ledger_client.reading.range_reader import RangeReader
 from metadata.ids import BookieId, EntryId, UpdateToken
 from metadata.ledgers.ledger_metadata import DigestType
-from tests.support.ledger_client.recovery_world import World, length, payloads
+from tests.support.ledger_client.ledger_world import length, payloads
+from tests.support.ledger_client.recovery_world import World
 from tests.support.ledger_client.recovery_world import run as run_world
 
 TOKEN = UpdateToken(b"changed by tests")

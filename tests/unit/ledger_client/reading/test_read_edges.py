@@ -14,7 +14,8 @@ from ledger_client.reading.reader import LedgerReader
 from ledger_client.reading.verified_entries import verify_entries
 from metadata.ids import NO_ENTRY, BookieId, EntryId
 from metadata.ledgers.ledger_metadata import DigestType, Fragment
-from tests.support.ledger_client.recovery_world import LEDGER, World, length, payloads
+from tests.support.ledger_client.ledger_world import LEDGER, length, payloads
+from tests.support.ledger_client.recovery_world import World
 from tests.support.ledger_client.recovery_world import run as run_world
 from tests.unit.ledger_client.reading.test_reader import (
     DIGESTS,

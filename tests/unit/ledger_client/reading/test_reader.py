@@ -19,8 +19,9 @@ from ledger_client.errors import (
 from ledger_client.reading.reader import LedgerReader
 from metadata.ids import BookieId, EntryId, UpdateToken
 from metadata.ledgers.ledger_metadata import DigestType
+from tests.support.ledger_client.ledger_world import LEDGER, length, payloads
 from tests.support.ledger_client.memory_bookies import rng
-from tests.support.ledger_client.recovery_world import LEDGER, World, length, payloads
+from tests.support.ledger_client.recovery_world import World
 from tests.support.ledger_client.recovery_world import run as run_world
 
 TOKEN = UpdateToken(b"changed by tests")

@@ -18,8 +18,8 @@ from ledger_client.protocol.quorum import write_set
 from ledger_client.reading.tailing import QUICK_S, SILENCE_S, TailPoller
 from metadata.ids import EntryId
 from tests.simulation.loop import simulation_loop
+from tests.support.ledger_client.ledger_world import LEDGER
 from tests.support.ledger_client.memory_bookies import DEFAULT_DELAY_S
-from tests.support.ledger_client.recovery_world import LEDGER
 from tests.support.ledger_client.tail_world import BYTES_MAX, POLL_S, READ_S, Tail, end, run
 
 FIRST_PAUSE_S, PAUSE_MAX_S = 0.01, 0.5
@@ -78,7 +78,7 @@ def test_only_bookies_of_the_next_entry_are_polled(lac: int) -> None:
 
 def test_after_a_failed_poll_the_next_bookie_is_polled_after_a_growing_pause() -> None:
     async def scenario(tail: Tail) -> None:
-        tail.fail("abc")
+        tail.bookies.fail("abc")
         waiting = await tail.still_waits(20.0)
         names, times = tail.bookies.names, tail.bookies.times
         cycle = "abc" * len(names)
@@ -99,7 +99,7 @@ def test_a_poll_that_took_its_time_is_followed_by_the_next_at_once(
     delay_s: float, *, has_pause: bool
 ) -> None:
     async def scenario(tail: Tail) -> None:
-        tail.fail("abc")
+        tail.bookies.fail("abc")
         for name in "abc":
             tail.bookies[name].delay_s = delay_s
         waiting = await tail.still_waits(0.49 + delay_s)
@@ -124,14 +124,14 @@ def test_answers_without_progress_are_followed_by_pauses_and_other_bookies() -> 
 
 def test_pauses_are_short_again_after_progress() -> None:
     async def scenario(tail: Tail) -> None:
-        tail.fail("abc")
+        tail.bookies.fail("abc")
         waiting = await tail.still_waits(10.0)
         for name in "abc":
             tail.bookies[name].failure = None
         tail.write(0, 5)
         assert [tail.checked(batch) for batch in await waiting] == [(0, 4)]
         answered = tail.bookies.names[-1]
-        tail.fail("abc")
+        tail.bookies.fail("abc")
         waiting = await tail.still_waits(1.0)
         index = [time > 10.0 for time in tail.bookies.times].index(True) + 1
         while tail.bookies.times[index - 1] < tail.bookies.times[index] - PAUSE_MAX_S / 2:
@@ -148,7 +148,7 @@ def test_pauses_are_short_again_after_progress() -> None:
 def test_the_bookie_that_had_the_news_is_polled_again(seed: int) -> None:
     async def scenario(tail: Tail) -> None:
         tail.write(0, 1, lac=-1)
-        tail.fail(tail.preferred, CallFailure.TIMEOUT)
+        tail.bookies.fail(tail.preferred, CallFailure.TIMEOUT)
         waiting = await tail.still_waits(1.5 * SILENCE_S)
         silent, second = tail.bookies.names
         assert silent == tail.preferred
@@ -233,7 +233,7 @@ def test_a_bookie_that_left_the_ensemble_gives_its_place_to_the_first_of_the_new
         first, second = tail.bookies.names
         tail.bookies[second].advance(3)
         assert await waiting == ()
-        tail.fail(first)
+        tail.bookies.fail(first)
         tail.bookies[first].advance(3)
         await asyncio.sleep(0.1)
         await tail.change(4, "def")

@@ -13,7 +13,9 @@ from ledger_client.reading.reader import LedgerReader
 from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import DigestType, QuorumSpec
 from tests.simulation.loop import run_simulation
-from tests.support.ledger_client.recovery_world import LEDGER, World, length, payloads
+from tests.support.ledger_client.ledger_world import LEDGER, length, payloads
+from tests.support.ledger_client.recovery_world import World
+from tests.support.sample_ledgers import ledger_of
 from tests.unit.ledger_client.reading.test_reader import TOKEN, close, confirm, open_reader
 
 SEEDS = range(40)
@@ -120,10 +122,12 @@ def test_every_tail_sees_every_entry_once_and_ends(seed: int) -> None:
     rng = Random(f"tail {seed}")
     ensemble_size, write, ack, stripe = rng.choice(QUORUMS)
     quorum = QuorumSpec(ensemble_size, write, ack, stripe)
-    ensemble = ",".join("abcdef"[:ensemble_size])
+    ledger = ledger_of(
+        (0, "abcdef"[:ensemble_size]), quorum=quorum, digest=rng.choice(list(DigestType))
+    )
 
     async def main() -> None:
-        world = World(quorum, ensemble, rng.choice(list(DigestType)))
+        world = World(ledger)
         await world.create()
         history = History(world, rng)
         disturbing = asyncio.create_task(history.disturb())

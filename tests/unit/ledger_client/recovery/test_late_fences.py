@@ -11,12 +11,11 @@ from ledger_client.digest import LedgerKeys
 from ledger_client.errors import ClientClosedError
 from ledger_client.recovery.late_fences import FENCE_FOR_S, LateFences
 from metadata.ids import BookieId
-from metadata.ledgers.ledger_metadata import DigestType, QuorumSpec
 from serving.overriding import override
 from tests.simulation.loop import run_simulation, simulation_loop
+from tests.support.ledger_client.ledger_world import LEDGER, LedgerWorld
 from tests.support.ledger_client.memory_bookies import MemoryBookies, rng
-from tests.support.ledger_client.recovery_world import LEDGER
-from tests.support.ledger_client.recovery_world import World as RecoveryWorld
+from tests.support.sample_ledgers import open_ledger
 
 CALL_S = 5.0
 A, B = BookieId("a"), BookieId("b")
@@ -25,8 +24,8 @@ A, B = BookieId("a"), BookieId("b")
 class NotedFences(MemoryBookies):
     """Bookies whose fence requests are noted."""
 
-    def __init__(self, keys: LedgerKeys) -> None:
-        super().__init__("abcdef", keys)
+    def __init__(self, names: str, keys: LedgerKeys) -> None:
+        super().__init__(names, keys)
         self.calls: list[tuple[BookieId, float, float]] = []
         """Bookie, time and limit of each request."""
         self.unfenced: set[BookieId] = set()
@@ -42,20 +41,15 @@ class NotedFences(MemoryBookies):
         return await super().read_lac(bookie_id, request, timeout_s=timeout_s)
 
 
-class World:
+class World(LedgerWorld[NotedFences]):
     """The bookies, and the late fences of one client."""
 
     def __init__(self) -> None:
-        self.keys = RecoveryWorld(QuorumSpec(3, 3, 2), "a,b,c", DigestType.CRC32C).keys
-        self.bookies = NotedFences(self.keys)
+        super().__init__(open_ledger("abc"), NotedFences)
         self.fences = LateFences(self.bookies.pool, rng(), CALL_S)
 
     def start(self, names: str) -> None:
         self.fences.start(self.keys, [BookieId(name) for name in names])
-
-    def fail(self, names: str, failure: CallFailure | None = CallFailure.LOST) -> None:
-        for name in names:
-            self.bookies[name].failure = failure
 
 
 def run(scenario: Callable[[World], Awaitable[None]]) -> None:
@@ -81,8 +75,8 @@ def test_bookies_that_answer_are_fenced_with_one_request_each() -> None:
 
 def test_a_bookie_that_returns_is_fenced() -> None:
     async def scenario(world: World) -> None:
-        world.fail("b")
-        simulation_loop().call_later(30.0, world.fail, "b", None)
+        world.bookies.fail("b")
+        simulation_loop().call_later(30.0, world.bookies.fail, "b", None)
         world.start("ab")
         assert await world.fences.wait(LEDGER) == ()
         assert world.bookies["b"].is_fenced
@@ -95,7 +89,7 @@ def test_requests_end_with_their_time() -> None:
     """Until then they are repeated, with pauses of seconds."""
 
     async def scenario(world: World) -> None:
-        world.fail("bcdef")
+        world.bookies.fail("bcdef")
         world.start("abcdef")
         assert await world.fences.wait(LEDGER) == tuple(map(BookieId, "bcdef"))
         times = [time for bookie_id, time, _ in world.bookies.calls if bookie_id == B]
@@ -107,7 +101,7 @@ def test_requests_end_with_their_time() -> None:
 
 def test_no_request_lasts_longer_than_a_call_or_the_time_left() -> None:
     async def scenario(world: World) -> None:
-        world.fail("b", CallFailure.TIMEOUT)
+        world.bookies.fail("b", CallFailure.TIMEOUT)
         world.start("ab")
         assert await world.fences.wait(LEDGER) == (B,)
         limits = [(time, limit) for bookie_id, time, limit in world.bookies.calls if bookie_id == B]
@@ -131,7 +125,7 @@ def test_an_answer_without_a_fence_is_not_enough() -> None:
 
 def test_a_closed_pool_is_not_asked_again() -> None:
     async def scenario(world: World) -> None:
-        world.fail("a", CallFailure.CLOSED)
+        world.bookies.fail("a", CallFailure.CLOSED)
         world.start("ab")
         assert await world.fences.wait(LEDGER) == (A,)
         assert len(world.bookies.calls) == 2
@@ -164,8 +158,8 @@ def test_nothing_is_waited_for_without_requests() -> None:
 
 def test_a_caller_that_is_cancelled_ends_its_wait_alone() -> None:
     async def scenario(world: World) -> None:
-        world.fail("a")
-        simulation_loop().call_later(10.0, world.fail, "a", None)
+        world.bookies.fail("a")
+        simulation_loop().call_later(10.0, world.bookies.fail, "a", None)
         world.start("a")
         waiting = asyncio.ensure_future(world.fences.wait(LEDGER))
         await asyncio.sleep(1.0)
@@ -180,7 +174,7 @@ def test_a_caller_that_is_cancelled_ends_its_wait_alone() -> None:
 
 def test_the_end_of_the_client_ends_requests_and_waits() -> None:
     async def scenario(world: World) -> None:
-        world.fail("a")
+        world.bookies.fail("a")
         world.start("a")
         waiting = asyncio.ensure_future(world.fences.wait(LEDGER))
         await asyncio.sleep(1.0)

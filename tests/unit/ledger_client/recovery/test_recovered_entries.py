@@ -9,14 +9,15 @@ from ledger_client.digest import LedgerKeys
 from ledger_client.protocol.recovery_events import FoundRun, Span
 from ledger_client.recovery.recovered_entries import RecoveredEntries
 from metadata.ids import NO_ENTRY, EntryId
-from metadata.ledgers.ledger_metadata import DigestType, QuorumSpec
-from tests.support.ledger_client.recovery_world import LEDGER, World, length, payloads
+from metadata.ledgers.ledger_metadata import DigestType
+from tests.support.ledger_client.ledger_world import LEDGER, length, payloads
+from tests.support.sample_ledgers import ledger_of
 
 FAR = 2**40
 
 
 def keys_of(digest: DigestType) -> LedgerKeys:
-    return World(QuorumSpec(3, 3, 2), "a,b,c", digest).keys
+    return LedgerKeys.of(ledger_of((0, "abc"), digest=digest), b"secret")
 
 
 KEYS = keys_of(DigestType.CRC32C)

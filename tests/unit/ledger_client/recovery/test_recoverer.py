@@ -21,7 +21,8 @@ from metadata.ledgers.ledger_metadata import (
     DigestType,
     LedgerState,
 )
-from tests.support.ledger_client.recovery_world import LEDGER, Up, World, length, payloads, run
+from tests.support.ledger_client.ledger_world import LEDGER, length, payloads
+from tests.support.ledger_client.recovery_world import Up, World, run
 
 DIGESTS = pytest.mark.parametrize("digest", list(DigestType))
 

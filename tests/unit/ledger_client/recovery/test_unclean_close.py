@@ -7,21 +7,20 @@ from random import Random
 import pytest
 
 from ledger_client import Quorum, RecoveryUndecidedError
-from ledger_client.bookies.pool import CallFailure
 from ledger_client.config import ClientConfig
 from ledger_client.recovery.unclean_recovery import UncleanRecovery
-from metadata.ids import BookieId, EntryId, UpdateToken
+from metadata.ids import UpdateToken
 from metadata.ledgers.ledger_metadata import (
-    DigestType,
-    Fragment,
     LedgerMetadata,
     LedgerState,
 )
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.store.memory import MemoryMetadataStore
 from tests.simulation.loop import run_simulation
-from tests.support.ledger_client.recovery_world import LEDGER, World, length, payloads
+from tests.support.ledger_client.ledger_world import LEDGER, length, payloads
+from tests.support.ledger_client.recovery_world import World
 from tests.support.metadata.scripted_faults import ScriptedFaults, writes_of
+from tests.support.sample_ledgers import bookies, ledger_of
 
 TOKEN = UpdateToken(b"drawn by a test.")
 FRAGMENTS = ((0, "ef"), (5, "cd"), (8, "ab"))
@@ -29,31 +28,20 @@ STOP = 10
 """End of the entries in the last fragment."""
 
 
-def ids(names: str) -> tuple[BookieId, ...]:
-    return tuple(map(BookieId, names))
-
-
 class Ledger:
     """A ledger in recovery, with three fragments on bookies of their own."""
 
     def __init__(self, fragments: Sequence[tuple[int, str]] = FRAGMENTS, stop: int = STOP) -> None:
-        self.world = World(Quorum.in_sync(2, 1).spec, "e,f", DigestType.CRC32C)
-        self.world.metadata = replace(
-            self.world.metadata,
-            state=LedgerState.IN_RECOVERY,
-            fragments=tuple(Fragment(EntryId(first), ids(names)) for first, names in fragments),
-        )
+        ledger = ledger_of(*fragments, quorum=Quorum.in_sync(2, 1).spec)
+        self.world = World(replace(ledger, state=LedgerState.IN_RECOVERY))
         ends = [first for first, _ in fragments[1:]] + [stop]
         for (first, names), end in zip(fragments, ends, strict=True):
             if first == end:
                 continue
             texts, before = payloads(first, end - first), length(first)
-            bookies = self.world.bookies
-            bookies.write(first, texts, lac=first - 1, length_before=before, to=",".join(names))
-
-    def lose(self, names: str) -> None:
-        for name in names:
-            self.world.bookies[name].failure = CallFailure.LOST
+            self.world.bookies.write(
+                first, texts, lac=first - 1, length_before=before, to=",".join(names)
+            )
 
     async def close(self, *, ledgers: LedgerStore | None = None, **wanted: bool) -> LedgerMetadata:
         world = self.world
@@ -95,7 +83,7 @@ def test_a_ledger_closes_before_the_newest_fragments_that_cannot_be_read(
     lost: str, last: int, given_up: list[int]
 ) -> None:
     async def scenario(it: Ledger) -> None:
-        it.lose(lost)
+        it.world.bookies.fail(lost)
         closed = await it.close()
         assert closed == (await it.world.ledgers.get(LEDGER, fresh=True))[0]
         assert (closed.state, closed.update_token) == (LedgerState.CLOSED, TOKEN)
@@ -109,7 +97,7 @@ def test_without_any_readable_fragment_the_missing_bookies_are_named() -> None:
     """Those of the last fragment are not: it is given up in any case."""
 
     async def scenario(it: Ledger) -> None:
-        it.lose("abcdef")
+        it.world.bookies.fail("abcdef")
         with pytest.raises(RecoveryUndecidedError, match="start one of c, d, e, f and") as raised:
             await it.close()
         assert sorted(raised.value.missing) == ["c", "d", "e", "f"]
@@ -123,7 +111,7 @@ def test_without_any_readable_fragment_the_missing_bookies_are_named() -> None:
 
 def test_a_bookie_of_two_fragments_is_named_with_its_newest_entry() -> None:
     async def scenario(it: Ledger) -> None:
-        it.lose("abcdef")
+        it.world.bookies.fail("abcdef")
         with pytest.raises(RecoveryUndecidedError) as raised:
             await it.close()
         assert "entry 7" in raised.value.missing["c"]
@@ -138,14 +126,14 @@ def test_the_only_fragment_is_given_up_on_request_alone() -> None:
         assert raised.value.missing == {}
         closed = await it.close(gives_up_all=True)
         assert (closed.last_entry_id, closed.length) == (-1, 0)
-        assert [fragment.ensemble for fragment in closed.given_up] == [ids("ef")]
+        assert [fragment.ensemble for fragment in closed.given_up] == [bookies("ef")]
 
     run(scenario, Ledger(FRAGMENTS[:1], 5))
 
 
 def test_nothing_more_is_given_up_on_request_than_cannot_be_read() -> None:
     async def scenario(it: Ledger) -> None:
-        it.lose("abcd")
+        it.world.bookies.fail("abcd")
         closed = await it.close(gives_up_all=True)
         assert (closed.last_entry_id, len(closed.given_up)) == (4, 2)
 
@@ -154,7 +142,7 @@ def test_nothing_more_is_given_up_on_request_than_cannot_be_read() -> None:
 
 def test_a_complete_ledger_is_given_up_on_request() -> None:
     async def scenario(it: Ledger) -> None:
-        it.lose("abcdef")
+        it.world.bookies.fail("abcdef")
         closed = await it.close(gives_up_all=True)
         assert (closed.last_entry_id, closed.length) == (-1, 0)
         assert [fragment.first_entry_id for fragment in closed.given_up] == [0, 5, 8]
@@ -174,7 +162,7 @@ def test_an_empty_last_fragment_is_kept_if_the_one_before_it_can_be_read() -> No
 
 def test_an_empty_last_fragment_is_given_up_with_one_that_cannot_be_read() -> None:
     async def scenario(it: Ledger) -> None:
-        it.lose("cd")
+        it.world.bookies.fail("cd")
         closed = await it.close(is_last_fragment_empty=True)
         assert (closed.last_entry_id, closed.length) == (4, length(5))
         assert [fragment.first_entry_id for fragment in closed.given_up] == [5, 8]
@@ -188,7 +176,7 @@ def test_an_empty_last_fragment_is_given_up_with_one_that_cannot_be_read() -> No
 def test_a_ledger_that_another_client_closed_stays_as_it_is_and_is_not_read() -> None:
     async def scenario(it: Ledger) -> None:
         stored = await it.closed_elsewhere()
-        it.lose("cd")
+        it.world.bookies.fail("cd")
         it.world.server.faults = ScriptedFaults(missed=1)
         store = MemoryMetadataStore(it.world.server)
         assert await it.close(ledgers=LedgerStore(store, Random(1), lambda: 0)) == stored

@@ -15,7 +15,8 @@ from ledger_client.writing.stored_watch import StoredWatch
 from metadata.ids import BookieId, UpdateToken
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from tests.simulation.loop import simulation_loop
-from tests.support.ledger_client.writer_world import LEDGER, World, run
+from tests.support.ledger_client.ledger_world import LEDGER
+from tests.support.ledger_client.writer_world import World, run
 from tests.support.metadata.scripted_faults import ScriptedFaults, is_read, is_write
 
 A, B, C, D = map(BookieId, "abcd")
@@ -49,7 +50,7 @@ async def lose_and_return(world: World, appends: int = 10) -> None:
     world.bookies["c"].entries.clear()
     await world.lose("c")
     await world.check_for(2.0)
-    world.fail("c", None)
+    world.bookies.fail("c", None)
     await world.check_until(lambda: world.ensemble == "abc", 5.0)
 
 
@@ -215,7 +216,7 @@ def test_a_member_that_cannot_leave_gets_no_copy() -> None:
         await world.lose("b")
         await world.check_until(lambda: world.ensemble == "adc", 10.0)
         failed = e.BookieFailed(D, e.FailureKind.GONE, "its registration is gone")
-        world.fail("d")
+        world.bookies.fail("d")
         world.shell.dispatch(failed)
         await world.check_for(1.0)
         assert list(world.shell.protocol.parked) == [D]

@@ -17,8 +17,8 @@ from ledger_client.writing.slices import Call
 from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from serving.overriding import override
-from tests.support.ledger_client.copying_world import fragments
 from tests.support.ledger_client.writer_world import World, run
+from tests.support.sample_ledgers import fragments
 
 A, B, C, D = map(BookieId, "abcd")
 
@@ -99,7 +99,7 @@ def test_a_ledger_that_lacks_a_member_and_has_nothing_to_copy_takes_no_turn() ->
         await world.lose("c")
         await world.check_for(5.0)
         assert (world.ensemble, turns.wanted) == ("ab", ())
-        world.fail("c", None)
+        world.bookies.fail("c", None)
         await world.check_until(lambda: world.in_sync == "abc", 5.0)
         assert len(turns.wanted) == 1
 

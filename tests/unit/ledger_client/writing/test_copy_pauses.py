@@ -10,7 +10,8 @@ from ledger_client.observability import MemberCopyFailed
 from ledger_client.protocol import append_events as e
 from metadata.ids import BookieId, UpdateToken
 from metadata.ledgers.ledger_metadata import LedgerMetadata
-from tests.support.ledger_client.writer_world import LEDGER, World, run
+from tests.support.ledger_client.ledger_world import LEDGER
+from tests.support.ledger_client.writer_world import World, run
 from tests.support.metadata.scripted_faults import ScriptedFaults, reads_of
 
 A, B = BookieId("a"), BookieId("b")
@@ -44,7 +45,7 @@ def test_the_pause_after_a_failed_copy_is_short_again_after_a_success() -> None:
         await asyncio.sleep(1.0)
         await world.lose("c")
         await world.check_for(2.0)
-        world.fail("c", None)
+        world.bookies.fail("c", None)
         refuse_reads(world, Status.UNKNOWN)
         await world.check_for(LONG_S)
         refuse_reads(world, None)

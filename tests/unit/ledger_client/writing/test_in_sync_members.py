@@ -106,7 +106,7 @@ def test_a_member_that_joined_lately_does_not_lag_by_older_entries() -> None:
         world.check()
         assert world.ensemble == "ab"
         await world.check_for(5.0)
-        world.fail("c", None)
+        world.bookies.fail("c", None)
         joined_s = await world.check_until(lambda: world.ensemble == "abc", 4.0)
         make_slow(world, "c")
         world.append()
@@ -226,7 +226,7 @@ def test_a_member_that_is_back_joins_and_catches_up() -> None:
         assert (world.ensemble, world.in_sync, world.lac) == ("ab", "ab", 5)
         await world.check_for(5.0)
         assert (world.ensemble, world.in_sync) == ("ab", "ab")
-        world.fail("c", None)
+        world.bookies.fail("c", None)
         await world.check_until(lambda: world.in_sync == "abc", 3.0)
         assert world.held("c") == list(range(6))
         world.append()
@@ -245,7 +245,7 @@ def test_two_absent_members_come_back() -> None:
         await world.lose("a")
         await world.check_for(2.0)
         assert world.ensemble == "b"
-        world.fail("ac", None)
+        world.bookies.fail("ac", None)
         await world.check_until(lambda: world.in_sync == "abc", 10.0)
 
     run(scenario, minimum=1)
@@ -253,13 +253,13 @@ def test_two_absent_members_come_back() -> None:
 
 def test_members_that_left_before_the_first_entry_come_back() -> None:
     async def scenario(world: World) -> None:
-        world.fail("c")
+        world.bookies.fail("c")
         failed = e.BookieFailed(C, e.FailureKind.GONE, "its registration is gone")
         world.shell.dispatch(failed)
         await world.check_for(3.0)
         assert world.ensemble == "ab"
         assert [f.ensemble for f in world.metadata.fragments] == [(A, B)]
-        world.fail("c", None)
+        world.bookies.fail("c", None)
         await world.check_until(lambda: world.in_sync == "abc", 5.0)
 
     run(scenario)
@@ -276,7 +276,7 @@ def test_a_spare_replaces_a_member_that_is_away_for_long(spare_after_s: float) -
         assert spare_after_s <= joined_s - lost_s <= spare_after_s + 2.0
         await world.check_until(lambda: world.in_sync == "abd", 5.0)
         assert world.ensemble == "abd"
-        world.fail("c", None)
+        world.bookies.fail("c", None)
         await world.check_for(10.0)
         assert world.ensemble == "abd"
 
@@ -298,7 +298,7 @@ def test_no_spare_is_taken_while_every_member_is_there() -> None:
     async def scenario(world: World) -> None:
         await world.lose("c")
         await world.check_for(3.0)
-        world.fail("c", None)
+        world.bookies.fail("c", None)
         await world.check_until(lambda: world.in_sync == "abc", 5.0)
         await world.check_for(30.0)
         assert world.ensemble == "abc"
@@ -334,7 +334,7 @@ def test_nothing_joins_after_the_end() -> None:
     async def scenario(world: World) -> None:
         await world.lose("c")
         await world.check_for(3.0)
-        world.fail("c", None)
+        world.bookies.fail("c", None)
         await world.members.aclose()
         await asyncio.sleep(5.0)
         assert world.ensemble == "ab"
@@ -346,7 +346,7 @@ def test_nothing_joins_after_the_end() -> None:
 def test_a_silent_member_is_contacted_with_a_limit() -> None:
     async def scenario(world: World) -> None:
         await world.lose("c")
-        world.fail("c", CallFailure.TIMEOUT)
+        world.bookies.fail("c", CallFailure.TIMEOUT)
         await world.check_for(60.0)
         assert 2 < len(world.bookies.pings) < 62
 

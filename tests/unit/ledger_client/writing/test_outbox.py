@@ -1,17 +1,18 @@
 """Bytes of unconfirmed batches: ids, lengths, and what a LAC releases (rules 4.1 and 4.2)."""
 
 from bookie.wire.batch import BatchView
+from ledger_client.digest import LedgerKeys
 from ledger_client.writing.outbox import Outbox
 from metadata.ids import NO_ENTRY, EntryId
-from metadata.ledgers.ledger_metadata import DigestType, QuorumSpec
-from tests.support.ledger_client.recovery_world import LEDGER, World, length, payloads
+from tests.support.ledger_client.ledger_world import LEDGER, length, payloads
+from tests.support.sample_ledgers import open_ledger
 
 SIZES = (3, 1, 4)
 
 
 def filled() -> Outbox:
     """Return the outbox with batches of entries 0-2, 3 and 4-7."""
-    outbox = Outbox(World(QuorumSpec(3, 3, 2), "a,b,c", DigestType.CRC32C).keys)
+    outbox = Outbox(LedgerKeys.of(open_ledger("abc"), b"secret"))
     for number, count in enumerate(SIZES):
         texts = payloads(outbox.lap + 1, count)
         size = sum(map(len, texts))
@@ -31,7 +32,7 @@ def test_batches_continue_the_ids_and_the_length() -> None:
 
 
 def test_build_returns_the_first_id_and_an_empty_outbox_has_sent_nothing() -> None:
-    outbox = Outbox(World(QuorumSpec(3, 3, 2), "a,b,c", DigestType.CRC32C).keys)
+    outbox = Outbox(LedgerKeys.of(open_ledger("abc"), b"secret"))
     assert (outbox.lap, outbox.lac_sent, outbox.oldest_appended_at) == (-1, -1, None)
     assert outbox.build([b"x", b"y"], 2, NO_ENTRY, 0.0) == 0
     assert outbox.build([b"z"], 1, EntryId(0), 0.0) == 2

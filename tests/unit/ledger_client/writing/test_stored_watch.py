@@ -13,7 +13,8 @@ from ledger_client.protocol import append_events as e
 from ledger_client.writing.metadata_reads import READ_DELAY_MAX_S
 from ledger_client.writing.stored_watch import READ_AGAIN_S, StoredWatch
 from metadata.ids import UpdateToken, Version
-from tests.support.ledger_client.writer_world import LEDGER, World
+from tests.support.ledger_client.ledger_world import LEDGER
+from tests.support.ledger_client.writer_world import World
 from tests.support.ledger_client.writer_world import run as run_world
 from tests.support.metadata.scripted_faults import ScriptedFaults, reads_of
 
