@@ -2,63 +2,35 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from random import Random
+from dataclasses import replace
 
 import pytest
 
 from bookie.wire.messages import Status
 from ledger_client.bookies.pool import CallFailure
-from ledger_client.digest import LedgerKeys
 from ledger_client.errors import LedgerNotFoundError, MetadataConflictError, UnauthorizedError
 from metadata.errors import VersionConflictError
 from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken
 from metadata.ledgers.ledger_metadata import LedgerMetadata
-from metadata.ledgers.ledger_store import LedgerStore
 from metadata.ledgers.lost_entries import LOST_RANGES_MAX
-from metadata.paths import bookie_path
 from metadata.repair.lifecycle import Lifecycle
-from metadata.repair.lifecycle_store import LifecycleStore
-from metadata.store.memory import MemoryMetadataStore
-from metadata.store.memory_server import MemoryMetadataServer
-from repair.losses.acceptance import ATTEMPTS_MAX, LossAcceptance, LossParts
-from repair.losses.survey import DAMAGED_PAUSE_S, DAMAGED_READS_MAX, HAS_A_COPY, LossSurvey
+from repair.losses.acceptance import ATTEMPTS_MAX, LossAcceptance
+from repair.losses.survey import DAMAGED_PAUSE_S, DAMAGED_READS_MAX, HAS_A_COPY
 from tests.simulation.loop import run_simulation
-from tests.support.ledger_client.memory_bookies import MemoryBookies
+from tests.support.repair.loss_world import NOW_MS, LossWorld, lost_of
 from tests.support.sample_ledgers import closed_ledger
 
-NOW_MS = 1_700_000_000_000
 TOKEN = UpdateToken(bytes(16))
 
 
-@dataclass
-class World:
+class World(LossWorld):
     """One closed ledger of ten entries on the bookies a, b, c, and one more bookie, d."""
 
-    parts: LossParts
-    bookies: MemoryBookies
-
     def acceptance(self, *, gives_up_unknown: bool = False) -> LossAcceptance:
-        survey = LossSurvey(self.bookies.pool, self.bookies.keys)
-        return LossAcceptance(self.parts, survey, gives_up_unknown=gives_up_unknown)
-
-    async def lose(self, names: str, *states: Lifecycle) -> None:
-        lifecycles = LifecycleStore(self.parts.store, self.parts.rng)
-        for name in names:
-            self.bookies[name].failure = CallFailure.REFUSED
-            for state in states or (Lifecycle.LOST,):
-                await lifecycles.change(BookieId(name), state, "test", 5)
-
-    async def give_back(self, name: str) -> None:
-        """Register a bookie; the auditor has not stored yet that it is back."""
-        self.bookies[name].failure = None
-        await self.parts.store.create(bookie_path(BookieId(name)), b"registered")
-
-    async def stored(self) -> LedgerMetadata:
-        return (await self.parts.read(LedgerId(7)))[0]
+        return LossAcceptance(self.parts, self.survey(), gives_up_unknown=gives_up_unknown)
 
     async def lost(self) -> list[tuple[int, int]]:
-        return [(each.first_entry_id, each.last_entry_id) for each in (await self.stored()).lost]
+        return lost_of(await self.stored())
 
 
 Story = Callable[[World], Awaitable[None]]
@@ -69,20 +41,17 @@ def play(story: Story, ledger: LedgerMetadata | None = None, **held: str) -> Non
     stored = closed_ledger("abc") if ledger is None else ledger
 
     async def main() -> None:
-        rng = Random(3)
-        store = MemoryMetadataStore(MemoryMetadataServer())
-        ledgers = LedgerStore(store, rng, lambda: NOW_MS)
-        await ledgers.create(stored)
-        bookies = MemoryBookies("abcd", LedgerKeys.of(stored, b""))
+        world = World(stored)
+        await world.ledgers.create(stored)
         for name in "abc":
             for digit in held.get(name, "0123456789"):
                 entry_id = int(digit)
                 payload = b"entry %d" % entry_id
-                bookies.write(
+                world.bookies.write(
                     entry_id, [payload], lac=entry_id - 1, length_before=7 * entry_id, to=name
                 )
-        await story(World(LossParts(store, ledgers, rng, lambda: NOW_MS), bookies))
-        await store.aclose()
+        await story(world)
+        await world.store.aclose()
 
     run_simulation(main, 1, until_s=600.0)
 
@@ -133,7 +102,7 @@ def test_a_bookie_that_is_up_is_never_given_up() -> None:
 
     async def story(world: World) -> None:
         await world.lose("ab")
-        await world.parts.store.create(bookie_path(BookieId("c")), b"registered")
+        await world.register("c")
         world.bookies["c"].failure = CallFailure.TIMEOUT
         _, report = await world.acceptance(gives_up_unknown=True).accept(LedgerId(7))
         assert (report.lost, report.unknown) == ((), ((0, 9),))
@@ -169,7 +138,7 @@ def test_what_a_marked_bookie_returns_is_no_loss() -> None:
         _, report = await world.acceptance().accept(LedgerId(7))
         assert (report.lost, report.unknown) == ((), ((4, 9),))
         assert report.unsure_bookies == {"d": HAS_A_COPY}
-        await world.parts.store.create(bookie_path(BookieId("d")), b"registered")
+        await world.register("d")
         _, report = await world.acceptance(gives_up_unknown=True).accept(LedgerId(7))
         assert report.lost == (), "it is up"
         assert await world.lost() == []

@@ -1,53 +1,35 @@
 """Close of a ledger without the bookies that could decide its end, with bookies in memory."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from random import Random
 
 import pytest
 
 from ledger_client.bookies.pool import CallFailure
-from ledger_client.digest import LedgerKeys
 from ledger_client.errors import RecoveryUndecidedError
 from metadata.errors import VersionConflictError
-from metadata.ids import ENTRY_ID_MAX, BookieId, LedgerId, UpdateToken, Version
+from metadata.ids import ENTRY_ID_MAX, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
-from metadata.ledgers.ledger_store import LedgerStore
-from metadata.paths import bookie_path
-from metadata.repair.lifecycle import Lifecycle
-from metadata.repair.lifecycle_store import LifecycleStore
-from metadata.store.memory import MemoryMetadataStore
-from metadata.store.memory_server import MemoryMetadataServer
-from repair.losses.acceptance import LossParts
-from repair.losses.survey import LossSurvey
 from repair.losses.undecided_end import UndecidedEnd
 from tests.simulation.loop import run_simulation
-from tests.support.ledger_client.memory_bookies import MemoryBookies
+from tests.support.repair.loss_world import LossWorld, lost_of
 from tests.support.sample_ledgers import open_ledger
 
-NOW_MS = 1_700_000_000_000
 TOKEN = UpdateToken(bytes(16))
 LEDGER = open_ledger("abc").with_recovery_begun(TOKEN)
 SIZE = len(b"entry 0")
 
 
-@dataclass
-class World:
+class World(LossWorld):
     """One ledger in recovery on the bookies a, b, c; entries have SIZE bytes each."""
 
-    parts: LossParts
-    bookies: MemoryBookies
-
     def end(self, *, gives_up_unknown: bool = False) -> UndecidedEnd:
-        keys, pool = self.bookies.keys, self.bookies.pool
-        survey = LossSurvey(pool, keys)
-        return UndecidedEnd(self.parts, pool, keys, survey, gives_up_unknown=gives_up_unknown)
-
-    async def lose(self, names: str) -> None:
-        lifecycles = LifecycleStore(self.parts.store, self.parts.rng)
-        for name in names:
-            self.bookies[name].failure = CallFailure.REFUSED
-            await lifecycles.change(BookieId(name), Lifecycle.LOST, "test", 5)
+        return UndecidedEnd(
+            self.parts,
+            self.bookies.pool,
+            self.keys,
+            self.survey(),
+            gives_up_unknown=gives_up_unknown,
+        )
 
     def write(self, ids: str, to: str, lac: int | None = None) -> None:
         """Store entries, one batch each."""
@@ -57,28 +39,18 @@ class World:
             before = SIZE * entry_id
             self.bookies.write(entry_id, payloads, lac=known, length_before=before, to=to)
 
-    async def stored(self) -> LedgerMetadata:
-        return (await self.parts.read(LedgerId(7)))[0]
-
 
 Story = Callable[[World], Awaitable[None]]
 
 
 def play(story: Story, ledger: LedgerMetadata = LEDGER) -> None:
     async def main() -> None:
-        rng = Random(3)
-        store = MemoryMetadataStore(MemoryMetadataServer())
-        ledgers = LedgerStore(store, rng, lambda: NOW_MS)
-        await ledgers.create(ledger)
-        bookies = MemoryBookies("abc", LedgerKeys.of(ledger, b""))
-        await story(World(LossParts(store, ledgers, rng, lambda: NOW_MS), bookies))
-        await store.aclose()
+        world = World(ledger)
+        await world.ledgers.create(ledger)
+        await story(world)
+        await world.store.aclose()
 
     run_simulation(main, 1, until_s=600.0)
-
-
-def lost_of(ledger: LedgerMetadata) -> list[tuple[int, int]]:
-    return [(each.first_entry_id, each.last_entry_id) for each in ledger.lost]
 
 
 def test_it_closes_at_the_last_entry_that_is_left() -> None:
@@ -175,7 +147,7 @@ def test_a_member_that_is_up_is_never_given_up() -> None:
     async def story(world: World) -> None:
         world.write("01234", "a,b,c")
         await world.lose("a")
-        await world.parts.store.create(bookie_path(BookieId("b")), b"registered")
+        await world.register("b")
         world.bookies["b"].failure = CallFailure.TIMEOUT
         with pytest.raises(RecoveryUndecidedError, match="it is up") as raised:
             await world.end(gives_up_unknown=True).close(LedgerId(7))
@@ -206,8 +178,7 @@ def test_a_bookie_that_returns_is_fenced_and_asked() -> None:
 
         async def list_entries(bookie_id, request, *, timeout_s):  # type: ignore[no-untyped-def]
             if world.bookies["a"].failure is not None:
-                world.bookies["a"].failure = None
-                await world.parts.store.create(bookie_path(BookieId("a")), b"registered")
+                await world.give_back("a")
             return await original(bookie_id, request, timeout_s=timeout_s)
 
         pool.list_entries = list_entries  # type: ignore[method-assign]
