@@ -14,12 +14,9 @@ from bookie.bookie_process import BookieAddresses, BookieProcess
 from bookie.files.disk_real import RealDisk
 from bookie.identity.identity import format_directories
 from bookie.options import load_options
-from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
+from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import (
-    DigestType,
-    Fragment,
     LedgerMetadata,
-    LedgerState,
     QuorumSpec,
 )
 from metadata.ledgers.ledger_store import LedgerStore
@@ -27,6 +24,7 @@ from metadata.paths import bookie_path
 from metadata.store.interface import MetadataStore
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.support.bookie.wire_client import WireClient
+from tests.support.sample_ledgers import ledger_of
 
 SMALL = {
     "reserve_bytes_min": 1,
@@ -64,18 +62,9 @@ class Machine:
 
     async def create_ledger(self, ledger_id: int, *bookies: str) -> LedgerMetadata:
         """Store an open ledger on the given bookies."""
-        ensemble = tuple(map(BookieId, bookies))
-        metadata = LedgerMetadata(
-            LedgerId(ledger_id),
-            LedgerState.OPEN,
-            QuorumSpec(len(ensemble), len(ensemble), len(ensemble)),
-            (Fragment(EntryId(0), ensemble),),
-            DigestType.CRC32C,
-            5,
-            UpdateToken(bytes(16)),
-            UpdateToken(bytes(16)),
-            ClientId("client-test"),
-        )
+        count = len(bookies)
+        quorum = QuorumSpec(count, count, count)
+        metadata = ledger_of((0, bookies), ledger_id=ledger_id, quorum=quorum)
         store = self.store()
         await self.ledgers(store).create(metadata)
         await store.aclose()

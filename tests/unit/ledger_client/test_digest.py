@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from bookie.wire.batch import BatchView, build_batch
 from bookie.wire.errors import BatchError
 from ledger_client.digest import LedgerKeys, verify
-from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
+from metadata.ids import EntryId, LedgerId, UpdateToken
 from metadata.ledgers.ledger_metadata import (
     DigestType,
-    Fragment,
     LedgerMetadata,
-    LedgerState,
     QuorumSpec,
 )
+from tests.support.sample_ledgers import ledger_of
 
 TOKEN = UpdateToken(bytes(range(16)))
 
@@ -107,19 +106,8 @@ def test_a_slice_is_checked_by_the_writers_digests() -> None:
 
 
 def metadata_with(digest: DigestType) -> LedgerMetadata:
-    return LedgerMetadata(
-        ledger_id=LedgerId(7),
-        state=LedgerState.OPEN,
-        quorum=QuorumSpec(1, 1, 1),
-        fragments=(Fragment(EntryId(0), (BookieId("a"),)),),
-        digest=digest,
-        created_ms=0,
-        creation_token=TOKEN,
-        update_token=TOKEN,
-        writer=ClientId("writer"),
-        last_entry_id=None,
-        length=None,
-    )
+    ledger = ledger_of((0, "a"), quorum=QuorumSpec(1, 1, 1), digest=digest)
+    return replace(ledger, creation_token=TOKEN)
 
 
 def repair_keys(digest: DigestType) -> LedgerKeys:

@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
+from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.ledger_metadata import (
-    DigestType,
     Fragment,
-    LedgerMetadata,
     LedgerState,
     QuorumMode,
     QuorumSpec,
@@ -31,19 +29,10 @@ from quire.assessment import (
     record_findings,
 )
 from quire.findings import LedgerSample
+from tests.support.sample_ledgers import ledger_of
 
 A, B, C, D = (BookieId(name) for name in "abcd")
-LEDGER = LedgerMetadata(
-    ledger_id=LedgerId(7),
-    state=LedgerState.OPEN,
-    quorum=QuorumSpec(3, 3, 2),
-    fragments=(Fragment(EntryId(0), (A, B, C)), Fragment(EntryId(10), (A, B, D))),
-    digest=DigestType.CRC32C,
-    created_ms=0,
-    creation_token=UpdateToken(bytes(16)),
-    update_token=UpdateToken(bytes(16)),
-    writer=ClientId("client"),
-)
+LEDGER = ledger_of((0, "abc"), (10, "abd"))
 
 
 def sample(count: int) -> LedgerSample:

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
+from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import (
-    DigestType,
     Fragment,
     LedgerMetadata,
     LedgerState,
@@ -22,19 +21,10 @@ from quire.copy_counts import (
     names_bookie,
     write_sets,
 )
+from tests.support.sample_ledgers import ledger_of
 
 A, B, C, D, E = (BookieId(name) for name in "abcde")
-LEDGER = LedgerMetadata(
-    ledger_id=LedgerId(7),
-    state=LedgerState.OPEN,
-    quorum=QuorumSpec(3, 3, 2),
-    fragments=(Fragment(EntryId(0), (A, B, C)), Fragment(EntryId(10), (A, B, D))),
-    digest=DigestType.CRC32C,
-    created_ms=0,
-    creation_token=UpdateToken(bytes(16)),
-    update_token=UpdateToken(bytes(16)),
-    writer=ClientId("client"),
-)
+LEDGER = ledger_of((0, "abc"), (10, "abd"))
 STRIPED = replace(
     LEDGER,
     quorum=QuorumSpec(5, 2, 2, stripe_entries=4),

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from broker_layer.control.ledger_copies import TOO_FEW, Shortage, copies_of, shortage_of
-from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
+from metadata.ids import BookieId, EntryId, UpdateToken
 from metadata.ledgers.ledger_metadata import (
-    DigestType,
     Fragment,
     LedgerMetadata,
     LedgerState,
@@ -15,20 +14,11 @@ from metadata.ledgers.ledger_metadata import (
     QuorumSpec,
 )
 from metadata.ledgers.lost_entries import LostRange
+from tests.support.sample_ledgers import ledger_of
 
 A, B, C, D = (BookieId(f"bookie-{letter}") for letter in "abcd")
-LEDGER = LedgerMetadata(
-    ledger_id=LedgerId(7),
-    state=LedgerState.CLOSED,
-    quorum=QuorumSpec(3, 3, 2),
-    fragments=(Fragment(EntryId(0), (A, B, C)), Fragment(EntryId(60), (A, B, D))),
-    digest=DigestType.CRC32C,
-    created_ms=0,
-    creation_token=UpdateToken(bytes(16)),
-    update_token=UpdateToken(bytes(16)),
-    writer=ClientId("writer"),
-    last_entry_id=EntryId(99),
-    length=1000,
+LEDGER = ledger_of((0, (A, B, C)), (60, (A, B, D))).with_closed(
+    EntryId(99), 1000, UpdateToken(bytes(16))
 )
 IN_SYNC = replace(LEDGER, quorum=QuorumSpec(3, 3, 3, mode=QuorumMode.IN_SYNC))
 

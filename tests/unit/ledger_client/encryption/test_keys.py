@@ -3,6 +3,7 @@
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -20,15 +21,13 @@ from ledger_client import (
 )
 from ledger_client.encryption.key_file import KEY_FILE_BYTES_MAX
 from ledger_client.encryption.keys import cipher_to_read, sealer_to_write
-from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
+from metadata.ids import EntryId, LedgerId, UpdateToken
 from metadata.ledgers.ledger_metadata import (
-    DigestType,
-    Fragment,
     LedgerMetadata,
-    LedgerState,
     QuorumSpec,
 )
 from metadata.ledgers.payload_encryption import PayloadEncryption
+from tests.support.sample_ledgers import ledger_of
 
 OLD, NEW = Random(1).randbytes(32), Random(2).randbytes(32)
 KEYS = {"2025-07": OLD, "2026-11": NEW}
@@ -47,18 +46,8 @@ def keys(current: str | None = "2026-11", *, reads_plain: bool = False) -> Encry
 
 
 def ledger(encryption: PayloadEncryption | None, token: UpdateToken = TOKEN) -> LedgerMetadata:
-    return LedgerMetadata(
-        ledger_id=LedgerId(7),
-        state=LedgerState.OPEN,
-        quorum=QuorumSpec(1, 1, 1),
-        fragments=(Fragment(EntryId(0), (BookieId("a"),)),),
-        digest=DigestType.CRC32C,
-        created_ms=0,
-        creation_token=token,
-        update_token=token,
-        writer=ClientId("w"),
-        encryption=encryption,
-    )
+    made = ledger_of((0, "a"), quorum=QuorumSpec(1, 1, 1))
+    return replace(made, creation_token=token, encryption=encryption)
 
 
 def encrypted(key_id: str = "2026-11") -> LedgerMetadata:

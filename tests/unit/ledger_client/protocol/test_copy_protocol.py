@@ -20,15 +20,14 @@ from ledger_client.protocol.copy import (
 )
 from ledger_client.protocol.cutting import cut_batches
 from ledger_client.protocol.quorum import write_set_positions
-from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version
+from metadata.ids import BookieId, EntryId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import (
-    DigestType,
     Fragment,
     LedgerMetadata,
-    LedgerState,
     QuorumMode,
     QuorumSpec,
 )
+from tests.support.sample_ledgers import ledger_of
 
 THREE = QuorumSpec(3, 3, 2)
 IN_SYNC = QuorumSpec(3, 3, 3, mode=QuorumMode.IN_SYNC)
@@ -38,21 +37,6 @@ D = BookieId("d")
 
 def names(text: str) -> tuple[BookieId, ...]:
     return tuple(map(BookieId, text))
-
-
-def ledger(*fragments: tuple[int, str], quorum: QuorumSpec = THREE) -> LedgerMetadata:
-    """Return an open ledger."""
-    return LedgerMetadata(
-        ledger_id=LedgerId(7),
-        state=LedgerState.OPEN,
-        quorum=quorum,
-        fragments=tuple(Fragment(EntryId(first), names(members)) for first, members in fragments),
-        digest=DigestType.CRC32C,
-        created_ms=0,
-        creation_token=UpdateToken(bytes(16)),
-        update_token=UpdateToken(bytes(16)),
-        writer=ClientId("writer"),
-    )
 
 
 def plan(now: LedgerMetadata, first: int = 0, *, replaces: str | None = None) -> CopyPlan:
@@ -71,18 +55,18 @@ def plan(now: LedgerMetadata, first: int = 0, *, replaces: str | None = None) ->
 def test_in_sync_a_target_joins_while_there_is_room(
     members: str, replaces: str | None, after: str
 ) -> None:
-    now = ledger((0, members), (10, "abd"), quorum=IN_SYNC)
+    now = ledger_of((0, members), (10, "abd"), quorum=IN_SYNC)
     made = plan(now, replaces=replaces)
     assert made.ensemble_after == names(after)
     assert made.quorum.write_quorum == len(members)
 
 
 def test_in_quorum_mode_a_target_takes_over_a_position() -> None:
-    assert plan(ledger((0, "abc"), (10, "abd")), replaces="a").ensemble_after == names("dbc")
+    assert plan(ledger_of((0, "abc"), (10, "abd")), replaces="a").ensemble_after == names("dbc")
 
 
 def test_a_fragment_ends_before_the_next_one_or_with_the_ledger() -> None:
-    now = ledger((0, "abc"), (10, "abc"))
+    now = ledger_of((0, "abc"), (10, "abc"))
     closed = now.with_closed(EntryId(14), 0, TOKEN)
     assert plan(now, replaces="a").last_entry_id == 9
     assert plan(closed, 10, replaces="a").last_entry_id == 14
@@ -93,12 +77,12 @@ def test_a_fragment_ends_before_the_next_one_or_with_the_ledger() -> None:
 @pytest.mark.parametrize(
     ("now", "first", "replaces", "why"),
     [
-        (ledger((0, "abc"), (10, "abc")), 5, "a", "no fragment starts"),
-        (ledger((0, "abc"), (10, "abc")), 10, "a", "only once the ledger is closed"),
-        (ledger((0, "abc"), (10, "abc")), 0, None, "name one of them"),
-        (ledger((0, "abc"), (10, "abc")), 0, "x", "name one of them"),
-        (ledger((0, "adc"), (10, "abc")), 0, "a", "a member already"),
-        (ledger((0, "abc"), (10, "abc"), quorum=IN_SYNC), 0, None, "name one of them"),
+        (ledger_of((0, "abc"), (10, "abc")), 5, "a", "no fragment starts"),
+        (ledger_of((0, "abc"), (10, "abc")), 10, "a", "only once the ledger is closed"),
+        (ledger_of((0, "abc"), (10, "abc")), 0, None, "name one of them"),
+        (ledger_of((0, "abc"), (10, "abc")), 0, "x", "name one of them"),
+        (ledger_of((0, "adc"), (10, "abc")), 0, "a", "a member already"),
+        (ledger_of((0, "abc"), (10, "abc"), quorum=IN_SYNC), 0, None, "name one of them"),
     ],
 )
 def test_fragments_that_cannot_be_copied(
@@ -114,7 +98,7 @@ def test_fragments_that_cannot_be_copied(
     [("abd", IN_SYNC, "b"), ("abd", THREE, None), ("abd", THREE, "c")],
 )
 def test_a_member_needs_no_copy(members: str, quorum: QuorumSpec, replaces: str | None) -> None:
-    now = ledger((0, members), (10, "abc"), quorum=quorum)
+    now = ledger_of((0, members), (10, "abc"), quorum=quorum)
     assert plan_copy(now, EntryId(0), D, None if replaces is None else BookieId(replaces)) is None
 
 
@@ -122,7 +106,7 @@ def test_a_member_needs_no_copy(members: str, quorum: QuorumSpec, replaces: str 
 
 
 def test_the_target_is_marked_named_and_no_other_mark_is_touched() -> None:
-    now = ledger((0, "abc"), (10, "abc"))
+    now = ledger_of((0, "abc"), (10, "abc"))
     others = replace(now.fragments[0], incoming=names("x"))
     now = now.with_fragment(0, others, TOKEN)
     made = plan(now, replaces="b")
@@ -141,7 +125,7 @@ def test_the_target_is_marked_named_and_no_other_mark_is_touched() -> None:
 
 
 def test_changes_elsewhere_keep_the_standing() -> None:
-    now = ledger((0, "abc"), (10, "abc"))
+    now = ledger_of((0, "abc"), (10, "abc"))
     made = plan(now, replaces="a")
     marked = made.marked(now, TOKEN)
     grown = marked.with_ensemble_change(EntryId(20), names("abe"), TOKEN)
@@ -153,7 +137,7 @@ def test_changes_elsewhere_keep_the_standing() -> None:
 
 
 def test_changes_of_the_fragment_end_the_copy() -> None:
-    now = ledger((0, "abc"), (10, "abc"))
+    now = ledger_of((0, "abc"), (10, "abc"))
     made = plan(now, replaces="a")
     marked = made.marked(now, TOKEN)
     swapped = marked.with_fragment(0, replace(marked.fragments[0], ensemble=names("abe")), TOKEN)
@@ -164,7 +148,7 @@ def test_changes_of_the_fragment_end_the_copy() -> None:
 
 
 def test_a_fragment_that_is_cut_or_gone_is_changed() -> None:
-    closed = ledger((0, "abc"), (10, "abc")).with_closed(EntryId(14), 0, TOKEN)
+    closed = ledger_of((0, "abc"), (10, "abc")).with_closed(EntryId(14), 0, TOKEN)
     made = plan(closed, 10, replaces="a")
     assert made.standing(replace(closed, last_entry_id=EntryId(13))) is CopyState.CHANGED
     gone = replace(closed, fragments=closed.fragments[:1])
@@ -173,7 +157,7 @@ def test_a_fragment_that_is_cut_or_gone_is_changed() -> None:
 
 
 def test_another_ledger_of_the_same_id_is_not_touched() -> None:
-    now = ledger((0, "abc"), (10, "abc"))
+    now = ledger_of((0, "abc"), (10, "abc"))
     made = plan(now, replaces="a")
     other = replace(made.marked(now, TOKEN), creation_token=UpdateToken(b"o" * 16))
     assert made.standing(other) is CopyState.GONE
@@ -181,7 +165,7 @@ def test_another_ledger_of_the_same_id_is_not_touched() -> None:
 
 
 def test_a_mark_may_have_been_removed_only_between_two_changes_of_a_closed_ledger() -> None:
-    open_ = ledger((0, "abc"), (10, "abc"))
+    open_ = ledger_of((0, "abc"), (10, "abc"))
     recovering = open_.with_recovery_begun(TOKEN)
     closed = open_.with_closed(EntryId(14), 0, TOKEN)
     assert is_mark_unbroken(Version(3), closed, Version(3))
@@ -204,23 +188,23 @@ def test_a_mark_may_have_been_removed_only_between_two_changes_of_a_closed_ledge
 )
 def test_in_sync_no_member_is_replaced_and_only_by_one(last: str, state: CopyState) -> None:
     """A bookie that became a member again may be the last one in sync (rule 11.2)."""
-    made = plan(ledger((0, "abc"), (10, "acd"), quorum=IN_SYNC), replaces="b")
-    now = ledger((0, "abc"), (10, "acd"), (20, last), quorum=IN_SYNC)
+    made = plan(ledger_of((0, "abc"), (10, "acd"), quorum=IN_SYNC), replaces="b")
+    now = ledger_of((0, "abc"), (10, "acd"), (20, last), quorum=IN_SYNC)
     assert made.standing(now) is state
     closed = now.with_closed(EntryId(30), 0, TOKEN)
     assert made.standing(closed) is CopyState.UNMARKED, "no member is in sync any more"
 
 
 def test_a_target_that_is_added_or_in_quorum_mode_takes_nothing_from_a_member() -> None:
-    added = plan(ledger((0, "ab"), (10, "abd"), quorum=IN_SYNC))
-    now = ledger((0, "ab"), (10, "abd"), (20, "ab"), quorum=IN_SYNC)
+    added = plan(ledger_of((0, "ab"), (10, "abd"), quorum=IN_SYNC))
+    now = ledger_of((0, "ab"), (10, "abd"), (20, "ab"), quorum=IN_SYNC)
     assert added.standing(now) is CopyState.UNMARKED
-    replacing = plan(ledger((0, "abc"), (10, "abe")), replaces="c")
-    assert replacing.standing(ledger((0, "abc"), (10, "abc"))) is CopyState.UNMARKED
+    replacing = plan(ledger_of((0, "abc"), (10, "abe")), replaces="c")
+    assert replacing.standing(ledger_of((0, "abc"), (10, "abc"))) is CopyState.UNMARKED
 
 
 def test_marks_of_bookies_that_are_no_members_are_stray() -> None:
-    now = ledger((0, "ab"), (10, "abc"), (20, "abd"), quorum=IN_SYNC)
+    now = ledger_of((0, "ab"), (10, "abc"), (20, "abd"), quorum=IN_SYNC)
     for index, incoming in ((0, "dx"), (1, "y")):
         marked = replace(now.fragments[index], incoming=names(incoming))
         now = now.with_fragment(index, marked, TOKEN)
@@ -253,7 +237,7 @@ def test_the_target_gets_the_entries_of_its_position(
     position = data.draw(st.integers(0, quorum.ensemble_size - 1))
     last = first + max(count, 0) - 1
     ensemble = names("abcdef"[: quorum.ensemble_size])
-    now = ledger((0, "abcdef"[: quorum.ensemble_size]), quorum=quorum)
+    now = ledger_of((0, "abcdef"[: quorum.ensemble_size]), quorum=quorum)
     made = CopyPlan(
         now.ledger_id,
         now.creation_token,
@@ -286,7 +270,7 @@ def test_lost_entries_are_not_copied(
 ) -> None:
     """Rules 9.7 and 9.9."""
     members = "abce"[: quorum.ensemble_size]
-    closed = ledger((0, members), quorum=quorum).with_closed(EntryId(last), 0, TOKEN)
+    closed = ledger_of((0, members), quorum=quorum).with_closed(EntryId(last), 0, TOKEN)
     gone = sorted(each for each in lost if each <= last)
     closed = closed.with_lost([(each, each) for each in gone], 5, TOKEN)
     wanted = {
@@ -307,7 +291,9 @@ def test_the_target_gets_a_whole_fragment_at_once_where_each_member_holds_it(
 ) -> None:
     members = "ab" if replaces is None else "abc"
     stripes = replace(IN_SYNC, stripe_entries=4)
-    made = plan(ledger((0, "abc"), (5, members), (25, "abd"), quorum=stripes), 5, replaces=replaces)
+    made = plan(
+        ledger_of((0, "abc"), (5, members), (25, "abd"), quorum=stripes), 5, replaces=replaces
+    )
     assert list(made.ranges()) == [(5, 24)]
     assert made.entry_count == 20
 

@@ -15,15 +15,11 @@ from ledger_client.reading.entry_ranges import (
     merged,
     without,
 )
-from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
+from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import (
-    DigestType,
-    Fragment,
-    LedgerMetadata,
-    LedgerState,
     QuorumSpec,
 )
-from tests.support.sample_ledgers import bookies, open_ledger
+from tests.support.sample_ledgers import bookies, ledger_of, open_ledger
 
 RANGES = st.lists(
     st.tuples(st.integers(0, 60), st.integers(0, 10)).map(lambda pair: (pair[0], sum(pair)))
@@ -69,17 +65,7 @@ def test_expected_ranges_are_the_write_sets(
     quorum = QuorumSpec(ensemble, min(write, ensemble), 1, stripe_entries=stripe)
     one = tuple(BookieId(f"a{i}") for i in range(ensemble))
     two = (*one[1:], BookieId("spare"))
-    ledger = LedgerMetadata(
-        ledger_id=LedgerId(1),
-        state=LedgerState.OPEN,
-        quorum=quorum,
-        fragments=(Fragment(EntryId(0), one), Fragment(EntryId(second), two)),
-        digest=DigestType.CRC32C,
-        created_ms=0,
-        creation_token=UpdateToken(bytes(16)),
-        update_token=UpdateToken(bytes(16)),
-        writer=ClientId("c"),
-    )
+    ledger = ledger_of((0, one), (second, two), quorum=quorum)
     plain: dict[BookieId, set[int]] = {}
     for entry in range(last + 1):
         fragment = ledger.fragment_of(EntryId(entry))

@@ -1,6 +1,7 @@
 """Unclean recovery and its writer: refused while the writer lives; fences after the close."""
 
 import asyncio
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -19,8 +20,8 @@ from ledger_client import (
 )
 from ledger_client.digest import LedgerKeys
 from ledger_client.recovery.unclean_recovery import UncleanRecovery
-from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
-from metadata.ledgers.ledger_metadata import DigestType, Fragment, LedgerMetadata, LedgerState
+from metadata.ids import UpdateToken
+from metadata.ledgers.ledger_metadata import LedgerState
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_server import MemoryMetadataServer
@@ -28,6 +29,7 @@ from tests.simulation.loop import run_simulation
 from tests.support.ledger_client.cluster import TestCluster, entries_of
 from tests.support.ledger_client.memory_bookies import MemoryBookies
 from tests.support.ledger_client.storing_bookie import StoringBookie
+from tests.support.sample_ledgers import ledger_of
 from tests.until import WAIT_S, until
 
 
@@ -142,21 +144,9 @@ async def test_unclean_recovery_gives_up_nothing_that_a_returned_member_confirme
 
 def test_an_empty_last_fragment_is_not_given_up_once_the_lost_member_is_back() -> None:
     async def main() -> None:
-        names = (BookieId("a"), BookieId("b"))
-        metadata = LedgerMetadata(
-            ledger_id=LedgerId(7),
+        metadata = replace(
+            ledger_of((0, "ab"), (2, "a"), (4, "ab"), quorum=Quorum.in_sync(2, 1).spec),
             state=LedgerState.IN_RECOVERY,
-            quorum=Quorum.in_sync(2, 1).spec,
-            fragments=(
-                Fragment(EntryId(0), names),
-                Fragment(EntryId(2), names[:1]),
-                Fragment(EntryId(4), names),
-            ),
-            digest=DigestType.CRC32C,
-            created_ms=0,
-            creation_token=UpdateToken(bytes(16)),
-            update_token=UpdateToken(bytes(16)),
-            writer=ClientId("writer"),
         )
         keys = LedgerKeys.of(metadata, b"")
         bookies = MemoryBookies("ab", keys)

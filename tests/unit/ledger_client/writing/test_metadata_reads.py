@@ -19,13 +19,13 @@ from ledger_client.writing.metadata_reads import (
 from ledger_client.writing.watchdog import WATCH_PERIOD_S, Watchdog
 from ledger_client.writing.writer import LedgerWriter
 from ledger_client.writing.writer_watch import WriterWatch
-from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
-from metadata.ledgers.ledger_metadata import DigestType, Fragment, LedgerMetadata, LedgerState
+from metadata.ids import BookieId, LedgerId
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_faults import NoFaults, StoreCall
 from metadata.store.memory_server import MemoryMetadataServer
 from serving.overriding import override
 from tests.simulation.loop import run_simulation
+from tests.support.sample_ledgers import ledger_of
 
 COUNT = 10_000
 CONFIG = ClientConfig(spare_after_s=1000.0)
@@ -69,26 +69,15 @@ def new_reads() -> MetadataReads:
     return MetadataReads(Random(1), PER_S, AT_ONCE)
 
 
-def open_ledger(ledger_id: int) -> LedgerMetadata:
-    return LedgerMetadata(
-        ledger_id=LedgerId(ledger_id),
-        state=LedgerState.OPEN,
-        quorum=Quorum.in_sync(2, 2).spec,
-        fragments=(Fragment(EntryId(0), MEMBERS),),
-        digest=DigestType.CRC32C,
-        created_ms=0,
-        creation_token=UpdateToken(bytes(16)),
-        update_token=UpdateToken(bytes(16)),
-        writer=ClientId("writer"),
-    )
-
-
 async def refused_writers(
     client: LedgerClient, count: int, watchdog: Watchdog
 ) -> list[LedgerWriter]:
     """Open ledgers without enough members that are up."""
     services = await client._session.services()
-    opened = [open_ledger(number) for number in range(count)]
+    opened = [
+        ledger_of((0, MEMBERS), ledger_id=number, quorum=Quorum.in_sync(2, 2).spec)
+        for number in range(count)
+    ]
     versions = [await services.ledgers.create(each) for each in opened]
     writers = []
     for metadata, version in zip(opened, versions, strict=True):
