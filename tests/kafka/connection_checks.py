@@ -7,7 +7,7 @@ exception or in the client's log. Leaves the expected texts to the tests.
 import asyncio
 import logging
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer
@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 from kafka.errors import KafkaTimeoutError
+from kafka.net.compat import KafkaNetClient
 
 from serving.overriding import override
 from tests.kafka import java_client, kafka_tools, node_clients
@@ -42,9 +43,17 @@ def with_librdkafka(endpoint: Endpoint) -> None:
 
 
 def with_kafka_python(endpoint: Endpoint) -> None:
-    """List topics. Raises AssertionError with the log of kafka-python."""
-    patience = {"bootstrap_timeout_ms": int(ANSWER_TIMEOUT_S * 1000)}
-    with _log_of("kafka") as lines:
+    """List topics. Raises AssertionError with the log of kafka-python.
+
+    A consumer that does not connect raises from its constructor, and leaves its client open, whose
+    thread goes on for as long as the process.
+    """
+    with ExitStack() as stack, _log_of("kafka") as lines:
+
+        def client(**settings: object) -> KafkaNetClient:
+            return stack.enter_context(closing(KafkaNetClient(**settings)))
+
+        patience = {"bootstrap_timeout_ms": int(ANSWER_TIMEOUT_S * 1000), "kafka_client": client}
         try:
             with closing(KafkaConsumer(**endpoint.keywords, **patience)) as source:
                 check(isinstance(source.topics(), set), "no topics")
