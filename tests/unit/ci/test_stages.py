@@ -9,7 +9,7 @@ import pytest
 
 from tests.ci import __main__ as ci
 from tests.ci.__main__ import Outcome, Stage, report, run
-from tests.until import WAIT_S
+from tests.until import WAIT_S, until
 
 
 def python(program: str, name: str = "stage", limit_s: float = WAIT_S, **options: bool) -> Stage:
@@ -36,7 +36,8 @@ def test_a_command_passes_or_fails_by_its_status() -> None:
     assert not run(python("raise SystemExit(3)"), soon()).has_passed
 
 
-def test_a_stage_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+@pytest.mark.real_time
+async def test_a_stage_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     program = (
         "import subprocess, sys, time;"
@@ -48,8 +49,15 @@ def test_a_stage_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     assert not outcome.has_passed
     assert outcome.note.startswith("ended after")
     if pid.exists():  # it had started its child
-        state = Path(f"/proc/{pid.read_text()}/stat")
-        assert not state.exists() or state.read_text().split()[2] == "Z"
+        await until(lambda: has_ended(pid.read_text()))
+
+
+def has_ended(process: str) -> bool:
+    """Return whether a process is gone, or is a zombie."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().split()[2] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def test_a_service_that_is_away_is_no_failure() -> None:
