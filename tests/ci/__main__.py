@@ -5,7 +5,8 @@ Leaves what a stage does to the Makefile, and installing to `.ci/run`.
 Invariants: every stage runs, also after one that failed. A test that failed is run again alone,
 twice: if it passes both times, the stage passes and the report names it as DEPENDS ON LOAD, which
 is a defect of the test. Searches end by themselves when their time is spent. A stage that hangs is
-killed, and has failed.
+killed, and has failed. The end of the report is enough to see what failed and why: it has the
+failed tests of each failed stage, and the last lines of its output.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,6 +35,13 @@ TOUCHED_S: Final = 24 * 3600
 """Searches begin with files that changed in this time before the last commit."""
 STOP_S: Final = 20
 """Time in which a stage that is told to end must end."""
+POLL_S: Final = 0.05
+NAMED_MAX: Final = 10
+"""Failed tests of a stage that the report names."""
+END_LINES: Final = 15
+END_BYTES: Final = 32 * 1024
+"""Part of a stage's output that is searched for its last lines."""
+LINE_CHARACTERS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,16 @@ class Stage:
     """Whether the limit ends the stage without a failure: it asks a service that may be away."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended."""
+
+    status: int | None
+    """None if it took too long, and was killed with all it started."""
+    end: Sequence[str] = ()
+    """Last lines of its output."""
+
+
 @dataclass(slots=True)
 class Outcome:
     """What became of a stage."""
@@ -57,6 +76,9 @@ class Outcome:
     seconds: float
     depends_on_load: list[str] = field(default_factory=list)
     note: str = ""
+    failed: list[str] = field(default_factory=list)
+    end: Sequence[str] = ()
+    """Last lines of the output of what ran last."""
 
 
 def make(name: str, target: str, limit_s: float, *variables: str, **options: bool) -> Stage:
@@ -90,37 +112,70 @@ def run(stage: Stage, end_s: float) -> Outcome:
     _print(f"\n===== {stage.name}: {' '.join(stage.command)}")
     LAST_FAILED.unlink(missing_ok=True)
     began_s = time.monotonic()
-    status = _status(stage.command, min(stage.limit_s, end_s - began_s))
-    outcome = Outcome(stage, status == 0, time.monotonic() - began_s)
-    if status is None:
+    ended = _ended(stage.command, min(stage.limit_s, end_s - began_s))
+    outcome = Outcome(stage, ended.status == 0, time.monotonic() - began_s, end=ended.end)
+    if ended.status is None:
         outcome.note = f"ended after {outcome.seconds:.0f} s"
         outcome.has_passed = stage.may_take_longer
-    elif status != 0 and stage.has_tests:
-        failed = _last_failed()
-        if 0 < len(failed) <= FAILED_MAX and _pass_alone(stage, failed, end_s):
-            outcome.has_passed, outcome.depends_on_load = True, failed
+    elif ended.status != 0:
+        outcome.failed = _last_failed()
+        if stage.has_tests and 0 < len(outcome.failed) <= FAILED_MAX:
+            _run_alone(outcome, end_s)
         outcome.seconds = time.monotonic() - began_s
     return outcome
 
 
-def _status(command: Sequence[str], limit_s: float) -> int | None:
-    """Run a command to its end; None if it took too long and was killed with all it started."""
-    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
-    try:
-        return process.wait(max(1.0, limit_s))
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            if process.poll() is None:
-                os.killpg(process.pid, number)
-                _wait(process)
+def _ended(command: Sequence[str], limit_s: float) -> Ended:
+    """Run a command to its end, or to the limit. Its output is printed as it comes.
+
+    It goes through a file: a process that the command leaves behind would keep a pipe open.
+    """
+    with tempfile.TemporaryFile("a+b") as file:
+        process = subprocess.Popen(
+            command, cwd=ROOT, start_new_session=True, stdout=file, stderr=subprocess.STDOUT
+        )
+        output = _Output(file.fileno())
+        try:
+            status = _wait(process, max(1.0, limit_s), output)
+        finally:
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                if process.poll() is None:
+                    os.killpg(process.pid, number)
+                    _wait(process, STOP_S, output)
+        return Ended(status, output.last_lines())
 
 
-def _wait(process: "subprocess.Popen[bytes]") -> None:
-    end_s = time.monotonic() + STOP_S
-    while process.poll() is None and time.monotonic() < end_s:
-        time.sleep(0.1)
+class _Output:
+    """Output of a command, in a file that it appends to."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._printed = 0
+
+    def print_new(self) -> None:
+        """Print what came since the last call."""
+        size = os.fstat(self._file).st_size
+        sys.stdout.buffer.write(os.pread(self._file, size - self._printed, self._printed))
+        sys.stdout.flush()
+        self._printed = size
+
+    def last_lines(self) -> list[str]:
+        """Return the last lines that have a text."""
+        start = max(0, os.fstat(self._file).st_size - END_BYTES)
+        text = os.pread(self._file, END_BYTES, start).decode(errors="replace")
+        lines = [line.rstrip()[:LINE_CHARACTERS] for line in text.splitlines()]
+        return [line for line in lines if line][-END_LINES:]
+
+
+def _wait(process: "subprocess.Popen[bytes]", limit_s: float, output: _Output) -> int | None:
+    """Wait for the end of a process, and print its output; None if it does not end in time."""
+    end_s = time.monotonic() + limit_s
+    while True:
+        status = process.poll()
+        output.print_new()
+        if status is not None or time.monotonic() > end_s:
+            return status
+        time.sleep(POLL_S)
 
 
 def _last_failed() -> list[str]:
@@ -131,17 +186,22 @@ def _last_failed() -> list[str]:
         return []
 
 
-def _pass_alone(stage: Stage, failed: Sequence[str], end_s: float) -> bool:
+def _run_alone(outcome: Outcome, end_s: float) -> None:
+    """Run the failed tests again; the stage passes if they do, each time."""
+    stage = outcome.stage
     command = (".venv/bin/python", "-m", "pytest", "-v", "-m", "", "-p", "no:cacheprovider")
     for number in range(ALONE):
         _print(f"\n===== {stage.name}: what failed, alone, {number + 1} of {ALONE}")
-        if _status((*command, *failed), min(stage.limit_s, end_s - time.monotonic())) != 0:
-            return False
-    return True
+        limit_s = min(stage.limit_s, end_s - time.monotonic())
+        ended = _ended((*command, *outcome.failed), limit_s)
+        outcome.end = ended.end
+        if ended.status != 0:
+            return
+    outcome.has_passed, outcome.depends_on_load, outcome.failed = True, outcome.failed, []
 
 
 def report(outcomes: Sequence[Outcome]) -> str:
-    """Return the table of all stages, and what to look at."""
+    """Return the table of all stages, and what failed in each that failed."""
     lines = ["", f"{'stage':22} {'seconds':>8}"]
     for each in outcomes:
         result = "passed" if each.has_passed else "FAILED"
@@ -149,7 +209,19 @@ def report(outcomes: Sequence[Outcome]) -> str:
         lines.append(f"{each.stage.name:22} {each.seconds:8.0f}  {result}{note}")
         lines += [f"  DEPENDS ON LOAD: {test}" for test in each.depends_on_load]
     lines.append(f"{'in all':22} {sum(each.seconds for each in outcomes):8.0f}")
+    for each in outcomes:
+        if not each.has_passed:
+            lines += _failure(each)
     return "\n".join(lines)
+
+
+def _failure(outcome: Outcome) -> list[str]:
+    """Return the failed tests, and the last lines of the output."""
+    lines = ["", f"FAILED {outcome.stage.name}: {' '.join(outcome.stage.command)}"]
+    lines += [f"  {test}" for test in outcome.failed[:NAMED_MAX]]
+    if len(outcome.failed) > NAMED_MAX:
+        lines.append(f"  and {len(outcome.failed) - NAMED_MAX} other tests")
+    return lines + [f"  | {line}" for line in outcome.end]
 
 
 def main() -> int:

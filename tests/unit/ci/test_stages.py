@@ -1,6 +1,8 @@
 """Stages of continuous integration: every one runs, and only a real failure is red."""
 
 import json
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.ci import __main__ as ci
-from tests.ci.__main__ import Outcome, Stage, report, run
+from tests.ci.__main__ import Ended, Outcome, Stage, report, run
 from tests.until import WAIT_S, until
 
 
@@ -21,9 +23,12 @@ def soon() -> float:
 
 
 def failing(tmp_path: Path, test: str) -> str:
-    """Return a program that fails as pytest does, and notes a test as failed."""
+    """Return a program that fails as pytest does: it notes a test as failed, and names it."""
     noted = json.dumps({test: True})
-    return f"open({str(tmp_path / 'lastfailed')!r}, 'w').write({noted!r}); raise SystemExit(1)"
+    return (
+        f"open({str(tmp_path / 'lastfailed')!r}, 'w').write({noted!r});"
+        f"print('FAILED {test}'); raise SystemExit(1)"
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -71,12 +76,15 @@ def test_a_test_that_fails_alone_is_a_failure(
 ) -> None:
     """`times` is how often it passes alone before it fails."""
     passes = iter([0] * times + [1])
-    status = ci._status
+    ended = ci._ended
     monkeypatch.setattr(
-        ci, "_status", lambda command, s: next(passes) if "-v" in command else status(command, s)
+        ci,
+        "_ended",
+        lambda command, s: Ended(next(passes)) if "-v" in command else ended(command, s),
     )
     outcome = run(python(failing(tmp_path, "tests/a.py::test_b"), has_tests=True), soon())
     assert (outcome.has_passed, outcome.depends_on_load) == (False, [])
+    assert outcome.failed == ["tests/a.py::test_b"]
     assert list(passes) == []
 
 
@@ -87,6 +95,7 @@ def test_a_test_that_passes_alone_twice_depends_on_load(tmp_path: Path) -> None:
     outcome = run(python(failing(tmp_path, test), has_tests=True), soon())
     assert outcome.depends_on_load == [test]
     assert outcome.has_passed
+    assert outcome.failed == []
     assert f"  DEPENDS ON LOAD: {test}" in report([outcome]).splitlines()
 
 
@@ -95,7 +104,48 @@ def test_many_failures_are_no_matter_of_load(
 ) -> None:
     monkeypatch.setattr(ci, "FAILED_MAX", 0)
     stage = python(failing(tmp_path, "tests/a.py::test_b"), has_tests=True)
-    assert not run(stage, soon()).has_passed
+    outcome = run(stage, soon())
+    assert not outcome.has_passed
+    assert outcome.failed == ["tests/a.py::test_b"]
+
+
+def test_output_is_passed_through_and_its_end_kept(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    program = "for number in range(50): print(number, 'x' * 300)"
+    outcome = run(python(f"{program}\nprint()\nraise SystemExit(1)"), soon())
+    shown = capfdbinary.readouterr().out
+    assert shown.endswith(b"".join(b"%d %s\n" % (each, b"x" * 300) for each in range(50)) + b"\n")
+    assert [each.split()[0] for each in outcome.end] == [str(each) for each in range(35, 50)]
+    assert {len(each) for each in outcome.end} == {ci.LINE_CHARACTERS}
+
+
+def test_output_of_what_a_stage_leaves_behind_is_not_awaited() -> None:
+    code = f"import time; time.sleep({WAIT_S})"
+    program = (
+        "import subprocess, sys; print('begins', flush=True);"
+        f"print(subprocess.Popen([sys.executable, '-c', {code!r}]).pid)"
+    )
+    outcome = run(python(program), soon())
+    try:
+        assert outcome.has_passed
+        assert outcome.end[0] == "begins"
+    finally:
+        os.kill(int(outcome.end[-1]), signal.SIGKILL)
+
+
+def test_the_end_of_the_report_says_what_failed_and_why() -> None:
+    tests = [f"tests/a.py::test_{number:02}" for number in range(12)]
+    stage = python("", "kafka")
+    outcome = Outcome(stage, False, 61.0, failed=tests, end=["E  why", "make: *** Error 1"])
+    lines = report([outcome, Outcome(python("", "docs"), True, 1.0)]).splitlines()
+    assert lines[-14:] == [
+        f"FAILED kafka: {' '.join(stage.command)}",
+        *(f"  {each}" for each in tests[:10]),
+        "  and 2 other tests",
+        "  | E  why",
+        "  | make: *** Error 1",
+    ]
 
 
 def test_the_report_names_every_stage() -> None:
@@ -109,6 +159,8 @@ def test_the_report_names_every_stage() -> None:
         "check                        61  passed",
         "tests                       600  FAILED (ended after 600 s)",
         "in all                      661",
+        "",
+        f"FAILED tests: {' '.join(outcomes[1].stage.command)}",
     ]
 
 
