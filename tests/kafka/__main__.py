@@ -10,11 +10,11 @@ import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from benchmarks.peers.maven import PeerUnavailableError
 from tests.kafka.brokers import broker_in_thread, secure_brokers_in_thread
 from tests.kafka.endpoint import Endpoint
 from tests.kafka.every_client import SCENARIOS
-from tests.kafka.scenario import Scenario, UnavailableError
+from tests.kafka.fetching import UNAVAILABLE
+from tests.kafka.scenario import Scenario
 
 
 def say(line: str) -> None:
@@ -32,7 +32,7 @@ def run_all(endpoint: Endpoint, scenarios: Sequence[Scenario], *, is_verbose: bo
         try:
             scenario.run(endpoint)
             verdict = "pass"
-        except (UnavailableError, PeerUnavailableError) as error:
+        except UNAVAILABLE as error:
             verdict, why = "not available", str(error)
         except Exception as error:  # noqa: BLE001  # the others still run
             verdict, why = "FAIL", f"{type(error).__name__}: {error}"[:400]

@@ -66,6 +66,7 @@ def restarted_worker(endpoint: Endpoint) -> None:
 def mirrored(endpoint: Endpoint) -> None:
     """Mirror a topic from a real Kafka, and one back to it, with MirrorMaker 2."""
     jars(PART)
+    jars()  # before the start of a node, which has a shorter limit
     with broker_in_thread("kafka") as kafka, tempfile.TemporaryDirectory() as name:
         there, here = new_topic(kafka, 2), new_topic(endpoint, 2)
         for partition in (0, 1):

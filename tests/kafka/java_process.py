@@ -7,7 +7,6 @@ scenario is killed.
 """
 
 import asyncio
-import functools
 import json
 import signal
 import subprocess
@@ -17,8 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from benchmarks.peers.maven import JavaPeer
+from benchmarks.peers.maven import JavaPeer, PeerUnavailableError
 from metadata.store.embedded_supervisor import die_with_parent
+from tests.kafka.fetching import FETCH_TIMEOUT_S, fetched_once, one_at_a_time
 from tests.kafka.jars import kafka_jars
 from tests.kafka.scenario import check
 
@@ -33,10 +33,14 @@ FLAGS: Final = (
 )
 
 
-@functools.cache
+@fetched_once
 def jars(part: str = "java") -> JavaPeer:
-    """Fetch once in a run. Raises PeerUnavailableError."""
-    return asyncio.run(kafka_jars(part))
+    """Fetch once in a run. Raises UnavailableError, PeerUnavailableError."""
+    with one_at_a_time(part):
+        try:
+            return asyncio.run(asyncio.wait_for(kafka_jars(part), FETCH_TIMEOUT_S))
+        except TimeoutError:
+            raise PeerUnavailableError(f"Maven took over {FETCH_TIMEOUT_S} s") from None
 
 
 def command_of(

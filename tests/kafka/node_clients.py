@@ -18,10 +18,10 @@ from typing import Final
 
 from benchmarks.peers.maven import default_cache
 from tests.kafka.endpoint import Endpoint, json_file
+from tests.kafka.fetching import FETCH_TIMEOUT_S, fetched_once, one_at_a_time
 from tests.kafka.scenario import Scenario, UnavailableError, check
 
 SOURCES: Final = Path(__file__).parent
-INSTALL_TIMEOUT_S: Final = 300
 RUN_TIMEOUT_S: Final = 150
 TAIL_CHARACTERS: Final = 1500
 HEADERS: Final = Path("/usr/include/node")
@@ -29,6 +29,7 @@ BUILDING: Final = {"CKJS_LINKING": "dynamic"}
 """Build librdkafka with the machine's libraries, not with libraries fetched as source."""
 
 
+@fetched_once
 def installed(part: str) -> Path:
     """Install its packages unless the cache has them; return the directory of the scenarios.
 
@@ -40,21 +41,28 @@ def installed(part: str) -> Path:
     package = SOURCES / part / "package.json"
     digest = hashlib.sha256(package.read_bytes()).hexdigest()[:12]
     home = default_cache() / f"{part}-{digest}"
-    home.mkdir(parents=True, exist_ok=True)
-    complete = home / "complete"
-    if not complete.exists():
-        shutil.copy(package, home)
-        headers = {"npm_config_nodedir": str(HEADERS.parents[1])} if HEADERS.exists() else {}
-        command = [npm, "install", "--no-audit", "--no-fund"]
-        try:
-            done = _run(command, home, INSTALL_TIMEOUT_S, {**BUILDING, **headers})
-        except subprocess.TimeoutExpired:
-            raise UnavailableError(f"npm took over {INSTALL_TIMEOUT_S} s") from None
-        if done.returncode != 0:
-            raise UnavailableError(f"npm did not install it: {done.stdout[-TAIL_CHARACTERS:]}")
-        complete.touch()
-    shutil.copy(SOURCES / part / "scenarios.mjs", home)  # next to the packages that it imports
+    with one_at_a_time(part):
+        home.mkdir(parents=True, exist_ok=True)
+        complete = home / "complete"
+        if not complete.exists():
+            shutil.copy(package, home)
+            _install(npm, home)
+            complete.touch()
+    # Next to the packages that it imports. Another worker may just read what it copied there.
+    whole = Path(shutil.copy(SOURCES / part / "scenarios.mjs", home / f"copied-{os.getpid()}"))
+    whole.rename(home / "scenarios.mjs")
     return home
+
+
+def _install(npm: str, home: Path) -> None:
+    headers = {"npm_config_nodedir": str(HEADERS.parents[1])} if HEADERS.exists() else {}
+    command = [npm, "install", "--no-audit", "--no-fund"]
+    try:
+        done = _run(command, home, FETCH_TIMEOUT_S, {**BUILDING, **headers})
+    except subprocess.TimeoutExpired:
+        raise UnavailableError(f"npm took over {FETCH_TIMEOUT_S} s") from None
+    if done.returncode != 0:
+        raise UnavailableError(f"npm did not install it: {done.stdout[-TAIL_CHARACTERS:]}")
 
 
 def _run(

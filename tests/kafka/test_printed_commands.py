@@ -7,12 +7,14 @@ from typing import Final
 
 import pytest
 
-from benchmarks.peers.maven import PeerUnavailableError
 from quire.cli.up import kafka_lines
 from quire.local_cluster import LocalCluster
 from tests.kafka.brokers import InThread
+from tests.kafka.fetching import TEST_TIMEOUT_S, UNAVAILABLE
 from tests.kafka.java_process import run_java
 from tests.kafka.kafka_tools import TOOLS, TOPICS
+
+pytestmark = pytest.mark.timeout(TEST_TIMEOUT_S)
 
 CLASSES: Final = {
     "kafka-topics.sh": TOPICS,
@@ -38,7 +40,7 @@ def test_printed_commands(lines: list[str]) -> None:
     create, produce, consume = (each for each in lines if each.startswith("  "))
     try:
         assert "Created topic orders" in run(create)
-    except PeerUnavailableError as error:
+    except UNAVAILABLE as error:
         pytest.skip(str(error))
     run(produce, given="one\ntwo\n")
     text = run(f"{consume} --max-messages 2")
@@ -50,7 +52,7 @@ def test_settings_of_a_certificate(lines: list[str]) -> None:
     address, _, file = rest.split()
     try:
         run(f"kafka-topics.sh --bootstrap-server {address} --command-config {file} --list")
-    except PeerUnavailableError as error:
+    except UNAVAILABLE as error:
         pytest.skip(str(error))
 
 

@@ -10,11 +10,12 @@ from typing import Final
 
 import pytest
 
-from benchmarks.peers.maven import PeerUnavailableError
 from tests.kafka.brokers import SecureEndpoints, secure_brokers_in_thread
 from tests.kafka.connection_checks import CHECKS
 from tests.kafka.endpoint import Certificate, Endpoint, Login
-from tests.kafka.scenario import UnavailableError
+from tests.kafka.fetching import TEST_TIMEOUT_S, UNAVAILABLE
+
+pytestmark = pytest.mark.timeout(TEST_TIMEOUT_S)
 
 BY_CLIENT: Final = {each.client: each for each in CHECKS}
 REASON: Final = "authentication failed: check the user and the password"
@@ -86,7 +87,7 @@ def without_identity(endpoints: SecureEndpoints, listener: Endpoint) -> Endpoint
 def run_or_skip(client: str, endpoint: Endpoint) -> None:
     try:
         BY_CLIENT[client].run(endpoint)
-    except (UnavailableError, PeerUnavailableError) as error:
+    except UNAVAILABLE as error:
         pytest.skip(str(error))
 
 

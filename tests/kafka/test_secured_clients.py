@@ -4,11 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.peers.maven import PeerUnavailableError
 from tests.kafka.brokers import SecureEndpoints, secure_brokers_in_thread
 from tests.kafka.endpoint import Endpoint
-from tests.kafka.scenario import Scenario, UnavailableError
+from tests.kafka.fetching import TEST_TIMEOUT_S, UNAVAILABLE
+from tests.kafka.scenario import Scenario
 from tests.kafka.secured_scenarios import CERTIFICATE, LOGIN, titled
+
+pytestmark = pytest.mark.timeout(TEST_TIMEOUT_S)
 
 
 @pytest.fixture(scope="module")
@@ -30,5 +32,5 @@ def test_client_with_a_certificate(endpoints: SecureEndpoints, scenario: Scenari
 def run_or_skip(scenario: Scenario, endpoint: Endpoint) -> None:
     try:
         scenario.run(endpoint)
-    except (UnavailableError, PeerUnavailableError) as error:
+    except UNAVAILABLE as error:
         pytest.skip(str(error))

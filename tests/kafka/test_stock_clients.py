@@ -4,11 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.peers.maven import PeerUnavailableError
 from tests.kafka.brokers import broker_in_thread
 from tests.kafka.endpoint import Endpoint
 from tests.kafka.every_client import SCENARIOS
-from tests.kafka.scenario import Scenario, UnavailableError
+from tests.kafka.fetching import TEST_TIMEOUT_S, UNAVAILABLE
+from tests.kafka.scenario import Scenario
+
+pytestmark = pytest.mark.timeout(TEST_TIMEOUT_S)
 
 
 @pytest.fixture(scope="module")
@@ -17,10 +19,9 @@ def endpoint() -> Iterator[Endpoint]:
         yield found
 
 
-@pytest.mark.timeout(900)  # Kafka Streams verifies for minutes, and npm may have to build
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[each.title for each in SCENARIOS])
 def test_stock_client(endpoint: Endpoint, scenario: Scenario) -> None:
     try:
         scenario.run(endpoint)
-    except (UnavailableError, PeerUnavailableError) as error:
+    except UNAVAILABLE as error:
         pytest.skip(str(error))

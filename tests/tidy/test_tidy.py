@@ -71,7 +71,7 @@ PURE_MODULES = (
 PURITY_CONTRACT = "Pure modules see no clock, randomness, socket, file or thread"
 
 # Folders of tests/ whose modules have unit tests, in folders of the same name.
-TESTED_SUPPORT = ("campaign", "ci", "judge", "simulation")
+TESTED_SUPPORT = ("campaign", "ci", "judge", "kafka", "simulation")
 
 PROSE_SUFFIXES = (".py", ".md", ".txt", ".toml", "Makefile")
 WORD_LISTS = ("tests/tidy/checks.py", "tests/tidy/test_checks.py")

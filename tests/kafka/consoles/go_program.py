@@ -15,11 +15,11 @@ from typing import Final
 
 from benchmarks.peers.maven import default_cache
 from tests.kafka.endpoint import Endpoint, json_file
+from tests.kafka.fetching import FETCH_TIMEOUT_S, fetched_once, one_at_a_time
 from tests.kafka.scenario import UnavailableError, check
 
 SOURCES: Final = Path(__file__).parent / "go"
-FETCH_TIMEOUT_S: Final = 120
-BUILD_TIMEOUT_S: Final = 300
+DOWNLOAD_TIMEOUT_S: Final = 120
 RUN_TIMEOUT_S: Final = 180
 TAIL_CHARACTERS: Final = 1500
 
@@ -29,30 +29,41 @@ def run_go_calls(endpoint: Endpoint, world: str) -> str:
 
     Raises UnavailableError if it cannot be fetched, AssertionError if it fails.
     """
-    program = _built()
+    program = built()
     with json_file(endpoint.kafkajs) as client:
         done = _run([str(program), client, world], RUN_TIMEOUT_S)
     check(done.returncode == 0, f"it ended with {done.returncode}", _tail(done.stdout))
     return done.stdout
 
 
-def _built() -> Path:
+@fetched_once
+def built() -> Path:
+    """Fetch its modules and build it, unless the cache has it. Raises UnavailableError."""
     go = shutil.which("go")
     if go is None:
         raise UnavailableError("Go is not installed")
     texts = [path.read_bytes() for path in sorted(SOURCES.iterdir())]
     digest = hashlib.sha256(b"\0".join(texts)).hexdigest()[:12]
     program = default_cache() / f"consolecalls-{digest}" / "consolecalls"
-    if not program.exists():
-        fetched = _run([go, "mod", "download"], FETCH_TIMEOUT_S)
-        if fetched.returncode != 0:
-            raise UnavailableError(f"Go did not fetch its modules: {_tail(fetched.stdout)}")
-        program.parent.mkdir(parents=True, exist_ok=True)
-        whole = program.with_suffix(f".{os.getpid()}")
-        built = _run([go, "build", "-o", str(whole), "."], BUILD_TIMEOUT_S)
-        check(built.returncode == 0, "it does not compile", _tail(built.stdout))
-        whole.rename(program)  # complete, or not there
+    with one_at_a_time("consolecalls"):
+        if not program.exists():
+            try:
+                _build(go, program)
+            except subprocess.TimeoutExpired as error:
+                text = f"it took over {error.timeout:g} s: {' '.join(error.cmd)}"
+                raise UnavailableError(text) from None
     return program
+
+
+def _build(go: str, program: Path) -> None:
+    fetched = _run([go, "mod", "download"], DOWNLOAD_TIMEOUT_S)
+    if fetched.returncode != 0:
+        raise UnavailableError(f"Go did not fetch its modules: {_tail(fetched.stdout)}")
+    program.parent.mkdir(parents=True, exist_ok=True)
+    whole = program.with_suffix(f".{os.getpid()}")
+    built = _run([go, "build", "-o", str(whole), "."], FETCH_TIMEOUT_S)
+    check(built.returncode == 0, "it does not compile", _tail(built.stdout))
+    whole.rename(program)  # complete, or not there
 
 
 def _run(command: list[str], timeout_s: int) -> "subprocess.CompletedProcess[str]":

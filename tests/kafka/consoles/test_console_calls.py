@@ -6,13 +6,14 @@ from typing import Final
 
 import pytest
 
-from benchmarks.peers.maven import PeerUnavailableError
 from quire.local.secure_directory import CLIENT_NAME
 from quire.local_cluster import BOOKIES_DEFAULT
 from tests.kafka.brokers import QUIRE_BROKERS
 from tests.kafka.consoles.replays import PROGRAMS, Cluster, Replay, prepared_cluster, replayed
 from tests.kafka.consoles.world import COMMITTED, DELETED, PARTITIONS, RECORDS, VALUE_BYTES, World
-from tests.kafka.scenario import UnavailableError
+from tests.kafka.fetching import TEST_TIMEOUT_S, UNAVAILABLE
+
+pytestmark = pytest.mark.timeout(TEST_TIMEOUT_S)
 
 BATCH_BYTES_MAX: Final = 100
 """More than a batch or a record has besides its value."""
@@ -42,7 +43,7 @@ def replay_of(prepared: tuple[Cluster, World]) -> Callable[[str], Replay]:
     def made(program: str) -> Replay:
         try:
             return replayed(program, *prepared)
-        except (UnavailableError, PeerUnavailableError) as error:
+        except UNAVAILABLE as error:
             pytest.skip(str(error))
 
     return made
