@@ -153,8 +153,9 @@ test-spark-failed: $(SPARK_STAMP)
 
 # Every scenario of tests/kafka against Quire: clients in Python, Java and JavaScript, and Apache Kafka's own tools.
 # What cannot be fetched is skipped with the reason. Against another broker: python -m tests.kafka --address HOST:PORT
+# Each of two workers has clusters of its own, and keeps them for as long as it can: it takes a half of the tests, then what the other has left.
 test-kafka: $(STAMP)
-	@$(BIN)/python -m pytest -q -m kafka -rs tests/kafka $(if $(FOR_S),--for-s $(FOR_S) --order '$(SEED)')
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m kafka -rsfE tests/kafka $(if $(FOR_S),--for-s $(FOR_S) --order '$(SEED)')
 
 # Playwright is large, and only tests/browser needs it. The browser is the system's Chromium.
 $(BROWSER_STAMP): $(STAMP)

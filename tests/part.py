@@ -1,14 +1,20 @@
 """A part of the tests, as many as fit into some seconds, in an order that a seed chooses.
 
 Invariants: tests of a file stay together, since they share fixtures; no test is begun after the
-time; one that runs is not ended.
+time; one that runs is not ended. Tests that are marked `long` come last, since many others run in
+the time of one, except for one that the seed chooses: it is the first, so that each of them runs
+for some seeds. Each worker of pytest-xdist has the same order, and leaves out tests by its own
+clock; the process that prints adds up how many.
 """
 
 import math
 import random
 import time
+from typing import Any, Final
 
 import pytest
+
+LEFT_OUT: Final = "left_out"
 
 
 class Part:
@@ -27,7 +33,9 @@ class Part:
         files = list(dict.fromkeys(item.path for item in items))
         rng.shuffle(files)
         rng.shuffle(items)
-        items.sort(key=lambda item: files.index(item.path))
+        long = [item for item in items if item.get_closest_marker("long") is not None]
+        first, last = long[:1], long[1:]
+        items.sort(key=lambda item: (item not in first, item in last, files.index(item.path)))
 
     def pytest_collection_finish(self) -> None:
         """Let the time begin."""
@@ -40,6 +48,16 @@ class Part:
             return None
         self._left_out += 1
         return True
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Send the number of a worker to the process that prints."""
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput[LEFT_OUT] = self._left_out
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Add the number of a worker; one that crashed sends none."""
+        self._left_out += getattr(node, "workeroutput", {}).get(LEFT_OUT, 0)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say how much ran."""

@@ -203,6 +203,6 @@ def _properties(path: Path, settings: Mapping[str, object]) -> Path:
 
 
 SCENARIOS: Final = (
-    Scenario("Kafka Connect", "worker restarted and killed", restarted_worker),
-    Scenario("MirrorMaker 2", "from Kafka and back", mirrored),
+    Scenario("Kafka Connect", "worker restarted and killed", restarted_worker, is_long=True),
+    Scenario("MirrorMaker 2", "from Kafka and back", mirrored, is_long=True),
 )

@@ -62,4 +62,4 @@ def _file(endpoint: Endpoint, directory: Path) -> Path:
     return path
 
 
-SCENARIOS: Final = (Scenario("Kafka Streams", "a program that counts", counted),)
+SCENARIOS: Final = (Scenario("Kafka Streams", "a program that counts", counted, is_long=True),)

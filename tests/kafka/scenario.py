@@ -27,6 +27,8 @@ class Scenario:
     client: str
     name: str
     run: Callable[[Endpoint], None]
+    is_long: bool = False
+    """Whether many others run in its time: it starts servers in Java, or kills brokers."""
 
     @property
     def title(self) -> str:

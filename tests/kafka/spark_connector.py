@@ -39,7 +39,7 @@ def scenario(name: str) -> Callable[[Endpoint], None]:
 
 
 SCENARIOS: Final = tuple(
-    Scenario("Spark's connector", name, scenario(argument))
+    Scenario("Spark's connector", name, scenario(argument), is_long=True)
     for name, argument in (
         ("batch, both ways", "batch"),
         ("streams, both ways", "streaming"),

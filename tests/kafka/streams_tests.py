@@ -121,6 +121,6 @@ def _file(brokers: KilledBrokers, directory: Path) -> tuple[str]:
 
 
 SCENARIOS: Final = (
-    Scenario("Kafka Streams", "exactly once, brokers killed", exactly_once),
-    Scenario("Kafka Streams", "smoke test, brokers killed", smoke),
+    Scenario("Kafka Streams", "exactly once, brokers killed", exactly_once, is_long=True),
+    Scenario("Kafka Streams", "smoke test, brokers killed", smoke, is_long=True),
 )

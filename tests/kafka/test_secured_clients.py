@@ -7,6 +7,7 @@ import pytest
 from tests.kafka.brokers import SecureEndpoints, secure_brokers_in_thread
 from tests.kafka.endpoint import Endpoint
 from tests.kafka.fetching import TEST_TIMEOUT_S, UNAVAILABLE
+from tests.kafka.parameters import parameters
 from tests.kafka.scenario import Scenario
 from tests.kafka.secured_scenarios import CERTIFICATE, LOGIN, titled
 
@@ -19,12 +20,12 @@ def endpoints() -> Iterator[SecureEndpoints]:
         yield found
 
 
-@pytest.mark.parametrize("scenario", titled(LOGIN), ids=LOGIN)
+@pytest.mark.parametrize("scenario", parameters(titled(LOGIN)))
 def test_client_with_a_password(endpoints: SecureEndpoints, scenario: Scenario) -> None:
     run_or_skip(scenario, endpoints.login)
 
 
-@pytest.mark.parametrize("scenario", titled(CERTIFICATE), ids=CERTIFICATE)
+@pytest.mark.parametrize("scenario", parameters(titled(CERTIFICATE)))
 def test_client_with_a_certificate(endpoints: SecureEndpoints, scenario: Scenario) -> None:
     run_or_skip(scenario, endpoints.certificate)
 

@@ -8,6 +8,7 @@ from tests.kafka.brokers import broker_in_thread
 from tests.kafka.endpoint import Endpoint
 from tests.kafka.every_client import SCENARIOS
 from tests.kafka.fetching import TEST_TIMEOUT_S, UNAVAILABLE
+from tests.kafka.parameters import parameters
 from tests.kafka.scenario import Scenario
 
 pytestmark = pytest.mark.timeout(TEST_TIMEOUT_S)
@@ -19,7 +20,7 @@ def endpoint() -> Iterator[Endpoint]:
         yield found
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=[each.title for each in SCENARIOS])
+@pytest.mark.parametrize("scenario", parameters(SCENARIOS))
 def test_stock_client(endpoint: Endpoint, scenario: Scenario) -> None:
     try:
         scenario.run(endpoint)
