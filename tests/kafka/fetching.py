@@ -9,8 +9,12 @@ another worker, so that it is skipped and does not fail.
 
 import fcntl
 import functools
-from collections.abc import Callable, Hashable, Iterator
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final, TypeVar
 
 from benchmarks.peers.maven import PeerUnavailableError, default_cache
@@ -56,3 +60,32 @@ def one_at_a_time(name: str) -> Iterator[None]:
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def run_fetch(
+    command: Sequence[str], directory: Path, variables: Mapping[str, str], timeout_s: float
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command that fetches or builds, to its end.
+
+    Raises UnavailableError if it takes too long. It is killed then with all that it started, since
+    compilers would go on for minutes.
+    """
+    with subprocess.Popen(
+        command,
+        cwd=directory,
+        env={**os.environ, **variables},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=timeout_s)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                text = f"{' '.join(command)} took over {timeout_s:g} s"
+                raise UnavailableError(text) from None
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output)

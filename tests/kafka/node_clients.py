@@ -12,13 +12,13 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from benchmarks.peers.maven import default_cache
 from tests.kafka.endpoint import Endpoint, json_file
-from tests.kafka.fetching import FETCH_TIMEOUT_S, fetched_once, one_at_a_time
+from tests.kafka.fetching import FETCH_TIMEOUT_S, fetched_once, one_at_a_time, run_fetch
 from tests.kafka.scenario import Scenario, UnavailableError, check
 
 SOURCES: Final = Path(__file__).parent
@@ -57,26 +57,20 @@ def installed(part: str) -> Path:
 def _install(npm: str, home: Path) -> None:
     headers = {"npm_config_nodedir": str(HEADERS.parents[1])} if HEADERS.exists() else {}
     command = [npm, "install", "--no-audit", "--no-fund"]
-    try:
-        done = _run(command, home, FETCH_TIMEOUT_S, {**BUILDING, **headers})
-    except subprocess.TimeoutExpired:
-        raise UnavailableError(f"npm took over {FETCH_TIMEOUT_S} s") from None
+    done = run_fetch(command, home, {**BUILDING, **headers}, FETCH_TIMEOUT_S)
     if done.returncode != 0:
         raise UnavailableError(f"npm did not install it: {done.stdout[-TAIL_CHARACTERS:]}")
 
 
-def _run(
-    command: list[str], directory: Path, timeout_s: int, variables: Mapping[str, str]
-) -> "subprocess.CompletedProcess[str]":
+def _run_node(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        command,
-        cwd=directory,
-        env={**os.environ, **variables},
+        ["node", "scenarios.mjs", *arguments],
+        cwd=home,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=timeout_s,
+        timeout=RUN_TIMEOUT_S,
         check=False,
     )
 
@@ -88,7 +82,7 @@ def scenario(part: str, name: str) -> Callable[[Endpoint], None]:
         home = installed(part)
         settings = endpoint.kafkajs if part == "node" else {**endpoint.librdkafka}
         with json_file(settings) as path:
-            done = _run(["node", "scenarios.mjs", name, path], home, RUN_TIMEOUT_S, {})
+            done = _run_node(home, name, path)
         check(done.returncode == 0, f"ended with {done.returncode}", done.stdout[-TAIL_CHARACTERS:])
 
     return run
@@ -100,7 +94,8 @@ SCENARIOS: Final = (
         for name in ("produce", "idempotent", "group", "transactions", "admin")
     ),
     *(
-        Scenario("Confluent's JavaScript", name, scenario("node_confluent", name))
+        # They are short unless its library must be built.
+        Scenario("Confluent's JavaScript", name, scenario("node_confluent", name), is_long=True)
         for name in ("produce", "group", "transactions", "admin")
     ),
 )

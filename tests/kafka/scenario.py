@@ -28,7 +28,9 @@ class Scenario:
     name: str
     run: Callable[[Endpoint], None]
     is_long: bool = False
-    """Whether many others run in its time: it starts servers in Java, or kills brokers."""
+    """Whether many others run in its time: it starts servers in Java, kills brokers, or may have to
+    build what it needs.
+    """
 
     @property
     def title(self) -> str:

@@ -15,13 +15,15 @@ from typing import Final
 
 from benchmarks.peers.maven import default_cache
 from tests.kafka.endpoint import Endpoint, json_file
-from tests.kafka.fetching import FETCH_TIMEOUT_S, fetched_once, one_at_a_time
+from tests.kafka.fetching import FETCH_TIMEOUT_S, fetched_once, one_at_a_time, run_fetch
 from tests.kafka.scenario import UnavailableError, check
 
 SOURCES: Final = Path(__file__).parent / "go"
 DOWNLOAD_TIMEOUT_S: Final = 120
 RUN_TIMEOUT_S: Final = 180
 TAIL_CHARACTERS: Final = 1500
+OWN_GO: Final = {"GOTOOLCHAIN": "local"}
+"""The Go that is installed: it fetches no other release of itself."""
 
 
 def run_go_calls(endpoint: Endpoint, world: str) -> str:
@@ -47,21 +49,17 @@ def built() -> Path:
     program = default_cache() / f"consolecalls-{digest}" / "consolecalls"
     with one_at_a_time("consolecalls"):
         if not program.exists():
-            try:
-                _build(go, program)
-            except subprocess.TimeoutExpired as error:
-                text = f"it took over {error.timeout:g} s: {' '.join(error.cmd)}"
-                raise UnavailableError(text) from None
+            _build(go, program)
     return program
 
 
 def _build(go: str, program: Path) -> None:
-    fetched = _run([go, "mod", "download"], DOWNLOAD_TIMEOUT_S)
+    fetched = run_fetch([go, "mod", "download"], SOURCES, OWN_GO, DOWNLOAD_TIMEOUT_S)
     if fetched.returncode != 0:
         raise UnavailableError(f"Go did not fetch its modules: {_tail(fetched.stdout)}")
     program.parent.mkdir(parents=True, exist_ok=True)
     whole = program.with_suffix(f".{os.getpid()}")
-    built = _run([go, "build", "-o", str(whole), "."], FETCH_TIMEOUT_S)
+    built = run_fetch([go, "build", "-o", str(whole), "."], SOURCES, OWN_GO, FETCH_TIMEOUT_S)
     check(built.returncode == 0, "it does not compile", _tail(built.stdout))
     whole.rename(program)  # complete, or not there
 
@@ -69,8 +67,6 @@ def _build(go: str, program: Path) -> None:
 def _run(command: list[str], timeout_s: int) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         command,
-        cwd=SOURCES,
-        env={**os.environ, "GOTOOLCHAIN": "local"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

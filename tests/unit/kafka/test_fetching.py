@@ -8,9 +8,9 @@ import pytest
 from benchmarks.peers.maven import PeerUnavailableError
 from tests.kafka import java_process, node_clients
 from tests.kafka.consoles import go_program
-from tests.kafka.fetching import UNAVAILABLE, fetched_once
+from tests.kafka.fetching import UNAVAILABLE, fetched_once, run_fetch
 from tests.kafka.scenario import UnavailableError
-from tests.until import WAIT_S
+from tests.until import WAIT_S, until
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +45,24 @@ def unkept(fetch: Callable[..., object]) -> Callable[..., object]:
     """Return the function without the memory of what it returned to tests of this process."""
     found: Callable[..., object] = fetch.__wrapped__  # type: ignore[attr-defined]
     return found
+
+
+@pytest.mark.real_time
+async def test_what_a_fetch_started_is_killed_with_it(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    program = f"sleep {WAIT_S} & echo $! > {started}; wait"
+    with pytest.raises(UnavailableError, match="took over 2 s"):
+        run_fetch(["sh", "-c", program], tmp_path, {}, 2.0)
+    if started.exists():
+        await until(lambda: has_ended(started.read_text().strip()))
+
+
+def has_ended(process: str) -> bool:
+    """Return whether a process is gone, or is a zombie."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().split()[2] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 @pytest.mark.parametrize("kind", UNAVAILABLE)
