@@ -81,6 +81,7 @@ def mirrored(endpoint: Endpoint) -> None:
             "here->there.enabled": "true",
             "there->here.topics": there,
             "here->there.topics": here,
+            "refresh.topics.interval.seconds": 5,  # a look that fails is repeated after 10 min
             "replication.factor": -1,
             "checkpoints.topic.replication.factor": -1,
             "heartbeats.topic.replication.factor": -1,
