@@ -200,7 +200,8 @@ class StatePartition:
         if transaction.state is TransactionState.DEAD:
             self.machines.pop(transaction.transactional_id, None)
         else:
-            self.machines[transaction.transactional_id] = TransactionMachine(transaction)
+            loaded = transaction.loaded(self._wall_clock_ms())
+            self.machines[transaction.transactional_id] = TransactionMachine(loaded)
 
     def _snapshot(self) -> Iterator[bytes]:
         newest = [machine.newest for machine in self.machines.values()]

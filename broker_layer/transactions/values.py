@@ -163,6 +163,18 @@ class Transaction:
             changed_ms=now_ms,
         )
 
+    def loaded(self, now_ms: int) -> "Transaction":
+        """Return it as another coordinator continues it, whose clock shows `now_ms`.
+
+        No time is later than that: if the clock of the coordinator before was ahead, timeouts count
+        from now on.
+        """
+        return replace(
+            self,
+            started_ms=min(self.started_ms, now_ms),
+            changed_ms=min(self.changed_ms, now_ms),
+        )
+
     def decided(self, *, committed: bool, now_ms: int) -> "Transaction":
         """Return it with its end decided."""
         assert self.state is TransactionState.ONGOING, "only an open transaction is ended"

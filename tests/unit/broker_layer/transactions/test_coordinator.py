@@ -37,6 +37,7 @@ class Setting:
         self.count = COUNT
         self.next_id = 99
         self.has_ids = True
+        self.ahead_ms = 0
         self.number = partition_of_key("t", COUNT)
         self.state = StoredState(Random(1), 0.01)
         self.coordinator = TransactionCoordinator(
@@ -44,7 +45,7 @@ class Setting:
             self,
             lambda: self.count,
             config or TransactionConfig(),
-            lambda: NOW_MS + int(asyncio.get_running_loop().time() * 1000),
+            lambda: NOW_MS + self.ahead_ms + int(asyncio.get_running_loop().time() * 1000),
         )
 
     async def next(self) -> int:
@@ -357,6 +358,23 @@ async def test_a_timeout_counts_from_the_transactions_start_also_after_a_move() 
     await setting.load()
     await asyncio.sleep(3)
     assert setting.title() == "CompleteAbort"
+    await setting.aclose()
+
+
+async def test_a_clock_that_was_ahead_delays_no_timeout_after_a_move() -> None:
+    setting = Setting()
+    await setting.lead()
+    setting.ahead_ms = 7_200_000
+    claim = await setting.open_transaction()
+    await setting.coordinator.resign(setting.number)
+    setting.ahead_ms = 0
+    await setting.load()
+    await asyncio.sleep(TIMEOUT_MS / 1000 - 1)
+    assert setting.title() == "Ongoing"
+    await asyncio.sleep(5)
+    assert setting.title() == "CompleteAbort"
+    ending = setting.coordinator.end(claim, committed=True)
+    assert await code_of(ending) is ErrorCode.PRODUCER_FENCED
     await setting.aclose()
 
 
