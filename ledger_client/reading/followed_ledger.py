@@ -3,8 +3,8 @@
 Leaves requests for the LAC to `lac_reading.py` and `tailing.py`, which report it here.
 
 Invariants: neither the metadata's version nor the LAC ever goes back (rule 8.5); there is one watch
-while the ledger can change, and none once it is closed; a lost session delays updates but never
-causes an error.
+while the ledger can change, and none once it is closed; a change before the watch was set is read
+too; a lost session delays updates but never causes an error.
 
 Source: protocol rules 8.1, 8.4, 8.5; metadata design, "Watches".
 """
@@ -42,6 +42,7 @@ class FollowedLedger:
         self._tasks = BackgroundTasks()
         self._cancel_watch: Cancel | None = None
         self._rereads_wanted = 0
+        self._has_reread = False
 
     @property
     def ledger_id(self) -> LedgerId:
@@ -57,6 +58,7 @@ class FollowedLedger:
         """Follow the metadata, unless it is final."""
         if not self.is_closed:
             self._cancel_watch = self._ledgers.watch(self.ledger_id, self._on_watch)
+            self._on_watch()  # the ledger may have changed before the watch was set
 
     def on_change(self, callback: Callable[[], None]) -> Cancel:
         """Call back whenever the metadata or the LAC changed, or the ledger is gone."""
@@ -107,7 +109,9 @@ class FollowedLedger:
         while self._rereads_wanted and not self.is_deleted:
             wanted = self._rereads_wanted
             try:
-                await self.refresh()
+                # No watch promises that an ordinary read shows what changed before it was set.
+                await self.refresh(fresh=not self._has_reread)
+                self._has_reread = True
             except MetadataUnavailableError:
                 await asyncio.sleep(backoff.next_s())
                 continue

@@ -166,6 +166,8 @@ class MetadataStore(Protocol):
 
         The callback also runs after every suspension, because changes may have been missed: always
         read again. It may run more often than the node changed, and once for several changes.
+        Changes before this call need not be reported: a caller that has read before reads once
+        more.
         """
 
     def watch_children(self, path: str, callback: WatchCallback) -> Cancel:

@@ -82,13 +82,16 @@ class SegmentReaders:
         return found
 
     async def last_entry_of(self, ledger_id: LedgerId) -> EntryId:
-        """Return the last entry of a closed ledger. Raises TopicError."""
+        """Return the last entry of a ledger whose end is listed. Raises TopicError."""
         async with self._reader(ledger_id) as reader:
+            if not reader.is_closed:  # it was opened before the close, of which it hears later
+                await reader.refresh_last_confirmed()
             last = reader.info.last_entry_id
         if last is None:
             text = (
-                f"ledger {ledger_id} is open, but the partition's list names its end: close it "
-                f"with quire ledger recover {ledger_id}"
+                f"the partition's list names the end of ledger {ledger_id}, but its metadata shows "
+                "it open, or cannot be read now: retry; if this lasts although the metadata "
+                f"service answers, close it with quire ledger recover {ledger_id}"
             )
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text)
         return last

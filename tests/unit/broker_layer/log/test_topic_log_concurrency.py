@@ -217,6 +217,28 @@ async def test_readers_in_use_are_not_closed(setting: LogSetting) -> None:
         await readers.aclose()
 
 
+class LateWatches(NoFaults):
+    """Reports changes a minute later."""
+
+    @override
+    def watch_delay_s(self, path: str) -> float:
+        del path
+        return 60.0
+
+
+async def test_a_ledger_is_read_whose_close_was_not_reported_yet(setting: LogSetting) -> None:
+    setting.cluster.server.faults = LateWatches()
+    log = await setting.take_over(1, small(segment_bytes=1_000), tail_bytes=1)
+    wanted: list[bytes] = []
+    while not log.ended_ledgers:
+        wanted.append(b"%03d" % len(wanted) * 20)
+        await append(log, batch(wanted[-1]))
+        read = await values(log)  # its reader is opened while it is written
+        assert [value for _, value in read] == wanted
+    await append(log, batch(b"newest"))
+    assert [value for _, value in await values(log)] == [*wanted, b"newest"]
+
+
 async def test_deletion_of_old_ledgers_does_not_block_roll(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -171,6 +171,18 @@ def test_the_close_ends_the_watch_and_the_lac() -> None:
     run_followed(scenario)
 
 
+def test_a_close_just_before_the_watch_was_set_is_read() -> None:
+    async def scenario(it: Followed) -> None:
+        await it.close(9)
+        it.faults.missed = 1  # an ordinary read shows an older state, as another server may
+        it.ledger.start()
+        await asyncio.sleep(1.0)
+        assert (it.ledger.is_closed, it.ledger.last_confirmed, it.changes) == (True, 9, 1)
+        assert (it.ledgers.count, it.faults.fresh) == (0, [True])
+
+    run_followed(scenario)
+
+
 def test_a_change_of_the_ensemble_keeps_the_watch_and_a_higher_lac() -> None:
     async def scenario(it: Followed) -> None:
         it.ledger.start()
