@@ -4,7 +4,8 @@ Leaves producers that wait to `producing`, and judging the records to `history` 
 
 Invariants: with acks=0 a batch is sent once, and the batches of one connection belong to one
 producer: they are in the log in order, each at most once. With acks=1 a batch is sent until it is
-acknowledged, and may be in the log several times.
+acknowledged, and may be in the log several times; it is given up only if its times are too far
+ahead of the leader's clock.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from typing import Final
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import Record, build_batch
 from broker_layer.kafka.versions import ApiKey
+from broker_layer.log.settings.topic_config_table import DEFINITIONS
 from tests.simulation.topics.broker_nodes import KafkaNode
 from tests.simulation.topics.frames import PRODUCE_VERSION, produce_body, read_produced
 from tests.simulation.topics.history import Place, SentRecord
@@ -22,6 +24,8 @@ from tests.simulation.topics.producing import PRODUCE_TIMEOUT_MS, RETRIED
 
 LINES_MAX: Final = 3
 BURST_MAX: Final = 4
+AHEAD_MS_MAX: Final = int(DEFINITIONS["message.timestamp.after.max.ms"].default or "")
+"""Time by which a record may be ahead of its leader's clock: no plan sets another one."""
 
 
 async def produce_carelessly(node: KafkaNode, client: KafkaClient, rng: random.Random) -> None:
@@ -73,12 +77,14 @@ class _Careless:
 
     async def _send_until_stored(self) -> None:
         cluster, place = self._node.topics, self._place
+        written_ms = self._node.wall_clock_ms()
         records, data = self._batch(f"{self._node.incarnation}/{place}", is_unique=False)
         while not cluster.is_over:
             try:
                 broker = await self._client.leader_of(*place)
                 connection = await self._client.connection(broker)
                 epoch = cluster.brokers[broker].epoch_led(place)
+                limit_ms = cluster.brokers[broker].wall_clock_ms() + AHEAD_MS_MAX
                 call = connection.send(ApiKey.PRODUCE, PRODUCE_VERSION, self._body(data, 1))
                 produced = read_produced(await self._client.answered(connection, call))
             except Unanswered:
@@ -88,6 +94,8 @@ class _Careless:
                 if code is ErrorCode.NONE:
                     for offset, record in enumerate(records, produced.base_offset):
                         cluster.history.note_stored(record, offset, epoch)
+                    return
+                if code is ErrorCode.INVALID_TIMESTAMP and written_ms > limit_ms:
                     return
             if code not in RETRIED:
                 cluster.model.report("careless", f"{place}: acks=1 was refused with {code.name}")
