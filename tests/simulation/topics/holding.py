@@ -6,9 +6,10 @@ Leaves the requests to `classic_members` and `consumer_members`, and committed o
 A member holds a partition from the answer that gave it until it releases it, which it does before
 it reports that. Without requests from a member, its coordinator may remove it, but not before a
 complete session, or the time for a rebalance, has passed since the last sign of life that this
-coordinator answered, or since it loaded the group. Until then the member certainly holds it. Only
-the answers of the coordinator with the highest epoch are checked: an earlier one, which does not
-know yet that it was replaced, cannot give partitions.
+coordinator answered, or since it loaded the group. Until then the member certainly holds it. The
+coordinator measures these times by its own clock, which may be fast. Only the answers of the
+coordinator with the highest epoch are checked: an earlier one, which does not know yet that it was
+replaced, cannot give partitions.
 
 Invariants checked: no member gets a partition that another certainly holds (two owners). The
 members of a generation get parts of one assignment (torn generation), and generations do not go
@@ -19,6 +20,12 @@ Source: KIP-848; Kafka's group protocol.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
+
+from tests.simulation.clocks import RATE_ERROR_MAX
+
+FASTEST_RATE: Final = 1 + RATE_ERROR_MAX
+"""Seconds of the fastest coordinator's clock per true second."""
 
 Report = Callable[[str, str], None]
 """Receives the kind of a violation and its description."""
@@ -236,9 +243,10 @@ class Holdings:
             session_s = member.session_s
             if member.is_classic:
                 session_s = min(session_s, member.rebalance_s)
-            end_s = max(member.answered.get(load.epoch, 0.0), load.at_s) + session_s
+            since_s = max(member.answered.get(load.epoch, 0.0), load.at_s)
+            end_s = since_s + session_s / FASTEST_RATE
             if partition is not None and not member.is_classic:
                 epoch, asked_s = member.confirmed.get(partition, (-1, 0.0))
                 asked_s = asked_s if epoch == load.epoch else load.at_s
-                end_s = min(end_s, asked_s + member.rebalance_s)
+                end_s = min(end_s, asked_s + member.rebalance_s / FASTEST_RATE)
         return end_s

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulation.topics.holding import Holdings, Membership
+from tests.simulation.topics.holding import FASTEST_RATE, Holdings, Membership
 
 GROUP = "workers"
 FIRST, SECOND = "broker-0", "broker-1"
@@ -48,6 +48,14 @@ def test_a_member_that_is_silent_loses_its_partitions(world: World) -> None:
     first, second = world.member("first"), world.member("second")
     world.given(first, 0)
     world.now_s = SESSION_S
+    world.given(second, 0)
+    assert world.reports == []
+
+
+def test_a_coordinators_clock_may_be_fast(world: World) -> None:
+    first, second = world.member("first"), world.member("second")
+    world.given(first, 0)
+    world.now_s = SESSION_S / FASTEST_RATE
     world.given(second, 0)
     assert world.reports == []
 
