@@ -10,6 +10,7 @@ its copies (drain); no ledger names it then, and without it every ledger is read
 Source: protocol rules 9.5, 9.8 and 9.13.
 """
 
+import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable
@@ -30,6 +31,8 @@ NAME: Final = "drain"
 DRAINED_S: Final = 900.0
 """Time in which a bookie is emptied: that of full replication, for the same reasons."""
 STOPPED_S: Final = 60.0
+AGAIN_S: Final = 1.0
+"""Pause of an operator whose change was refused."""
 USED_AGAIN: Final = (Lifecycle.DRAINING, Lifecycle.DRAINED)
 """States that an operator ends with `quire bookie undrain`."""
 
@@ -50,10 +53,16 @@ class Drains:
             await _change(self._cluster, bookie_id, Lifecycle.DRAINING)
 
     async def heal(self) -> bool:
-        """Use the bookies that drain again; return whether there were any."""
-        drain = [each for each in _known(self._cluster) if _is_in(self._cluster, each, *USED_AGAIN)]
+        """Use the bookies that drain again; return whether there were any. What the metadata
+        service refuses is tried again: other bookies need these as targets.
+        """
+        cluster = self._cluster
+        drain = [each for each in _known(cluster) if _is_in(cluster, each, *USED_AGAIN)]
         for bookie_id in drain:
-            await _change(self._cluster, bookie_id, Lifecycle.ACTIVE)
+            await _change(cluster, bookie_id, Lifecycle.ACTIVE)
+            while _is_in(cluster, bookie_id, *USED_AGAIN):
+                await asyncio.sleep(AGAIN_S)
+                await _change(cluster, bookie_id, Lifecycle.ACTIVE)
         return bool(drain)
 
 
