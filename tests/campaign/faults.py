@@ -3,9 +3,9 @@
 Leaves the processes to `quire.local`, and the consequences to the other processes of a
 campaign.
 
-Invariants: no more than `down_max` bookies have a fault at a time, so there are always spares.
-Every fault has ended when `settle` returns. The seed decides the plan, but not the time that
-processes take.
+Invariants: no more servers of a group have a fault at a time than the group says, so there are
+always spares. Every fault has ended when `settle` returns. The seed decides the plan, but not the
+time that processes take.
 """
 
 import asyncio
@@ -13,47 +13,107 @@ import math
 import shutil
 import time
 from asyncio.subprocess import DEVNULL
-from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Final
 
+from metadata.errors import MetadataError
 from metadata.store.embedded import EmbeddedZooKeeper
 from quire.errors import LocalClusterError
 from quire.local.local_bookie import LocalBookie
+from quire.local.local_broker import LocalBroker
 from tests.campaign.availability import ZOOKEEPER, FaultTime
+from tests.campaign.injecting import FaultLog
 
-PAUSE_S: Final = (0.02, 8.0)
 FREEZE_S: Final = (0.01, 0.4)
-DOWN_S_MEAN: Final = 0.8
-DOWN_S_MAX: Final = 4.0
-GAP_S: Final = (0.1, 1.5)
-ZOOKEEPER_PAUSE_S: Final = (0.1, 3.0)
-TWO_AT_ONCE: Final = 0.4
+SEVERAL_AT_ONCE: Final = 0.4
+TOGETHER: Final = 0.5
+"""Share of several faults that happen together and in one way; the others happen one by one."""
+STAGGER_S: Final = 0.3
 AIMED: Final = 0.8
 """Share of faults that hit bookies of an ensemble that is being written."""
-SAME_KIND: Final = 0.4
-STAGGER_S: Final = 0.3
-"""Maximum delay of the second of two faults, unless both are of the same kind."""
-ZOOKEEPER_SHARE: Final = 0.04
-WRITER_SHARE: Final = 0.04
+CLIENT_SHARE: Final = 0.05
 SLOWED_S: Final = (0.3, 1.0)
 SYNC_DELAY_US: Final = 300_000
-KINDS: Final = ("killed", "paused", "restarted", "frozen and killed", "slowed and killed")
+
+Server = LocalBookie | LocalBroker
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Faults of one kind of campaign, and their times in seconds."""
+
+    kinds: tuple[str, ...]
+    zookeeper_kinds: tuple[str, ...]
+    zookeeper_share: float
+    gap_s: tuple[float, float]
+    pause_s: tuple[float, float]
+    zookeeper_s: tuple[float, float]
+    """Time that ZooKeeper is away."""
+    down_s_mean: float
+    down_s_max: float
+    settles_first: bool
+    """Whether faults of several servers wait until all earlier faults have ended."""
+
+
+OF_LEDGERS: Final = Pace(
+    kinds=("killed", "paused", "restarted", "frozen and killed", "slowed and killed"),
+    zookeeper_kinds=("paused",),
+    zookeeper_share=0.04,
+    gap_s=(0.1, 1.5),
+    pause_s=(0.02, 8.0),
+    zookeeper_s=(0.1, 3.0),
+    down_s_mean=0.8,
+    down_s_max=4.0,
+    settles_first=True,
+)
+OF_TOPICS: Final = Pace(
+    kinds=("killed", "killed", "paused", "paused", "restarted", "frozen and killed"),
+    zookeeper_kinds=("paused", "paused", "killed"),
+    zookeeper_share=0.08,
+    gap_s=(0.3, 4.0),
+    pause_s=(0.02, 12.0),
+    zookeeper_s=(0.1, 9.0),
+    down_s_mean=2.0,
+    down_s_max=15.0,
+    settles_first=False,
+)
+"""Pauses are longer than the session timeout too: other brokers have then taken over before the
+broker resumes.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Servers of one kind, of which at most `down_max` have a fault at a time."""
+
+    noun: str
+    """Start of their names."""
+    servers: Sequence[Server]
+    """The servers that faults may hit; its owner may change it."""
+    down_max: int
+    other_code: Path | None = None
+    """Directory whose code half of the starts run; None: all run this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
     """Parts of a campaign that faults hit in addition to its cluster."""
 
-    ensembles: Callable[[], Sequence[tuple[str, ...]]]
+    replace_client: Callable[[], Awaitable[None]]
+    """Kills a client and starts another."""
+    ensembles: Callable[[], Sequence[tuple[str, ...]]] = lambda: ()
     """For each ledger that is being written, the ids of its bookies."""
-    replace_writer: Callable[[], Awaitable[None]]
-    """Kills the writer and starts another."""
-    writer_pid: Callable[[], int]
-    """Process id of the writer."""
+    client_pids: Callable[[], Sequence[int]] = lambda: ()
+    """Process ids of clients whose connections may be hit."""
+
+    def aim(self, rng: Random) -> tuple[str, ...]:
+        """Return the ids of the bookies to choose from; empty for all."""
+        ensembles = self.ensembles()
+        return rng.choice(ensembles) if ensembles and rng.random() < AIMED else ()
 
 
 class FaultInjector:
@@ -61,50 +121,41 @@ class FaultInjector:
 
     def __init__(
         self,
-        bookies: Sequence[LocalBookie],
+        groups: Sequence[Group],
         rng: Random,
-        down_max: int,
         targets: Targets,
+        pace: Pace = OF_LEDGERS,
         *,
         zookeeper: EmbeddedZooKeeper | None = None,
         may_start_again: Callable[[float], bool] = lambda _: False,
-        other_code: Path | None = None,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Without `zookeeper` only bookies and the writer have faults. `may_start_again` returns
-        whether a bookie's start that began at that time may have failed without a fault of its own.
-        With `other_code` half of the starts run the code in that directory.
+        """Without `zookeeper` only servers and clients have faults. `may_start_again` returns
+        whether a start that began at that time may have failed without a fault of its own.
         """
-        self.counts: Counter[str] = Counter()
-        self.complaints: list[str] = []
-        self.times: list[FaultTime] = []
-        self._bookies = list(bookies)
+        self.log = FaultLog(say)
+        self._groups = groups
+        self._rng = rng
+        self._targets = targets
+        self._pace = pace
         self._zookeeper = zookeeper
         self._may_start_again = may_start_again
-        self._other_code = other_code
-        self._rng = rng
-        self._down_max = down_max
-        self._targets = targets
         self._faulty: dict[str, asyncio.Task[None]] = {}
-        self._is_stopping = False
 
     async def run(self) -> None:
-        """Inject faults until `stop`; a fault that has begun continues until its end."""
-        while not self._is_stopping:
-            await asyncio.sleep(self._rng.uniform(*GAP_S))
+        """Inject faults until the log's `stop`; a fault that has begun continues until its end."""
+        zookeeper_share = self._pace.zookeeper_share
+        while not await self.log.stops_within(self._rng.uniform(*self._pace.gap_s)):
             self._faulty = {name: task for name, task in self._faulty.items() if not task.done()}
             self._record_dead()
             draw = self._rng.random()
-            if draw < ZOOKEEPER_SHARE and self._zookeeper is not None:
-                await self._pause_zookeeper(self._zookeeper)
-            elif draw < ZOOKEEPER_SHARE + WRITER_SHARE:
-                self.counts["writer killed"] += 1
-                await self._targets.replace_writer()
+            if draw < zookeeper_share and self._zookeeper is not None:
+                self._hit_zookeeper(self._zookeeper)
+            elif draw < zookeeper_share + CLIENT_SHARE:
+                self.log.counts["client killed"] += 1
+                await self._targets.replace_client()
             else:
-                await self._inject_bookie_faults()
-
-    def stop(self) -> None:
-        """Start no more faults."""
-        self._is_stopping = True
+                await self._hit_servers()
 
     async def settle(self) -> None:
         """Wait until every fault has ended."""
@@ -112,144 +163,155 @@ class FaultInjector:
         self._faulty = {}
         self._record_dead()
 
-    async def withdraw(self, bookie: LocalBookie) -> None:
-        """Choose a bookie for no more faults; return once one that it has has ended."""
-        self._bookies.remove(bookie)
-        if bookie.name in self._faulty:
-            await self._faulty[bookie.name]
+    async def end_of_fault(self, server: Server) -> None:
+        """Wait until a server that is in no group any more has no fault."""
+        if server.name in self._faulty:
+            await self._faulty[server.name]
 
-    def admit(self, bookie: LocalBookie) -> None:
-        """Choose this bookie too from now on."""
-        self._bookies.append(bookie)
-
-    @property
-    def bookies(self) -> Sequence[LocalBookie]:
-        """The bookies that faults may hit."""
-        return self._bookies
-
-    async def _inject_bookie_faults(self) -> None:
-        """Inject a fault into one more bookie, or into two at the same moment."""
+    async def _hit_servers(self) -> None:
+        """Hit one server, or several at nearly the same moment."""
         count = 1
-        if self._rng.random() < TWO_AT_ONCE:
-            count = self._down_max
-            await self.settle()
-        if count + len(self._faulty) > self._down_max:
-            return
-        well = [bookie for bookie in self._bookies if bookie.name not in self._faulty]
-        ensembles = self._targets.ensembles()
-        if ensembles and self._rng.random() < AIMED:
-            members = self._rng.choice(ensembles)
-            well = [bookie for bookie in well if bookie.id in members]
-        chosen = self._rng.sample(well, min(count, len(well)))
-        kinds = [self._rng.choice(KINDS) for _ in chosen]
-        delay_s = self._rng.uniform(0, STAGGER_S)
-        if self._rng.random() < SAME_KIND:
-            kinds, delay_s = kinds[:1] * len(chosen), 0.0
-        self.counts["two at once"] += len(chosen) > 1
-        for number, (bookie, kind) in enumerate(zip(chosen, kinds, strict=True)):
-            self.counts[kind] += 1
-            fault = self._guarded(kind, bookie, number * delay_s)
-            self._faulty[bookie.name] = asyncio.create_task(fault)
+        if self._rng.random() < SEVERAL_AT_ONCE:
+            count = self._rng.randint(2, max(2, sum(each.down_max for each in self._groups)))
+            if self._pace.settles_first:
+                await self.settle()
+        is_together = self._rng.random() < TOGETHER
+        one_kind, ensemble = self._rng.choice(self._pace.kinds), self._targets.aim(self._rng)
+        begun = 0
+        for number in range(count):
+            delay_s = self._rng.uniform(0, STAGGER_S) if number and not is_together else 0.0
+            kind = one_kind if is_together else self._rng.choice(self._pace.kinds)
+            group = self._rng.choice(self._groups)
+            server = self._choose(group, ensemble)
+            if server is not None:
+                begun += 1
+                self.log.counts[f"{group.noun} {kind}"] += 1
+                fault = self._fault(kind, server, group, delay_s, Random(self._rng.random()))
+                self._faulty[server.name] = asyncio.create_task(fault)
+        if begun > 1:
+            self.log.counts["several together" if is_together else "several at once"] += 1
 
-    async def _guarded(self, kind: str, bookie: LocalBookie, delay_s: float) -> None:
+    def _choose(self, group: Group, ensemble: tuple[str, ...]) -> Server | None:
+        """Return a healthy server, unless the maximum number already has a fault."""
+        well = [each for each in group.servers if each.name not in self._faulty]
+        aimed = [each for each in well if not ensemble or each.id in ensemble]
+        # drawn in any case: the seed alone decides the plan
+        chosen = self._rng.choice(aimed) if aimed else None
+        down = sum(name.startswith(group.noun) for name in self._faulty)  # also servers withdrawn
+        return chosen if down < group.down_max else None
+
+    async def _fault(
+        self, kind: str, server: Server, group: Group, delay_s: float, rng: Random
+    ) -> None:
         await asyncio.sleep(delay_s)
-        part, began = bookie.id, time.time()
+        self.log.say(f"{server.name} is {kind}")
+        part, began = str(server.id), time.time()
         try:
-            match kind:
-                case "killed":
-                    await self._kill(bookie)
-                case "paused":
-                    await self._pause(bookie)
-                case "restarted":
-                    await self._restart(bookie)
-                case "frozen and killed":
-                    await self._freeze_and_kill(bookie)
-                case _:
-                    await self._slow_and_kill(bookie)
+            await self._hit(kind, server, rng)
+            if kind != "paused":
+                pace = self._pace
+                await asyncio.sleep(min(pace.down_s_max, rng.expovariate(1 / pace.down_s_mean)))
+                await self._start(server, group.other_code, rng)
+            self.log.say(f"{server.name} is well")
         except LocalClusterError as error:
-            self.complaints.append(str(error))
+            self.log.complaints.append(str(error))
         finally:
-            self.times.append(FaultTime(part, began, time.time()))
+            self.log.times.append(FaultTime(part, began, time.time()))
 
-    async def _freeze_and_kill(self, bookie: LocalBookie) -> None:
-        """Kill a paused bookie: data in its sockets, sent but not read, is lost."""
-        frozen_s = self._rng.uniform(*FREEZE_S)
-        bookie.pause()
-        await asyncio.sleep(frozen_s)
-        await self._kill(bookie)
+    async def _hit(self, kind: str, server: Server, rng: Random) -> None:
+        match kind:
+            case "killed":
+                server.kill()
+            case "paused":
+                server.pause()
+                await asyncio.sleep(_log_uniform(rng, self._pace.pause_s))
+                server.resume()
+            case "restarted":
+                await server.stop()
+            case "frozen and killed":  # data in its sockets, sent but not read, is lost
+                server.pause()
+                await asyncio.sleep(rng.uniform(*FREEZE_S))
+                server.kill()
+            case _:  # much data that it accepted and did not sync is lost
+                async with _slow_syncs(server.pid):
+                    await asyncio.sleep(rng.uniform(*SLOWED_S))
+                    server.kill()
 
-    async def _slow_and_kill(self, bookie: LocalBookie) -> None:
-        """Kill a bookie with slow syncs: much data that it accepted and did not sync is lost.
-
-        Where processes cannot be traced, only kill it.
-        """
-        slowed_s = self._rng.uniform(*SLOWED_S)
-        strace = shutil.which("strace")
-        if strace is None:
-            await self._kill(bookie)
-            return
-        tracer = await asyncio.create_subprocess_exec(
-            *(strace, "-f", "-o", "/dev/null", "-p", str(bookie.pid), "-e", "trace=fdatasync"),
-            *("-e", f"inject=fdatasync:delay_enter={SYNC_DELAY_US}"),
-            stdin=DEVNULL,
-            stdout=DEVNULL,
-            stderr=DEVNULL,
-        )
-        try:
-            await asyncio.sleep(slowed_s)
-            await self._kill(bookie)
-        finally:
-            if tracer.returncode is None:
-                tracer.kill()
-            await tracer.wait()
-
-    async def _kill(self, bookie: LocalBookie) -> None:
-        down_s = min(DOWN_S_MAX, self._rng.expovariate(1 / DOWN_S_MEAN))
-        bookie.kill()
-        await asyncio.sleep(down_s)
-        await self._start(bookie)
-
-    async def _restart(self, bookie: LocalBookie) -> None:
-        down_s = min(DOWN_S_MAX, self._rng.expovariate(1 / DOWN_S_MEAN))
-        await bookie.stop()
-        await asyncio.sleep(down_s)
-        await self._start(bookie)
-
-    async def _start(self, bookie: LocalBookie) -> None:
-        """Start a bookie, again and again as a supervisor does, while the reason is known."""
+    async def _start(self, server: Server, other_code: Path | None, rng: Random) -> None:
+        """Start a server, again and again as a supervisor does, while the reason is known."""
         while True:
             began = time.time()
-            if self._other_code is not None:
-                bookie.code_dir = self._rng.choice((None, self._other_code))
-                self.counts["version changed"] += 1
+            if other_code is not None:
+                server.code_dir = rng.choice((None, other_code))
+                self.log.counts["version changed"] += 1
             try:
-                await bookie.restart()
+                await server.restart()
             except LocalClusterError:
                 if not self._may_start_again(began):
                     raise
-                self.counts["started again"] += 1
+                self.log.counts["started again"] += 1
             else:
                 return
 
-    async def _pause(self, bookie: LocalBookie) -> None:
-        low, high = map(math.log, PAUSE_S)
-        paused_s = math.exp(self._rng.uniform(low, high))
-        bookie.pause()
-        await asyncio.sleep(paused_s)
-        bookie.resume()
+    def _hit_zookeeper(self, zookeeper: EmbeddedZooKeeper) -> None:
+        kind = self._rng.choice(self._pace.zookeeper_kinds)
+        seconds = _log_uniform(self._rng, self._pace.zookeeper_s)
+        if ZOOKEEPER not in self._faulty:
+            self.log.counts[f"zookeeper {kind}"] += 1
+            fault = self._zookeeper_fault(zookeeper, kind, seconds)
+            self._faulty[ZOOKEEPER] = asyncio.create_task(fault)
 
-    async def _pause_zookeeper(self, zookeeper: EmbeddedZooKeeper) -> None:
-        self.counts["zookeeper paused"] += 1
-        paused_s = self._rng.uniform(*ZOOKEEPER_PAUSE_S)
+    async def _zookeeper_fault(
+        self, zookeeper: EmbeddedZooKeeper, kind: str, seconds: float
+    ) -> None:
+        self.log.say(f"ZooKeeper is {kind}")
         began = time.time()
-        zookeeper.pause()
-        await asyncio.sleep(paused_s)
-        zookeeper.resume()
-        self.times.append(FaultTime(ZOOKEEPER, began, time.time()))
+        try:
+            if kind == "paused":
+                zookeeper.pause()
+                await asyncio.sleep(seconds)
+                zookeeper.resume()
+            else:
+                zookeeper.kill()
+                await asyncio.sleep(seconds)
+                await zookeeper.start()
+            self.log.say("ZooKeeper is well")
+        except MetadataError as error:
+            self.log.complaints.append(f"ZooKeeper: {error}")
+        finally:
+            self.log.times.append(FaultTime(ZOOKEEPER, began, time.time()))
 
     def _record_dead(self) -> None:
-        """Record each bookie that ended without a fault."""
-        for bookie in self._bookies:
-            is_faulty = bookie.name in self._faulty
-            if not is_faulty and not bookie.is_running and bookie.name not in str(self.complaints):
-                self.complaints.append(f"{bookie.name} ended by itself:\n{bookie.log_tail()}")
+        """Record each server that ended without a fault."""
+        complaints = self.log.complaints
+        for server in [each for group in self._groups for each in group.servers]:
+            is_faulty = server.name in self._faulty
+            if not is_faulty and not server.is_running and server.name not in str(complaints):
+                complaints.append(f"{server.name} ended by itself:\n{server.log_tail()}")
+
+
+def _log_uniform(rng: Random, bounds: tuple[float, float]) -> float:
+    low, high = map(math.log, bounds)
+    return math.exp(rng.uniform(low, high))
+
+
+@asynccontextmanager
+async def _slow_syncs(pid: int) -> AsyncIterator[None]:
+    """Delay the syncs of a process during the block, where processes can be traced."""
+    strace = shutil.which("strace")
+    if strace is None:
+        yield
+        return
+    tracer = await asyncio.create_subprocess_exec(
+        *(strace, "-f", "-o", "/dev/null", "-p", str(pid), "-e", "trace=fdatasync"),
+        *("-e", f"inject=fdatasync:delay_enter={SYNC_DELAY_US}"),
+        stdin=DEVNULL,
+        stdout=DEVNULL,
+        stderr=DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        if tracer.returncode is None:
+            tracer.kill()
+        await tracer.wait()

@@ -23,8 +23,9 @@ from tests.campaign.availability import Setting, unexplained
 from tests.campaign.contenders import Contenders
 from tests.campaign.faults import Targets
 from tests.campaign.history import HistoryFollower
+from tests.campaign.injecting import FaultLog, injecting
 from tests.campaign.tailer import TailReport, read_report
-from tests.campaign.world import Faults, LocalWorld, MakeWorld, World
+from tests.campaign.world import LocalWorld, MakeWorld, World
 
 STALL_S_MAX: Final = 60.0
 HEALED_S_MAX: Final = 60.0
@@ -94,7 +95,7 @@ class CampaignRun:
     async def _run(self, world: World) -> Summary:
         uri, campaign = world.metadata_uri, self._campaign
 
-        async def replace_writer() -> None:
+        async def replace_clients() -> None:
             await self._contenders.replace_one(uri)
             await self._kill_writer()
             await self._start_writer(uri)
@@ -104,14 +105,11 @@ class CampaignRun:
         tailer = await self._start("tailer", uri, "--report", str(self._tails))
         await self._see_first()
         targets = Targets(
-            lambda: self._follower.catch_up().ensembles, replace_writer, lambda: self._writer_pid
+            replace_clients, lambda: self._follower.catch_up().ensembles, self._writer_pids
         )
-        injector = world.faults(Random(campaign.seed), campaign.down_max, targets)
-        faults = asyncio.create_task(injector.run())
-        await self._watch(faults)
-        injector.stop()
-        await faults
-        await injector.settle()
+        faults = world.faults(Random(campaign.seed), campaign.down_max, targets)
+        async with injecting(faults) as running:
+            await self._watch(running)
         await self._see_progress()
         assert self._writer is not None, "it was started"
         await self._end(self._writer, "writer")
@@ -120,8 +118,8 @@ class CampaignRun:
         more_complaints, more = await world.finish()
         checked = await self._check(uri)
         judged = await self._contenders.judge()
-        self._complaints += [*injector.complaints, *self._contenders.complaints, *more_complaints]
-        return self._summary(injector, tail, checked) | {"judged": judged, **more}
+        self._complaints += [*faults.log.complaints, *self._contenders.complaints, *more_complaints]
+        return self._summary(faults.log, tail, checked) | {"judged": judged, **more}
 
     # -- processes -------------------------------------------------------------------------------
 
@@ -150,10 +148,9 @@ class CampaignRun:
         self._writer = await self._start("writer", uri, *words, run=self._writer_runs)
         self._writer_runs += 1
 
-    @property
-    def _writer_pid(self) -> int:
+    def _writer_pids(self) -> list[int]:
         assert self._writer is not None, "it was started"
-        return self._writer.pid
+        return [self._writer.pid]
 
     def _quorum_options(self) -> dict[str, int]:
         campaign = self._campaign
@@ -249,12 +246,12 @@ class CampaignRun:
     # -- the result ------------------------------------------------------------------------------
 
     def _summary(
-        self, injector: Faults, tail: TailReport | None, checked: dict[str, Any]
+        self, faults: FaultLog, tail: TailReport | None, checked: dict[str, Any]
     ) -> Summary:
         history = self._follower.catch_up()
         broken = checked.get("broken", {})
         setting = Setting(self._campaign.bookies, self._campaign.ensemble, self._campaign.in_sync)
-        needless = unexplained(history.errors, injector.times, setting)
+        needless = unexplained(history.errors, faults.times, setting)
         complaints = self._complaints + history.complaints + needless
         complaints += tail.complaints if tail else ["the tailing reader left no report"]
         ends = [ledger.ended for ledger in history.ledgers.values()]
@@ -269,7 +266,7 @@ class CampaignRun:
             "closed_by_writer": ends.count("closed"),
             "recovered": ends.count("recovered"),
             "acked_entries": history.acked_count,
-            "faults": dict(injector.counts),
+            "faults": dict(faults.counts),
             "ensemble_changes": history.ensemble_changes,
             "typed_errors": history.failures,
             "unexplained_errors": len(needless),

@@ -4,40 +4,15 @@ Leaves a cluster with one ZooKeeper server to `quire.local_cluster`, one with th
 `zookeeper.world`, and one that loses bookies for good to `repair.world`.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol, Self
 
+from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
-from tests.campaign.availability import FaultTime
-from tests.campaign.faults import FaultInjector, Targets
-
-
-class Faults(Protocol):
-    """Injects faults from `run` to `stop`; all have ended when `settle` returns."""
-
-    @property
-    def counts(self) -> Counter[str]:
-        """Number of faults by name."""
-
-    @property
-    def complaints(self) -> Sequence[str]:
-        """Processes that ended by themselves, or did not come back."""
-
-    @property
-    def times(self) -> Sequence[FaultTime]:
-        """The faults that may explain errors."""
-
-    async def run(self) -> None:
-        """Inject faults until `stop`."""
-
-    def stop(self) -> None:
-        """Start no more faults."""
-
-    async def settle(self) -> None:
-        """Wait until every fault has ended."""
+from tests.campaign.faults import FaultInjector, Group, Targets
+from tests.campaign.injecting import Faults
 
 
 class World(Protocol):
@@ -69,26 +44,31 @@ MakeWorld = Callable[[int, Path], World]
 class LocalWorld:
     """A cluster with one ZooKeeper server."""
 
-    def __init__(self, bookies: int, directory: Path, other_code: Path | None = None) -> None:
-        self._cluster = LocalCluster(bookies, directory)
+    def __init__(
+        self, bookies: int, directory: Path, other_code: Path | None = None, *, brokers: int = 0
+    ) -> None:
+        """With `other_code` half of the bookies' starts run the code in that directory."""
+        self._cluster = LocalCluster(bookies, directory, brokers)
         self._other_code = other_code
+        self._bookies = list[LocalBookie]()
+        """The bookies that faults may hit."""
 
     @property
     def metadata_uri(self) -> str:
+        """Address of the cluster's metadata."""
         return self._cluster.metadata_uri
 
-    def faults(self, rng: Random, down_max: int, targets: Targets) -> FaultInjector:
-        cluster = self._cluster
-        return FaultInjector(
-            cluster.bookies,
-            rng,
-            down_max,
-            targets,
-            zookeeper=cluster.zookeeper,
-            other_code=self._other_code,
-        )
+    def faults(self, rng: Random, down_max: int, targets: Targets) -> Faults:
+        """Return the faults of bookies, ZooKeeper and clients."""
+        return self._injector(rng, down_max, targets)
+
+    def _injector(self, rng: Random, down_max: int, targets: Targets) -> FaultInjector:
+        self._bookies = list(self._cluster.bookies)
+        group = Group("bookie", self._bookies, down_max, self._other_code)
+        return FaultInjector([group], rng, targets, zookeeper=self._cluster.zookeeper)
 
     async def finish(self) -> tuple[Sequence[str], dict[str, Any]]:
+        """Do nothing: nothing runs beside the cluster."""
         return (), {}
 
     async def __aenter__(self) -> Self:

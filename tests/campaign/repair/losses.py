@@ -13,8 +13,6 @@ import os
 import shutil
 import signal
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
@@ -23,8 +21,9 @@ from typing import Any, Final
 from metadata.repair.lifecycle import Lifecycle
 from quire.errors import ExitCode, LocalClusterError
 from quire.local.local_bookie import LocalBookie
+from quire.local_cluster import LocalCluster
 from tests.campaign.availability import FaultTime
-from tests.campaign.faults import AIMED, FaultInjector, Targets
+from tests.campaign.faults import FaultInjector, Targets
 from tests.campaign.repair.commands import Commands, left_of
 from tests.campaign.repair.restoration import Left, Restoration
 
@@ -56,52 +55,31 @@ class Losses:
 
     def __init__(
         self,
+        cluster: LocalCluster,
+        bookies: list[LocalBookie],
         injector: FaultInjector,
-        commands: Commands,
-        add_bookie: Callable[[], Awaitable[LocalBookie]],
         rng: Random,
         targets: Targets,
     ) -> None:
+        """`bookies` are those that the injector hits."""
+        self.log = injector.log
         self.removed: list[str] = []
+        self._cluster = cluster
+        self._bookies = bookies
         self._injector = injector
-        self._commands = commands
-        self._add_bookie = add_bookie
+        self._commands = Commands(cluster.metadata_uri)
         self._rng = rng
         self._targets = targets
-        self._counts: Counter[str] = Counter()
-        self._complaints: list[str] = []
-        self._times: list[FaultTime] = []
         self._losses: list[Loss] = []
         self._kinds: list[str] = []
-        self._stopping = asyncio.Event()
-
-    @property
-    def counts(self) -> Counter[str]:
-        """Number of faults by name."""
-        return self._counts + self._injector.counts
-
-    @property
-    def complaints(self) -> list[str]:
-        """What was not repaired in time, and processes that ended by themselves."""
-        return self._complaints + self._injector.complaints
-
-    @property
-    def times(self) -> list[FaultTime]:
-        """The faults that may explain errors of a writer."""
-        return self._times + self._injector.times
 
     def as_json(self) -> list[dict[str, Any]]:
         """Return every loss that was repaired."""
         return [asdict(each) for each in self._losses]
 
     async def run(self) -> None:
-        """Inject faults until `stop`; return once the last loss is repaired."""
+        """Inject faults until the log's `stop`; return once the last loss is repaired."""
         await asyncio.gather(self._injector.run(), self._lose_bookies(), self._kill_repair())
-
-    def stop(self) -> None:
-        """Start no more faults."""
-        self._stopping.set()
-        self._injector.stop()
 
     async def settle(self) -> None:
         """Wait until every fault that ends by itself has ended."""
@@ -130,19 +108,19 @@ class Losses:
     # -- losses ----------------------------------------------------------------------------------
 
     async def _lose_bookies(self) -> None:
-        while not await self._is_stopping_within(self._rng.uniform(*GAP_S)):
+        while not await self.log.stops_within(self._rng.uniform(*GAP_S)):
             if not self._kinds:
                 self._kinds = self._rng.sample(KINDS, len(KINDS))
             kind, bookie = self._kinds.pop(), self._choose()
-            self._counts[kind] += 1
+            self.log.counts[kind] += 1
             bookie_id, began, began_s = bookie.id, time.time(), asyncio.get_running_loop().time()
             try:
                 most, why = await self._lose(kind, bookie)
             except LocalClusterError as error:
                 most, why = None, str(error)
-            self._times.append(FaultTime(bookie_id, began, time.time()))
+            self.log.times.append(FaultTime(bookie_id, began, time.time()))
             if most is None:  # another loss might be one too many
-                self._complaints.append(f"{bookie_id} was {kind}: {why}")
+                self.log.complaints.append(f"{bookie_id} was {kind}: {why}")
                 return
             taken_s = round(asyncio.get_running_loop().time() - began_s, 1)
             loss = Loss(kind, bookie_id, taken_s, most.ledgers, most.bytes_left)
@@ -150,14 +128,9 @@ class Losses:
             await self._commands.quire("repair", "scrub", "--now")
 
     def _choose(self) -> LocalBookie:
-        well = self._injector.bookies
-        ensembles = self._targets.ensembles()
-        if ensembles and self._rng.random() < AIMED:
-            members = self._rng.choice(ensembles)
-            aimed = [bookie for bookie in well if bookie.id in members]
-            if aimed:
-                return self._rng.choice(aimed)
-        return self._rng.choice(well)
+        members = self._targets.aim(self._rng)
+        aimed = [bookie for bookie in self._bookies if bookie.id in members]
+        return self._rng.choice(aimed or self._bookies)
 
     async def _lose(self, kind: str, bookie: LocalBookie) -> tuple[Left | None, str]:
         match kind:
@@ -171,20 +144,20 @@ class Losses:
     async def _wipe(self, bookie: LocalBookie) -> tuple[Left | None, str]:
         """Kill a bookie, and start one without data in its place: it has another id."""
         before = bookie.id
-        await self._injector.withdraw(bookie)
+        await self._withdraw(bookie)
         self._remove_data(bookie)
         await bookie.restart()
         if bookie.id == before:
             return None, "a bookie without data has its id"
-        self._injector.admit(bookie)
+        self._bookies.append(bookie)
         return await self._restore_lost(before)
 
     async def _end_for_good(self, bookie: LocalBookie) -> tuple[Left | None, str]:
         """Kill a bookie, and add another one when all copies are restored."""
-        await self._injector.withdraw(bookie)
+        await self._withdraw(bookie)
         self._remove_data(bookie)
         result = await self._restore_lost(bookie.id)
-        self._injector.admit(await self._add_bookie())
+        self._bookies.append(await self._cluster.add_bookie())
         return result
 
     async def _drain(self, bookie: LocalBookie) -> tuple[Left | None, str]:
@@ -193,7 +166,7 @@ class Losses:
         if answer.status != ExitCode.DONE:
             return None, f"the drain was refused: {answer.error}"
         most, why = await self.restored(bookie.id, Lifecycle.DRAINED)
-        await self._injector.withdraw(bookie)
+        await self._withdraw(bookie)
         if most is not None:
             why = await self._remove(bookie.id)
         if most is None or why:
@@ -203,7 +176,7 @@ class Losses:
         try:
             await bookie.start()
         except LocalClusterError:
-            self._injector.admit(await self._add_bookie())
+            self._bookies.append(await self._cluster.add_bookie())
             return most, ""
         return None, "it started again although it is removed"
 
@@ -225,7 +198,7 @@ class Losses:
             # A ledger that is open or new names it: its writer or repair replaces it.
             if late := restoration.late(asyncio.get_running_loop().time()):
                 return f"{late}; {answer.error}"
-            self._counts["removal refused"] += 1
+            self.log.counts["removal refused"] += 1
             await self._end_abandoned()
             await asyncio.sleep(POLL_S)
 
@@ -237,7 +210,12 @@ class Losses:
         for row in answer.rows:
             if "key" in str(row.get("blocked_reason")):
                 recovery = await self._commands.quire("ledger", "recover", str(row["ledger"]))
-                self._counts["recovered by the operator"] += recovery.status == ExitCode.DONE
+                self.log.counts["recovered by the operator"] += recovery.status == ExitCode.DONE
+
+    async def _withdraw(self, bookie: LocalBookie) -> None:
+        """Choose a bookie for no more faults; return once one that it has has ended."""
+        self._bookies.remove(bookie)
+        await self._injector.end_of_fault(bookie)
 
     def _remove_data(self, bookie: LocalBookie) -> None:
         bookie.kill()
@@ -255,21 +233,14 @@ class Losses:
     # -- processes of repair ---------------------------------------------------------------------
 
     async def _kill_repair(self) -> None:
-        while not await self._is_stopping_within(self._rng.uniform(*KILL_REPAIR_S)):
-            bookies = list(self._injector.bookies)
+        while not await self.log.stops_within(self._rng.uniform(*KILL_REPAIR_S)):
+            bookies = list(self._bookies)
             if self._rng.random() >= KILL_ALL:
                 bookies = self._rng.sample(bookies, 1)
             pids = [pid for each in bookies if each.is_running for pid in repair_pids(each.pid)]
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
-            self._counts["repair killed"] += len(pids)
-
-    async def _is_stopping_within(self, seconds: float) -> bool:
-        try:
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-        except TimeoutError:
-            return False
-        return True
+            self.log.counts["repair killed"] += len(pids)
 
 
 def repair_pids(bookie_pid: int) -> list[int]:

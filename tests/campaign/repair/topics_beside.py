@@ -15,12 +15,12 @@ from typing import Any, Final
 
 from ledger_client import LedgerClient
 from quire.local_cluster import LocalCluster
+from tests.campaign.faults import Group
+from tests.campaign.injecting import injecting
 from tests.campaign.repair.commands import Commands
 from tests.campaign.topics.clients import Load, TopicClients
-from tests.campaign.topics.faults import Bounds, FaultInjector
 
 BROKERS: Final = 2
-BOUNDS: Final = Bounds(brokers_down_max=1, bookies_down_max=0, has_zookeeper_faults=False)
 RECORDS_PER_S: Final = 300.0
 
 
@@ -34,10 +34,7 @@ class TopicsBeside:
             seed, partitions=4, producers=1, transactors=1, members=1, records_per_s=RECORDS_PER_S
         )
         self._clients = TopicClients(load, directory, bootstrap)
-        clients = self._clients
-        self._injector = FaultInjector(
-            cluster, Random(seed), BOUNDS, clients.workers.replace_one, clients.say
-        )
+        self._faults = self._clients.faults([Group("broker", cluster.brokers, 1)], Random(seed))
         self._stop = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
 
@@ -51,7 +48,7 @@ class TopicsBeside:
         assert self._watching is not None, "it was started"
         self._stop.set()
         await self._watching
-        summary = await self._clients.finish(self._injector.counts, self._injector.complaints)
+        summary = await self._clients.finish(self._faults.log)
         for broker in self._cluster.brokers:
             await broker.stop()
         complaints = [f"topics: {each}" for each in summary["complaints"]]
@@ -68,13 +65,8 @@ class TopicsBeside:
         await self._clients.workers.kill_all()
 
     async def _watch(self) -> None:
-        faults = asyncio.create_task(self._injector.run())
-        try:
-            await self._clients.watch(faults, self._stop)
-        finally:
-            self._injector.stop()
-            await faults
-            await self._injector.settle()
+        async with injecting(self._faults) as running:
+            await self._clients.watch(running, self._stop)
 
     async def _close_ledgers(self) -> list[str]:
         """Recover each ledger that the brokers left open; return complaints."""

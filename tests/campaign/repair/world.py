@@ -12,13 +12,14 @@ from typing import Any, Final, Self
 
 from metadata.repair.lifecycle import Lifecycle
 from quire.errors import ExitCode, LocalClusterError
-from quire.local_cluster import LocalCluster
 from repair.auditor import PASS_EVERY_S
-from tests.campaign.faults import FaultInjector, Targets
+from serving.overriding import override
+from tests.campaign.faults import Targets
 from tests.campaign.repair.commands import Commands
 from tests.campaign.repair.losses import POLL_S, Losses
 from tests.campaign.repair.replicas import check_replicas
 from tests.campaign.repair.topics_beside import BROKERS, TopicsBeside
+from tests.campaign.world import LocalWorld
 
 SETTINGS: Final = ("lost_after_s=10", "urgent_after_s=3")
 HEALTHY_S_MAX: Final = PASS_EVERY_S + 60.0
@@ -27,38 +28,26 @@ have closed with fewer members, and the next pass finds it.
 """
 
 
-class RepairWorld:
+class RepairWorld(LocalWorld):
     """A cluster with one ZooKeeper server, and a process of repair beside each bookie; with a
     `topics_seed` also brokers, and clients of topics.
     """
 
     def __init__(self, bookies: int, directory: Path, topics_seed: int | None = None) -> None:
-        brokers = 0 if topics_seed is None else BROKERS
-        self._cluster = LocalCluster(bookies, directory, brokers)
+        super().__init__(bookies, directory, brokers=0 if topics_seed is None else BROKERS)
         self._directory = directory
         self._topics_seed = topics_seed
         self._topics: TopicsBeside | None = None
         self._losses: Losses | None = None
 
-    @property
-    def metadata_uri(self) -> str:
-        """Address of the cluster's metadata."""
-        return self._cluster.metadata_uri
-
+    @override
     def faults(self, rng: Random, down_max: int, targets: Targets) -> Losses:
         """Return the losses, with all faults of other campaigns."""
-        cluster = self._cluster
-        injector = FaultInjector(
-            cluster.bookies,
-            Random(rng.getrandbits(64)),
-            down_max,
-            targets,
-            zookeeper=cluster.zookeeper,
-        )
-        commands = Commands(self.metadata_uri)
-        self._losses = Losses(injector, commands, cluster.add_bookie, rng, targets)
+        injector = self._injector(Random(rng.getrandbits(64)), down_max, targets)
+        self._losses = Losses(self._cluster, self._bookies, injector, rng, targets)
         return self._losses
 
+    @override
     async def finish(self) -> tuple[Sequence[str], dict[str, Any]]:
         """Wait until nothing is left to repair, and check the cluster."""
         losses = self._losses
@@ -82,8 +71,9 @@ class RepairWorld:
         }
         return complaints, summary
 
+    @override
     async def __aenter__(self) -> Self:
-        await self._cluster.start()
+        await super().__aenter__()
         answer = await Commands(self.metadata_uri).quire("repair", "settings", *SETTINGS)
         if answer.status != ExitCode.DONE:
             await self._cluster.aclose()
@@ -94,10 +84,11 @@ class RepairWorld:
             await self._topics.start()
         return self
 
+    @override
     async def __aexit__(self, *_: object) -> None:
         if self._topics is not None:
             await self._topics.aclose()
-        await self._cluster.aclose()
+        await super().__aexit__()
 
     async def _healthy(self) -> tuple[str, str]:
         """Return what `quire cluster health` says, and a complaint, or an empty text."""

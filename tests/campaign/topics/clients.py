@@ -1,7 +1,8 @@
 """Clients of one campaign on topics: their start, what they saw, and the checks at the end.
 
-Leaves each client, its replacement and judging to their modules, and the cluster with its faults
-to `runner` and to `tests.campaign.repair.beside`. Every check runs outside the clients' processes.
+Leaves each client, its replacement and judging to their modules, faults to
+`tests.campaign.faults`, and the cluster to `runner` and to `tests.campaign.repair.topics_beside`.
+Every check runs outside the clients' processes.
 
 Format of the result: one JSON object; `is_well` says whether every guarantee was kept.
 """
@@ -15,9 +16,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
+from metadata.store.embedded import EmbeddedZooKeeper
+from tests.campaign.faults import OF_TOPICS, FaultInjector, Group, Targets
+from tests.campaign.injecting import FaultLog
 from tests.campaign.topics.arranging import consumed_by, make_topics, probe
 from tests.campaign.topics.facts import FactsFollower, Outcome
 from tests.campaign.topics.work import GROUP
@@ -92,11 +98,18 @@ class TopicClients:
         self._available_after_s: float | None = None
         self._consumed_after_s: float | None = None
 
-    def say(self, text: str) -> None:
+    def _say(self, text: str) -> None:
         """Log a fault next to the histories, for the search for a cause."""
         with (self._histories / "faults.log").open("a") as file:
             at = datetime.now(UTC).strftime("%H:%M:%S.%f")[:-3]
             file.write(f"{at} {text}\n")
+
+    def faults(
+        self, groups: Sequence[Group], rng: Random, zookeeper: EmbeddedZooKeeper | None = None
+    ) -> FaultInjector:
+        """Return faults of servers and of these clients."""
+        targets = Targets(partial(self.workers.replace_one, rng))
+        return FaultInjector(groups, rng, targets, OF_TOPICS, zookeeper=zookeeper, say=self._say)
 
     async def start(self) -> None:
         """Create the topics, and start the clients."""
@@ -134,7 +147,7 @@ class TopicClients:
         used, all_of_it = (b - a for a, b in zip(processors, processor_times(), strict=True))
         self._busy = round(used / max(1, all_of_it), 2)
 
-    async def finish(self, faults: Mapping[str, int], complaints: Sequence[str]) -> Summary:
+    async def finish(self, faults: FaultLog) -> Summary:
         """End the clients once all faults have ended; check what they saw; return the summary."""
         is_available = await self._is_available()
         await self.workers.end("producer")
@@ -144,8 +157,8 @@ class TopicClients:
         for module in ("member", "watcher", "observer"):
             await self.workers.end(module)
         checked = await self._check()
-        self._complaints += [*complaints, *self.workers.complaints]
-        return self._summary(faults, checked)
+        self._complaints += [*faults.complaints, *self.workers.complaints]
+        return self._summary(faults.counts, checked)
 
     async def _is_available(self) -> bool:
         """Return whether every partition accepts records again in time after all faults ended."""

@@ -1,6 +1,7 @@
 """One campaign on topics: a cluster, its faults, and the clients with their checks.
 
-Leaves the clients and the checks to `clients`, and the faults to `faults`.
+Leaves the clients and the checks to `clients`, and the faults to
+`tests.campaign.faults`.
 """
 
 import asyncio
@@ -11,8 +12,9 @@ from pathlib import Path
 from random import Random
 
 from quire.local_cluster import LocalCluster
+from tests.campaign.faults import Group
+from tests.campaign.injecting import injecting
 from tests.campaign.topics.clients import Load, Summary, TopicClients
-from tests.campaign.topics.faults import Bounds, FaultInjector
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +43,21 @@ async def run_campaign(campaign: Campaign) -> Summary:
 
 
 async def _run(campaign: Campaign, directory: Path) -> Summary:
-    bounds = Bounds(campaign.brokers_down_max, campaign.bookies_down_max)
     rng = Random(campaign.load.seed)
     async with LocalCluster(campaign.bookies, directory / "cluster", campaign.brokers) as cluster:
         bootstrap = ",".join(broker.address for broker in cluster.brokers)
         clients = TopicClients(campaign.load, directory, bootstrap)
-        injector = FaultInjector(cluster, rng, bounds, clients.workers.replace_one, clients.say)
+        groups = [
+            Group("broker", cluster.brokers, campaign.brokers_down_max),
+            Group("bookie", cluster.bookies, campaign.bookies_down_max),
+        ]
+        faults = clients.faults(groups, rng, cluster.zookeeper)
         try:
             await clients.start()
             stop = asyncio.Event()
             asyncio.get_running_loop().call_later(campaign.seconds, stop.set)
-            faults = asyncio.create_task(injector.run())
-            await clients.watch(faults, stop)
-            injector.stop()
-            await faults
-            await injector.settle()
-            return await clients.finish(injector.counts, injector.complaints)
+            async with injecting(faults) as running:
+                await clients.watch(running, stop)
+            return await clients.finish(faults.log)
         finally:
             await clients.workers.kill_all()

@@ -5,13 +5,12 @@ Leaves the servers to `tests.support.metadata.zookeeper_ensemble`, and faults of
 writer to `tests.campaign.faults`, which has them at the same time.
 
 Invariants: the servers are whole before each fault, so a fault of one server leaves a quorum.
-`times` has faults of bookies, and the times without a quorum: a fault of one server explains no
-error. Every kind of fault occurs once before any occurs again.
+The times in the log are those of faults of bookies, and those without a quorum: a fault of one
+server explains no error. Every kind of fault occurs once before any occurs again.
 """
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
@@ -82,40 +81,19 @@ class EnsembleFaults:
         outages: Outages,
     ) -> None:
         """`clients` returns the process ids whose servers are hit."""
+        self.log = bookies.log
         self.longest_election_s = 0.0
         self._outages = outages
         self._ensemble = ensemble
         self._bookies = bookies
         self._rng = rng
         self._clients = clients
-        self._counts: Counter[str] = Counter()
-        self._complaints: list[str] = []
         self._left: list[str] = []
-        self._is_stopping = False
-
-    @property
-    def counts(self) -> Counter[str]:
-        """Number of faults by name."""
-        return self._counts + self._bookies.counts
-
-    @property
-    def complaints(self) -> list[str]:
-        """Processes that ended by themselves, and servers that did not serve again."""
-        return self._complaints + self._bookies.complaints
-
-    @property
-    def times(self) -> list[FaultTime]:
-        """The faults that may explain errors of a writer."""
-        return self._outages.times + self._bookies.times
 
     async def run(self) -> None:
-        """Inject faults until `stop`; a fault that has begun continues until its end."""
+        """Inject faults until the log's `stop`; a fault that has begun continues until its end."""
         await asyncio.gather(self._bookies.run(), self._hit_servers())
-
-    def stop(self) -> None:
-        """Start no more faults."""
-        self._is_stopping = True
-        self._bookies.stop()
+        self.log.times += self._outages.times
 
     async def settle(self) -> None:
         """Wait until every fault has ended."""
@@ -123,12 +101,11 @@ class EnsembleFaults:
 
     async def _hit_servers(self) -> None:
         self._left = list(FIRST)  # so that a short campaign has them
-        while not self._is_stopping:
-            await asyncio.sleep(self._rng.uniform(*GAP_S))
+        while not await self.log.stops_within(self._rng.uniform(*GAP_S)):
             if not self._left:
                 self._left = self._rng.sample(KINDS, len(KINDS))
             kind = self._left.pop(0)
-            self._counts[kind] += 1
+            self.log.counts[kind] += 1
             leader = await self._ensemble.leader()
             await self._hit(kind, leader)
             await self._expect_whole(kind)
@@ -212,7 +189,7 @@ class EnsembleFaults:
                 await self._ensemble.leader(among=others)
         except TimeoutError:
             text = f"the other servers had no leader within {LED_S_MAX:.0f} s"
-            self._complaints.append(text)
+            self.log.complaints.append(text)
             return
         taken_s = asyncio.get_running_loop().time() - began
         self.longest_election_s = max(self.longest_election_s, round(taken_s, 2))
@@ -237,4 +214,4 @@ class EnsembleFaults:
         except TimeoutError:
             logs = "\n".join(each.log_tail() for each in self._ensemble.members)
             text = f"not all servers served {WHOLE_S_MAX:.0f} s after the end of: {kind}\n{logs}"
-            self._complaints.append(text)
+            self.log.complaints.append(text)

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Final, Self
 
 from quire.local.local_bookie import LocalBookie
-from tests.campaign.faults import FaultInjector, Targets
+from tests.campaign.faults import FaultInjector, Group, Targets
 from tests.campaign.zookeeper.faults import EnsembleFaults, Outages
 from tests.campaign.zookeeper.judge import judge
 from tests.campaign.zookeeper.record import read_record
@@ -46,12 +46,11 @@ class EnsembleWorld:
         """Return the faults of servers and bookies."""
 
         def clients() -> list[int]:
-            return [targets.writer_pid(), *(each.pid for each in self._holders.values())]
+            return [*targets.client_pids(), *(each.pid for each in self._holders.values())]
 
         bookies = FaultInjector(
-            self._bookies,
+            [Group("bookie", self._bookies, down_max)],
             Random(rng.getrandbits(64)),
-            down_max,
             targets,
             may_start_again=self._outages.any_since,
         )
