@@ -4,18 +4,15 @@ Leaves what they do to `contender`, and judging to `tests.judge.linearizability`
 """
 
 import asyncio
-import signal
-import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from tests.campaign.child import Child
 from tests.judge.linearizability import JudgeError, judge_operations
 
 COUNT: Final = 2
-END_S_MAX: Final = 150.0
 FINAL_S_MAX: Final = 900.0
 
 
@@ -26,7 +23,7 @@ class Contenders:
         self,
         directory: Path,
         seed: int,
-        options: Mapping[str, int],
+        options: Mapping[str, object],
         code_dir: Callable[[int], Path],
     ) -> None:
         """`code_dir` returns the checkout that a process runs, given its number."""
@@ -37,7 +34,7 @@ class Contenders:
         self._options = options
         self._code_dir = code_dir
         self._rng = Random(f"{seed}/contenders")
-        self._processes: dict[int, Process] = {}
+        self._processes: dict[int, Child] = {}
         self._runs = 0
 
     async def start(self, uri: str) -> None:
@@ -49,29 +46,25 @@ class Contenders:
         """Kill one in the middle of its calls, and start another."""
         number = self._rng.randrange(COUNT)
         process = self._processes[number]
-        if process.returncode is not None:
-            self._complain(f"a contender ended by itself: {process.returncode}")
-        else:
-            process.kill()
-            await process.wait()
+        if process.status is not None:
+            text = f"a contender ended by itself: {process.status}: {process.log_tail()}"
+            self.complaints.append(text)
+        await process.kill()
         self._processes[number] = await self._spawn(uri)
 
     async def finish(self, uri: str) -> None:
         """End all in order; then recover and read every ledger once."""
         for process in self._processes.values():
-            if process.returncode is None:
-                process.send_signal(signal.SIGTERM)
+            process.terminate()
         for process in self._processes.values():
-            await self._wait(process, END_S_MAX)
-        self._processes = {COUNT: await self._spawn(uri, "--final")}
-        await self._wait(self._processes[COUNT], FINAL_S_MAX)
+            self.complaints += filter(None, [await process.ended()])
+        self._processes = {COUNT: await self._spawn(uri, is_final=True)}
+        self.complaints += filter(None, [await self._processes[COUNT].ended(FINAL_S_MAX)])
 
     async def kill_all(self) -> None:
         """End each process that still runs."""
         for process in self._processes.values():
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+            await process.kill()
 
     async def judge(self) -> dict[str, Any]:
         """Return the verdict of the outside judge; what is not accepted is a complaint."""
@@ -84,35 +77,20 @@ class Contenders:
             self.complaints.append(f"the judge of operations: {verdict.result}")
         return verdict.as_json()
 
-    async def _spawn(self, uri: str, *words: str) -> Process:
+    async def _spawn(self, uri: str, *, is_final: bool = False) -> Child:
         self._runs += 1
         options = {
             "uri": uri,
             "operations": self.operations,
             "name": f"c{self._runs}",
             "seed": f"{self._seed}/{self._runs}",
+            "final": is_final,
             **self._options,
         }
-        given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        with self._log.open("ab") as log:
-            return await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.campaign.contender", *given, *words),
-                stdin=PIPE,
-                stdout=DEVNULL,
-                stderr=log,
-                cwd=self._code_dir(self._runs),
-            )
-
-    async def _wait(self, process: Process, seconds: float) -> None:
-        try:
-            status = await asyncio.wait_for(process.wait(), seconds)
-        except TimeoutError:
-            self._complain(f"a contender did not end within {seconds:.0f} s")
-            process.kill()
-            await process.wait()
-            return
-        if status:
-            self._complain(f"a contender ended with status {status}")
-
-    def _complain(self, what: str) -> None:
-        self.complaints.append(f"{what}: {self._log.read_text()[-2_000:]}")
+        return await Child.start(
+            "a contender",
+            "tests.campaign.contender",
+            options,
+            self._log,
+            code_dir=self._code_dir(self._runs),
+        )

@@ -7,12 +7,9 @@ Format of the result: one JSON object; `is_well` says whether every guarantee wa
 """
 
 import asyncio
-import json
 import shutil
-import signal
-import sys
 import tempfile
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +17,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.campaign.availability import Setting, unexplained
+from tests.campaign.child import REPOSITORY, Child
 from tests.campaign.contenders import Contenders
 from tests.campaign.faults import Targets
 from tests.campaign.history import HistoryFollower
@@ -30,10 +28,7 @@ from tests.campaign.world import LocalWorld, MakeWorld, World
 STALL_S_MAX: Final = 60.0
 HEALED_S_MAX: Final = 60.0
 """Maximum time after the faults until each open ledger is acknowledged further, or ends."""
-END_S_MAX: Final = 150.0
-CHECK_S_MAX: Final = 3600.0
 WATCH_S: Final = 0.25
-REPOSITORY: Final = Path(__file__).parents[2]
 Summary = dict[str, Any]
 
 
@@ -72,10 +67,10 @@ class CampaignRun:
         self._history = directory / "history.jsonl"
         self._tails = directory / "tails.json"
         self._follower = HistoryFollower(self._history)
-        self._children: list[Process] = []
+        self._children: list[Child] = []
         options = self._quorum_options()
         self._contenders = Contenders(directory, campaign.seed, options, campaign.code_dir)
-        self._writer: Process | None = None
+        self._writer: Child | None = None
         self._writer_runs = 0
         self._complaints: list[str] = []
         self._longest_stall_s = 0.0
@@ -87,9 +82,7 @@ class CampaignRun:
                 return await self._run(world)
             finally:
                 for child in self._children:
-                    if child.returncode is None:
-                        child.kill()
-                        await child.wait()
+                    await child.kill()
                 await self._contenders.kill_all()
 
     async def _run(self, world: World) -> Summary:
@@ -102,7 +95,7 @@ class CampaignRun:
 
         await self._start_writer(uri)
         await self._contenders.start(uri)
-        tailer = await self._start("tailer", uri, "--report", str(self._tails))
+        tailer = await self._start("tailer", uri, {"report": self._tails})
         await self._see_first()
         targets = Targets(
             replace_clients, lambda: self._follower.catch_up().ensembles, self._writer_pids
@@ -112,8 +105,9 @@ class CampaignRun:
             await self._watch(running)
         await self._see_progress()
         assert self._writer is not None, "it was started"
-        await self._end(self._writer, "writer")
-        tail = await self._end_tailer(tailer)
+        await self._end(self._writer)
+        await self._end(tailer)
+        tail = read_report(self._tails) if self._tails.exists() else None
         await self._contenders.finish(uri)
         more_complaints, more = await world.finish()
         checked = await self._check(uri)
@@ -123,16 +117,18 @@ class CampaignRun:
 
     # -- processes -------------------------------------------------------------------------------
 
-    async def _start(self, module: str, uri: str, *words: str, run: int = 0) -> Process:
-        with (self._directory / f"{module}.log").open("ab") as log:
-            child = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", f"tests.campaign.{module}", "--uri", uri),
-                *("--history", str(self._history), "--seed", str(self._campaign.seed), *words),
-                stdin=PIPE,
-                stdout=PIPE if module == "checker" else DEVNULL,
-                stderr=log,
-                cwd=self._campaign.code_dir(run),
-            )
+    async def _start(
+        self, module: str, uri: str, options: Mapping[str, object], run: int = 0
+    ) -> Child:
+        common = {"uri": uri, "history": self._history, "seed": self._campaign.seed}
+        child = await Child.start(
+            f"the {module}",
+            f"tests.campaign.{module}",
+            {**common, **options},
+            self._directory / f"{module}.log",
+            code_dir=self._campaign.code_dir(run),
+            has_output=module == "checker",
+        )
         self._children.append(child)
         return child
 
@@ -144,44 +140,26 @@ class CampaignRun:
             "parallel": campaign.parallel,
             "megabytes-per-s": campaign.megabytes_per_s,
         }
-        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        self._writer = await self._start("writer", uri, *words, run=self._writer_runs)
+        self._writer = await self._start("writer", uri, options, self._writer_runs)
         self._writer_runs += 1
 
     def _writer_pids(self) -> list[int]:
         assert self._writer is not None, "it was started"
         return [self._writer.pid]
 
-    def _quorum_options(self) -> dict[str, int]:
-        campaign = self._campaign
-        options = {"ensemble": campaign.ensemble, "write": campaign.write, "ack": campaign.ack}
-        return options if campaign.in_sync is None else options | {"in-sync": campaign.in_sync}
+    def _quorum_options(self) -> dict[str, int | None]:
+        names = ("ensemble", "write", "ack", "in_sync")
+        return {name: getattr(self._campaign, name) for name in names}
 
     async def _kill_writer(self) -> None:
         assert self._writer is not None, "it was started"
-        if self._writer.returncode is not None:
-            self._complaints.append(f"the writer ended by itself: {self._writer.returncode}")
-            return
-        self._writer.kill()
-        await self._writer.wait()
+        if self._writer.status is not None:
+            self._complaints.append(f"the writer ended by itself: {self._writer.status}")
+        await self._writer.kill()
 
-    async def _end(self, child: Process, name: str) -> None:
-        if child.returncode is None:
-            child.send_signal(signal.SIGTERM)
-        try:
-            status = await asyncio.wait_for(child.wait(), END_S_MAX)
-        except TimeoutError:
-            self._complaints.append(f"the {name} did not end within {END_S_MAX:.0f} s")
-            child.kill()
-            await child.wait()
-        else:
-            if status:
-                tail = (self._directory / f"{name}.log").read_text()[-2_000:]
-                self._complaints.append(f"the {name} ended with status {status}: {tail}")
-
-    async def _end_tailer(self, tailer: Process) -> TailReport | None:
-        await self._end(tailer, "tailer")
-        return read_report(self._tails) if self._tails.exists() else None
+    async def _end(self, child: Child) -> None:
+        child.terminate()
+        self._complaints += filter(None, [await child.ended()])
 
     async def _see_first(self) -> None:
         """Wait for the first acknowledgement, so that faults hit processes that have started."""
@@ -229,18 +207,10 @@ class CampaignRun:
         return len(self._follower.history.ledgers[ledger_id].acked)
 
     async def _check(self, uri: str) -> dict[str, Any]:
-        words = ("--tails", str(self._tails)) if self._tails.exists() else ()
-        checker = await self._start("checker", uri, *words)
-        try:
-            output, _ = await asyncio.wait_for(checker.communicate(), CHECK_S_MAX)
-        except TimeoutError:
-            self._complaints.append(f"the checker did not end within {CHECK_S_MAX:.0f} s")
-            return {}
-        if not output:
-            tail = (self._directory / "checker.log").read_text()[-2_000:]
-            self._complaints.append(f"the checker failed with {checker.returncode}: {tail}")
-            return {}
-        result: dict[str, Any] = json.loads(output)
+        tails = self._tails if self._tails.exists() else None
+        checker = await self._start("checker", uri, {"tails": tails})
+        result, complaint = await checker.result()
+        self._complaints += filter(None, [complaint])
         return result
 
     # -- the result ------------------------------------------------------------------------------

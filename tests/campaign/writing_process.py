@@ -5,28 +5,27 @@ Leaves the appends to `writer`, and the check of the history to `checker`.
 
 import asyncio
 import signal
-import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from tests.campaign.child import Child
 from tests.campaign.history import History, HistoryFollower
 
-REPOSITORY: Final = Path(__file__).parents[2]
 WAIT_S: Final = 60.0
 POLL_S: Final = 0.005
-LOG_TAIL_BYTES: Final = 2_000
 
 
 class WritingProcess:
     """One running writer."""
 
-    def __init__(self, process: Process, history: Path, log: Path) -> None:
+    def __init__(self, process: Child, history: Path) -> None:
         self._process = process
         self._follower = HistoryFollower(history)
-        self._log = log
+        self.pause = process.pause
+        self.resume = process.resume
+        self.log_tail = process.log_tail
 
     @property
     def history(self) -> History:
@@ -60,44 +59,28 @@ class WritingProcess:
         """
         async with asyncio.timeout(WAIT_S):
             while not is_so(self.history):
-                assert self._process.returncode is None, self._how_it_ended()
+                assert self._process.status is None, self._how_it_ended()
                 await asyncio.sleep(POLL_S)
-
-    def pause(self) -> None:
-        """Pause its process."""
-        self._process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Resume its process."""
-        self._process.send_signal(signal.SIGCONT)
 
     async def stop(self) -> History:
         """Let it close its ledger; return its history.
 
         Raises AssertionError if it does not end, or ends with an error.
         """
-        if self._process.returncode is None:
-            self._process.send_signal(signal.SIGTERM)
-        try:
-            status = await asyncio.wait_for(self._process.wait(), WAIT_S)
-        except TimeoutError:
-            raise AssertionError(f"it did not end in {WAIT_S} s: {self.log_tail()}") from None
+        self._process.terminate()
+        complaint = await self._process.ended(WAIT_S)
         was_ending = bool(self.history.failures)  # the signal may arrive while the process ends
-        assert status == 0 or (was_ending and status == -signal.SIGTERM), self.log_tail()
+        assert not complaint or (was_ending and self._process.status == -signal.SIGTERM), complaint
         return self.history
 
     async def ended(self) -> History:
         """Wait until it has ended by itself; return its history."""
-        status = await asyncio.wait_for(self._process.wait(), WAIT_S)
-        assert status == 0, self.log_tail()
+        complaint = await self._process.ended(WAIT_S)
+        assert not complaint, complaint
         return self.history
 
     def _how_it_ended(self) -> str:
         return f"the writer ended; its errors: {self.history.errors}; its output: {self.log_tail()}"
-
-    def log_tail(self) -> str:
-        """Return the end of its output."""
-        return self._log.read_text()[-LOG_TAIL_BYTES:]
 
 
 @asynccontextmanager
@@ -106,23 +89,9 @@ async def writing_process(
 ) -> AsyncIterator[WritingProcess]:
     """Start a writer; kill it at the end of the block if it still runs."""
     history, log = directory / f"{name}.jsonl", directory / f"{name}.log"
-    words = [
-        word
-        for key, value in options.items()
-        for word in (f"--{key.replace('_', '-')}", str(value))
-    ]
-    with log.open("ab") as errors:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", module, "--uri", uri, "--history", str(history)),
-            *("--seed", str(seed), *words),
-            stdin=PIPE,
-            stdout=DEVNULL,
-            stderr=errors,
-            cwd=REPOSITORY,
-        )
+    words = {"uri": uri, "history": history, "seed": seed, **options}
+    process = await Child.start("the writer", module, words, log)
     try:
-        yield WritingProcess(process, history, log)
+        yield WritingProcess(process, history)
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        await process.kill()

@@ -8,10 +8,7 @@ Format of the result: one JSON object; `is_well` says whether every guarantee wa
 """
 
 import asyncio
-import json
-import sys
 import time
-from asyncio.subprocess import PIPE
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,18 +19,18 @@ from random import Random
 from typing import Any, Final
 
 from metadata.store.embedded import EmbeddedZooKeeper
+from tests.campaign.child import Child
 from tests.campaign.faults import OF_TOPICS, FaultInjector, Group, Targets
 from tests.campaign.injecting import FaultLog
 from tests.campaign.topics.arranging import consumed_by, make_topics, probe
 from tests.campaign.topics.facts import FactsFollower, Outcome
 from tests.campaign.topics.work import GROUP
-from tests.campaign.topics.workers import REPOSITORY, Workers
+from tests.campaign.topics.workers import Workers
 
 STALL_S_MAX: Final = 90.0
 AVAILABLE_S_MAX: Final = 60.0
 SILENT_S_MAX: Final = 150.0
 """A group that reads to the end commits more within this time, even if one of its clients hangs."""
-CHECK_S_MAX: Final = 3600.0
 WATCH_S: Final = 0.25
 Summary = dict[str, Any]
 
@@ -190,34 +187,16 @@ class TopicClients:
         self._consumed_after_s = round(time.monotonic() - begun, 2)
 
     async def _check(self) -> dict[str, Any]:
-        checker = await asyncio.create_subprocess_exec(
-            *(
-                sys.executable,
-                "-m",
-                "tests.campaign.topics.checker",
-                "--bootstrap",
-                self._bootstrap,
-            ),
-            *("--histories", str(self._histories)),
-            *("--partitions", str(self._load.partitions)),
-            *("--transactions", str(self._transactions)),
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=(self._histories / "checker.log").open("ab"),
-            cwd=REPOSITORY,
-        )
-        try:
-            output, _ = await asyncio.wait_for(checker.communicate(), CHECK_S_MAX)
-        except TimeoutError:
-            self._complaints.append(f"the checker did not end within {CHECK_S_MAX:.0f} s")
-            checker.kill()
-            await checker.wait()
-            return {}
-        if not output:
-            tail = (self._histories / "checker.log").read_text()[-2_000:]
-            self._complaints.append(f"the checker failed with {checker.returncode}: {tail}")
-            return {}
-        result: dict[str, Any] = json.loads(output)
+        options = {
+            "bootstrap": self._bootstrap,
+            "histories": self._histories,
+            "partitions": self._load.partitions,
+            "transactions": self._transactions,
+        }
+        module, log = "tests.campaign.topics.checker", self._histories / "checker.log"
+        checker = await Child.start("the checker", module, options, log, has_output=True)
+        result, complaint = await checker.result()
+        self._complaints += filter(None, [complaint])
         return result
 
     def _summary(self, faults: Mapping[str, int], checked: dict[str, Any]) -> Summary:

@@ -6,20 +6,15 @@ Invariant: each name has a separate history and log. A process that replaces ano
 name and another run number.
 """
 
-import asyncio
-import signal
-import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Final
 
+from tests.campaign.child import END_S_MAX, Child
 from tests.campaign.topics.work import STUCK_STATUS
 
-END_S_MAX: Final = 150.0
 ENDED_AGAIN_MAX: Final = 3
-REPOSITORY: Final = Path(__file__).parents[3]
 REPLACED: Final = ("transactor", "member", "producer")
 """Modules whose processes are killed at times, and replaced by new ones."""
 FINISHING: Final = ("watcher",)
@@ -33,7 +28,7 @@ class ClientProcess:
     module: str
     name: str
     records_per_s: float
-    process: Process
+    process: Child
     run: int = 0
     is_ending: bool = False
     """Whether it was told to end: from then on only what it has to finish starts it again."""
@@ -60,17 +55,15 @@ class Workers:
         """Kill one of the replaceable clients, and start it again."""
         names = [each.name for each in self._clients.values() if each.module in REPLACED]
         client = self._clients[rng.choice(names)]
-        if client.process.returncode is not None:
-            self._note_end(client)
-        else:
-            client.process.kill()
-            await client.process.wait()
+        if client.process.status is not None:
+            self.complaints += filter(None, [client.process.failure(STUCK_STATUS)])
+        await client.process.kill()
         await self._start_again(client)
 
     async def replace_stuck(self) -> None:
         """Start the clients again that ended because they hung, unless they were to end anyway."""
         for client in self._clients.values():
-            if client.process.returncode == STUCK_STATUS and not client.is_ending:
+            if client.process.status == STUCK_STATUS and not client.is_ending:
                 await self._start_again(client)
 
     async def _start_again(self, client: ClientProcess, *, is_ending: bool = False) -> None:
@@ -84,58 +77,38 @@ class Workers:
         chosen = [each for each in self._clients.values() if each.module == module]
         for client in chosen:
             client.is_ending = True
-            if client.process.returncode is None:
-                client.process.send_signal(signal.SIGTERM)
+            client.process.terminate()
         for client in chosen:
             await self._end_one(client)
 
     async def _end_one(self, client: ClientProcess) -> None:
         """Wait for a stopped client; one that hangs and has data to read may start again."""
         for _ in range(ENDED_AGAIN_MAX):
-            try:
-                await asyncio.wait_for(client.process.wait(), END_S_MAX)
-            except TimeoutError:
-                self.complaints.append(f"{client.name} did not end within {END_S_MAX:.0f} s")
-                client.process.kill()
-                await client.process.wait()
-                return
-            if client.process.returncode != STUCK_STATUS or client.module not in FINISHING:
+            complaint = await client.process.ended(END_S_MAX, STUCK_STATUS)
+            if client.process.status != STUCK_STATUS or client.module not in FINISHING:
                 break
             await self._start_again(client, is_ending=True)
-        self._note_end(client)
+        else:
+            complaint = client.process.failure()
+        self.complaints += filter(None, [complaint])
 
     async def kill_all(self) -> None:
         """End every client that still runs."""
         for client in self._clients.values():
-            if client.process.returncode is None:
-                client.process.kill()
-                await client.process.wait()
+            await client.process.kill()
 
     async def _spawn(
         self, module: str, name: str, run: int, records_per_s: float, *, is_ending: bool = False
-    ) -> Process:
-        words = {
+    ) -> Child:
+        options = {
             "bootstrap": self._bootstrap,
-            "history": str(self._directory / f"{name}.jsonl"),
+            "history": self._directory / f"{name}.jsonl",
             "name": name,
-            "run": str(run),
-            "seed": str(self._seed),
-            "records-per-s": str(records_per_s),
-            "partitions": str(self._partitions),
+            "run": run,
+            "seed": self._seed,
+            "records_per_s": records_per_s,
+            "partitions": self._partitions,
+            "is_ending": is_ending,
         }
-        flags = [word for key, value in words.items() for word in (f"--{key}", value)]
-        flags += ["--is-ending"] if is_ending else []
-        with (self._directory / f"{name}.log").open("ab") as log:
-            return await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", f"tests.campaign.topics.{module}", *flags),
-                stdin=PIPE,
-                stdout=DEVNULL,
-                stderr=log,
-                cwd=REPOSITORY,
-            )
-
-    def _note_end(self, client: ClientProcess) -> None:
-        status = client.process.returncode
-        if status not in (0, STUCK_STATUS):
-            tail = (self._directory / f"{client.name}.log").read_text()[-2_000:]
-            self.complaints.append(f"{client.name} ended with status {status}: {tail}")
+        log = self._directory / f"{name}.log"
+        return await Child.start(name, f"tests.campaign.topics.{module}", options, log)

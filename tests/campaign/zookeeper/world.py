@@ -5,15 +5,13 @@ Leaves the faults to `faults`, and judging the sessions to `judge`.
 """
 
 import asyncio
-import signal
-import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
 
 from quire.local.local_bookie import LocalBookie
+from tests.campaign.child import Child
 from tests.campaign.faults import FaultInjector, Group, Targets
 from tests.campaign.zookeeper.faults import EnsembleFaults, Outages
 from tests.campaign.zookeeper.judge import judge
@@ -21,9 +19,8 @@ from tests.campaign.zookeeper.record import read_record
 from tests.support.metadata.zookeeper_ensemble import ZooKeeperEnsemble
 
 CHROOT: Final = "/quire"
-HOLDERS: Final = 2
+HOLDERS: Final = ("h0", "h1")
 END_S_MAX: Final = 60.0
-REPOSITORY: Final = Path(__file__).parents[3]
 
 
 class EnsembleWorld:
@@ -33,7 +30,7 @@ class EnsembleWorld:
         self._directory = directory
         self._ensemble = ZooKeeperEnsemble(directory / "zookeeper")
         self._bookies = [self._make_bookie(number) for number in range(1, bookies + 1)]
-        self._holders: dict[str, Process] = {}
+        self._holders: dict[str, Child] = {}
         self._outages = Outages()
         self._faults: EnsembleFaults | None = None
 
@@ -60,7 +57,9 @@ class EnsembleWorld:
     async def finish(self) -> tuple[Sequence[str], dict[str, Any]]:
         """End the holders, and judge their records."""
         assert self._faults is not None, "it had faults"
-        complaints = [await self._end(*each) for each in self._holders.items()]
+        for holder in self._holders.values():
+            holder.terminate()
+        complaints = [await holder.ended(END_S_MAX) for holder in self._holders.values()]
         records = [read_record(self._record(name)) for name in self._holders]
         verdict = judge(records, self._outages.times)
         found = verdict.as_json() | {"longest_election_s": self._faults.longest_election_s}
@@ -71,18 +70,16 @@ class EnsembleWorld:
         try:
             await self._ensemble.__aenter__()
             await asyncio.gather(*(bookie.start() for bookie in self._bookies))
-            for number in range(HOLDERS):
-                await self._start_holder(f"h{number}")
+            for name in HOLDERS:
+                self._holders[name] = await self._start_holder(name)
         except BaseException:
             await self.__aexit__()
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for process in self._holders.values():
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+        for holder in self._holders.values():
+            await holder.kill()
         await asyncio.gather(*(each.stop() for each in self._bookies), return_exceptions=True)
         await self._ensemble.__aexit__()
 
@@ -94,27 +91,11 @@ class EnsembleWorld:
     def _record(self, name: str) -> Path:
         return self._directory / f"{name}.jsonl"
 
-    def _log(self, name: str) -> Path:
-        return self._directory / "logs" / f"{name}.log"
-
-    async def _start_holder(self, name: str) -> None:
-        with self._log(name).open("ab") as log:
-            self._holders[name] = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.campaign.zookeeper.holder"),
-                *("--uri", self.metadata_uri, "--record", str(self._record(name))),
-                *("--name", name, "--seed", name),
-                stdin=PIPE,
-                stdout=DEVNULL,
-                stderr=log,
-                cwd=REPOSITORY,
-            )
-
-    async def _end(self, name: str, process: Process) -> str:
-        """End a holder in order; return a complaint, or ""."""
-        if process.returncode is None:
-            process.send_signal(signal.SIGTERM)
-        try:
-            status = await asyncio.wait_for(process.wait(), END_S_MAX)
-        except TimeoutError:
-            return f"{name} did not end within {END_S_MAX:.0f} s"
-        return f"{name} ended with {status}: {self._log(name).read_text()[-2_000:]}" * (status != 0)
+    async def _start_holder(self, name: str) -> Child:
+        options = {"uri": self.metadata_uri, "record": self._record(name), "name": name}
+        return await Child.start(
+            name,
+            "tests.campaign.zookeeper.holder",
+            {**options, "seed": name},
+            self._directory / "logs" / f"{name}.log",
+        )
