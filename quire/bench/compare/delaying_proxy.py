@@ -1,4 +1,4 @@
-"""Proxy between a client and one bookie that delays every byte in both directions.
+"""Proxy between a client and one server that delays every byte in both directions.
 
 Leaves which bookie is delayed, and when, to `quire.bench.compare.injection`.
 
@@ -8,6 +8,7 @@ HELD_CHUNKS_MAX reads of one direction are held.
 
 import asyncio
 import contextlib
+import ssl
 from asyncio import StreamReader, StreamWriter
 from time import monotonic
 from typing import Final, Self
@@ -22,7 +23,7 @@ _Held = asyncio.Queue[tuple[float, bytes]]
 
 
 class DelayingProxy:
-    """One listening port in front of one bookie."""
+    """One listening port in front of one server."""
 
     def __init__(self, target: str) -> None:
         self.delay_s = 0.0
@@ -35,11 +36,12 @@ class DelayingProxy:
     def address(self) -> str:
         """Address that the proxy listens on."""
         assert self._server is not None, "it was started"
-        return f"{HOST}:{self._server.sockets[0].getsockname()[1]}"
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return f"{host}:{port}"
 
-    async def start(self) -> Self:
-        """Listen."""
-        self._server = await asyncio.start_server(self._serve, HOST, 0)
+    async def start(self, host: str = HOST, tls: ssl.SSLContext | None = None) -> Self:
+        """Listen, with `tls` for clients that use TLS; the target gets plain bytes."""
+        self._server = await asyncio.start_server(self._serve, host, 0, ssl=tls)
         return self
 
     async def aclose(self) -> None:
@@ -81,7 +83,15 @@ async def _write(held: _Held, sink: StreamWriter) -> None:
         await asyncio.sleep(max(0.0, due - monotonic()))
         if not data:
             with contextlib.suppress(OSError):
-                sink.write_eof()
+                _end(sink)
             return
         sink.write(data)
         await sink.drain()
+
+
+def _end(sink: StreamWriter) -> None:
+    """Tell the other end that nothing more comes; TLS can do that only for both directions."""
+    if sink.can_write_eof():
+        sink.write_eof()
+    else:
+        sink.close()

@@ -5,25 +5,23 @@ Leaves the actions to the tests. Needs root and `ip`: see `can_have_islands`.
 Invariant: namespace and wire are removed again, even if a test fails.
 """
 
-import asyncio
 import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
-from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from metadata.ids import BookieId
+from quire.bench.compare.delaying_proxy import DelayingProxy
 from quire.local.child_process import ChildProcess
 
 READY_S: Final = 30.0
-PIECE_BYTES: Final = 64 * 1024
 _COUNTER: Final = itertools.count(1)
 
 
@@ -122,27 +120,5 @@ def _bookie(namespace: str, host: str, uri: str, directory: Path) -> ChildProces
 async def _relay(host: str, metadata_uri: str) -> AsyncIterator[str]:
     """Make ZooKeeper, which listens on our loopback, reachable over the wire."""
     parts = urlsplit(metadata_uri)
-    assert parts.hostname is not None
-    assert parts.port is not None
-
-    async def serve(reader: StreamReader, writer: StreamWriter) -> None:
-        there_reader, there_writer = await asyncio.open_connection(parts.hostname, parts.port)
-        await asyncio.gather(_pump(reader, there_writer), _pump(there_reader, writer))
-
-    server = await asyncio.start_server(serve, host, 0)
-    port = int(server.sockets[0].getsockname()[1])
-    try:
-        yield f"{parts.scheme}://{host}:{port}{parts.path}"
-    finally:
-        server.close()
-
-
-async def _pump(reader: StreamReader, writer: StreamWriter) -> None:
-    try:
-        while piece := await reader.read(PIECE_BYTES):
-            writer.write(piece)
-            await writer.drain()
-    except OSError:
-        return
-    finally:
-        writer.close()
+    async with aclosing(await DelayingProxy(parts.netloc).start(host)) as proxy:
+        yield f"{parts.scheme}://{proxy.address}{parts.path}"

@@ -20,12 +20,13 @@ from metadata.security.rights_record import checked_rights
 from metadata.security.securing import Securing
 from metadata.store.embedded import EmbeddedZooKeeper
 from metadata.store.zookeeper.store import open_store
+from quire.bench.compare.delaying_proxy import DelayingProxy
 from quire.local.development_certificates import DevelopmentAuthority
 from security.server_tls import ClientCertificates, server_context
 from security.tls import TlsFiles
 from tests.integration.metadata.conftest import TICK_MS
 from tests.integration.metadata.service import ZooKeeperService
-from tests.support.metadata.tls_zookeeper import TlsZooKeeper, forwarding, netty_jars
+from tests.support.metadata.tls_zookeeper import TlsZooKeeper, netty_jars
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -93,7 +94,9 @@ async def server(
         await stack.enter_async_context(plain)
         files = TlsFiles(str(own.certificate), str(own.key), str(authority.files.certificate))
         context = server_context(files, ClientCertificates.REQUIRED)
-        port = await stack.enter_async_context(forwarding(context, plain.port))
+        proxy = await DelayingProxy(plain.address).start(tls=context)
+        stack.push_async_callback(proxy.aclose)
+        port = int(proxy.address.rpartition(":")[2])
         yield Server(directory / "tls", port, plain.port, sees_certificates=False)
 
 

@@ -7,15 +7,13 @@ Source: ZooKeeper 3.9, administrator's guide, "Clustered (Multi-Server) Setup".
 """
 
 import asyncio
-import importlib.util
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Final, Self
 
-from metadata.store.embedded import four_letter_word
+from metadata.store.embedded import four_letter_word, properties_text, spawn_supervised
 from metadata.store.embedded_java import find_jars, find_java
 from metadata.store.embedded_ports import HOST, free_port
 
@@ -27,6 +25,8 @@ POLL_S: Final = 0.02
 HEAP_MB: Final = 64
 LOG_TAIL_BYTES: Final = 2_000
 
+_Supervisor = subprocess.Popen[bytes]
+
 
 class Member:
     """One server of an ensemble."""
@@ -35,7 +35,7 @@ class Member:
         self.number = number
         self.client_port, self._quorum_port, self._election_port = ports
         self._directory = directory / str(number)
-        self._supervisor: subprocess.Popen[bytes] | None = None
+        self._supervisor: _Supervisor | None = None
         self._pid = 0
 
     @property
@@ -75,8 +75,7 @@ class Member:
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "srvr",
         }
-        lines = [*(f"{name}={value}" for name, value in settings.items()), *peers]
-        properties.write_text("\n".join(lines) + "\n")
+        properties.write_text(properties_text(settings) + "\n".join(peers) + "\n")
         command = [
             str(find_java(os.environ)),
             "-Xms16m",
@@ -88,23 +87,10 @@ class Member:
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             str(properties),
         ]
-        supervisor = importlib.util.find_spec("metadata.store.embedded_supervisor")
-        assert supervisor is not None
-        assert supervisor.origin is not None
         lock = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         with (self._directory / "zookeeper.log").open("wb") as log:
-            self._supervisor = subprocess.Popen(
-                [sys.executable, "-I", "-S", supervisor.origin, str(lock), *command],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                pass_fds=(lock,),
-                start_new_session=True,
-                cwd=self._directory,
-            )
+            self._supervisor, self._pid = spawn_supervised(command, lock, self._directory, log)
         os.close(lock)
-        assert self._supervisor.stdout is not None
-        self._pid = int(self._supervisor.stdout.readline() or 0)
 
     def pause(self) -> None:
         """Pause the process: its clients and peers receive nothing."""
