@@ -3,22 +3,17 @@
 Leaves starting them to `quire.local_cluster` and `tests.kafka.apache_kafka`.
 """
 
-import asyncio
-import threading
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 from quire.local_cluster import LocalCluster
 from tests.kafka.apache_kafka import apache_kafka
 from tests.kafka.endpoint import Endpoint
+from tests.support.quire.in_thread import InThread
 
 QUIRE_BROKERS: Final = 2
-START_TIMEOUT_S: Final = 240
-STOP_TIMEOUT_S: Final = 60
-
-Yielded = TypeVar("Yielded")
 
 
 @asynccontextmanager
@@ -64,32 +59,6 @@ def endpoints_of(cluster: LocalCluster) -> SecureEndpoints:
         Endpoint.with_login(logins, cluster.certificates),
         Endpoint.with_certificate(certificates, cluster.certificates),
     )
-
-
-class InThread(Generic[Yielded]):
-    """Asynchronous context manager for blocking callers: a loop in a thread runs it."""
-
-    def __init__(self, manager: AbstractAsyncContextManager[Yielded]) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._manager = manager
-
-    def __enter__(self) -> Yielded:
-        self._thread.start()
-        starting = asyncio.run_coroutine_threadsafe(self._entered(), self._loop)
-        return starting.result(START_TIMEOUT_S)
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._left(), self._loop).result(STOP_TIMEOUT_S)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(STOP_TIMEOUT_S)
-        self._loop.close()
-
-    async def _entered(self) -> Yielded:
-        return await self._manager.__aenter__()
-
-    async def _left(self) -> None:
-        await self._manager.__aexit__(None, None, None)
 
 
 def broker_in_thread(which: str, brokers: int = QUIRE_BROKERS) -> InThread[Endpoint]:

@@ -3,42 +3,28 @@
 Leaves starting, killing and restarting them to `quire.local_cluster`.
 """
 
-import asyncio
-import threading
-from collections.abc import Coroutine
-from types import TracebackType
 from typing import Final, Self
 
 from quire.local_cluster import LocalCluster
 from tests.kafka.endpoint import Endpoint
+from tests.support.quire.in_thread import InThread
 
 BROKERS: Final = 3
-START_TIMEOUT_S: Final = 240
 
 
 class KilledBrokers:
-    """Cluster for blocking callers: a loop in a thread runs it."""
+    """Cluster for blocking callers."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._cluster = LocalCluster(broker=BROKERS)
+        self._in_thread = InThread(self._cluster)
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        self._run(self._cluster.start())
+        self._in_thread.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._run(self._cluster.aclose())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(START_TIMEOUT_S)
-        self._loop.close()
+    def __exit__(self, *_: object) -> None:
+        self._in_thread.__exit__()
 
     @property
     def endpoint(self) -> Endpoint:
@@ -54,7 +40,4 @@ class KilledBrokers:
         """End one broker with kill -9 and start it again; return when it serves."""
         broker = self._cluster.brokers[number]
         broker.kill()
-        self._run(broker.restart())
-
-    def _run(self, work: Coroutine[None, None, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(START_TIMEOUT_S)
+        self._in_thread.run(broker.restart())

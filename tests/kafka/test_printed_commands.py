@@ -9,10 +9,10 @@ import pytest
 
 from quire.cli.up import kafka_lines
 from quire.local_cluster import LocalCluster
-from tests.kafka.brokers import InThread
 from tests.kafka.fetching import TEST_TIMEOUT_S, UNAVAILABLE
 from tests.kafka.java_process import run_java
 from tests.kafka.kafka_tools import TOOLS, TOPICS
+from tests.support.quire.in_thread import InThread
 
 pytestmark = pytest.mark.timeout(TEST_TIMEOUT_S)
 

@@ -1,7 +1,5 @@
 """One Spark session and one real cluster for all Spark tests of a run."""
 
-import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
@@ -12,6 +10,7 @@ from ledger_client.sync import LedgerClient, LedgerWriter
 from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from spark_io.launching import session
+from tests.support.quire.in_thread import InThread
 
 pyspark = pytest.importorskip("pyspark", reason="the Spark tests need the extra `spark`")
 
@@ -27,18 +26,16 @@ PATIENT = ClientConfig(add_timeout_s=60.0, append_deadline_s=90.0)
 
 
 class RunningCluster:
-    """A local cluster with its event loop in a thread, for blocking tests.
+    """A local cluster for blocking tests.
 
     Without `repair` the cluster leaves what a test damages as it is.
     """
 
     def __init__(self, bookies: int, brokers: int = 0, *, repair: bool = True) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
         options = {} if repair else {"repair": "false"}
-        self.cluster = LocalCluster(bookies=bookies, broker=brokers, bookie_options=options)
-        self.run(self.cluster.start())
+        cluster = LocalCluster(bookies=bookies, broker=brokers, bookie_options=options)
+        self._in_thread = InThread(cluster)
+        self.cluster = self._in_thread.__enter__()
 
     @property
     def metadata(self) -> str:
@@ -49,13 +46,10 @@ class RunningCluster:
         return self.cluster.bookies
 
     def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
+        return self._in_thread.run(work)
 
     def stop(self) -> None:
-        self.run(self.cluster.aclose())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
+        self._in_thread.__exit__()
 
 
 @pytest.fixture(scope="session")

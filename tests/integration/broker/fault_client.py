@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
 from quire.local_cluster import LocalCluster
+from tests.kafka.confluent_calls import read_values
+from tests.kafka.endpoint import Endpoint
 
 CALL_S = 30.0
 WAIT_S = 60.0
@@ -61,29 +63,10 @@ def try_to_produce(
     return failures
 
 
-def read(servers: str, topic: str, count: int, partition: int = 0) -> list[bytes]:
-    """Return the first values of a partition. Raises AssertionError if they do not come."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "unused",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "log_level": 0,
-        }
-    )
-    found: list[bytes] = []
-    deadline = time.monotonic() + WAIT_S
-    try:
-        consumer.assign([TopicPartition(topic, partition)])
-        while len(found) < count:
-            assert time.monotonic() < deadline, f"{len(found)} of {count} came"
-            message = consumer.poll(0.2)
-            if message is not None and message.error() is None:
-                found.append(message.value() or b"")
-    finally:
-        consumer.close()
-    return found
+def read(servers: str, topic: str, count: int) -> list[bytes]:
+    """Return the first values of partition 0. Raises AssertionError if they do not come."""
+    found = read_values(Endpoint(servers), topic, count)
+    return [value or b"" for value in found]
 
 
 def partition_of(servers: str, topic: str, partition: int = 0) -> PartitionMetadata:

@@ -14,11 +14,12 @@ from metadata.paths import CONTROLLER
 from metadata.registry.cluster import open_cluster_store
 from metadata.store.ephemeral import unpack_held
 from quire.local_cluster import LocalCluster
-from tests.kafka.brokers import QUIRE_BROKERS, InThread, endpoints_of
+from tests.kafka.brokers import QUIRE_BROKERS, endpoints_of
 from tests.kafka.consoles.go_program import run_go_calls
 from tests.kafka.consoles.world import World, made_world
 from tests.kafka.endpoint import Endpoint, json_file, properties_file
 from tests.kafka.java_process import events, run_java
+from tests.support.quire.in_thread import InThread
 
 Line: TypeAlias = dict[str, Any]
 """One call: tool, page, call, result, and figures or error."""
