@@ -26,6 +26,7 @@ from quire.local.secure_directory import SecureDirectory
 from quire.local_cluster import BOOKIE_SECURITY
 from security.client_file import read_client_file
 from tests.integration.quire.command import RunningCluster, run_as_user, start_cluster
+from tests.integration.security.known_clients import read_all
 from tests.until import WAIT_S
 
 THREE = Quorum(ensemble=3, write=3, ack=2)
@@ -59,12 +60,6 @@ def kafka_settings(cluster: RunningCluster, certificates: SecureDirectory) -> di
         "ssl.certificate.location": str(certificates.path / "client.pem"),
         "ssl.key.location": str(certificates.path / "client-key.pem"),
     }
-
-
-async def read_all(client: LedgerClient, ledger_id: int) -> list[bytes]:
-    async with client.open_ledger(ledger_id) as reader:
-        batches = reader.read(0, reader.last_confirmed)
-        return [entry.data async for batch in batches for entry in batch]
 
 
 async def test_a_ledger_is_written_followed_and_taken_over(cluster: RunningCluster) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from ledger_client import LedgerClient, Quorum, UnauthorizedError
+from ledger_client import LedgerClient, UnauthorizedError
 from ledger_client.bookies.connection_calls import BookieCallError
 from ledger_client.cluster_access import open_cluster
 from ledger_client.config import ClientConfig
@@ -20,12 +20,11 @@ from quire.errors import ExitCode
 from quire.local.local_broker import LocalBroker
 from quire.local_cluster import LocalCluster
 from tests.integration.quire.command import run_quire, start_quire
+from tests.integration.security.known_clients import LIMIT_S, THREE, read_all, until_done
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-THREE = Quorum(3, 3, 2)
 FAST = ClientConfig(append_deadline_s=5.0, quarantine_s=5.0)
-LIMIT_S = 60.0
 REPAIRED_S = 150.0
 
 
@@ -86,12 +85,6 @@ async def secured(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Log
         yield logins
 
 
-async def read_all(client: LedgerClient, ledger_id: int) -> list[bytes]:
-    async with client.open_ledger(ledger_id) as reader:
-        last = reader.last_confirmed
-        return [each.data async for batch in reader.read(0, last) for each in batch]
-
-
 async def write(client: LedgerClient, payloads: list[bytes]) -> int:
     async with client.create_ledger(THREE) as ledger:
         await ledger.append_many(payloads)
@@ -108,13 +101,8 @@ async def test_a_user_appends_and_reads_and_others_need_a_role(secured: LoginClu
             await read_all(bob, ledger_id)
         grant = ("grant", "add", "User:bob", "reader", f"ledger:{ledger_id}")
         assert (await secured.quire(*grant))[0] == ExitCode.DONE
-        async with asyncio.timeout(LIMIT_S):
-            while True:
-                try:
-                    assert await read_all(bob, ledger_id) == [b"one", b"two"]
-                    break
-                except UnauthorizedError:
-                    await asyncio.sleep(0.1)
+        await until_done(lambda: read_all(bob, ledger_id))
+        assert await read_all(bob, ledger_id) == [b"one", b"two"]
 
 
 async def test_clients_without_a_login_or_with_a_wrong_password_learn_what_to_set(

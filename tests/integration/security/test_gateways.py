@@ -5,14 +5,13 @@ import json
 import random
 import ssl
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest
 import pytest_asyncio
 
-from ledger_client import LedgerClient, Quorum, UnauthorizedError
+from ledger_client import UnauthorizedError
 from ledger_client.config import ClientConfig
 from ledger_client.errors import LedgerError
 from metadata.gateway.errors import GatewayRefusedError
@@ -27,44 +26,39 @@ from quire.local.local_server import LocalServer
 from quire.local.secure_directory import SecureDirectory
 from quire.local_cluster import LocalCluster
 from security.tls import TlsFiles, client_context
-from tests.integration.quire.command import run_quire
+from serving.overriding import override
+from tests.integration.security.known_clients import (
+    LIMIT_S,
+    THREE,
+    KnownClients,
+    principal,
+    read_all,
+    until_done,
+)
 from tests.support.metadata.samples import token
 from tests.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-THREE = Quorum(3, 3, 2)
 NAMES = ("alice", "bob", "root")
 SESSION_S = 4.0
 FAST = ClientConfig(append_deadline_s=30.0, session_timeout_s=SESSION_S)
-LIMIT_S = 60.0
-
-
-def principal(name: str) -> str:
-    return f"User:CN={name},O=quire development"
 
 
 @dataclass
-class GatedCluster:
+class GatedCluster(KnownClients):
     """A cluster whose bookies enforce roles, and its gateways."""
 
-    cluster: LocalCluster
-    directory: SecureDirectory
     gateways: list[LocalServer] = field(default_factory=list)
 
-    def uri(self, name: str) -> str:
+    @property
+    @override
+    def address(self) -> str:
         addresses = ",".join(each.address for each in self.gateways)
-        return f"gateway://{addresses}?client={self.directory.client_file(name)}"
-
-    def client(self, name: str) -> LedgerClient:
-        return LedgerClient(self.uri(name), config=FAST)
+        return f"gateway://{addresses}"
 
     async def store(self, name: str) -> MetadataStore:
         return await open_store(self.uri(name), rng=random.Random(1))
-
-    async def quire(self, *words: str, name: str = "root") -> int:
-        done = await asyncio.to_thread(run_quire, *words, metadata=self.uri(name))
-        return done.returncode
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -79,7 +73,7 @@ async def gated(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gated
     }
     options = {**secure, "authorizer": "enforce", "repair": "false"}
     async with LocalCluster(4, tmp_path / "data", bookie_options=options) as cluster:
-        gated = GatedCluster(cluster, directory)
+        gated = GatedCluster(cluster, directory, FAST)
         flags = {"metadata": cluster.metadata_uri, "port": "0"}
         try:
             for number in range(2):
@@ -98,22 +92,6 @@ async def gated(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gated
         finally:
             for one in gated.gateways:
                 await one.stop()
-
-
-async def read_all(client: LedgerClient, ledger_id: int) -> list[bytes]:
-    async with client.open_ledger(ledger_id) as reader:
-        last = reader.last_confirmed
-        return [each.data async for batch in reader.read(0, last) for each in batch]
-
-
-async def until_done(call: Callable[[], Awaitable[object]]) -> None:
-    """Repeat a call until it is not refused any more."""
-    async with asyncio.timeout(LIMIT_S):
-        while True:
-            with suppress(UnauthorizedError, LedgerError):
-                await call()
-                return
-            await asyncio.sleep(0.1)
 
 
 async def test_an_owner_works_and_others_change_nothing(gated: GatedCluster) -> None:
@@ -176,7 +154,7 @@ async def test_a_grant_lets_another_client_recover(gated: GatedCluster) -> None:
         words = ("grant", "add", principal("bob"), "recoverer", f"ledger:{ledger.id}")
         assert await gated.quire(*words, name="bob") == ExitCode.REFUSED
         assert await gated.quire(*words) == ExitCode.DONE
-        await until_done(lambda: bob.recover_ledger(ledger.id))
+        await until_done(lambda: bob.recover_ledger(ledger.id), LedgerError)
         assert (await alice.ledger_info(ledger.id)).last_entry_id == 1
         with pytest.raises(LedgerError):
             await bob.delete_ledger(ledger.id)

@@ -1,15 +1,13 @@
 """Roles on ledgers with real bookies, ZooKeeper and certificates: an owner, a reader and others."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
 from bookie.wire.messages import ListEntries, Status
-from ledger_client import LedgerClient, Quorum, UnauthorizedError
+from ledger_client import Quorum, UnauthorizedError
 from ledger_client.bookies.connection_calls import BookieCallError
 from ledger_client.cluster_access import open_cluster
 from ledger_client.config import ClientConfig
@@ -18,42 +16,24 @@ from metadata.ids import BookieId, EntryId, LedgerId
 from quire.errors import ExitCode
 from quire.local.secure_directory import SecureDirectory
 from quire.local_cluster import LocalCluster
-from tests.integration.quire.command import run_quire
+from tests.integration.security.known_clients import (
+    THREE,
+    KnownClients,
+    principal,
+    read_all,
+    until_done,
+    until_refused,
+)
 from tests.support.bookie.wire_client import batch_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-THREE = Quorum(3, 3, 2)
-ORGANISATION = "O=quire development"
 NAMES = ("alice", "bob", "carol", "root")
-LIMIT_S = 60.0
 FAST = ClientConfig(append_deadline_s=10.0)
 
 
-def principal(name: str) -> str:
-    return f"User:CN={name},{ORGANISATION}"
-
-
-@dataclass
-class SecuredCluster:
-    """A cluster whose bookies enforce roles."""
-
-    cluster: LocalCluster
-    directory: SecureDirectory
-
-    def uri(self, name: str) -> str:
-        return f"{self.cluster.metadata_uri}?client={self.directory.client_file(name)}"
-
-    def client(self, name: str) -> LedgerClient:
-        return LedgerClient(self.uri(name), config=FAST)
-
-    async def quire(self, *words: str, name: str = "root") -> int:
-        done = await asyncio.to_thread(run_quire, *words, metadata=self.uri(name))
-        return done.returncode
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def secured(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SecuredCluster]:
+async def secured(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[KnownClients]:
     tmp_path = tmp_path_factory.mktemp("roles")
     directory = SecureDirectory(tmp_path / "tls")
     directory.fill(clients=NAMES)
@@ -65,16 +45,10 @@ async def secured(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sec
         **directory.certificate_options("bookie"),
     }
     async with LocalCluster(3, tmp_path / "data", bookie_options=options) as cluster:
-        yield SecuredCluster(cluster, directory)
+        yield KnownClients(cluster, directory, FAST)
 
 
-async def read_all(client: LedgerClient, ledger_id: int) -> list[bytes]:
-    async with client.open_ledger(ledger_id) as reader:
-        last = reader.last_confirmed
-        return [each.data async for batch in reader.read(0, last) for each in batch]
-
-
-async def test_others_may_not_use_a_ledger_and_its_owner_may(secured: SecuredCluster) -> None:
+async def test_others_may_not_use_a_ledger_and_its_owner_may(secured: KnownClients) -> None:
     async with secured.client("alice") as alice, secured.client("bob") as bob:
         ledger = await alice.create_ledger(THREE)
         assert (await alice.ledger_info(ledger.id)).owner == principal("alice")
@@ -90,7 +64,7 @@ async def test_others_may_not_use_a_ledger_and_its_owner_may(secured: SecuredClu
         assert await read_all(alice, ledger.id) == [b"one", b"two", b"three"]
 
 
-async def check_raw_access(secured: SecuredCluster, name: str, ledger_id: int) -> None:
+async def check_raw_access(secured: KnownClients, name: str, ledger_id: int) -> None:
     """No bookie stores, lists or fences anything for this client."""
     async with open_cluster(secured.uri(name)) as cluster:
         metadata, _ = await cluster.ledgers.get(LedgerId(ledger_id))
@@ -133,7 +107,7 @@ class Outcome:
         self.status.set_result(Status.UNKNOWN)
 
 
-async def test_an_owner_recovers_its_ledger_with_another_client(secured: SecuredCluster) -> None:
+async def test_an_owner_recovers_its_ledger_with_another_client(secured: KnownClients) -> None:
     async with secured.client("alice") as writing, secured.client("alice") as recovering:
         ledger = await writing.create_ledger(THREE)
         await ledger.append_many([b"one", b"two"])
@@ -141,7 +115,7 @@ async def test_an_owner_recovers_its_ledger_with_another_client(secured: Secured
 
 
 async def test_a_reader_does_not_recover_the_ledger_of_a_missing_writer(
-    secured: SecuredCluster,
+    secured: KnownClients,
 ) -> None:
     """The answer comes before the wait for the writer, and has the command for the right."""
     async with secured.client("alice") as alice, secured.client("bob") as bob:
@@ -157,7 +131,7 @@ async def test_a_reader_does_not_recover_the_ledger_of_a_missing_writer(
         assert await ledger.append(b"three") == 2
 
 
-async def test_roles_reach_bookies_while_ledgers_are_attached(secured: SecuredCluster) -> None:
+async def test_roles_reach_bookies_while_ledgers_are_attached(secured: KnownClients) -> None:
     async with (
         secured.client("alice") as alice,
         secured.client("bob") as bob,
@@ -185,28 +159,7 @@ async def test_roles_reach_bookies_while_ledgers_are_attached(secured: SecuredCl
         await until_refused(lambda: read_all(carol, ledger.id))
 
 
-async def until_done(call: Callable[[], Awaitable[object]]) -> None:
-    """Repeat a call until it is not refused any more; a change takes at most 5 s."""
-    async with asyncio.timeout(LIMIT_S):
-        while True:
-            with contextlib.suppress(UnauthorizedError):
-                await call()
-                return
-            await asyncio.sleep(0.1)
-
-
-async def until_refused(call: Callable[[], Awaitable[object]]) -> None:
-    """Repeat a call until it is refused."""
-    async with asyncio.timeout(LIMIT_S):
-        while True:
-            try:
-                await call()
-            except UnauthorizedError:
-                return
-            await asyncio.sleep(0.1)
-
-
-async def test_attached_ledgers_go_on_without_zookeeper(secured: SecuredCluster) -> None:
+async def test_attached_ledgers_go_on_without_zookeeper(secured: KnownClients) -> None:
     async with secured.client("alice") as alice:
         ledger = await alice.create_ledger(THREE)
         await ledger.append(b"one")
@@ -217,7 +170,7 @@ async def test_attached_ledgers_go_on_without_zookeeper(secured: SecuredCluster)
         await ledger.aclose()
 
 
-async def test_a_super_user_and_commands_use_every_ledger(secured: SecuredCluster) -> None:
+async def test_a_super_user_and_commands_use_every_ledger(secured: KnownClients) -> None:
     async with secured.client("alice") as alice, secured.client("root") as root:
         ledger = await alice.create_ledger(Quorum.all(3))  # no copy is late when it is verified
         await ledger.append(b"one")
