@@ -11,6 +11,7 @@ from quire.local_cluster import LocalCluster
 from tests.browser.chromium import MS_PER_S
 from tests.browser.running_console import RunningConsole, running_console
 from tests.browser.watched_page import WatchedPage, watched_page
+from tests.support.pausing import paused
 
 NO_CONNECTION = "There is no connection to the metadata service."
 PAGE_MS_MAX = 3 * PAGE_S_MAX * MS_PER_S
@@ -88,8 +89,7 @@ async def test_a_bookie_hangs(
     ledger, hung = await written(cluster), cluster.bookies[0]
     async with watched_page(browser, shown) as window:
         await open_until(window, f"/ledgers/{ledger}", "1 entry is on all")
-        hung.pause()
-        try:
+        with paused(hung.pid):
             await open_until(window, f"/ledgers/{ledger}", f"{hung.id}: it ")
             assert "2 of 3 copies on the bookies that answered" in await window.text()
             assert await status_of(window, f"/ledgers/{ledger}?from=0&fragment=0") == 200
@@ -99,7 +99,5 @@ async def test_a_bookie_hangs(
             assert "own figures are missing" in text or "It is not up" in text
             for address in ("/", "/ledgers", "/repair"):
                 assert await status_of(window, address) == 200
-        finally:
-            hung.resume()
         await open_until(window, f"/ledgers/{ledger}", "1 entry is on all of the write quorum.")
         await window.must_be_clean()

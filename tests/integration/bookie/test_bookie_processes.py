@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import random
 import shutil
 import signal
@@ -21,6 +20,7 @@ from metadata.store.embedded import EmbeddedZooKeeper
 from metadata.store.interface import MetadataStore
 from metadata.store.zookeeper.store import open_store
 from tests.support.bookie.wire_client import WireClient, batch_of, payloads_of
+from tests.support.pausing import paused
 
 FORMAT = "from bookie.main import format_bookie; print(format_bookie(options))"
 RUN = "import sys; from bookie.main import run_bookie; sys.exit(run_bookie(options))"
@@ -213,10 +213,9 @@ async def test_a_paused_bookie_loses_no_entry_and_registers_again(site: Site) ->
     bookie = await site.start()
     client = await bookie.client(1)
     assert await client.add(batch_of(1, 0)) is Status.OK
-    bookie.process.send_signal(signal.SIGSTOP)
-    pending = client.send_add(batch_of(1, 1))
-    await asyncio.sleep(6)  # longer than its session
-    os.kill(bookie.process.pid, signal.SIGCONT)
+    with paused(bookie.process.pid):
+        pending = client.send_add(batch_of(1, 1))
+        await asyncio.sleep(6)  # longer than its session
     assert await client.ack(pending) is Status.OK
     store = await open_store(site.uri, rng=random.Random(1))
     await wait_for_registration(store, bookie.ready["id"])

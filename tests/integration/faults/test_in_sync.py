@@ -16,6 +16,7 @@ from ledger_client import (
 )
 from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
+from tests.support.pausing import paused
 from tests.until import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
@@ -74,13 +75,10 @@ async def test_a_stopped_member_is_dropped_and_catches_up(cluster: LocalCluster)
     async with writing(cluster, Quorum.in_sync(3, 2)) as writer:
         await writer.append_many(BATCH)
         slow = members(cluster, writer)[1]
-        slow.pause()
-        try:
+        with paused(slow.pid):
             await writer.append_many(BATCH)
             assert slow.id not in writer.in_sync
             assert len(writer.in_sync) == 2
-        finally:
-            slow.resume()
         await until(lambda: slow.id in writer.in_sync, WAIT_S)
         await writer.append_many(BATCH)
         ledger_id = writer.id

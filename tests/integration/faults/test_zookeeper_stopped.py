@@ -9,6 +9,7 @@ from ledger_client import LedgerClient
 from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.integration.faults.appending import appending, check_kept
+from tests.support.pausing import paused
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 WITHOUT_S = 3.0
@@ -21,12 +22,9 @@ async def test_appends_continue_while_zookeeper_is_silent(
 ) -> None:
     async with appending(cluster.metadata_uri, tmp_path) as writer:
         await writer.wait_for_acks(200)
-        cluster.zookeeper.pause()
-        try:
+        with paused(cluster.zookeeper.pid):
             await asyncio.sleep(WITHOUT_S)
             await writer.wait_for_acks(500)
-        finally:
-            cluster.zookeeper.resume()
         await writer.wait_for_acks(500)
         history = await writer.stop()
     assert history.failures == {}
@@ -58,15 +56,12 @@ async def test_an_ensemble_change_waits_for_zookeeper(
     async with appending(cluster.metadata_uri, tmp_path) as writer:
         await writer.wait_for_acks(200)
         member = await _member(cluster, await writer.ledger_id())
-        cluster.zookeeper.pause()
-        try:
+        with paused(cluster.zookeeper.pid):
             member.kill()
             await asyncio.sleep(SETTLED_S)
             before = writer.acked_count
             await asyncio.sleep(STILL_S)
             assert writer.acked_count == before
-        finally:
-            cluster.zookeeper.resume()
         await writer.wait_for_acks(500)
         history = await writer.stop()
         await member.restart()

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import signal
 import time
 from collections.abc import Iterator
 from random import Random
@@ -24,6 +22,7 @@ from tests.integration.quire.command import (
     start_cluster,
     start_quire,
 )
+from tests.support.pausing import paused
 
 pytestmark = pytest.mark.long
 
@@ -233,8 +232,7 @@ def test_ledgers_that_lack_copies_are_shown_until_the_bookie_is_back(
         row: dict[str, Any] = found["partitions"][0]
         return row
 
-    os.kill(bookie["pid"], signal.SIGSTOP)  # its session ends
-    try:
+    with paused(bookie["pid"]):  # its session ends
         while not (shown := shown_partition(cluster, ExitCode.FINDINGS)).get("short_ledgers"):
             time.sleep(ASK_EVERY_S)
         assert shown["state"] == f"{shown['short_ledger_count']} ledgers lack copies"
@@ -247,8 +245,6 @@ def test_ledgers_that_lack_copies_are_shown_until_the_bookie_is_back(
         assert len(described["isr_nodes"]) < len(described["replica_nodes"])
         (listed,) = [each for each in cluster.json("topic", "list") if each["topic"] == "short"]
         assert listed["replication"] == 3
-    finally:
-        os.kill(bookie["pid"], signal.SIGCONT)
     while shown_partition(cluster, ExitCode.DONE).get("short_ledgers", "unknown"):
         time.sleep(ASK_EVERY_S)
     admin.close()
@@ -258,18 +254,13 @@ def test_a_cluster_without_bookies_is_named_while_records_wait(cluster: RunningC
     cluster.json("topic", "create", "waiting")
     cluster.json("topic", "produce", "waiting", stdin=b"first\n")
     pids = [each["pid"] for each in cluster.told["bookies"]]
-    for each in pids:
-        os.kill(each, signal.SIGSTOP)
-    try:
+    with paused(*pids):
         command = start_quire("topic", "produce", "waiting", metadata=cluster.metadata)
         assert command.stdin is not None
         assert command.stderr is not None
         command.stdin.write(b"second\n")
         command.stdin.flush()
         remark = command.stderr.readline()
-    finally:
-        for each in pids:
-            os.kill(each, signal.SIGCONT)
     assert b"no record was acknowledged for 3 s: " in remark
     assert b"bookies do not answer" in remark or b"no bookie is up" in remark
     command.communicate(timeout=TIMEOUT_S)
