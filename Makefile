@@ -25,6 +25,7 @@ OUT ?= bench-results/compare
 PROCESSORS := $(shell count=$$(getconf _NPROCESSORS_ONLN); if [ $$count -gt 7 ]; then count=7; fi; echo $$count)
 WORKERS ?= $(shell expr $(PROCESSORS) + 1)
 WAITING_WORKERS ?= $(shell expr 2 '*' $(PROCESSORS) + 1)
+FAST := benchmarks bookie broker_layer gateway ledger_client metadata quire security serving spark_io tracing
 TESTS := not spark and not campaign and not kafka and not browser and not packages
 COMPARE ?=
 SWEEP ?= 4000,16000
@@ -128,7 +129,7 @@ test-failed: $(STAMP)
 	@$(BIN)/python -m pytest -v --last-failed --last-failed-no-failures none -m '$(TESTS)'
 
 test-fast: $(STAMP)
-	@$(PYTEST) -n $(PROCESSORS) --hypothesis-profile few-examples tests/unit -m 'not integration and not long' --ignore tests/unit/simulation --ignore tests/unit/repair
+	@$(PYTEST) -n $(WORKERS) --hypothesis-profile few-examples -m 'not integration and not long' $(addprefix tests/unit/,$(FAST))
 
 # The wheel as a release has it. It fetches the packages that a client needs.
 test-packages: $(STAMP)
