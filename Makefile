@@ -147,7 +147,7 @@ $(SPARK_STAMP): $(STAMP)
 	@touch $@
 
 test-spark: $(SPARK_STAMP)
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m '' tests/unit/spark_io tests/spark
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m '' tests/unit/spark_io tests/spark
 
 test-spark-failed: $(SPARK_STAMP)
 	@$(BIN)/python -m pytest -v -m '' --last-failed --last-failed-no-failures none tests/unit/spark_io tests/spark
