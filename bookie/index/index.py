@@ -177,7 +177,7 @@ class Index:
         mark_lsn: int,
         unsaved: dict[int, None],
         encode: StateEncoder,
-        removed: list[int],
+        removed: Sequence[int],
         highest_of: Callable[[int], int],
         rest: Callable[[float], Awaitable[None]] | None = None,
     ) -> None:

@@ -18,6 +18,7 @@ from bookie.index.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO, FLAG_UNFINISH
 from bookie.log.recovery_scan import ReplayOutcome
 from bookie.log.reserve import Reserve
 from bookie.log.segments import Segments
+from bookie.storage.checkpoints import store_changes
 from bookie.storage.ledgers import Ledgers
 
 
@@ -100,17 +101,9 @@ class StartCheckpoints:
         await self._verdict.store()
 
     async def _store(self, ledgers: Ledgers, mark_lsn: int) -> None:
-        unsaved = ledgers.take_unsaved()
         try:
-            await self._index.store_damaged(self._segments.damaged())
-            await self._index.checkpoint(
-                mark_lsn, unsaved, ledgers.encode, [], ledgers.indexed_highest_of
-            )
+            await store_changes(mark_lsn, ledgers, self._index, self._segments)
         except DiskFullError:  # the next checkpoint may use the reserve's room
-            ledgers.mark_unsaved()
             await self._reserve.release()
             return
-        ledgers.note_saved()
-        for number, segment in self._segments.by_number.items():
-            segment.live_bytes = self._index.live_bytes(number)
         ledgers.evict(2 * len(ledgers.states))

@@ -26,6 +26,7 @@ from bookie.log.log import Log
 from bookie.log.reserve import Reserve
 from bookie.log.segments import Segments
 from bookie.storage.answers import StorageStatistics
+from bookie.storage.checkpoints import store_changes
 from bookie.storage.cleaner import Cleaner
 from bookie.storage.cleaning import CleaningRoom
 from bookie.storage.cold_ledgers import ColdLedgers
@@ -204,20 +205,17 @@ class Upkeep:
             log_bytes = parts.log.written_bytes
             self._checkpoint_at_bytes = log_bytes + self._config.checkpoint_log_bytes
             parts.index.drop_unstored(parts.ledgers.runs_left)
-            unsaved = parts.ledgers.take_unsaved()
             removed = self._cleaner.take_removed()
             try:
-                await parts.index.store_damaged(parts.segments.damaged())
-                await parts.index.checkpoint(
+                await store_changes(
                     parts.log.durable_lsn,
-                    unsaved,
-                    parts.ledgers.encode,
+                    parts.ledgers,
+                    parts.index,
+                    parts.segments,
                     removed,
-                    parts.ledgers.indexed_highest_of,
                     self._rest if rests else None,
                 )
-            except BaseException as error:  # also when cancelled: the taken changes are not stored
-                parts.ledgers.mark_unsaved()
+            except BaseException as error:  # also when cancelled
                 self._checkpoint_at_bytes = log_bytes
                 self._cleaner.put_back_removed(removed)
                 if isinstance(error, DiskFullError):
@@ -227,9 +225,6 @@ class Upkeep:
                 raise
             self._may_wait = True
             self._watch.note_index_stored()
-            parts.ledgers.note_saved()
-            for number, segment in parts.segments.by_number.items():
-                segment.live_bytes = parts.index.live_bytes(number)
             self._checkpoint_count += 1
             self.checkpoint_latency.record(asyncio.get_running_loop().time() - began_s)
             self.note_changes()

@@ -8,10 +8,13 @@ import asyncio
 import dataclasses
 import random
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from bookie.errors import BookieError
+from bookie.log import records
+from bookie.storage.answers import LedgerSnapshot
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.standing import Standing
 from bookie.wire.messages import Status
@@ -104,17 +107,26 @@ async def check(storage: BookieStorage, ledger_id: int, known: Known, entry_id: 
         assert result.status in NEGATIVES
 
 
+async def check_state(storage: BookieStorage, ledger_id: int, known: Known) -> LedgerSnapshot:
+    snapshot = await storage.reads.read_lac(LedgerId(ledger_id), KEY)
+    if known.deleted:
+        assert snapshot.status in GONE, "a deleted ledger came back"
+    elif snapshot.status is Status.OK:
+        assert known.lac <= snapshot.lac <= known.lac_tried
+        assert snapshot.fenced or not known.fenced, "a fence was lost"
+    else:
+        assert known.delete_tried or not known.fenced, "a fenced ledger was lost"
+    return snapshot
+
+
 async def check_all(storage: BookieStorage, model: dict[int, Known]) -> None:
     for ledger_id, known in model.items():
         for entry_id in range(known.next_entry_id + 2):
             await check(storage, ledger_id, known, entry_id)
         if known.deleted:
             continue
-        snapshot = await storage.reads.read_lac(LedgerId(ledger_id), KEY)
-        if snapshot.status is Status.OK:
-            assert known.lac <= snapshot.lac <= known.lac_tried
-            assert snapshot.fenced or not known.fenced, "a fence was lost"
-            assert known.fence_tried or not snapshot.fenced
+        snapshot = await check_state(storage, ledger_id, known)
+        assert known.fence_tried or not snapshot.fenced
         ranges = await storage.reads.entry_ranges(LedgerId(ledger_id), EntryId(0), 10_000)
         held = {e for first, last in ranges.ranges for e in range(first, last + 1)}
         if ranges.status is Status.OK:
@@ -173,6 +185,92 @@ async def crash_again_and_again(seed: int, *, loses_syncs: bool = False) -> None
     storage = await bench.reopen(storage)
     await check_all(storage, model)
     await storage.close()
+
+
+async def rot(bench: Bench, storage: BookieStorage) -> None:
+    """Damage a segment that no start replays; then clean, which meets the damage, and which the
+    next checkpoint records.
+    """
+    begun = records.segment_of(storage.statistics().checkpoint_mark)
+    logs = sorted(each for each in bench.platter.names if each.endswith(".log"))
+    names = [each for each in logs if int(Path(each).stem, 16) < begun]
+    contents = [bench.platter.names[each] for each in names]
+    sizes = {n: min(len(c.current), len(c.durable)) for n, c in zip(names, contents, strict=True)}
+    if any(sizes.values()):
+        name = bench.rng.choice([each for each, size in sizes.items() if size])
+        for _ in range(3):
+            bench.platter.flip_bit(name, bench.rng.randrange(8 * sizes[name]))
+    await storage.clean()
+
+
+async def change_states(bench: Bench, model: dict[int, Known], cut: asyncio.Event) -> None:
+    storage = await bench.open()
+    for ledger_id, known in model.items():
+        await check_state(storage, ledger_id, known)
+    background = asyncio.create_task(storage.background())
+    items = sorted(model.items(), key=lambda item: item[0])
+
+    async def change(ledger_id: int, known: Known, rng: random.Random) -> None:
+        await asyncio.sleep(rng.random() * 0.01)
+        match rng.randrange(8):
+            case 0:
+                known.fence_tried = True
+                fence = await storage.fence(LedgerId(ledger_id), KEY)
+                known.fenced |= fence.status is Status.OK
+            case 1 if rng.random() < 0.3:
+                known.delete_tried = True
+                known.deleted |= await storage.delete_ledger(LedgerId(ledger_id)) is Status.OK
+            case 2 | 3:  # entries that fill segments, and that the damage may take
+                first = known.next_entry_id
+                known.next_entry_id += 5
+                await add(storage, make_run(ledger_id, first, 5, size=50), recovery=True)
+            case _:
+                lac = known.lac_tried = max(0, known.lac_tried + 1)
+                snapshot = await storage.write_lac(LedgerId(ledger_id), EntryId(lac), KEY)
+                if snapshot.status is Status.OK:
+                    known.lac = max(known.lac, lac)
+
+    async def work(rng: random.Random) -> None:
+        while True:
+            changes = [change(*item, rng) for item in rng.sample(items, 10)]
+            await asyncio.gather(rot(bench, storage), *changes)
+            changes = [change(*item, rng) for item in rng.sample(items, 10)]
+            await asyncio.gather(storage.checkpoint(), *changes)
+            if rng.random() < 0.3:
+                cut.set()
+
+    await asyncio.gather(background, work(random.Random(bench.rng.random())))
+
+
+async def crash_with_damage(seed: int) -> None:
+    loop, rng = simulation_loop(), random.Random(f"damaged storage crash {seed}")
+    config = dataclasses.replace(
+        SMALL,
+        segment_bytes_max=rng.choice((500, 2_000)),
+        checkpoint_log_bytes=rng.choice((2_000, 20_000)),
+        clean_interval_s=0.3,
+        clean_live_share_max=0.9,
+    )
+    model = {ledger_id: Known() for ledger_id in range(40)}
+    bench = Bench(seed, config, lambda ledger_id: standing(model[ledger_id]))
+    for _ in range(8):
+        cut = asyncio.Event()
+        node, task = loop.spawn(change_states(bench, model, cut))
+        ended = asyncio.ensure_future(cut.wait())
+        await asyncio.wait((task, ended), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        loop.kill(node)
+        bench.platter.crash(rng)
+    storage = await bench.open()
+    for ledger_id, known in model.items():
+        await check_state(storage, ledger_id, known)
+    await storage.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_state_is_forgotten_while_old_segments_are_damaged(seed: int) -> None:
+    run_simulation(lambda: crash_with_damage(seed), seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
