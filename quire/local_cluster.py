@@ -30,7 +30,7 @@ from metadata.security.user_store import UserStore
 from metadata.store.embedded import EmbeddedZooKeeper
 from metadata.store.embedded_ports import HOST
 from quire.errors import LocalClusterError, UnusableDirectoryError
-from quire.local.kept_ports import choose_port, keep_port, last_port
+from quire.local.kept_ports import kept_port
 from quire.local.local_bookie import LocalBookie
 from quire.local.local_broker import LocalBroker
 from quire.local.local_console import NAME as CONSOLE_NAME
@@ -158,7 +158,7 @@ class LocalCluster:
         if self._is_secure:
             self.certificates.fill()
         zookeeper_dir = self.data_dir / "zookeeper"
-        self._zookeeper_port = self._zookeeper_port or choose_port(zookeeper_dir / PORT_NAME)
+        self._zookeeper_port = self._zookeeper_port or kept_port(zookeeper_dir / PORT_NAME)
         self._zookeeper = EmbeddedZooKeeper(zookeeper_dir, port=self._zookeeper_port)
         try:
             numbers = range(1, self._bookie_count() + 1)
@@ -178,7 +178,6 @@ class LocalCluster:
             if self.brokers:
                 self._report(f"Starting {_counted(len(self.brokers), 'broker')} ...")
             await _all_or_first_failure(*(broker.start() for broker in self.brokers))
-            self._keep_ports()
         except BaseException:
             await self.aclose()
             raise
@@ -213,11 +212,10 @@ class LocalCluster:
         self._report("Starting the console ...")
         if self._is_secure:
             options = {"admin_token_file": self.certificates.console_token_file(), **options}
-        port_path = self.data_dir / f"{CONSOLE_NAME}.{PORT_NAME}"
+        port = kept_port(self.data_dir / f"{CONSOLE_NAME}.{PORT_NAME}")
         log_path = self.data_dir / "logs" / f"{CONSOLE_NAME}.log"
-        self.console = LocalConsole(log_path, self.metadata_uri, last_port(port_path), options)
+        self.console = LocalConsole(log_path, self.metadata_uri, port, options)
         await self.console.start()
-        keep_port(port_path, _port_of(self.console.address))
         return self.console
 
     async def aclose(self) -> None:
@@ -278,47 +276,29 @@ class LocalCluster:
         if self._is_secure:
             secure = self.certificates.certificate_options("bookie")
             options = {**secure, **BOOKIE_SECURITY, **options}
-        options = {**self._last_ports(name), **options}
+        ports = {"port": PORT_NAME, "admin_port": ADMIN_PORT_NAME}
+        options = {**self._ports(name, ports), **options}
         uri = self._uri_for("bookie")
         return LocalBookie(name, self.data_dir / name, log_path, uri, options)
 
-    def _last_ports(self, name: str) -> dict[str, str]:
-        """Return a server's ports of the last run as options; 0, for any port, where one is not
-        free.
-        """
-        return {
-            "port": str(last_port(self.data_dir / f"{name}.{PORT_NAME}")),
-            "admin_port": str(last_port(self.data_dir / f"{name}.{ADMIN_PORT_NAME}")),
-        }
-
-    def _keep_ports(self) -> None:
-        for bookie in self.bookies:
-            keep_port(self.data_dir / f"{bookie.name}.{PORT_NAME}", _port_of(bookie.address))
-        for server in (*self.bookies, *self.brokers):
-            keep_port(
-                self.data_dir / f"{server.name}.{ADMIN_PORT_NAME}", _port_of(server.admin_url)
-            )
+    def _ports(self, name: str, suffixes: Mapping[str, str]) -> dict[str, str]:
+        """Return the ports of a server as options: those of the last run if they are free."""
+        paths = {key: self.data_dir / f"{name}.{suffix}" for key, suffix in suffixes.items()}
+        return {key: str(kept_port(path)) for key, path in paths.items()}
 
     def _make_broker(self, number: int) -> LocalBroker:
         name = f"{BROKER_PREFIX}{number}"
         ports = dict[str, int]()
         for listener, suffix in SECURE_LISTENERS if self._is_secure else LISTENERS:
-            port_path = self.data_dir / f"{name}.{suffix}"
-            ports[listener] = port = choose_port(port_path)
-            keep_port(port_path, port)
+            ports[listener] = kept_port(self.data_dir / f"{name}.{suffix}")
         log_path = self.data_dir / "logs" / f"{name}.log"
         options = self._broker_options
         if self._is_secure:
             secure = self.certificates.certificate_options("broker")
             options = {**secure, **BROKER_SECURITY, **options}
-        admin_port = self._last_ports(name)["admin_port"]
-        options = {"admin_port": admin_port, **options}
+        options = {**self._ports(name, {"admin_port": ADMIN_PORT_NAME}), **options}
         uri = self._uri_for("broker")
         return LocalBroker(number, log_path, uri, ports, len(self.bookies), options)
-
-
-def _port_of(address: str) -> int:
-    return int(address.rstrip("/").rpartition(":")[2])
 
 
 def _counted(count: int, noun: str) -> str:

@@ -12,20 +12,13 @@ from pathlib import Path
 from metadata.store.embedded_ports import free_port, is_free
 
 
-def last_port(path: Path) -> int:
-    """Return the port in a file if it is free; 0 if it is not, or if there is no such file."""
+def kept_port(path: Path) -> int:
+    """Return the port in a file if it is free, or else any free port, which the file then has."""
     with contextlib.suppress(OSError, ValueError):
         last = int(path.read_text())
-        if is_free(last):
+        if last > 0 and is_free(last):
             return last
-    return 0
-
-
-def choose_port(path: Path) -> int:
-    """Return the port in a file if it is free, or else any free port."""
-    return last_port(path) or free_port()
-
-
-def keep_port(path: Path, port: int) -> None:
-    """Write the port into its file, for the next run."""
+    port = free_port()
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{port}\n")
+    return port

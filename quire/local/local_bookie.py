@@ -2,8 +2,7 @@
 
 Leaves kills and pauses to `quire.local.local_server`, and the bookie to `quire bookie run`.
 
-Invariant: a restarted bookie has its old directory and therefore its old id; its port may change if
-another process has taken it.
+Invariant: a restarted bookie has its old directory, and therefore its old id, and its old ports.
 """
 
 from collections.abc import Mapping
