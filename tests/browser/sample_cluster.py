@@ -17,6 +17,7 @@ from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.browser.hostile_names import ATTRIBUTE, HOSTILE, IMAGE, REVERSED, SHAPE
 from tests.integration.quire.command import pause_repair, run_quire
+from tests.until import WAIT_S
 
 BOOKIES: Final = 4
 PASSWORD: Final = b"a password"
@@ -27,7 +28,6 @@ TRANSACTION: Final = f"ship-{SHAPE}"
 TRANSACTION_MS: Final = 900_000
 """Longer than the tests: it ends by itself after that."""
 RECORDS: Final = 60
-WAIT_S: Final = 60.0
 POLL_S: Final = 0.1
 DEGRADED: Final = ClientConfig(run_degraded=True, fixed_membership=True)
 

@@ -6,7 +6,8 @@ from metadata.ids import Version
 from metadata.store.interface import (
     SessionState,
 )
-from tests.contracts.store_service import WAIT_S, Signal, StoreService, eventually, settle
+from tests.contracts.store_service import Signal, StoreService, eventually, settle
+from tests.until import WAIT_S
 
 
 class MetadataWatchContract:

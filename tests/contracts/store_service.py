@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from metadata.store.interface import MetadataStore
-
-WAIT_S = 20.0
+from tests.until import WAIT_S
 
 
 class StoreService(Protocol):

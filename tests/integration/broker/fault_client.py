@@ -15,9 +15,9 @@ from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 from quire.local_cluster import LocalCluster
 from tests.kafka.confluent_calls import read_values
 from tests.kafka.endpoint import Endpoint
+from tests.until import WAIT_S
 
 CALL_S = 30.0
-WAIT_S = 60.0
 ASK_EVERY_S = 0.1
 Result = TypeVar("Result")
 

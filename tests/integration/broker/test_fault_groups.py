@@ -11,12 +11,12 @@ from confluent_kafka.admin import AdminClient
 from quire.local_cluster import LocalCluster
 from tests.integration.broker.fault_client import (
     CALL_S,
-    WAIT_S,
     bootstrap,
     create_topic,
     on_thread,
     produce,
 )
+from tests.until import WAIT_S
 
 TOPIC = "shared"
 GROUP = "five"

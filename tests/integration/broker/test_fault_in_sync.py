@@ -13,7 +13,6 @@ from quire.local_cluster import LocalCluster
 from tests.integration.broker.fault_client import (
     ASK_EVERY_S,
     CALL_S,
-    WAIT_S,
     bootstrap,
     create_topic,
     on_thread,
@@ -24,6 +23,7 @@ from tests.integration.broker.fault_client import (
     wait_for_in_sync,
     wait_until,
 )
+from tests.until import WAIT_S
 
 TOPIC = "guarded"
 pytestmark = pytest.mark.long

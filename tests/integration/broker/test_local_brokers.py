@@ -13,10 +13,10 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from quire.local.local_broker import LocalBroker
 from quire.local_cluster import LocalCluster
+from tests.until import WAIT_S
 
 TOPIC = "orders"
 PARTITIONS = 4
-WAIT_S = 45.0
 
 
 @pytest.fixture

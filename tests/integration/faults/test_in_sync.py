@@ -17,10 +17,9 @@ from ledger_client import (
 from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.support.pausing import paused
-from tests.until import until
+from tests.until import WAIT_S, until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
-WAIT_S = 60.0
 PATIENT = ClientConfig(spare_after_s=1000.0)
 BATCH = [b"%04d" % number for number in range(500)]
 

@@ -15,10 +15,9 @@ from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 
 from tests.integration.quire.command import RunningCluster, start_cluster
 from tests.support.quire.console import Answer, Browser
+from tests.until import WAIT_S
 
 pytestmark = pytest.mark.long
-
-WAIT_S = 90.0
 
 
 @pytest.fixture(scope="module")

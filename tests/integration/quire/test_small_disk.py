@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.integration.quire.command import RunningCluster, run_quire, start_quire
+from tests.until import WAIT_S
 
 CAPACITY = 72 * 2**20
 PIECE = b"".join(b"%07d %s\n" % (number, b"x" * 1000) for number in range(8_000))
 PIECES_MAX = 15
-WAIT_S = 60.0
 
 
 @pytest.mark.long

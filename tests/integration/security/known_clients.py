@@ -16,9 +16,9 @@ from quire.local.development_certificates import ORGANIZATION
 from quire.local.secure_directory import SecureDirectory
 from quire.local_cluster import LocalCluster
 from tests.integration.quire.command import run_quire
+from tests.until import WAIT_S
 
 THREE: Final = Quorum(3, 3, 2)
-LIMIT_S: Final = 60.0
 RETRY_S: Final = 0.1
 
 
@@ -65,7 +65,7 @@ async def until_done(
     call: Callable[[], Awaitable[object]], refusal: type[LedgerError] = UnauthorizedError
 ) -> None:
     """Repeat a call until it is not refused any more; a change takes at most 5 s."""
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(WAIT_S):
         while True:
             with suppress(refusal):
                 await call()
@@ -75,7 +75,7 @@ async def until_done(
 
 async def until_refused(call: Callable[[], Awaitable[object]]) -> None:
     """Repeat a call until it is refused."""
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(WAIT_S):
         while True:
             try:
                 await call()

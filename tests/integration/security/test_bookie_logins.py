@@ -20,7 +20,8 @@ from quire.errors import ExitCode
 from quire.local.local_broker import LocalBroker
 from quire.local_cluster import LocalCluster
 from tests.integration.quire.command import run_quire, start_quire
-from tests.integration.security.known_clients import LIMIT_S, THREE, read_all, until_done
+from tests.integration.security.known_clients import THREE, read_all, until_done
+from tests.until import WAIT_S
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -142,16 +143,16 @@ async def test_a_user_that_is_removed_is_disconnected(secured: LoginCluster) -> 
     async with open_cluster(secured.uri("carol")) as cluster:
         pool = cluster.open_pool()
         try:
-            assert (await pool.ping(bookie_id, timeout_s=LIMIT_S)).writable
+            assert (await pool.ping(bookie_id, timeout_s=WAIT_S)).writable
             lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
             pool.on_unavailable(lambda *_: None if lost.done() else lost.set_result("lost"))
             assert (await secured.quire("user", "remove", "carol"))[0] == ExitCode.DONE
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(WAIT_S):
                 await lost
                 said = ""
                 while "refuses the login of the user 'carol'" not in said:
                     with pytest.raises(BookieCallError) as refused:
-                        await pool.ping(bookie_id, timeout_s=LIMIT_S)
+                        await pool.ping(bookie_id, timeout_s=WAIT_S)
                     said = str(refused.value)  # at first maybe that the connection was lost
         finally:
             await pool.aclose()

@@ -14,13 +14,13 @@ from ledger_client import ClientConfig, LedgerClient, Quorum
 from quire.errors import ExitCode
 from quire.local_cluster import LocalCluster
 from tests.integration.quire.command import run_quire
+from tests.until import WAIT_S
 
 RATE = 1_000_000
 PAYLOAD = b"x" * 1_000
 SECONDS = 4
 CONFIG = ClientConfig(window_bytes_max=RATE)
 """A window that the quota lets pass within `add_timeout_s`."""
-LIMIT_S = 60.0
 APPENDED, READ = "append_byte_rate", "read_byte_rate"
 
 
@@ -67,14 +67,14 @@ async def read(client: LedgerClient, ledger_id: int) -> float:
 
 async def wait_until_paused(cluster: LocalCluster, client: LedgerClient) -> None:
     """Append until all bookies have read the quota."""
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(WAIT_S):
         while pauses(cluster, APPENDED) < len(cluster.bookies):
             await append(client)
 
 
 async def wait_until_free(cluster: LocalCluster, client: LedgerClient) -> None:
     """Append until no bookie pauses it: the default holds for no client that proved nothing."""
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(WAIT_S):
         while True:
             before = pauses(cluster, APPENDED)
             await append(client)

@@ -28,7 +28,6 @@ from quire.local_cluster import LocalCluster
 from security.tls import TlsFiles, client_context
 from serving.overriding import override
 from tests.integration.security.known_clients import (
-    LIMIT_S,
     THREE,
     KnownClients,
     principal,
@@ -36,7 +35,7 @@ from tests.integration.security.known_clients import (
     until_done,
 )
 from tests.support.metadata.samples import token
-from tests.until import until
+from tests.until import WAIT_S, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -84,7 +83,7 @@ async def gated(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gated
                     flags,
                     {**secure, "session_timeout_s": str(SESSION_S)},
                     log_path,
-                    ready_timeout_s=LIMIT_S,
+                    ready_timeout_s=WAIT_S,
                 )
                 gated.gateways.append(one)
                 await one.start()

@@ -19,8 +19,7 @@ from quire.local.secure_directory import SecureDirectory
 from security.secret_files import read_secret
 from tests.integration.quire.command import RunningCluster, run_quire, start_cluster
 from tests.support.broker_layer.refused_client import refusal_of
-
-WAIT_S = 30.0
+from tests.until import WAIT_S
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from quire.local.secure_directory import SecureDirectory
 from tests.integration.quire.command import RunningCluster, start_cluster
+from tests.until import WAIT_S
 
-WAIT_S = 30.0
 TOPIC = "orders"
 
 

@@ -18,11 +18,11 @@ from metadata.store.embedded_ports import free_port
 from quire.local.local_broker import LocalBroker
 from quire.local.secure_directory import SecureDirectory
 from quire.local_cluster import LocalCluster
+from tests.until import WAIT_S
 
 TOPIC = "orders"
 PARTITIONS = 4
 RECORDS_MIN = 100
-WAIT_S = 60.0
 BROKERS = (1, 2)
 
 

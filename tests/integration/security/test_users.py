@@ -16,8 +16,8 @@ from confluent_kafka.admin import (
 
 from quire.errors import ExitCode
 from tests.integration.quire.command import RunningCluster, start_cluster
+from tests.until import WAIT_S
 
-TIMEOUT_S = 30.0
 ITERATIONS = 4_096
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 
@@ -49,7 +49,7 @@ def alter(
     codes = {}
     for name, future in admin.alter_user_scram_credentials(list(alterations)).items():
         try:
-            future.result(TIMEOUT_S)
+            future.result(WAIT_S)
             codes[name] = 0
         except KafkaException as error:
             codes[name] = error.args[0].code()
@@ -61,11 +61,11 @@ def described(admin: AdminClient, *names: str) -> dict[str, list[tuple[ScramMech
     if not names:
         everything = admin.describe_user_scram_credentials()
         assert isinstance(everything, Future)
-        found = everything.result(TIMEOUT_S)
+        found = everything.result(WAIT_S)
     else:
         futures = admin.describe_user_scram_credentials(list(names))
         assert isinstance(futures, dict)
-        found = {name: future.result(TIMEOUT_S) for name, future in futures.items()}
+        found = {name: future.result(WAIT_S) for name, future in futures.items()}
     return {name: shown(each) for name, each in found.items()}
 
 

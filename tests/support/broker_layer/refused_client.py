@@ -7,7 +7,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
-WAIT_S: Final = 60.0
+from tests.until import WAIT_S
+
 POLL_S: Final = 0.1
 
 

@@ -37,9 +37,9 @@ from quire.console.options import ConsoleOptions
 from tests.support.broker_layer.served_broker import Client
 from tests.support.broker_layer.whole_broker import whole_broker_parts
 from tests.support.quire.console import Browser, open_console
+from tests.until import WAIT_S
 
 OPTIONS = ConsoleOptions(metadata="zk://nowhere:1/cluster", port=0, allow_writes=True)
-WAIT_S = 20.0
 RETRIABLE = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
