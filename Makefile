@@ -52,8 +52,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
-	@echo 'make test             what a change should pass: unit tests, and most tests with real processes and ZooKeeper'
-	@echo 'make test-fast        the unit tests alone, without those of the simulation and of repair'
+	@echo 'make test             what a change should pass: unit tests, simulated clusters, and one real cluster'
+	@echo 'make test-fast        the unit tests alone, without those of whole simulated clusters: a minute'
 	@echo 'make test-all         make test, and the tests with real processes that take long'
 	@echo 'make test-failed      the tests that failed last, alone: was it the load of the machine?'
 	@echo 'make test-packages    build the wheel and the sdist, install the wheel into a bare environment, run every verb there'
