@@ -23,6 +23,14 @@ async def until(condition: Callable[[], bool], wait_s: float = WAIT_S) -> None:
         await asyncio.sleep(LOOK_S)
 
 
+async def until_closed() -> None:
+    """Let a loop of asyncio run until it has no connection, for clients that close theirs without
+    waiting for the end.
+    """
+    loop = asyncio.get_running_loop()
+    await until(lambda: len(loop._selector.get_map()) <= 1)  # type: ignore[attr-defined]
+
+
 async def within(awaited: Awaitable[ResultT], wait_s: float = WAIT_S) -> ResultT:
     """Return the result of an awaitable; fail the test if it does not come in time."""
     limit = asyncio.timeout(wait_s)

@@ -9,6 +9,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from tests.kafka.confluent_calls import FIRST_MS, new_topic
 from tests.kafka.endpoint import Endpoint
 from tests.kafka.scenario import RECORDS, TIMEOUT_S, Scenario, check, fresh, values_of
+from tests.until import until_closed
 
 COMPRESSIONS: Final = (None, "gzip", "snappy", "lz4", "zstd")
 
@@ -131,6 +132,7 @@ def _in_own_loop(scenario: Callable[[Endpoint], Awaitable[None]]) -> Callable[[E
     async def bounded(endpoint: Endpoint) -> None:
         async with asyncio.timeout(2 * TIMEOUT_S):
             await scenario(endpoint)
+        await until_closed()
 
     def run(endpoint: Endpoint) -> None:
         asyncio.run(bounded(endpoint))

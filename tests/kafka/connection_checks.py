@@ -22,6 +22,7 @@ from serving.overriding import override
 from tests.kafka import java_client, kafka_tools, node_clients
 from tests.kafka.endpoint import Endpoint
 from tests.kafka.scenario import Scenario, check
+from tests.until import until_closed
 
 ANSWER_TIMEOUT_S: Final = 5.0
 POLL_S: Final = 0.1
@@ -71,6 +72,7 @@ def with_aiokafka(endpoint: Endpoint) -> None:
             check(isinstance(await source.topics(), set), "no topics")
         finally:
             await source.stop()
+            await until_closed()
 
     with _log_of("aiokafka") as lines:
         try:
