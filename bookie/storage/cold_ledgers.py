@@ -193,8 +193,11 @@ def _resolve(result: asyncio.Future[Result], call: Callable[[], Result]) -> None
 async def find_gone(
     ledgers: Ledgers, index: Index, ledger_ids: list[int]
 ) -> tuple[dict[int, None], dict[int, None]]:
-    """Return which of some ledgers are deleted, and which are released. A ledger that is deleted or
-    released during the call may be missing.
+    """Return which of some ledgers are deleted, and which are released. All of them have records
+    before the mark. A ledger that is deleted or released during the call may be missing.
+
+    Every ledger with records before the mark has a state in the index, until its tombstone is
+    trimmed. So one at or below the horizon without a state was deleted.
     """
     deleted = dict.fromkeys(each for each in ledger_ids if ledgers.is_deleted(each))
     hot = (ledgers.states.get(each) for each in ledger_ids)
@@ -203,8 +206,9 @@ async def find_gone(
     }
     async for ledger_id, value in _stored(ledgers, index, ledger_ids):
         if value is None:
-            continue
-        if replica_state.is_stored_deleted(value):
+            if ledger_id <= ledgers.horizon and ledger_id not in ledgers.states:
+                deleted[ledger_id] = None
+        elif replica_state.is_stored_deleted(value):
             deleted[ledger_id] = None
         elif replica_state.is_stored_released(value):
             released[ledger_id] = None

@@ -18,7 +18,7 @@ from metadata.errors import StoreUnavailableError
 from metadata.ids import LedgerId
 from tests.simulation.loop import run_simulation
 from tests.support.bookie.batches import make_run
-from tests.support.bookie.storage_fixture import KEY, SMALL, Bench, add, read
+from tests.support.bookie.storage_fixture import KEY, SMALL, Bench, add, entries_of, read
 
 if TYPE_CHECKING:
     from bookie.index.index import Index
@@ -184,6 +184,59 @@ def test_a_damaged_horizon_is_noticed() -> None:
             status = await add(storage, make_run(1, 0, 1))
             assert status in (Status.UNKNOWN, Status.DELETED), "the log may have its tombstone"
             storage = await made.reopen(storage)
+        await storage.close()
+
+    run_simulation(main, 1)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_the_bytes_of_ledgers_whose_tombstones_were_trimmed_are_freed(
+    *, is_restarted: bool
+) -> None:
+    """Their records share segments with a ledger that is deleted later."""
+
+    async def main() -> None:
+        made = bench(Metadata(), 0)
+        storage = await made.open()
+        for ledger_id in DELETED:
+            assert await add(storage, make_run(ledger_id, 0, 2, size=200)) is Status.OK
+            assert await add(storage, make_run(LAST, 4 * ledger_id, 4, size=200)) is Status.OK
+        await storage.checkpoint()
+        for ledger_id in DELETED:
+            assert await storage.delete_ledger(LedgerId(ledger_id)) is Status.OK
+        await storage.checkpoint()
+        await storage._upkeep._cleaner._delete_ledgers()
+        await storage.checkpoint()  # trims the tombstones; the segments are still there
+        assert storage._ledgers.horizon == DELETED[-1]
+        old = sorted(storage._segments.by_number)
+        if is_restarted:
+            storage = await made.reopen(storage)
+        assert await storage.delete_ledger(LedgerId(LAST)) is Status.OK
+        for first in range(0, 40, 4):  # the log goes on, so the old segments are below the mark
+            assert await add(storage, make_run(LAST + 1, first, 4, size=200)) is Status.OK
+        await storage.checkpoint()
+        await storage.clean()
+        assert not set(old) & set(storage._segments.by_number)
+        await storage.close()
+
+    run_simulation(main, 1)
+
+
+def test_a_ledger_below_the_horizon_that_is_held_keeps_its_entries() -> None:
+    async def main() -> None:
+        metadata = Metadata()
+        made = bench(metadata, 0)
+        storage = await trimmed(made, metadata)
+        metadata.standings = {3: Standing.OPEN_HERE}
+        for first in range(0, 40, 4):
+            assert await add(storage, make_run(3, first, 4, size=50)) is Status.OK
+            assert await add(storage, make_run(LAST, 4 + first, 4, size=200)) is Status.OK
+        await storage.checkpoint()
+        assert await storage.delete_ledger(LedgerId(LAST)) is Status.OK
+        await add(storage, make_run(LAST + 1, 0, 20, size=200))
+        await storage.checkpoint()
+        assert await storage.clean()
+        assert len(entries_of(await read(storage, 3, 0, 39))) == 40
         await storage.close()
 
     run_simulation(main, 1)
