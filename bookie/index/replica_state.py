@@ -82,6 +82,8 @@ class ReplicaState:
     """Bytes of the ledger up to the highest entry, from complete batches."""
     queued_count: int = 0
     """Number of adds accepted and not yet answered."""
+    release_count: int = 0
+    """Number of releases since the state was loaded: what was read before one may be gone."""
 
     @property
     def is_dirty(self) -> bool:
@@ -226,6 +228,7 @@ def release(state: ReplicaState) -> None:
     """
     state.fenced = state.is_fence_durable = True
     state.limbo = state.released = True
+    state.release_count += 1
     state.highest = state.accepted_highest = state.indexed_highest = NO_ENTRY
     state.length = 0
     state.touch()

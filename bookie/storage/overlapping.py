@@ -123,10 +123,12 @@ class OverlappingAdds:
             if self._is_queued(add):
                 await self._log.barrier()
                 continue
-            highest = state.accepted_highest
+            highest, release_count = state.accepted_highest, state.release_count
             gaps = await self._compare(state, add.batch)
             if header.last_entry_id > highest != state.accepted_highest or self._is_queued(add):
                 continue  # other adds, which may overlap, were accepted during the comparison
+            if release_count != state.release_count:
+                continue  # the entries that were compared are gone
             refusal = add.refusal()
             if refusal is not None:
                 add.done(refusal)

@@ -6,7 +6,10 @@ import random
 
 import pytest
 
+from bookie.index.replica_state import ReplicaState
 from bookie.storage.bookie_storage import BookieStorage
+from bookie.storage.overlapping import Gaps
+from bookie.wire.batch import BatchView
 from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId
 from tests.simulation.loop import run_simulation, simulation_loop
@@ -82,6 +85,35 @@ def test_an_unknown_ledger_is_not_released() -> None:
         storage = await bench.open()
         assert await storage.release_ledger(L) is Status.NO_SUCH_LEDGER
         assert not await storage.is_released(L)
+        await storage.close()
+
+    simulate(main)
+
+
+def test_a_repetition_that_a_release_overtakes_is_stored_again() -> None:
+    """The comparison has read the stored entries, and then the release drops them."""
+
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        for first in range(0, 300, 3):
+            assert await add(storage, make_run(7, first, 3)) is Status.OK
+            assert await add(storage, make_run(8, first, 3)) is Status.OK
+        await storage.checkpoint()
+        compare, releases = storage._overlapping._compare, list[Status]()
+
+        async def compare_and_release(state: ReplicaState, batch: BatchView) -> Gaps | None:
+            gaps = await compare(state, batch)
+            if not releases:
+                releases.append(await storage.release_ledger(L))
+            return gaps
+
+        storage._overlapping._compare = compare_and_release  # type: ignore[method-assign]
+        assert await add(storage, make_run(7, 0, 12), recovery=True) is Status.OK
+        assert releases == [Status.OK]
+        held = {entry_id: payload_of(7, entry_id) for entry_id in range(12)}
+        assert entries_of(await read(storage, 7, 0, 11)) == held
+        storage = await bench.reopen(storage)
+        assert entries_of(await read(storage, 7, 0, 11)) == held
         await storage.close()
 
     simulate(main)
