@@ -30,6 +30,10 @@ class DiskFailedError(BookieError):
         self.why = why
 
 
+class UnreadableError(DiskFailedError):
+    """The device cannot read some stored bytes. Other bytes, and writes, may still work."""
+
+
 class DiskFullError(BookieError):
     """There is no room for the bytes. None of them counts as stored."""
 

@@ -22,6 +22,7 @@ from bookie.identity.cookie import (
 )
 from bookie.log import records
 from bookie.log.replay import Damage, SegmentReader
+from bookie.log.start_file import StartFiles
 from bookie.server_errors import CookieDamagedError
 from bookie.wire.batch import parse_header
 from metadata.ids import LedgerId
@@ -78,11 +79,11 @@ async def _check_cookies(disk: Disk, report: LogReport) -> None:
 
 
 async def _check_log(disk: Disk, report: LogReport) -> None:
-    segments = await list_segments(disk)
+    segments, files = await list_segments(disk), StartFiles(disk)
     damages: list[tuple[str, Damage, int]] = []
     synced_lsn = 0
     for number, segment in sorted(segments.by_number.items()):
-        file = await disk.open(segment.name)
+        file = await files.open(segment.name)
         try:
             report.segment_count += 1
             reader = SegmentReader(file, number, 0)
@@ -97,10 +98,14 @@ async def _check_log(disk: Disk, report: LogReport) -> None:
             await file.close()
     for name, damage, end in damages:
         size = (damage.next_lsn or end) - damage.lsn
-        if damage.lsn >= synced_lsn:
+        where = records.offset_of(damage.lsn)
+        if files.overlap(name, where, where + size):
+            report.findings.append(
+                f"{name}: {size} bytes at {where} are lost: the disk cannot read all of them"
+            )
+        elif damage.lsn >= synced_lsn:
             report.torn_bytes += size
         else:
-            where = records.offset_of(damage.lsn)
             report.findings.append(f"{name}: {size} bytes at {where} are damaged")
 
 

@@ -52,7 +52,9 @@ class File(Protocol):
         """
 
     async def read(self, offset: int, size: int) -> Buffer:
-        """Return `size` bytes at `offset`, fewer at the end of the file. Raises DiskFailedError."""
+        """Return `size` bytes at `offset`, fewer at the end of the file. Raises UnreadableError,
+        DiskFailedError.
+        """
 
     async def truncate(self, size: int) -> None:
         """Cut the file, durably. Raises DiskFailedError, or SyncFullError as `commit`."""

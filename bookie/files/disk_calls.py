@@ -23,6 +23,7 @@ from bookie.errors import (
     DiskFailedError,
     DiskFullError,
     SyncFullError,
+    UnreadableError,
 )
 
 Buffer = bytes | bytearray | memoryview
@@ -39,6 +40,8 @@ PROBE_WRITES: Final = 24
 PREALLOCATION_COST_MAX: Final = 1.25
 
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+_UNREADABLE: Final = (errno.EIO, errno.EBADMSG, errno.ENODATA, getattr(errno, "EUCLEAN", errno.EIO))
+"""Answers of a device for a bad sector, and of a file system that found damage in the bytes."""
 _NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
 _FULL_FSYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
 _fdatasync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
@@ -124,14 +127,20 @@ def _write_vectors(descriptor: int, offset: int, buffers: Sequence[Buffer]) -> i
 
 
 def read_all(descriptor: int, what: str, offset: int, size: int) -> bytes:
-    """Read `size` bytes, continuing short reads; fewer at the end of the file."""
-    with translated(what):
+    """Read `size` bytes, continuing short reads; fewer at the end of the file. Raises
+    UnreadableError, DiskFailedError.
+    """
+    try:
         data = os.pread(descriptor, size, offset)
         while len(data) < size and (
             more := os.pread(descriptor, size - len(data), offset + len(data))
         ):
             data += more
-        return data
+    except OSError as error:
+        if error.errno in _UNREADABLE:
+            raise UnreadableError(what, str(error)) from error
+        raise translation(what, error) from error
+    return data
 
 
 def drop_cached(descriptor: int, offset: int, size: int) -> None:

@@ -7,6 +7,7 @@
 - `reserve`: file of written bytes that is removed when the disk is full.
 - `replay`: bytes of segments into records; a torn tail or corruption.
 - `recovery_scan`: what the log contains after the mark at a start, made durable.
+- `start_file`: files as a start reads them, with zeros for what the disk cannot read.
 - `tail_copy`: copy of the unproved tail into a new segment (rule 2.5).
 - `listing`: adds records of a segment, from its footer or by walking it.
 - `listed_runs`: those records in a compact list, walked in slices.

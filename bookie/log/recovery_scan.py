@@ -9,9 +9,10 @@ below the mark, or below a synced LSN, which a process writes after its sync has
 records after the largest of these are the unproved tail: at most the group written last.
 
 Invariants: segments are read in order, each from where the one before it ended; the head of a
-segment names that place, and older bytes at or beyond it are no part of the log; a record is
-applied once it is proved, or at the place of its copy; no byte is removed before the copy is
-durable; a crash at any point loses no proved record.
+segment names that place, and older bytes at or beyond it are no part of the log; bytes that the
+disk cannot read are corruption, never a torn tail; a record is applied once it is proved, or at the
+place of its copy; no byte is removed before the copy is durable; a crash at any point loses no
+proved record.
 Source: protocol rules 2.4 and 2.5; storage design, "One log".
 """
 
@@ -19,11 +20,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from bookie.errors import FormatError
-from bookie.files.disk import Disk, File
+from bookie.files.disk import Disk
 from bookie.log import records, replay
 from bookie.log.records import Record, RecordKind
 from bookie.log.replay import Damage
 from bookie.log.segments import DIRECTORY, UNFINISHED_SUFFIX, Segment, Segments, parse_name
+from bookie.log.start_file import ReadableFile, StartFiles
 from bookie.log.tail_copy import copy_tail
 
 
@@ -59,7 +61,7 @@ async def find_segments(disk: Disk) -> Segments:
     """List the segment files with their sizes and heads, and make their names durable. Raises
     FormatError for a file of a newer release.
     """
-    segments = Segments(disk)
+    segments, files = Segments(disk), StartFiles(disk)
     names = await disk.list_names(DIRECTORY)
     for name in names:
         if name.endswith(UNFINISHED_SUFFIX):
@@ -69,7 +71,7 @@ async def find_segments(disk: Disk) -> Segments:
         if parsed is None:
             continue
         number, is_cleaned = parsed
-        file = await disk.open(f"{DIRECTORY}/{name}")
+        file = await files.open(f"{DIRECTORY}/{name}")
         try:
             head = await file.read(0, replay.HEAD_RECORD_BYTES)
             version = records.newer_version(head)
@@ -106,6 +108,7 @@ class LogReplay:
         self.outcome = ReplayOutcome(end_lsn=mark_lsn)
         """Updated while `run` runs."""
         self._disk = disk
+        self._files = StartFiles(disk)
         self._segments = segments
         self._apply = apply
         self._prepare = prepare
@@ -157,7 +160,7 @@ class LogReplay:
         if end == 0 < segment.size:
             return False  # a later segment replaced all of it
         number = segment.number
-        file = await self._disk.open(segment.name)
+        file = await self._files.open(segment.name)
         try:
             if file.size < start:
                 self._note_missing(records.lsn_of(number, file.size), "bytes are missing")
@@ -165,7 +168,8 @@ class LogReplay:
             reader = replay.SegmentReader(file, number, start, end)
             while (part := await reader.next()) is not None:
                 if isinstance(part, Damage):
-                    if await self._ends_the_log(file, part, end, later):
+                    is_read = not self._is_unreadable(segment, part, end)
+                    if is_read and await self._ends_the_log(file, part, end, later):
                         self._is_torn = True
                         return True
                     await self._note_corruption(segment, part, end)
@@ -226,8 +230,13 @@ class LogReplay:
         if damage.kind is not RecordKind.ADDS:
             outcome.may_have_lost_fences = True
 
+    def _is_unreadable(self, segment: Segment, damage: Damage, end: int) -> bool:
+        """Return whether the disk could not read some of the damaged bytes."""
+        after = end if damage.next_lsn is None else records.offset_of(damage.next_lsn)
+        return self._files.overlap(segment.name, records.offset_of(damage.lsn), after)
+
     async def _ends_the_log(
-        self, file: File, damage: Damage, end: int, later: list[tuple[Segment, int]]
+        self, file: ReadableFile, damage: Damage, end: int, later: list[tuple[Segment, int]]
     ) -> bool:
         """Return whether damage is a torn tail: no later record was written after a sync beyond the
         damage. Otherwise it is corruption.
@@ -239,7 +248,7 @@ class LogReplay:
             number, start = records.segment_of(damage.lsn), records.offset_of(damage.next_lsn)
             synced_lsn = await replay.largest_synced_lsn(file, number, start, end)
         for other, other_end in later:
-            other_file = await self._disk.open(other.name)
+            other_file = await self._files.open(other.name)
             try:
                 found = await replay.largest_synced_lsn(other_file, other.number, 0, other_end)
             finally:

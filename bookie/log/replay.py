@@ -14,9 +14,9 @@ from typing import Final
 
 from crc32c import crc32c
 
-from bookie.files.disk import File
 from bookie.log import records
 from bookie.log.records import RECORD_HEADER_BYTES, Record, RecordHeader, RecordKind
+from bookie.log.start_file import ReadableFile
 from bookie.wire.batch import Buffer, is_intact
 
 CHUNK_BYTES: Final = 256 * 1024
@@ -83,7 +83,9 @@ def predecessor_end(data: Buffer, segment: int) -> int | None:
 class SegmentReader:
     """Reads a segment from an offset to the end of the file, or to `end`, in chunks."""
 
-    def __init__(self, file: File, segment: int, start: int, end: int | None = None) -> None:
+    def __init__(
+        self, file: ReadableFile, segment: int, start: int, end: int | None = None
+    ) -> None:
         self._file = file
         self._segment = segment
         self._offset = start
@@ -118,7 +120,7 @@ class SegmentReader:
 
 
 async def _find_next(
-    file: File, segment: int, damaged: int, stopper: RecordHeader | None
+    file: ReadableFile, segment: int, damaged: int, stopper: RecordHeader | None
 ) -> int | None:
     """Return the offset of the next record header after damage. A valid header with a damaged body
     gives the offset directly.
@@ -140,7 +142,7 @@ async def _find_next(
     return None
 
 
-async def largest_synced_lsn(file: File, segment: int, start: int, end: int) -> int:
+async def largest_synced_lsn(file: ReadableFile, segment: int, start: int, end: int) -> int:
     """Return the largest synced LSN in the complete records from `start` to `end`; 0 without
     any.
     """

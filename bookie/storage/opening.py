@@ -35,6 +35,7 @@ from bookie.log.records import RECORD_HEADER_BYTES, Record, RecordKind
 from bookie.log.recovery_scan import LogReplay, ReplayOutcome, find_segments
 from bookie.log.reserve import Reserve
 from bookie.log.segments import Segments, segment_name
+from bookie.log.start_file import StartFiles
 from bookie.storage.cold_ledgers import load_states
 from bookie.storage.ledgers import RUNS_LEFT_MAX, Ledgers
 from bookie.storage.start_checkpoints import LimboVerdict, StartCheckpoints
@@ -255,9 +256,10 @@ async def _apply_cleaned(
     store_if_due: Callable[[int], Awaitable[None]],
 ) -> None:
     """Apply the adds of rewritten segments, which are no longer in the log."""
+    files = StartFiles(disk)
     for number, segment in sorted(segments.by_number.items()):
         if segment.is_cleaned:
-            file = await disk.open(segment.name)
+            file = await files.open(segment.name)
             reader = replay.SegmentReader(file, number, 0)
             while (part := await reader.next()) is not None:
                 if not isinstance(part, replay.Damage):

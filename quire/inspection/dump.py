@@ -9,10 +9,10 @@ Source: protocol rule 2.4; storage design, "One log".
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
-from bookie.files.disk import File
 from bookie.log import records
 from bookie.log.records import Record, RecordKind
 from bookie.log.replay import Damage, SegmentReader
+from bookie.log.start_file import ReadableFile
 from bookie.wire.batch import parse_header
 
 DAMAGE = "damage"
@@ -43,7 +43,7 @@ class DumpedRecord:
 
 
 async def dump_records(
-    file: File, number: int, *, first_offset: int = 0, ledger_id: int | None = None
+    file: ReadableFile, number: int, *, first_offset: int = 0, ledger_id: int | None = None
 ) -> AsyncIterator[DumpedRecord]:
     """Yield what replay finds from an offset on; with a ledger id, its records and all damage."""
     reader = SegmentReader(file, number, first_offset)

@@ -45,6 +45,7 @@ from bookie.index.stored_states import StatesCheck, check_some
 from bookie.log import records
 from bookie.log.records import FooterRun
 from bookie.log.segments import Segment
+from bookie.log.start_file import StartFiles
 from bookie.storage.opening import INDEX_NAME
 from metadata.ids import NO_ENTRY, LedgerId
 from quire.inspection.stopped import MAP_BYTES, list_segments, read_segment
@@ -139,6 +140,7 @@ class _Rebuild:
         self, disk: Disk, old: OrderedStore, new: OrderedStore, on_read: Callable[[int], None]
     ) -> None:
         self._disk = disk
+        self._files = StartFiles(disk)
         self._old = old
         self._new = new
         self._on_read = on_read
@@ -251,7 +253,7 @@ class _Rebuild:
             self._on_read(segment.size)
 
     async def _add_from_segment(self, segment: Segment, end: int) -> None:
-        file = await self._disk.open(segment.name)
+        file = await self._files.open(segment.name)
         try:
             async for found in read_segment(file, segment.number):
                 below = [run for run in found if run.offset < end]

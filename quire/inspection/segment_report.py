@@ -18,6 +18,7 @@ from bookie.log import records
 from bookie.log.records import Record, RecordKind
 from bookie.log.replay import Damage, SegmentReader
 from bookie.log.segments import Segment
+from bookie.log.start_file import StartFiles
 from bookie.storage.opening import INDEX_NAME
 from bookie.wire.batch import parse_header
 from quire.inspection.stopped import MAP_BYTES, list_segments
@@ -105,7 +106,7 @@ class _Reading:
 
     async def run(self, disk: Disk) -> None:
         report, ledgers = self.report, dict[int, None]()
-        file = await disk.open(report.name)
+        file = await StartFiles(disk).open(report.name)
         try:
             reader = SegmentReader(file, report.number, 0)
             while (part := await reader.next()) is not None:

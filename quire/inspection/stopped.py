@@ -13,12 +13,13 @@ from typing import Final
 
 from bookie.config import StorageConfig
 from bookie.errors import FormatError
-from bookie.files.disk import Disk, File
+from bookie.files.disk import Disk
 from bookie.files.disk_real import RealDisk
 from bookie.files.index_lmdb import DATA_NAME
 from bookie.log import records, replay
 from bookie.log.records import FooterRun, Record, RecordKind
 from bookie.log.segments import DIRECTORY, Segment, Segments, parse_name
+from bookie.log.start_file import ReadableFile, StartFiles
 from bookie.storage.opening import INDEX_NAME
 from bookie.wire.batch import parse_header
 
@@ -44,12 +45,12 @@ async def list_segments(disk: Disk) -> Segments:
     """List the segment files, ascending, without any change to the directory. Raises FormatError
     for a file of a newer release.
     """
-    segments = Segments(disk)
+    segments, files = Segments(disk), StartFiles(disk)
     for name in await disk.list_names(DIRECTORY):
         parsed = parse_name(name)
         if parsed is not None:
             number, is_cleaned = parsed
-            file = await disk.open(f"{DIRECTORY}/{name}")
+            file = await files.open(f"{DIRECTORY}/{name}")
             try:
                 version = records.newer_version(await file.read(0, records.RECORD_HEADER_BYTES))
                 if version is not None:
@@ -66,7 +67,7 @@ def has_index(data_dir: Path) -> bool:
     return (data_dir / INDEX_NAME / DATA_NAME).is_file()
 
 
-async def read_segment(file: File, number: int) -> AsyncIterator[list[FooterRun]]:
+async def read_segment(file: ReadableFile, number: int) -> AsyncIterator[list[FooterRun]]:
     """Yield the adds records of a segment in pieces, in the order of the file, without damage."""
     reader = replay.SegmentReader(file, number, 0)
     while (part := await reader.next()) is not None:

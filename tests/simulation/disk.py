@@ -15,7 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from bookie.errors import DirectoryLockedError, DiskFailedError, DiskFullError, SyncFullError
+from bookie.errors import (
+    DirectoryLockedError,
+    DiskFailedError,
+    DiskFullError,
+    SyncFullError,
+    UnreadableError,
+)
 from bookie.files.disk import Buffer, DiskSpace
 from tests.simulation.file_content import Content
 from tests.simulation.index_store import MemoryStore
@@ -198,7 +204,7 @@ class CrashableFile:
 
     def read_nowait(self, offset: int, size: int) -> Buffer | None:
         """See `File.read_nowait`; which data is in memory is drawn."""
-        if self._disk.rng.random() < 0.5:
+        if self._disk.rng.random() < 0.5 or not self._content.is_readable(offset, size):
             return None
         self._disk.check()
         return bytes(self._content.current[offset : offset + size])
@@ -206,6 +212,8 @@ class CrashableFile:
     async def read(self, offset: int, size: int) -> Buffer:
         """See `File.read`."""
         await self._disk.pause()
+        if not self._content.is_readable(offset, size):
+            raise UnreadableError(self.name, "a bad sector")
         return bytes(self._content.current[offset : offset + size])
 
     async def truncate(self, size: int) -> None:

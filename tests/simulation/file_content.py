@@ -25,8 +25,14 @@ class Content:
     writes: list[tuple[int, bytes]] = field(default_factory=list)
     unwritten: list[tuple[int, bytes]] = field(default_factory=list)
     """Data of failed syncs: readable, clean, and not on the medium."""
+    unreadable: list[tuple[int, int]] = field(default_factory=list)
+    """(First offset, end) of the ranges that the medium cannot read."""
     dropped: list[tuple[int, int]] = field(default_factory=list)
     """(Offset, size) of the ranges that the process dropped from the page cache, in order."""
+
+    def is_readable(self, offset: int, size: int) -> bool:
+        """Return whether the medium can read all of a range."""
+        return all(end <= offset or first >= offset + size for first, end in self.unreadable)
 
     def make_durable(self) -> None:
         """Copy the data written since the last sync to the medium."""

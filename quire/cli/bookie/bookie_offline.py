@@ -13,6 +13,7 @@ from typing import Final
 from bookie.errors import BookieError, DirectoryLockedError
 from bookie.files.disk_real import RealDisk
 from bookie.log.segments import DIRECTORY, parse_name
+from bookie.log.start_file import StartFiles
 from quire.cli.output import Json, Output
 from quire.cli.progress import Progress
 from quire.errors import CommandError, ExitCode, UsageError
@@ -96,7 +97,7 @@ async def dump(arguments: argparse.Namespace, output: Output) -> int:
             try_next="quire bookie segments DIR",
         )
     async with _opened_for(path) as (disk, name):
-        file = await disk.open(name)
+        file = await StartFiles(disk).open(name)
         try:
             found = dump_records(
                 file, parsed[0], first_offset=arguments.first, ledger_id=arguments.ledger

@@ -7,12 +7,13 @@ import pytest
 from crc32c import crc32c
 
 from bookie.config import StorageConfig
-from bookie.errors import FormatError
+from bookie.errors import FormatError, UnreadableError
 from bookie.log import records
 from bookie.log.log import Log
 from bookie.log.records import Record, RecordKind
 from bookie.log.recovery_scan import LogReplay, ReplayOutcome, find_segments
-from bookie.wire.batch import is_intact
+from bookie.log.start_file import BLOCK_BYTES, UNREADABLE_BYTES_MAX, StartFiles
+from bookie.wire.batch import is_intact, parse_header
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.loop import run_simulation
 from tests.support.bookie.batches import make_batch, make_run
@@ -112,6 +113,59 @@ def test_every_flipped_bit_is_found_and_judged() -> None:
                 assert left == synced
 
     run_simulation(main, 1)
+
+
+def test_bytes_that_the_disk_cannot_read_are_corruption() -> None:
+    """Also behind everything that is proved: a torn write can be read."""
+
+    async def main() -> None:
+        platter, found = Platter(), list[Record]()
+        disk = CrashableDisk(platter, random.Random(1), DiskFaults(delay_s_max=0.0))
+        log = Log(disk, StorageConfig(), await find_segments(disk), 0, lambda _group, _error: None)
+        running = asyncio.create_task(log.run())
+        for entry_id in range(12):
+            log.append(RecordKind.ADDS, make_run(1, entry_id, 1, size=2000).data, None)
+            await log.barrier()
+        running.cancel()
+        size = len(platter.names[NAME].current)
+        for start in range(0, size, BLOCK_BYTES):
+            copy = platter.copied()
+            copy.names[NAME].unreadable.append((start + 100, start + 600))
+            other = CrashableDisk(copy, random.Random(1), DiskFaults(delay_s_max=0.0))
+            found.clear()
+            outcome = await LogReplay(other, await find_segments(other), 0, found.append).run()
+            assert outcome.corrupt
+            ids = [parse_header(each.body).first_entry_id for each in found if is_adds(each)]
+            whole = [each for each in range(12) if not is_in(each, start)]
+            assert ids == whole
+
+    run_simulation(main, 1)
+
+
+def is_adds(record: Record) -> bool:
+    return record.header.kind is RecordKind.ADDS
+
+
+def is_in(entry_id: int, start: int) -> bool:
+    """Return whether the record of an entry of 2,000 bytes has bytes in an unreadable block."""
+    head = records.RECORD_HEADER_BYTES + 16
+    size = records.RECORD_HEADER_BYTES + len(make_run(1, 0, 1, size=2000).data)
+    first = head + entry_id * size
+    return first < start + BLOCK_BYTES and first + size > start
+
+
+async def test_a_disk_that_cannot_read_much_has_failed() -> None:
+    platter = Platter()
+    disk = CrashableDisk(platter, random.Random(1), DiskFaults(delay_s_max=0.0))
+    file = await disk.create(NAME)
+    await file.commit(0, [bytes(3 * UNREADABLE_BYTES_MAX)])
+    start_file = await StartFiles(disk).open(NAME)
+    platter.names[NAME].unreadable.append((0, UNREADABLE_BYTES_MAX))
+    assert await start_file.read(10, 2 * UNREADABLE_BYTES_MAX) == bytes(2 * UNREADABLE_BYTES_MAX)
+    assert await start_file.read(0, UNREADABLE_BYTES_MAX) == bytes(UNREADABLE_BYTES_MAX)
+    platter.names[NAME].unreadable.append((2 * UNREADABLE_BYTES_MAX, 3 * UNREADABLE_BYTES_MAX))
+    with pytest.raises(UnreadableError):
+        await start_file.read(2 * UNREADABLE_BYTES_MAX, 1)
 
 
 def test_a_flip_below_the_footer_of_a_sealed_segment_is_corruption() -> None:

@@ -3,8 +3,10 @@ directory.
 """
 
 import asyncio
+import errno
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -133,3 +135,32 @@ def test_cleaning_and_checkpoints_over_lmdb(tmp_path: Path) -> None:
 
     asyncio.run(main())
     asyncio.run(check(tmp_path, {1: 899, 2: 899}))
+
+
+BAD_OFFSET = 8192
+ENTRIES = 60
+
+
+async def test_a_start_with_an_unreadable_sector_is_in_limbo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = await open_storage(tmp_path / "old")
+    for first in range(ENTRIES):
+        assert await add(storage, make_run(7, first, 1, size=300)) is Status.OK
+    shutil.copytree(tmp_path / "old", tmp_path / "new")  # as a kill leaves it
+    await storage.close()
+    read_at = os.pread
+
+    def pread(descriptor: int, size: int, offset: int) -> bytes:
+        name = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if name.suffix == ".log" and offset < BAD_OFFSET + 512 and offset + size > BAD_OFFSET:
+            raise OSError(errno.EIO, "Input/output error")
+        return read_at(descriptor, size, offset)
+
+    monkeypatch.setattr(os, "pread", pread)
+    storage = await open_storage(tmp_path / "new")
+    assert storage.statistics().is_limbo
+    found = [(await read(storage, 7, each, each)).status for each in range(ENTRIES)]
+    assert set(found) == {Status.OK, Status.UNKNOWN}
+    assert found.count(Status.UNKNOWN) < ENTRIES / 2
+    await storage.close()

@@ -1,8 +1,10 @@
 """Contents of a stopped bookie's segment files, sound and damaged, on the simulated disk."""
 
 from bookie.log import records
+from bookie.log.start_file import StartFiles
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
+from quire.bookie_check import LogReport, _check_log
 from quire.inspection.dump import DAMAGE, DumpedRecord, dump_records
 from quire.inspection.segment_report import SegmentReport, report_segments
 from tests.simulation.disk import CrashableDisk
@@ -28,7 +30,7 @@ async def dump(
     bench: Bench, name: str, *, first_offset: int = 0, ledger_id: int | None = None
 ) -> list[DumpedRecord]:
     disk = CrashableDisk(bench.platter, bench.rng, bench.faults)
-    file = await disk.open(name)
+    file = await StartFiles(disk).open(name)
     number = int(name.removeprefix("log/")[:8], 16)
     found = dump_records(file, number, first_offset=first_offset, ledger_id=ledger_id)
     return [each async for each in found]
@@ -61,6 +63,23 @@ def test_sound_segments_are_reported_with_what_they_hold() -> None:
         ]
         assert sum(each.live_bytes or 0 for each in reports) == sum(each.size for each in adds)
         assert reports[1].first_lsn == records.lsn_of(2, 0)
+
+    simulate(main)
+
+
+def test_bytes_that_the_disk_cannot_read_are_reported_with_their_place() -> None:
+    async def main(bench: Bench) -> None:
+        await fill(bench)
+        last = max(each for each in bench.platter.names if each.startswith("log/"))
+        bench.platter.names[last].unreadable.append((0, 512))
+        assert (await report(bench))[-1].entry_count < 4
+        kinds = [each.kind for each in await dump(bench, last)]
+        assert kinds == [DAMAGE]
+        found = LogReport()
+        await _check_log(CrashableDisk(bench.platter, bench.rng, bench.faults), found)
+        assert found.findings
+        assert "the disk cannot read all of them" in found.findings[0]
+        assert last in found.findings[0]
 
     simulate(main)
 
