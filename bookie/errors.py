@@ -77,6 +77,20 @@ class DiskTooSmallError(BookieError):
         self.needed_bytes = needed_bytes
 
 
+class IndexFileError(BookieError):
+    """The index's file lacks pages that it uses, or the disk cannot read them. The file was not
+    opened and is not changed.
+    """
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(
+            f"{what} is damaged: {why}; nothing was changed. With the bookie stopped, run: quire "
+            "bookie rebuild-index DIR"
+        )
+        self.what = what
+        self.why = why
+
+
 class FormatError(BookieError):
     """A file does not have its expected format, or a newer release wrote it. It is not changed."""
 

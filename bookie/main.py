@@ -9,6 +9,7 @@ Format of standard output: one JSON line once the bookie serves: {"id", "address
 """
 
 import asyncio
+import faulthandler
 import gc
 import logging
 import os
@@ -72,6 +73,7 @@ def run_bookie(options: BookieOptions, companion: Companion | None = None) -> in
     Returns the process's exit status. A failure is written to standard error.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    faulthandler.enable()  # LMDB's map: a page that cannot be read any more ends the process
     connections_max, warning = share_descriptors(
         options.connections_max, OPEN_FILES_MAX + OWN_DESCRIPTORS
     )

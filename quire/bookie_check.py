@@ -1,4 +1,5 @@
-"""Reads the complete log of a stopped bookie and reports damage.
+"""Reads the complete log of a stopped bookie, and the pages of its index's file, and reports
+damage.
 
 Leaves the format of records to `bookie.log.records` and `bookie.log.replay`; changes nothing.
 
@@ -11,8 +12,11 @@ Source: protocol rules 2.2, 2.4; storage design, "One log".
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bookie.errors import IndexFileError
 from bookie.files.disk import Disk
 from bookie.files.disk_real import RealDisk
+from bookie.files.index_lmdb import DATA_NAME
+from bookie.files.lmdb_file import check_file
 from bookie.identity.cookie import (
     COOKIE_BYTES_MAX,
     COOKIE_NAME,
@@ -24,9 +28,10 @@ from bookie.log import records
 from bookie.log.replay import Damage, SegmentReader
 from bookie.log.start_file import StartFiles
 from bookie.server_errors import CookieDamagedError
+from bookie.storage.opening import INDEX_NAME
 from bookie.wire.batch import parse_header
 from metadata.ids import LedgerId
-from quire.inspection.stopped import list_segments
+from quire.inspection.stopped import has_index, list_segments
 
 
 @dataclass(slots=True)
@@ -45,13 +50,16 @@ class LogReport:
 
 
 async def check_directory(data_dir: Path) -> LogReport:
-    """Read the complete log. Raises DirectoryLockedError while the bookie runs, FormatError."""
+    """Read the complete log and the index's file. Raises DirectoryLockedError while the bookie
+    runs, FormatError, DiskFailedError.
+    """
     report = LogReport()
     disk = RealDisk(data_dir)
     try:
         await disk.lock()
         await _check_cookies(disk, report)
         await _check_log(disk, report)
+        _check_index(data_dir, report)
     finally:
         await disk.close()
     return report
@@ -107,6 +115,14 @@ async def _check_log(disk: Disk, report: LogReport) -> None:
             report.torn_bytes += size
         else:
             report.findings.append(f"{name}: {size} bytes at {where} are damaged")
+
+
+def _check_index(data_dir: Path, report: LogReport) -> None:
+    if has_index(data_dir):
+        try:
+            check_file(data_dir / INDEX_NAME / DATA_NAME)
+        except IndexFileError as error:
+            report.findings.append(str(error))
 
 
 def _count(found: list[records.Record], report: LogReport) -> None:

@@ -10,4 +10,5 @@
 - `running_operations`: writes, syncs and renames that have not returned.
 - `index_store`: interface of the index's key-value store.
 - `index_lmdb`: that store over LMDB, with a thread for updates and one for look-ups.
+- `lmdb_file`: check of its file before it is mapped.
 """

@@ -116,7 +116,9 @@ class Disk(Protocol):
         """
 
     async def open_index(self, name: str, map_bytes: int) -> OrderedStore:
-        """Open or create the ordered key-value store of the index."""
+        """Open or create the ordered key-value store of the index. Raises IndexFileError,
+        DiskFullError, DiskFailedError.
+        """
 
     async def close(self) -> None:
         """Release the lock and end every thread."""

@@ -7,7 +7,7 @@ Invariants: a commit is synced before it is reported; a commit that fails to syn
 the map's size changes only while neither thread has a transaction; on a separate disk the store
 leaves free the space that a start needs, and more for deletions; returned keys ascend, even from a
 damaged page (LMDB's pages have no checksums): a key out of order counts as missing, which the index
-notices.
+notices; a file is mapped only if all pages that it uses can be read.
 Source: storage design, "Index" and "Limits and refusals".
 """
 
@@ -22,8 +22,8 @@ from typing import Final, TypeVar, cast
 
 import lmdb
 
-from bookie.errors import DiskFailedError, DiskFullError
-from bookie.files import disk_calls
+from bookie.errors import BookieError, DiskFailedError, DiskFullError
+from bookie.files import disk_calls, lmdb_file
 from bookie.files.disk_threads import Threads
 from bookie.files.index_store import StoreSizes, StoreTransaction
 
@@ -132,10 +132,14 @@ class LmdbStore:
     @classmethod
     async def open(cls, path: Path, map_bytes: int, *, has_own_disk: bool = False) -> "LmdbStore":
         """Open or create the store in a directory. `has_own_disk`: the store alone fills its file
-        system. Raises DiskFullError, DiskFailedError.
+        system. Raises IndexFileError, DiskFullError, DiskFailedError.
         """
         writer = Threads("index")
-        environment = await writer.run(_open_environment, path, map_bytes)
+        try:
+            environment = await writer.run(_open_environment, path, map_bytes)
+        except BookieError:
+            writer.close()
+            raise
         return cls(path, environment, writer, has_own_disk=has_own_disk)
 
     async def view(self, job: Callable[[StoreTransaction], Result]) -> Result:
@@ -254,6 +258,7 @@ def _open_environment(path: Path, map_bytes: int) -> lmdb.Environment:
         data = path / DATA_NAME
         if not data.exists():
             _make_file(data)
+        lmdb_file.check_file(data)
         held = data.stat().st_size
         while map_bytes < 2 * held:
             map_bytes *= 2

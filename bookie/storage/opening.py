@@ -77,7 +77,7 @@ WHOLE: Final = KnownDisk()
 async def open_parts(disk: Disk, config: StorageConfig, known: KnownDisk = WHOLE) -> OpenedStorage:
     """Load the states and replay the log; if that fails, the index is closed again, and the disk is
     left to the caller. Raises FormatError for files of a newer release, DirectoryLockedError,
-    DiskFailedError.
+    IndexFileError, DiskFailedError.
     """
     await disk.lock()
     segments = await find_segments(disk)

@@ -15,7 +15,7 @@ The new index guarantees what the old index guaranteed, and no more:
 
 If the old index cannot account for its states, a tombstone or a fence may be lost. Then no index is
 built without consent; with consent, the remaining states are kept, and the next start indexes every
-segment in limbo.
+segment in limbo. Of a file that lacks pages, no state remains.
 
 Invariants: the old index is only read; memory is bounded by one page and one segment's list.
 Source: protocol rules 2.4, 10.2; storage design, "Index".
@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from bookie.errors import BookieError
+from bookie.errors import BookieError, IndexFileError
 from bookie.files.disk import Disk
 from bookie.files.index_store import OrderedStore, StoreTransaction
 from bookie.index import (
@@ -57,6 +57,9 @@ _REBUILT_PREFIXES: Final = (b"r", b"g")
 """Prefixes of values that are built again: runs, and the live bytes that follow from them. Every
 other value is copied."""
 _META_KEY: Final = b"m"
+_ALL_IN_LIMBO: Final = CheckpointMeta(
+    INDEX_VERSION, FLAG_LIMBO | FLAG_FENCES_LOST, mark_lsn=0, state_count=0, state_xor=0
+)
 RUN_ID_MAX: Final = 2**64 - 1
 """No run ends after this entry id."""
 
@@ -100,7 +103,12 @@ async def rebuild_index(
     directory must be locked. Raises IndexUnprovenError, DiskFailedError, DiskFullError; the old
     index does not change.
     """
-    old = await disk.open_index(INDEX_NAME, MAP_BYTES)
+    try:
+        old = await disk.open_index(INDEX_NAME, MAP_BYTES)
+    except IndexFileError as error:
+        if not accepts_limbo:
+            raise IndexUnprovenError(error.why) from error
+        return await _begin_again(disk)
     try:
         new = await disk.open_index(NEW_NAME, MAP_BYTES)
         try:
@@ -109,6 +117,16 @@ async def rebuild_index(
             await new.close()
     finally:
         await old.close()
+
+
+async def _begin_again(disk: Disk) -> RebuildReport:
+    """Build an index without a state, from which the next start indexes every segment in limbo."""
+    new = await disk.open_index(NEW_NAME, MAP_BYTES)
+    try:
+        await new.update(lambda t: index_pages.write_meta(t, _ALL_IN_LIMBO))
+    finally:
+        await new.close()
+    return RebuildReport(is_limbo=True)
 
 
 class _Chain:
@@ -156,8 +174,7 @@ class _Rebuild:
         if why:
             if not accepts_limbo:
                 raise IndexUnprovenError(why)
-            flags = FLAG_LIMBO | FLAG_FENCES_LOST
-            meta = CheckpointMeta(INDEX_VERSION, flags, mark_lsn=0, state_count=0, state_xor=0)
+            meta = _ALL_IN_LIMBO
         else:
             assert meta is not None
             await self._keep_segment_numbers()

@@ -144,8 +144,8 @@ async def rebuild(arguments: argparse.Namespace, output: Output) -> int:
             raise CommandError(
                 str(error),
                 try_next="replace it by a new bookie, which is safest; or use --accept-limbo, "
-                "which keeps the remaining states and makes the bookie answer UNKNOWN for entries "
-                "that it does not find",
+                "which keeps the states that can be read and makes the bookie answer UNKNOWN for "
+                "entries that it does not find",
             ) from error
         kept = swap_index(data_dir, discards_old=arguments.discard)
     row: dict[str, Json] = asdict(report)

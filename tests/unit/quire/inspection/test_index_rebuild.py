@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bookie.config import StorageConfig
+from bookie.errors import IndexFileError
 from bookie.files.disk_real import RealDisk
 from bookie.files.index_lmdb import DATA_NAME
 from bookie.index import horizon_pages, stored_segments
@@ -16,6 +18,7 @@ from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.opening import INDEX_NAME
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
+from quire.bookie_check import check_directory
 from quire.inspection.index_rebuild import (
     NEW_NAME,
     IndexUnprovenError,
@@ -235,4 +238,32 @@ async def test_states_that_a_damaged_branch_page_hides_are_copied(tmp_path: Path
     for ledger_id in range(200):
         found = entries_of(await read(storage, ledger_id, 0, 1))
         assert found == {i: payload_of(ledger_id, i) for i in range(2)}, (ledger_id, hidden)
+    await storage.close()
+
+
+async def test_an_index_that_lacks_pages_is_named_and_replaced_with_consent(tmp_path: Path) -> None:
+    storage = await BookieStorage.open(RealDisk(tmp_path), StorageConfig(), rng=random.Random(1))
+    adds = [add(storage, make_run(each, 0, 2)) for each in range(400)]
+    assert set(await asyncio.gather(*adds)) == {Status.OK}
+    await storage.close()
+    data = tmp_path / INDEX_NAME / DATA_NAME
+    os.truncate(data, data.stat().st_size // 8192 * 4096)
+    disk = RealDisk(tmp_path)
+    with pytest.raises(IndexFileError, match="a page in use ends at"):
+        await BookieStorage.open(disk, StorageConfig(), rng=random.Random(1))
+    await disk.close()
+    report = await check_directory(tmp_path)
+    assert [each for each in report.findings if "a page in use ends at" in each]
+    disk = RealDisk(tmp_path)
+    await disk.lock()
+    with pytest.raises(IndexUnprovenError, match="a page in use ends at"):
+        await rebuild_index(disk, accepts_limbo=False, on_read=lambda _: None)
+    assert (await rebuild_index(disk, accepts_limbo=True, on_read=lambda _: None)).is_limbo
+    await disk.close()
+    assert swap_index(tmp_path, discards_old=False)
+    storage = await BookieStorage.open(RealDisk(tmp_path), StorageConfig(), rng=random.Random(1))
+    assert storage.statistics().is_limbo
+    for ledger_id in range(400):
+        found = entries_of(await read(storage, ledger_id, 0, 1))
+        assert found == {i: payload_of(ledger_id, i) for i in range(2)}
     await storage.close()
