@@ -115,8 +115,8 @@ class BookieStorage:
         return cls(disk, config, opened, rng, read_standing)
 
     async def close(self) -> None:
-        """Wait for queued records, seal the log, make a checkpoint and release every file. Watches
-        are dropped without a call.
+        """Wait for queued records, seal the log, end the background work, make a checkpoint and
+        release every file. Watches are dropped without a call.
         """
         if self._admission.is_closing:
             return
@@ -125,6 +125,7 @@ class BookieStorage:
         await self._overlapping.settle()
         self._log.close()
         await asyncio.gather(self._log_task, return_exceptions=True)
+        await self._upkeep.stop()
         if self._log.failure is None:
             with contextlib.suppress(DiskFullError):  # the next start replays the rest
                 await self._upkeep.checkpoint()

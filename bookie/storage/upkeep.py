@@ -38,6 +38,7 @@ from bookie.storage.reading import StorageReader
 from bookie.storage.rebuild import Rebuilder
 from bookie.storage.recent import RecentEntries
 from bookie.storage.writability import Reason, Writability
+from metadata.cancelling import cancel_and_wait
 from serving.latency import BOUNDS_S, LatencyCounts
 
 REST_SHARE: Final = 9.0
@@ -105,6 +106,7 @@ class Upkeep:
         self._rebuilder = Rebuilder(
             parts.ledgers, parts.cold, parts.index, parts.segments, parts.reader.unproven
         )
+        self._tasks: list[asyncio.Task[None]] = []
         self._checkpoint_count = 0
         self._may_wait = True
         """Whether adds may wait for a checkpoint: False after one that failed because the disk was
@@ -177,8 +179,8 @@ class Upkeep:
         self._measure_now.set()
 
     async def run(self, log_task: asyncio.Task[None]) -> None:
-        """Run all background tasks until cancelled or until the log ends."""
-        tasks = [
+        """Run all background tasks until cancelled, stopped or until the log fails."""
+        tasks = self._tasks = [
             asyncio.create_task(work())
             for work in (
                 self._watch_disk,
@@ -193,6 +195,10 @@ class Upkeep:
         finally:
             for task in tasks:
                 task.cancel()
+
+    async def stop(self) -> None:
+        """Cancel the background tasks and wait for their ends, before what they use is closed."""
+        await cancel_and_wait(*self._tasks)
 
     async def checkpoint(self, *, rests: bool = False) -> None:
         """Move the changes in memory to the index's store, and advance the mark. `rests`: pause

@@ -80,6 +80,7 @@ class MemoryStore:
         """Commits that dead processes left in the page cache: for each, what undoes it, in order.
         """
         self._failed: DiskFailedError | None = None
+        self._is_closed = False
         self._pause: Callable[[], Awaitable[None]] | None = None
         self._fails: Callable[[], bool] = bool
         self._on_stored: Callable[[], object] = bool
@@ -98,13 +99,14 @@ class MemoryStore:
         that is uncertain.
         """
         self._pause, self._fails, self._on_stored = pause, fails, on_stored
-        self._failed = None
+        self._failed, self._is_closed = None, False
         if not self._unproved:
             on_stored()
         self._lock, self._viewing = asyncio.Lock(), asyncio.Lock()
 
     async def view(self, job: Callable[[StoreTransaction], Result]) -> Result:
         """See `OrderedStore.view`; updates may start and end before and after the job runs."""
+        self._check_open()
         async with self._viewing:
             await self._wait()
             result = self._run_on_committed(job)
@@ -115,6 +117,7 @@ class MemoryStore:
         self, job: Callable[[StoreTransaction], Result], *, keeps_room: bool = False
     ) -> Result:
         """See `OrderedStore.update`."""
+        self._check_open()
         async with self._lock:
             await self._wait()
             if self._failed is not None:
@@ -147,7 +150,13 @@ class MemoryStore:
 
     async def close(self) -> None:
         """See `OrderedStore.close`."""
+        self._is_closed = True
         await self._wait()
+
+    def _check_open(self) -> None:
+        """Refuse the use of a closed store, as LMDB does."""
+        if self._is_closed:
+            raise DiskFailedError("the simulated index", "it was closed")
 
     def kill(self, rng: random.Random) -> None:
         """End only the process: a commit in progress is in the page cache, or it is lost."""

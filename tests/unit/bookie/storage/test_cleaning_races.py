@@ -1,11 +1,15 @@
 """Cleaning while the index changes, and while it is slow to store the new places of runs."""
 
 import asyncio
+import dataclasses
+
+import pytest
 
 from bookie.index.stored_runs import RunMove
 from bookie.log import records
 from bookie.storage.cleaning import CleaningRoom
 from bookie.wire.messages import Status
+from metadata.ids import LedgerId
 from tests.support.bookie.batches import make_run, payload_of
 from tests.support.bookie.storage_fixture import Bench, add, entries_of, read, simulate
 
@@ -61,3 +65,29 @@ def test_a_cleaned_segment_stays_until_the_new_places_are_stored() -> None:
         assert names - set(bench.platter.names), "the old segment is removed after the moves"
 
     simulate(main)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_storage_that_is_closed_while_it_cleans_has_not_failed(seed: int) -> None:
+    """The background work ends before the files and the index that it uses are closed."""
+
+    async def main(bench: Bench) -> None:
+        bench.config = dataclasses.replace(bench.config, clean_live_share_max=0.9)
+        storage = await bench.open()
+        for first in range(0, 100, 5):
+            for ledger_id in (7, 8, 9):
+                assert await add(storage, make_run(ledger_id, first, 5, size=60)) is Status.OK
+        await storage.checkpoint()
+        assert await storage.delete_ledger(LedgerId(8)) is Status.OK
+        background = asyncio.create_task(storage.background())
+        await asyncio.sleep(bench.rng.random())
+        await storage.close()
+        (end,) = await asyncio.gather(background, return_exceptions=True)
+        assert isinstance(end, asyncio.CancelledError)
+        storage = await bench.open()
+        for ledger_id in (7, 9):
+            found = entries_of(await read(storage, ledger_id, 0, 99))
+            assert found == {i: payload_of(ledger_id, i, 60) for i in range(100)}
+        await storage.close()
+
+    simulate(main, seed)
