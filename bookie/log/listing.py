@@ -17,9 +17,11 @@ from bookie.log.segments import Segment, Segments
 FOOTER_OFFSET_BYTES: Final = 4
 
 
-async def list_records(segments: Segments, segment: Segment) -> ListedRuns | None:
+async def list_records(
+    segments: Segments, segment: Segment, *, skips_damage: bool = False
+) -> ListedRuns | None:
     """Return a segment's adds records in the order of the file. If the segment is damaged, mark it
-    and return None.
+    and return None; `skips_damage`: return the records that are left, unless bytes cannot be read.
     """
     try:
         file = await segments.open_file(segment.number)
@@ -27,7 +29,9 @@ async def list_records(segments: Segments, segment: Segment) -> ListedRuns | Non
         return None
     try:
         listed = await _read_footer(segment, file)
-        return await _walk(segment, file) if listed is None else listed
+        if listed is not None:
+            return listed
+        return await _walk(segment, file, skips_damage=skips_damage)
     except DiskFailedError:
         segment.is_damaged = True
         return None
@@ -67,7 +71,7 @@ async def _read_footer(segment: Segment, file: File) -> ListedRuns | None:
     return ListedRuns(records.packed_runs(body)) if replay.is_whole(header, body) else None
 
 
-async def _walk(segment: Segment, file: File) -> ListedRuns | None:
+async def _walk(segment: Segment, file: File, *, skips_damage: bool) -> ListedRuns | None:
     end = segment.size  # in a segment that is being written, bytes after it are not durable
     reader, listed = replay.SegmentReader(file, segment.number, 0), bytearray()
     while (part := await reader.next()) is not None:
@@ -77,7 +81,9 @@ async def _walk(segment: Segment, file: File) -> ListedRuns | None:
             if part.kind is RecordKind.FOOTER:
                 continue
             segment.is_damaged = True
-            return None
+            if not skips_damage:
+                return None
+            continue
         for record in part:
             offset = records.offset_of(record.header.lsn)
             if offset >= end:

@@ -46,7 +46,7 @@ class Segment:
     is_kept: bool = False
     """The last pass could not find or move all of its runs: other segments come first."""
     is_damaged: bool = False
-    """Whether it holds damage: then it is kept, independent of its live bytes."""
+    """Whether it holds damage: then it is kept until the index names nothing in it."""
     predecessor_end: int | None = None
     """End of the log before it, from its head, read at the start; None if the head does not say."""
 

@@ -60,6 +60,8 @@ STORAGE: Final = {
     "checkpoint_mark": gauge("LSN up to which the last checkpoint covers the log."),
     "log_end": gauge("LSN below which everything is durable."),
     "recent_bytes": gauge("Bytes of recent entries in memory for tailing readers."),
+    "damaged_segments": gauge("Segment files with damage: kept until nothing in them is live."),
+    "damaged_segment_bytes": gauge("Sizes of these files, in bytes."),
     "damaged_ranges": gauge("Stored ranges that are damaged and not repaired yet."),
     "damaged_entries": gauge("Stored entries in these ranges."),
     "checked_entries": counter("Entries that the scrub has read and found good."),

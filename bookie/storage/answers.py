@@ -81,6 +81,9 @@ class StorageStatistics:
     checkpoint_mark: int
     log_end: int
     recent_bytes: int
+    damaged_segments: int
+    damaged_segment_bytes: int
+    """Sizes of the segments with damage: they are not rewritten, so their garbage stays."""
     damaged_ranges: int
     damaged_entries: int
     checked_entries: int

@@ -5,8 +5,9 @@ Leaves the choice of segments to `bookie.storage.cleaning`.
 
 Invariants, in this order: the new segment is written and synced; its name is synced; each run moves
 only if the index still names the old place; that commit is synced; the old file is removed, and is
-closed after its reads have ended. A segment whose runs cannot all be found or read is kept. A
-rewrite begins only if it fits into the space of its pass, index pages included.
+closed after its reads have ended. A segment whose runs cannot all be found or read is kept; one
+with damage goes once every record that is left in it is accounted for, and none is named. A rewrite
+begins only if it fits into the space of its pass, index pages included.
 Source: storage design, "Cleaning"; reliability design, D20.
 """
 
@@ -91,9 +92,11 @@ class Cleaner:
         return cleaning.plan_cleaning(segments, mark_segment, self._config, room)
 
     def retry_kept(self) -> None:
-        """Make the next pass retry the segments that earlier passes had to keep."""
+        """Make the next pass retry the segments that earlier passes had to keep, without those with
+        damage that were not accounted for: reading their bad bytes again may take long.
+        """
         for segment in self._segments.by_number.values():
-            segment.is_kept = False
+            segment.is_kept = segment.is_kept and segment.is_damaged
 
     async def count_next(self) -> bool:
         """Compare the live bytes of the next segment with the index and correct them. Return
@@ -180,7 +183,7 @@ class Cleaner:
         needed_bytes = self._index_growth(room)
         for number in numbers:
             segment = self._segments.by_number[number]
-            listed = await listing.list_records(self._segments, segment)
+            listed = await listing.list_records(self._segments, segment, skips_damage=True)
             if listed is not None and len(listed) > PART_RECORDS:
                 if not cleared:
                     await self._clean_in_parts(segment, listed, room)
@@ -240,13 +243,11 @@ class Cleaner:
 
     async def _remove(self, cleared: list[int], unmoved: dict[int, None]) -> None:
         """Remove the segments from which every run was moved; keep the others."""
-        gone = [
-            number
-            for number in cleared
-            if number not in unmoved and not self._segments.by_number[number].is_damaged
-        ]
+        gone = [number for number in cleared if number not in unmoved]
         for number in cleared:
-            self._segments.by_number[number].is_kept = number not in gone
+            segment = self._segments.by_number[number]
+            # One with damage waits until nothing in it is live, and is tried again then.
+            segment.is_kept = number not in gone and not segment.is_damaged
         for number in gone:
             self.freed_bytes += self._segments.by_number[number].size
             self.cleaned_count += 1
@@ -271,6 +272,7 @@ class Cleaner:
         segment = Segment(self._segments.take_number(), is_cleaned=True, size=0)
         unfinished = segment.name + UNFINISHED_SUFFIX
         rewrite = _Rewrite(segment, await self._disk.create(unfinished, background=True))
+        unmoved: dict[int, None] = {}
         try:
             self._put(rewrite, RecordKind.HEAD, records.encode_head(0, records.HEAD_IS_CLEANED))
             async for keys in in_order(named):
@@ -280,6 +282,8 @@ class Cleaner:
                     for run in group:
                         if run in found:
                             self._put_run(rewrite, runs[run], run, found[run])
+                        else:
+                            unmoved[records.segment_of(run[2])] = None
                         if segment.size - rewrite.written >= PIECE_BYTES:
                             await self._flush(rewrite, room.bytes_per_s)
             records.end_footer(rewrite.footer, segment.size)
@@ -295,7 +299,6 @@ class Cleaner:
         self._segments.adopt(segment, rewrite.file)
         segment.record_count = rewrite.record_count
         limit = self._moves_max(room)
-        unmoved: dict[int, None] = {}
         for start in range(0, len(rewrite.moves), limit):
             moves = rewrite.moves[start : start + limit]
             segment.live_bytes += sum(move.new[3] for move in moves)

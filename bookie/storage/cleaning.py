@@ -4,9 +4,10 @@ which reads. Pure.
 Leaves reading, writing and the index to `bookie.storage.cleaner`, and the time of cleaning to
 `bookie.storage.upkeep`.
 
-Invariants: only segments completely below the mark are cleaned; a damaged segment is never dropped;
-the planned rewrites fit into the available space; the memory that a group of runs needs is limited,
-and each run is in exactly one piece of one segment.
+Invariants: only segments completely below the mark are cleaned; a damaged segment is not rewritten,
+and dropped only when the index names nothing in it; the planned rewrites fit into the available
+space; the memory that a group of runs needs is limited, and each run is in exactly one piece of one
+segment.
 Source: storage design, "Cleaning"; docs/operating.md, "A full disk".
 """
 
@@ -84,12 +85,12 @@ def plan_cleaning(
     due: list[tuple[float, int, Segment]] = []
     backlog_bytes = 0
     for segment in segments:
-        if segment.number >= mark_segment or segment.is_damaged or segment.is_kept:
+        if segment.number >= mark_segment or segment.is_kept:
             continue
         if segment.live_bytes <= 0:
             dead.append(segment.number)
             backlog_bytes += segment.size
-        elif _is_due(segment, config, is_full=room.is_full):
+        elif not segment.is_damaged and _is_due(segment, config, is_full=room.is_full):
             live_share = segment.live_bytes / max(1, segment.size)
             order = float(segment.live_bytes) if room.is_full else live_share
             due.append((order, segment.number, segment))

@@ -273,6 +273,8 @@ class Upkeep:
             checkpoint_mark=parts.index.meta.mark_lsn,
             log_end=parts.log.durable_lsn,
             recent_bytes=parts.recent.size,
+            damaged_segments=sum(segment.is_damaged for segment in segments),
+            damaged_segment_bytes=sum(s.size for s in segments if s.is_damaged),
             damaged_ranges=parts.reader.bad.range_count,
             damaged_entries=parts.reader.bad.entry_count,
             checked_entries=parts.checker.entries_read,

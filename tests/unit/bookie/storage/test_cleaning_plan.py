@@ -38,6 +38,7 @@ def test_plan_of_a_pass() -> None:
     segments = [
         segment(1, 0),
         segment(2, 0, is_damaged=True),
+        segment(0, 100, is_damaged=True),
         segment(3, 400),
         segment(4, 100),
         segment(5, 900),
@@ -47,9 +48,9 @@ def test_plan_of_a_pass() -> None:
         segment(9, 0),
     ]
     plan = plan_cleaning(segments, 9, CONFIG, AMPLE)
-    assert plan.dead == (1,)
+    assert plan.dead == (1, 2)
     assert plan.rewrite == (4, 3)  # the scattered one would make more than one segment
-    assert plan.backlog_bytes == 1000 + sum(1000 - live - 256 for live in (400, 100))
+    assert plan.backlog_bytes == 2000 + sum(1000 - live - 256 for live in (400, 100))
 
 
 def test_a_scattered_segment_is_rewritten_once() -> None:

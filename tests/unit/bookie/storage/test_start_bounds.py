@@ -111,7 +111,7 @@ def test_start_commits_to_the_index_before_it_relies_on_it() -> None:
     assert meta.version == INDEX_VERSION
 
 
-def test_damage_is_remembered_and_its_segment_is_kept() -> None:
+def test_damage_is_remembered_and_its_segment_is_kept_while_it_is_named() -> None:
     machine = Machine(dataclasses.replace(SMALL, clean_live_share_max=2.0))
 
     async def write(storage: BookieStorage, _faults: DiskFaults) -> None:
@@ -123,10 +123,16 @@ def test_damage_is_remembered_and_its_segment_is_kept() -> None:
         await storage.checkpoint()
 
     async def clean(storage: BookieStorage, _faults: DiskFaults) -> None:
+        assert storage.statistics().damaged_segments == 1
+        assert storage.statistics().damaged_segment_bytes == len(before)
+        await storage.clean()
+        await storage.clean()
+
+    async def delete(storage: BookieStorage, faults: DiskFaults) -> None:
         await storage.delete_ledger(LedgerId(7))
         await storage.checkpoint()
-        await storage.clean()
-        await storage.clean()
+        await clean(storage, faults)
+        assert storage.statistics().damaged_segments == 0
 
     machine.live(write)
     damaged = machine.log_names()[1]
@@ -136,6 +142,8 @@ def test_damage_is_remembered_and_its_segment_is_kept() -> None:
     machine.live(clean)
     assert damaged in machine.platter.names
     assert bytes(machine.platter.names[damaged].current) == before
+    machine.live(delete)
+    assert damaged not in machine.platter.names
     assert len(machine.log_names()) < 9, "the others were cleaned"
 
 

@@ -351,3 +351,37 @@ def test_cleaning_keeps_a_damaged_segment() -> None:
                 assert entries_of(result) == {entry_id: payload_of(8, entry_id)}
 
     simulate(main)
+
+
+def test_a_damaged_segment_goes_once_its_entries_are_repaired_and_deleted() -> None:
+    """Cleaning meets the damage while the segment still has live entries."""
+
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        for first in range(0, 100, 10):
+            assert await add(storage, make_run(8, first, 10)) is Status.OK
+            assert await add(storage, make_run(10, first, 12)) is Status.OK
+        await storage.checkpoint()
+        damaged = "log/00000001.log"
+        place = bytes(bench.platter.names[damaged].current).index(payload_of(8, 10))
+        bench.platter.flip_bit(damaged, place * 8)
+        await storage.delete_ledger(LedgerId(10))
+        await storage.checkpoint()
+        await storage.clean()
+        statistics = storage.statistics()
+        assert (statistics.damaged_segments, damaged in bench.platter.names) == (1, True)
+        assert (await read(storage, 8, 10, 19)).status is Status.UNKNOWN
+        assert await add(storage, make_run(8, 10, 10), recovery=True) is Status.OK
+        for first in range(0, 100, 10):  # the log goes on, so the old segments are below the mark
+            assert await add(storage, make_run(11, first, 10)) is Status.OK
+        await storage.checkpoint()
+        await storage.clean()
+        assert damaged not in bench.platter.names
+        assert storage.statistics().damaged_segments == 0
+        storage = await bench.reopen(storage)
+        assert entries_of(await read(storage, 8, 0, 99)) == {
+            i: payload_of(8, i) for i in range(100)
+        }
+        await storage.close()
+
+    simulate(main)
