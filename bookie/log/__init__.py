@@ -5,6 +5,7 @@
 - `segments`: segment files, and files open for reading.
 - `next_segment`: creation of the next file before the log needs it.
 - `reserve`: file of written bytes that is removed when the disk is full.
+- `doubtful_room`: room that a file system reports and does not have; a trial write.
 - `replay`: bytes of segments into records; a torn tail or corruption.
 - `recovery_scan`: what the log contains after the mark at a start, made durable.
 - `start_file`: files as a start reads them, with zeros for what the disk cannot read.

@@ -2,6 +2,7 @@
 
 - `bookie_storage`: adds, reads, fences and checkpoints.
 - `opening`: loads states, replays the log and decides on limbo at a start.
+- `checkpoints`: one checkpoint: changes in memory move to the index, then the mark does.
 - `start_checkpoints`: checkpoints during a start, and the verdict on limbo.
 - `admission`: whether a request for a ledger may be carried out.
 - `commits`: effect and answers of each group once it is durable.

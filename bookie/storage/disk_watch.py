@@ -5,16 +5,19 @@ Leaves freeing space to `bookie.storage.upkeep`, and the reserve's file to `book
 
 Invariants: space that the reserve lacks counts as used, so a bookie is writable again only when its
 reserve fits too; while the reserve is removed, recovery adds leave the floor free, which fences,
-tombstones, index pages and one rewrite may use.
+tombstones, index pages and one rewrite may use; after a refusal that the free space does not
+explain, a trial write must succeed first.
 Source: docs/operating.md, "A full disk"; storage design, "Limits and refusals".
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 
 from bookie.config import StorageConfig
 from bookie.files.disk import Disk, DiskSpace
 from bookie.files.index_store import StoreSizes
+from bookie.log.doubtful_room import DoubtfulRoom, try_to_write
 from bookie.log.reserve import Reserve
 from bookie.storage.cleaning import CleaningRoom, pace_of
 from bookie.storage.writability import Reason, Writability
@@ -47,6 +50,9 @@ class DiskWatch:
         self._disk = disk
         self._config = config
         self._reserve = reserve
+        self._is_refused = False
+        """Whether the log's disk refused a write since the last measurement."""
+        self._doubt = DoubtfulRoom()
         self._index_refuses = False
         """Whether an update of the index found no room, and none has succeeded since."""
         self._writability = writability
@@ -59,6 +65,7 @@ class DiskWatch:
         """Measure the disks and decide. `is_pressed`: a write just found no room. Raises
         DiskFailedError.
         """
+        is_refused, self._is_refused = self._is_refused, False
         written = self._written_bytes()
         await self._reserve.measure()
         self.spaces = {name: await self._disk.space(name) for name in DIRECTORIES}
@@ -66,7 +73,7 @@ class DiskWatch:
         used = self.used_share
         if used >= self._config.disk_high_mark:
             self._note_use()
-        elif used < self._config.disk_low_mark and not is_pressed:
+        elif used < self._config.disk_low_mark and await self._has_room(is_refused=is_refused):
             for reason in FULL:
                 self._writability.end(reason, where=LOG)
         for name in self.other_mounts:
@@ -78,6 +85,28 @@ class DiskWatch:
         elif not self.is_full:
             self._reserve.want()
 
+    async def _has_room(self, *, is_refused: bool) -> bool:
+        """Return whether the log's disk has the room that its file system reports. `is_refused`: it
+        refused a write since the last measurement.
+        """
+        now_s, doubt = asyncio.get_running_loop().time(), self._doubt
+        if is_refused:
+            self._note_doubt(doubt.note_refusal(now_s))
+        elif doubt.may_try(now_s):
+            if await try_to_write(self._disk, self._config.segment_bytes_max):
+                doubt.note_proof(now_s)
+            else:
+                self._note_doubt(doubt.note_refusal(now_s))
+        return not doubt.is_doubtful
+
+    def _note_doubt(self, wait_s: float) -> None:
+        text = (
+            f"the disk of {LOG}/ refused a write, and its file system reports "
+            f"{self.space.free_bytes} free bytes: a quota, no free inodes, or a thin volume that "
+            f"is full. The next trial write is in {wait_s:.0f} s"
+        )
+        self._writability.begin(Reason.DISK_FULL, text, where=LOG)
+
     def note_full(self, what: str) -> None:
         """Treat a disk as full from now on, because a write to the index or to the log found no
         room.
@@ -85,6 +114,8 @@ class DiskWatch:
         where = LOG
         if what.rpartition("/")[2] == INDEX and INDEX in self.other_mounts:
             where, self._index_refuses = INDEX, True
+        else:
+            self._is_refused = True
         text = f"the disk of {where}/ refused a write: no space left"
         self._writability.begin(Reason.DISK_FULL, text, where=where)
 
