@@ -14,14 +14,15 @@ The new index guarantees what the old index guaranteed, and no more:
 - The checkpoint's mark stays: the next start replays the log from there as it would have.
 
 If the old index cannot account for its states, a tombstone or a fence may be lost. Then no index is
-built without consent; with consent, the remaining states are kept, and the next start indexes every
-segment in limbo. Of a file that lacks pages, no state remains.
+built without consent; with consent, the remaining states are kept (none of a file that lacks
+pages), and the next start indexes every segment in limbo.
 
 Invariants: the old index is only read; memory is bounded by one page and one segment's list.
 Source: protocol rules 2.4, 10.2; storage design, "Index".
 """
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -103,30 +104,20 @@ async def rebuild_index(
     directory must be locked. Raises IndexUnprovenError, DiskFailedError, DiskFullError; the old
     index does not change.
     """
-    try:
-        old = await disk.open_index(INDEX_NAME, MAP_BYTES)
-    except IndexFileError as error:
-        if not accepts_limbo:
-            raise IndexUnprovenError(error.why) from error
-        return await _begin_again(disk)
-    try:
-        new = await disk.open_index(NEW_NAME, MAP_BYTES)
+    async with AsyncExitStack() as opened:
+        old: OrderedStore | None = None
         try:
+            old = await disk.open_index(INDEX_NAME, MAP_BYTES)
+            opened.push_async_callback(old.close)
+        except IndexFileError as error:
+            if not accepts_limbo:
+                raise IndexUnprovenError(error.why) from error
+        new = await disk.open_index(NEW_NAME, MAP_BYTES)
+        opened.push_async_callback(new.close)
+        if old is not None:
             return await _Rebuild(disk, old, new, on_read).run(accepts_limbo=accepts_limbo)
-        finally:
-            await new.close()
-    finally:
-        await old.close()
-
-
-async def _begin_again(disk: Disk) -> RebuildReport:
-    """Build an index without a state, from which the next start indexes every segment in limbo."""
-    new = await disk.open_index(NEW_NAME, MAP_BYTES)
-    try:
         await new.update(lambda t: index_pages.write_meta(t, _ALL_IN_LIMBO))
-    finally:
-        await new.close()
-    return RebuildReport(is_limbo=True)
+        return RebuildReport(is_limbo=True)
 
 
 class _Chain:
