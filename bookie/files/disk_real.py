@@ -39,6 +39,10 @@ READ_THREADS: Final = 4
 DESCRIPTOR_WAIT_S: Final = 0.5
 """Time between two tries of control work that found no free descriptor, in seconds."""
 DESCRIPTOR_TRIES_MAX: Final = 40
+TREE_MEASURED_S: Final = 1.0
+"""The tree of a disk with a limit is measured once in this time, in seconds: one measurement
+serves the spaces of all directories. Writes and removals in between are counted.
+"""
 LOCK_NAME: Final = "lock"
 INLINE_BYTES_MAX: Final = 8 * 1024
 """Maximum size of a commit that the calling thread makes while the device is quick."""
@@ -158,6 +162,7 @@ class RealDisk:
         self._root = root
         self._capacity = Capacity(capacity_bytes)
         self._threads = DiskThreads()
+        self._measured_s: float | None = None
         self._lock: int | None = None
         self._preallocates: bool | None = None
 
@@ -216,7 +221,11 @@ class RealDisk:
         found = await self._control(self._space, directory)
         if not self._capacity.limit_bytes:
             return found
-        return self._capacity.bounded(found, await self._control(measure_tree, self._root))
+        now_s = asyncio.get_running_loop().time()
+        if self._measured_s is None or now_s - self._measured_s >= TREE_MEASURED_S:
+            self._capacity.used_bytes = await self._control(measure_tree, self._root)
+            self._measured_s = now_s
+        return self._capacity.bounded(found, self._capacity.used_bytes)
 
     async def open_index(self, name: str, map_bytes: int) -> LmdbStore:
         """See `Disk.open_index`."""

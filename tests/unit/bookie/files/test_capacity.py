@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bookie.errors import DiskFullError
+from bookie.files import disk_real
 from bookie.files.disk_real import RealDisk
 
 LIMIT = 100_000
@@ -30,6 +31,26 @@ def test_writes_beyond_the_limit_are_refused_until_space_is_freed(tmp_path: Path
         await other.commit(0, [bytes(80_000)])
         await file.close()
         await other.close()
+        await disk.close()
+
+    asyncio.run(main())
+
+
+def test_the_spaces_of_all_directories_take_one_walk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walks: list[Path] = []
+
+    def measure(root: Path) -> int:
+        walks.append(root)
+        return 1000
+
+    monkeypatch.setattr(disk_real, "measure_tree", measure)
+
+    async def main() -> None:
+        disk = RealDisk(tmp_path, LIMIT)
+        free = [(await disk.space(each)).free_bytes for each in ("log", "index", "identity")]
+        assert (free, walks) == ([LIMIT - 1000] * 3, [tmp_path])
         await disk.close()
 
     asyncio.run(main())
