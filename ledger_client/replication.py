@@ -8,7 +8,12 @@ Source: api design, "Client"; protocol sections 3 and 11.
 from dataclasses import dataclass
 from typing import Final
 
-from metadata.ledgers.ledger_metadata import STRIPE_ENTRIES_DEFAULT, QuorumMode, QuorumSpec
+from metadata.ledgers.ledger_metadata import (
+    STRIPE_ENTRIES_DEFAULT,
+    STRIPE_ENTRIES_MAX,
+    QuorumMode,
+    QuorumSpec,
+)
 
 REPLICA_LAG_TIME_MAX_S: Final = 10.0
 REPLICA_LAG_TIME_LIMIT_S: Final = 86_400.0
@@ -19,7 +24,7 @@ class Quorum:
     """Replication of a ledger: each entry goes to `write` of the `ensemble` bookies and is
     acknowledged by `ack` of them.
 
-    Needs ensemble >= write >= ack >= 1; anything else raises ValueError.
+    Needs ints, and ensemble >= write >= ack >= 1; anything else raises ValueError.
     """
 
     ensemble: int
@@ -33,6 +38,17 @@ class Quorum:
     """Lag after which a member leaves, in seconds; only used with `in_sync`."""
 
     def __post_init__(self) -> None:
+        counts = ("ensemble", "write", "ack", "stripe_entries", "min_in_sync")
+        wrong = [each for each in counts if type(getattr(self, each)) is not int]
+        if isinstance(self.replica_lag_time_max, bool):
+            wrong.append("replica_lag_time_max")
+        if wrong:
+            name = wrong[0]
+            raise ValueError(f"{name} must be a number, got {getattr(self, name)!r}: use a number")
+        if self.stripe_entries > STRIPE_ENTRIES_MAX:
+            raise ValueError(
+                f"stripe_entries must be at most {STRIPE_ENTRIES_MAX}, got {self.stripe_entries}"
+            )
         if not 1 <= self.min_in_sync <= max(1, self.ensemble):
             raise ValueError(f"min_in_sync must be 1 to {self.ensemble}, got {self.min_in_sync}")
         if not 0 < self.replica_lag_time_max < REPLICA_LAG_TIME_LIMIT_S:

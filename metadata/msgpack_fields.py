@@ -2,12 +2,13 @@
 
 Leaves the meaning of the fields to the codec of each value.
 
-Invariants: for any bytes, unpacking succeeds or raises MetadataFormatError; field readers succeed
-or raise FieldError.
+Invariants: a record that is stored can be read by its decoder; for any bytes, unpacking succeeds or
+raises MetadataFormatError; field readers succeed or raise FieldError.
 
 Source: metadata design; CONTRIBUTING.md, "Rules of the code".
 """
 
+from collections.abc import Callable
 from math import isfinite
 from typing import Final
 
@@ -35,6 +36,18 @@ def pack(what: str, fields: list[Packed]) -> bytes:
         return msgpack.packb(fields)
     except (ValueError, OverflowError) as error:
         raise MetadataFormatError(what, f"it cannot be stored: {error}") from error
+
+
+def pack_checked(what: str, fields: list[Packed], unpack: Callable[[bytes], object]) -> bytes:
+    """Return the msgpack form of a record, which `unpack` can read. Raises MetadataFormatError for
+    a record that `unpack` refuses: stored, it would stop all that read it.
+    """
+    value = pack(what, fields)
+    try:
+        unpack(value)
+    except MetadataFormatError as error:
+        raise MetadataFormatError(what, f"it cannot be stored: {error.why}") from error
+    return value
 
 
 def unpack_versioned(

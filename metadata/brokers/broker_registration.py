@@ -11,6 +11,7 @@ Source: topics design, "Codec"; protocol rule 2.1.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from metadata.errors import MetadataFormatError
@@ -20,7 +21,7 @@ from metadata.msgpack_fields import (
     array_of,
     bool_of,
     int_of,
-    pack,
+    pack_checked,
     text_of,
     unpack_versioned,
 )
@@ -64,8 +65,9 @@ class BrokerRegistration:
 def pack_broker(registration: BrokerRegistration) -> bytes:
     """Return the stored form, without the incarnation."""
     listeners: list[Packed] = [[each.name, each.host, each.port] for each in registration.listeners]
-    return pack(
-        f"the registration of broker {registration.broker_id}",
+    what = f"the registration of broker {registration.broker_id}"
+    return pack_checked(
+        what,
         [
             _FORMAT_VERSION,
             registration.broker_id,
@@ -74,6 +76,7 @@ def pack_broker(registration: BrokerRegistration) -> bytes:
             registration.rack,
             registration.is_leaving,
         ],
+        partial(unpack_broker, what, incarnation=registration.incarnation),
     )
 
 

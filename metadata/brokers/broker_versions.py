@@ -14,6 +14,7 @@ Source: protocol rule 2.1; metadata design, "Registration".
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -23,7 +24,7 @@ from metadata.msgpack_fields import (
     Packed,
     array_of,
     int_of,
-    pack,
+    pack_checked,
     text_of,
     unpack_versioned,
 )
@@ -48,7 +49,9 @@ class BrokerVersions:
 def pack_broker_versions(versions: BrokerVersions) -> bytes:
     """Return the stored form."""
     apis: list[Packed] = [[name, low, high] for name, (low, high) in versions.apis.items()]
-    return pack("the versions of a broker", [_FORMAT_VERSION, versions.build, apis])
+    what = "the versions of a broker"
+    fields: list[Packed] = [_FORMAT_VERSION, versions.build, apis]
+    return pack_checked(what, fields, partial(unpack_broker_versions, what))
 
 
 def unpack_broker_versions(what: str, value: bytes) -> BrokerVersions:

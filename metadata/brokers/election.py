@@ -17,7 +17,7 @@ from random import Random
 from typing import Final
 
 from metadata.errors import MetadataFormatError
-from metadata.msgpack_fields import FieldError, int_of, pack, unpack_versioned
+from metadata.msgpack_fields import FieldError, int_of, pack_checked, unpack_versioned
 from metadata.paths import CONTROLLER
 from metadata.store.election import Election
 from metadata.store.interface import Cancel, MetadataStore
@@ -58,7 +58,7 @@ class ControllerElection:
 
 
 def _content_of(broker_id: int) -> bytes:
-    return pack(CONTROLLER, [_FORMAT_VERSION, broker_id])
+    return pack_checked(CONTROLLER, [_FORMAT_VERSION, broker_id], _broker_id_of)
 
 
 def _broker_id_of(content: bytes) -> int:

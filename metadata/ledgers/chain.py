@@ -21,6 +21,7 @@ Source: Spark design, "Writing: exactly once"; topics design, "The mapping".
 
 import string
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from metadata.errors import InvalidChainNameError, LedgersCollectedError, MetadataFormatError
@@ -42,7 +43,7 @@ from metadata.msgpack_fields import (
     bytes_of,
     int_of,
     optional_int_of,
-    pack,
+    pack_checked,
     text_of,
     unpack_versioned,
 )
@@ -150,7 +151,7 @@ def check_chain_name(name: str) -> str:
 
 def pack_head(what: str, head: ChainHead) -> bytes:
     """Return the stored form of a head."""
-    return pack(
+    return pack_checked(
         what,
         [
             _FORMAT_VERSION,
@@ -160,6 +161,7 @@ def pack_head(what: str, head: ChainHead) -> bytes:
             head.token,
             head.is_deleted,
         ],
+        partial(unpack_head, what),
     )
 
 
@@ -185,7 +187,7 @@ def pack_link(what: str, link: ChainLink) -> bytes:
         [each.ledger_id, each.created_ms, each.last_entry_id, each.length] for each in link.ledgers
     ]
     fields: list[Packed] = [_FORMAT_VERSION, ledgers, link.published_ms, link.token]
-    return pack(what, [*fields, link.application, link.batch])
+    return pack_checked(what, [*fields, link.application, link.batch], partial(unpack_link, what))
 
 
 def unpack_link(what: str, value: bytes) -> ChainLink:
@@ -205,7 +207,8 @@ def unpack_link(what: str, value: bytes) -> ChainLink:
 
 def pack_applied(what: str, applied: AppliedBatch) -> bytes:
     """Return the stored form of an application's last batch."""
-    return pack(what, [_FORMAT_VERSION, applied.application, applied.batch, applied.index])
+    fields: list[Packed] = [_FORMAT_VERSION, applied.application, applied.batch, applied.index]
+    return pack_checked(what, fields, partial(unpack_applied, what))
 
 
 def unpack_applied(what: str, value: bytes) -> AppliedBatch:

@@ -13,6 +13,7 @@ Source: protocol rule 1.3; Spark design, "Reading".
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -28,7 +29,7 @@ from metadata.errors import (
 from metadata.ids import UPDATE_TOKEN_BYTES, UpdateToken
 from metadata.ledgers.chain import ChainHead, check_chain_name, pack_head, unpack_head
 from metadata.ledgers.chain_life import life_created, remove_deleted
-from metadata.msgpack_fields import FieldError, bytes_of, pack, unpack_versioned
+from metadata.msgpack_fields import FieldError, bytes_of, pack_checked, unpack_versioned
 from metadata.paths import CHAINS, chain_creation_path, chain_path
 from metadata.store.interface import Create, MetadataStore, Operation, find
 
@@ -89,11 +90,15 @@ def unpack_creation_token(path: str, value: bytes) -> UpdateToken:
         raise MetadataFormatError(path, str(error)) from error
 
 
+def _packed_token(path: str, token: UpdateToken) -> bytes:
+    return pack_checked(path, [_FORMAT_VERSION, token], partial(unpack_creation_token, path))
+
+
 def _creation(name: str, token: UpdateToken) -> list[Operation]:
     path, creation_path = chain_path(name), chain_creation_path(name)
     return [
         Create(path, pack_head(path, ChainHead(token))),
-        Create(creation_path, pack(creation_path, [_FORMAT_VERSION, token])),
+        Create(creation_path, _packed_token(creation_path, token)),
         life_created(name, token),
     ]
 

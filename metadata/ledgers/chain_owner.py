@@ -11,19 +11,19 @@ of a chain, also by a release that does not know the node, removes it.
 Source: docs/security.md, "A gateway for clients".
 """
 
+from functools import partial
 from typing import Final
 
 from metadata.errors import MetadataFormatError
 from metadata.ledgers.ledger_owner import is_owner
-from metadata.msgpack_fields import FieldError, pack, text_of, unpack_versioned
+from metadata.msgpack_fields import FieldError, pack_checked, text_of, unpack_versioned
 
 _FORMAT_VERSION: Final = 1
 
 
 def pack_chain_owner(what: str, principal: str) -> bytes:
     """Return the stored form."""
-    assert is_owner(principal), "only a principal owns a chain"
-    return pack(what, [_FORMAT_VERSION, principal])
+    return pack_checked(what, [_FORMAT_VERSION, principal], partial(unpack_chain_owner, what))
 
 
 def unpack_chain_owner(what: str, value: bytes) -> str:

@@ -43,6 +43,7 @@ Source: protocol rules 1.1 and 9.9; metadata design, "Ledgers".
 """
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
@@ -79,7 +80,7 @@ from metadata.msgpack_fields import (
     int_of,
     map_of,
     optional_int_of,
-    pack,
+    pack_checked,
     text_of,
     unpack_versioned,
 )
@@ -101,7 +102,7 @@ _INT64_MAX: Final = 2**63 - 1
 
 def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
     """Return the stored form. Raises ValueTooLargeError above VALUE_BYTES_MAX, MetadataFormatError
-    for text without a UTF-8 form.
+    for metadata that could not be read back.
     """
     what = f"the metadata of ledger {metadata.ledger_id}"
     indexes: dict[BookieId, int] = {}
@@ -109,7 +110,7 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
     given_up = [_packed_fragment(each, indexes) for each in metadata.given_up]
     custom: dict[str, Packed] = dict(metadata.custom)
     lost, encryption, owner = metadata.lost, metadata.encryption, metadata.owner
-    value = pack(
+    return pack_checked(
         what,
         [
             _version_of(metadata),
@@ -131,10 +132,8 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
             *([_packed_encryption(encryption)] if encryption or owner else []),
             *([owner] if owner else []),
         ],
+        partial(_require_readable, what),
     )
-    if len(value) > VALUE_BYTES_MAX:
-        raise ValueTooLargeError(what, len(value), VALUE_BYTES_MAX)
-    return value
 
 
 def decode_ledger_metadata(value: bytes, what: str = "ledger metadata") -> LedgerMetadata:
@@ -146,6 +145,12 @@ def decode_ledger_metadata(value: bytes, what: str = "ledger metadata") -> Ledge
         return _metadata_of(fields)
     except ValueError as error:
         raise MetadataFormatError(what, str(error)) from error
+
+
+def _require_readable(what: str, value: bytes) -> None:
+    if len(value) > VALUE_BYTES_MAX:
+        raise ValueTooLargeError(what, len(value), VALUE_BYTES_MAX)
+    decode_ledger_metadata(value, what)
 
 
 def _metadata_of(fields: list[Packed]) -> LedgerMetadata:

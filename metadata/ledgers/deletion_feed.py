@@ -15,6 +15,7 @@ Source: protocol rule 10.1; metadata design, "Deletion".
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -27,7 +28,7 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import LedgerId, is_ledger_id
-from metadata.msgpack_fields import FieldError, int_of, pack, unpack_versioned
+from metadata.msgpack_fields import FieldError, int_of, pack_checked, unpack_versioned
 from metadata.paths import DELETION_SHARDS, deletion_path, deletion_shard_path
 from metadata.store.interface import Cancel, Create, MetadataStore
 
@@ -42,7 +43,7 @@ _MS_MAX: Final = 2**63 - 1
 def deletion_of(ledger_id: LedgerId, now_ms: int) -> Create:
     """Return the operation that records a deletion, for the multi that removes the ledger."""
     path = deletion_path(ledger_id)
-    return Create(path, pack(path, [_FORMAT_VERSION, now_ms]))
+    return Create(path, pack_checked(path, [_FORMAT_VERSION, now_ms], partial(deleted_ms, path)))
 
 
 class DeletionFeed:
@@ -73,8 +74,8 @@ class DeletionFeed:
                 if deleted_ms(path, stored.value) < before_ms:
                     await self._store.delete(path, stored.version)
                     count += 1
-            except (NodeNotFoundError, VersionConflictError):
-                continue  # expired by another at the same time
+            except (NodeNotFoundError, VersionConflictError, MetadataFormatError):
+                continue  # expired by another at the same time, or of a later release
         return count
 
 

@@ -13,7 +13,7 @@ Source: metadata design, "Ids"; protocol rule 1.2.
 from random import Random
 from typing import Final
 
-from metadata.ids import LEDGER_ID_MAX, LedgerId
+from metadata.ids import LedgerId
 from metadata.paths import LEDGER_IDS
 from metadata.store.interface import MetadataStore
 from metadata.store.number_blocks import NumberBlocks
@@ -26,9 +26,7 @@ class LedgerIdAllocator:
     """Allocates the ids of a block, and another block when it is used up."""
 
     def __init__(self, store: MetadataStore, rng: Random, *, block_ids: int = BLOCK_IDS) -> None:
-        self._blocks = NumberBlocks(
-            store, rng, LEDGER_IDS, block_ids, first=FIRST_ID, last=LEDGER_ID_MAX
-        )
+        self._blocks = NumberBlocks(store, rng, LEDGER_IDS, block_ids, first=FIRST_ID)
 
     async def allocate(self) -> LedgerId:
         """Return an id that was never returned before, here or elsewhere.

@@ -31,6 +31,7 @@ from metadata.ledgers.lost_entries import LostRange, range_of, why_invalid, with
 from metadata.ledgers.payload_encryption import PayloadEncryption
 
 STRIPE_ENTRIES_DEFAULT: Final = 1024
+STRIPE_ENTRIES_MAX: Final = 2**63 - 1
 FRAGMENTS_MAX: Final = 10_000
 UNCLAIMED_NAME: Final = "quire.unclaimed"
 """Name in the custom metadata that marks a ledger without a writer. Names that begin with `quire.`

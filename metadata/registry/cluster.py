@@ -22,7 +22,7 @@ from metadata.errors import (
     RestoreUnfinishedError,
 )
 from metadata.gateway.opening import open_store
-from metadata.msgpack_fields import FieldError, bytes_of, pack, unpack_versioned
+from metadata.msgpack_fields import FieldError, bytes_of, pack_checked, unpack_versioned
 from metadata.paths import INSTANCE, RESTORE
 from metadata.store.interface import (
     OPERATION_TIMEOUT_S,
@@ -55,7 +55,7 @@ async def ensure_cluster(store: MetadataStore, rng: Random) -> bytes:
     except ClusterNotFoundError:
         instance = rng.randbytes(INSTANCE_BYTES)
     try:
-        await store.create(INSTANCE, pack(INSTANCE, [_FORMAT_VERSION, instance]))
+        await store.create(INSTANCE, _packed_instance(instance))
     except (NodeExistsError, OutcomeUnknownError):
         return await require_cluster(store)
     return instance
@@ -98,6 +98,10 @@ async def open_cluster_store(
         await store.aclose()
         raise
     return store
+
+
+def _packed_instance(instance: bytes) -> bytes:
+    return pack_checked(INSTANCE, [_FORMAT_VERSION, instance], _instance_of)
 
 
 def _instance_of(value: bytes) -> bytes:

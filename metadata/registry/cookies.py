@@ -15,6 +15,7 @@ Source: protocol rules 2.1-2.2 and 10.6.
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from metadata.errors import (
@@ -30,7 +31,7 @@ from metadata.msgpack_fields import (
     Packed,
     bytes_of,
     int_of,
-    pack,
+    pack_checked,
     text_of,
     unpack_versioned,
 )
@@ -129,7 +130,8 @@ def pack_cookie(record: CookieRecord) -> bytes:
     ]
     if record.starts_before:
         fields.append(record.starts_before)
-    return pack(f"the cookie of {record.bookie_id}", fields)
+    what = f"the cookie of {record.bookie_id}"
+    return pack_checked(what, fields, partial(unpack_cookie, what))
 
 
 def unpack_cookie(path: str, value: bytes) -> CookieRecord:

@@ -16,6 +16,7 @@ Source: protocol rules 1.2, 1.3, 2.6, 9.5.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from metadata.errors import (
@@ -32,7 +33,7 @@ from metadata.msgpack_fields import (
     bool_of,
     bytes_of,
     int_of,
-    pack,
+    pack_checked,
     text_of,
     unpack_versioned,
 )
@@ -122,7 +123,8 @@ def pack_position(bookie_id: BookieId, record: PositionRecord) -> bytes:
     ]
     if record.stopped_ms is not None:
         fields.append(record.stopped_ms)
-    return pack(f"the position of {bookie_id}", fields)
+    what = f"the position of {bookie_id}"
+    return pack_checked(what, fields, partial(unpack_position, what))
 
 
 def unpack_position(path: str, value: bytes) -> PositionRecord:

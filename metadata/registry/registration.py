@@ -28,6 +28,7 @@ Source: metadata design, "Registration"; protocol rule 2.1.
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from metadata.errors import MetadataFormatError
@@ -39,7 +40,7 @@ from metadata.msgpack_fields import (
     bool_of,
     float_of,
     int_of,
-    pack,
+    pack_checked,
     text_of,
     unpack_versioned,
 )
@@ -139,7 +140,9 @@ def encode_registration(registration: BookieRegistration) -> list[Packed]:
 
 def pack_registration(registration: BookieRegistration) -> bytes:
     """Return the stored form."""
-    return pack(f"the registration of {registration.bookie_id}", encode_registration(registration))
+    what = f"the registration of {registration.bookie_id}"
+    unpack = partial(unpack_registration, what=what)
+    return pack_checked(what, encode_registration(registration), unpack)
 
 
 def unpack_registration(value: bytes, what: str = "a registration") -> BookieRegistration:

@@ -17,7 +17,7 @@ from random import Random
 from typing import Final
 
 from metadata.errors import MetadataFormatError
-from metadata.msgpack_fields import FieldError, pack, text_of, unpack_versioned
+from metadata.msgpack_fields import FieldError, pack_checked, text_of, unpack_versioned
 from metadata.paths import AUDITOR
 from metadata.store.election import Election
 from metadata.store.ephemeral import unpack_held
@@ -68,7 +68,7 @@ async def read_auditor_id(store: MetadataStore) -> str | None:
 
 
 def _content_of(candidate_id: str) -> bytes:
-    return pack(AUDITOR, [_FORMAT_VERSION, candidate_id])
+    return pack_checked(AUDITOR, [_FORMAT_VERSION, candidate_id], _auditor_id_of)
 
 
 def _auditor_id_of(content: bytes) -> str:

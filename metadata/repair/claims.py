@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import logging
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -33,7 +34,7 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import LedgerId, is_ledger_id
-from metadata.msgpack_fields import FieldError, int_of, pack, text_of, unpack_versioned
+from metadata.msgpack_fields import FieldError, int_of, pack_checked, text_of, unpack_versioned
 from metadata.paths import LEDGER_ID_DIGITS, REPAIR_CLAIMS, repair_claim_path
 from metadata.store.child_values import READS_AT_ONCE_MAX
 from metadata.store.ephemeral import (
@@ -229,7 +230,7 @@ class ClaimStore:
 
 def pack_claim(claim: Claim) -> bytes:
     """Return the content of a claim's node."""
-    return pack(
+    return pack_checked(
         f"the claim of ledger {claim.ledger_id}",
         [
             _FORMAT_VERSION,
@@ -239,13 +240,17 @@ def pack_claim(claim: Claim) -> bytes:
             claim.total_bytes,
             claim.target,
         ],
+        partial(_claim_of, claim.ledger_id),
     )
 
 
 def unpack_claim(ledger_id: LedgerId, value: bytes) -> Claim:
     """Read the value of a claim's node. Raises MetadataFormatError for anything else."""
+    return _claim_of(ledger_id, unpack_held(repair_claim_path(ledger_id), value).content)
+
+
+def _claim_of(ledger_id: LedgerId, content: bytes) -> Claim:
     path = repair_claim_path(ledger_id)
-    content = unpack_held(path, value).content
     fields = unpack_versioned(path, content, _FORMAT_VERSION, _FIELD_COUNT)
     try:
         return Claim(

@@ -16,6 +16,7 @@ Source: protocol rules 9.1 and 9.3.
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from metadata.errors import MetadataFormatError
@@ -24,7 +25,7 @@ from metadata.msgpack_fields import (
     FieldError,
     array_of,
     int_of,
-    pack,
+    pack_checked,
     text_of,
     unpack_versioned,
 )
@@ -103,7 +104,7 @@ def job_name_of(text: str) -> JobName | None:
 
 def pack_job(job: Job) -> bytes:
     """Return the stored form."""
-    return pack(
+    return pack_checked(
         f"the repair job {job.name.text}",
         [
             _FORMAT_VERSION,
@@ -114,6 +115,7 @@ def pack_job(job: Job) -> bytes:
             job.blocked_reason,
             job.since_ms,
         ],
+        partial(unpack_job, job.name),
     )
 
 

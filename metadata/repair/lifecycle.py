@@ -30,11 +30,19 @@ Source: protocol rules 9.5 and 9.13.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from metadata.errors import InvalidLifecycleChangeError, MetadataFormatError
 from metadata.ids import BookieId
-from metadata.msgpack_fields import FieldError, int_of, pack, text_of, unpack_versioned
+from metadata.msgpack_fields import (
+    FieldError,
+    Packed,
+    int_of,
+    pack_checked,
+    text_of,
+    unpack_versioned,
+)
 
 _FORMAT_VERSION: Final = 1
 _FIELD_COUNT: Final = 4
@@ -129,7 +137,8 @@ def changed(
 
 def pack_lifecycle(what: str, record: BookieLifecycle) -> bytes:
     """Return the stored form."""
-    return pack(what, [_FORMAT_VERSION, str(record.state), record.since_ms, record.reason])
+    fields: list[Packed] = [_FORMAT_VERSION, str(record.state), record.since_ms, record.reason]
+    return pack_checked(what, fields, partial(unpack_lifecycle, what))
 
 
 def unpack_lifecycle(what: str, value: bytes) -> BookieLifecycle:

@@ -24,6 +24,7 @@ Source: protocol rule 9.12.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 from metadata.errors import MetadataFormatError
@@ -34,7 +35,7 @@ from metadata.msgpack_fields import (
     array_of,
     int_of,
     optional_int_of,
-    pack,
+    pack_checked,
     unpack_versioned,
 )
 
@@ -102,10 +103,9 @@ ScrubRecords = dict[BookieId, ScrubRecord]
 
 def pack_scrub(what: str, record: ScrubRecord) -> bytes:
     """Return the stored form."""
-    assert len(record.bad) <= BAD_RANGES_MAX, len(record.bad)
     position = record.position
     bad: list[Packed] = [list(each) for each in record.bad]
-    return pack(
+    return pack_checked(
         what,
         [
             _FORMAT_VERSION,
@@ -118,6 +118,7 @@ def pack_scrub(what: str, record: ScrubRecord) -> bytes:
             record.checked_bytes,
             bad,
         ],
+        partial(unpack_scrub, what),
     )
 
 

@@ -13,10 +13,18 @@ Source: protocol rule 9.1.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Final
 
 from metadata.errors import InvalidRepairSettingError, MetadataFormatError
-from metadata.msgpack_fields import FieldError, Packed, int_of, map_of, pack, unpack_versioned
+from metadata.msgpack_fields import (
+    FieldError,
+    Packed,
+    int_of,
+    map_of,
+    pack_checked,
+    unpack_versioned,
+)
 
 _FORMAT_VERSION: Final = 1
 _FIELD_COUNT: Final = 2
@@ -97,7 +105,8 @@ def merged_settings(what: str, stored: bytes | None, values: Mapping[str, int]) 
     check_settings(values)
     kept = {} if stored is None else _stored_names(what, stored)
     changed: dict[str, Packed] = {**kept, **values}
-    return pack(what, [_FORMAT_VERSION, {name: changed[name] for name in sorted(changed)}])
+    fields: list[Packed] = [_FORMAT_VERSION, {name: changed[name] for name in sorted(changed)}]
+    return pack_checked(what, fields, partial(unpack_settings, what))
 
 
 def pack_settings(what: str, settings: RepairSettings) -> bytes:

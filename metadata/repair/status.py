@@ -26,6 +26,7 @@ Source: protocol rule 9.3.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from metadata.errors import MetadataFormatError
@@ -36,7 +37,7 @@ from metadata.msgpack_fields import (
     array_of,
     int_of,
     optional_int_of,
-    pack,
+    pack_checked,
     text_of,
     unpack_versioned,
 )
@@ -125,7 +126,7 @@ def pack_status(what: str, status: RepairStatus) -> bytes:
     away = sorted(status.away, key=lambda each: (each.since_ms, each.bookie_id))[:AWAY_MAX]
     if away:
         fields.append([[each.bookie_id, each.since_ms] for each in away])
-    return pack(what, fields)
+    return pack_checked(what, fields, partial(unpack_status, what))
 
 
 def unpack_status(what: str, value: bytes) -> RepairStatus:

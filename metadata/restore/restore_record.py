@@ -30,7 +30,7 @@ from metadata.msgpack_fields import (
     Packed,
     bytes_of,
     int_of,
-    pack,
+    pack_checked,
     text_of,
     unpack_versioned,
 )
@@ -119,7 +119,7 @@ def pack_restore(record: RestoreRecord) -> bytes:
         record.taken_ms,
         record.digest,
     ]
-    return pack(RESTORE, fields)
+    return pack_checked(RESTORE, fields, unpack_restore)
 
 
 def unpack_restore(value: bytes) -> RestoreRecord:

@@ -18,6 +18,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 from enum import IntEnum
+from functools import partial
 from typing import Final, TypeVar
 
 from metadata.errors import MetadataFormatError
@@ -26,7 +27,7 @@ from metadata.msgpack_fields import (
     Packed,
     array_of,
     int_of,
-    pack,
+    pack_checked,
     text_of,
     unpack_versioned,
 )
@@ -228,7 +229,7 @@ def pack_bindings(what: str, bindings: Iterable[AclBinding]) -> bytes:
     ]
     if len(rows) > BINDINGS_MAX:
         raise TooManyAclsError(BINDINGS_MAX)
-    return pack(what, [_FORMAT_VERSION, rows])
+    return pack_checked(what, [_FORMAT_VERSION, rows], partial(unpack_bindings, what))
 
 
 def unpack_bindings(what: str, value: bytes) -> tuple[AclBinding, ...]:

@@ -30,6 +30,7 @@ from metadata.msgpack_fields import (
     array_of,
     int_of,
     pack,
+    pack_checked,
     text_of,
     unpack_versioned,
 )
@@ -105,7 +106,7 @@ def pack_trail(records: Sequence[AuditRecord]) -> bytes:
         if size > BYTES_MAX:
             break
         kept.append(fields)
-    return pack(AUDIT_TRAIL, [_FORMAT_VERSION, kept[::-1]])
+    return pack_checked(AUDIT_TRAIL, [_FORMAT_VERSION, kept[::-1]], unpack_trail)
 
 
 def unpack_trail(value: bytes) -> list[AuditRecord]:

@@ -20,12 +20,20 @@ Source: protocol rule 12.3.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from urllib.parse import quote, unquote
 
 from metadata.errors import MetadataFormatError
 from metadata.ledgers.ledger_owner import is_owner
-from metadata.msgpack_fields import FieldError, Packed, array_of, pack, text_of, unpack_versioned
+from metadata.msgpack_fields import (
+    FieldError,
+    Packed,
+    array_of,
+    pack_checked,
+    text_of,
+    unpack_versioned,
+)
 from metadata.security.errors import InvalidGrantError, TooManyGrantsError
 from metadata.security.ledger_roles import LedgerGrant, parse_resource, parse_role
 
@@ -86,7 +94,8 @@ def principal_of_node(node: str) -> str:
 def pack_grants(what: str, record: GrantRecord) -> bytes:
     """Return the stored form."""
     grants: list[Packed] = [[str(each.role), each.resource.text] for each in record.grants]
-    return pack(what, [_FORMAT_VERSION, record.principal, grants])
+    fields: list[Packed] = [_FORMAT_VERSION, record.principal, grants]
+    return pack_checked(what, fields, partial(unpack_grants, what))
 
 
 def unpack_grants(what: str, value: bytes) -> GrantRecord:

@@ -24,13 +24,21 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
+from functools import partial
 from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from metadata.errors import MetadataFormatError
-from metadata.msgpack_fields import Packed, float_of, map_of, pack, text_of, unpack_versioned
+from metadata.msgpack_fields import (
+    Packed,
+    float_of,
+    map_of,
+    pack_checked,
+    text_of,
+    unpack_versioned,
+)
 from metadata.security.errors import InvalidQuotaError
 
 QUOTAS_MAX: Final = 10_000
@@ -198,7 +206,7 @@ def pack_quota(what: str, entity: QuotaEntity, values: QuotaValues) -> bytes:
     """Return the stored form."""
     names: dict[str, Packed] = {kind.value: name for kind, name in entity.names}
     numbers: dict[str, Packed] = {key.value: float(value) for key, value in values.items()}
-    return pack(what, [_FORMAT_VERSION, names, numbers])
+    return pack_checked(what, [_FORMAT_VERSION, names, numbers], partial(unpack_quota, what))
 
 
 def unpack_quota(what: str, value: bytes) -> tuple[QuotaEntity, QuotaValues]:

@@ -18,7 +18,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from metadata.errors import MetadataFormatError
-from metadata.msgpack_fields import FieldError, Packed, array_of, pack, text_of, unpack_versioned
+from metadata.msgpack_fields import (
+    FieldError,
+    Packed,
+    array_of,
+    pack_checked,
+    text_of,
+    unpack_versioned,
+)
 from metadata.paths import NODE_RIGHTS
 from metadata.security.access_errors import InvalidIdentityError
 from metadata.security.node_rights import ALL, Right, client_rights
@@ -94,7 +101,7 @@ def pack_rights(rights: NodeRights) -> bytes:
     """Return the record's value."""
     servers: list[Packed] = list(rights.servers)
     clients: list[Packed] = list(rights.clients)
-    return pack(NODE_RIGHTS, [_FORMAT_VERSION, servers, clients])
+    return pack_checked(NODE_RIGHTS, [_FORMAT_VERSION, servers, clients], unpack_rights)
 
 
 def unpack_rights(value: bytes) -> NodeRights:

@@ -21,6 +21,7 @@ Source: KIP-554.
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -29,7 +30,7 @@ from metadata.msgpack_fields import (
     FieldError,
     Packed,
     map_of,
-    pack,
+    pack_checked,
     text_of,
     unpack_versioned,
 )
@@ -133,7 +134,8 @@ def name_of_node(node: str) -> str:
 def pack_user(what: str, user: UserRecord) -> bytes:
     """Return the stored form."""
     credentials: dict[str, Packed] = {each.mechanism.value: each.text for each in user.credentials}
-    return pack(what, [_FORMAT_VERSION, user.name, credentials])
+    fields: list[Packed] = [_FORMAT_VERSION, user.name, credentials]
+    return pack_checked(what, fields, partial(unpack_user, what))
 
 
 def unpack_user(what: str, value: bytes) -> UserRecord:

@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -31,7 +32,14 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import Version
-from metadata.msgpack_fields import FieldError, bytes_of, int_of, pack, unpack_versioned
+from metadata.msgpack_fields import (
+    FieldError,
+    Packed,
+    bytes_of,
+    int_of,
+    pack_checked,
+    unpack_versioned,
+)
 from metadata.store.interface import Cancel, MetadataStore, SessionState, Stored, find
 
 INCARNATION_BYTES: Final = 16
@@ -56,7 +64,9 @@ class HeldNode:
 def pack_held(held: HeldNode) -> bytes:
     """Return the stored form."""
     session_id = held.session_id & _INT64_MAX
-    return pack("an ephemeral node", [_FORMAT_VERSION, held.incarnation, session_id, held.content])
+    what = "an ephemeral node"
+    fields: list[Packed] = [_FORMAT_VERSION, held.incarnation, session_id, held.content]
+    return pack_checked(what, fields, partial(unpack_held, what))
 
 
 def unpack_held(path: str, value: bytes) -> HeldNode:

@@ -12,6 +12,7 @@ Source: metadata design, "Ids"; protocol rule 1.2; Kafka's KIP-98 of producers' 
 """
 
 import asyncio
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -23,7 +24,7 @@ from metadata.errors import (
     OutcomeUnknownError,
     VersionConflictError,
 )
-from metadata.msgpack_fields import FieldError, int_of, pack, unpack_versioned
+from metadata.msgpack_fields import FieldError, int_of, pack_checked, unpack_versioned
 from metadata.store.interface import MetadataStore, find
 
 BLOCK_NUMBERS: Final = 1_000
@@ -100,7 +101,8 @@ class NumberBlocks:
 
 def pack_block(path: str, first_free: int) -> bytes:
     """Return a node's value; `first_free` is the first number that is in no block yet."""
-    return pack(path, [_FORMAT_VERSION, first_free])
+    unpack = partial(unpack_block, path, first=0)
+    return pack_checked(path, [_FORMAT_VERSION, first_free], unpack)
 
 
 def unpack_block(path: str, value: bytes, first: int) -> int:

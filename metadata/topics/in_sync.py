@@ -14,6 +14,7 @@ Source: topics design, "The mapping" (replicas, ISR).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from metadata.errors import MetadataFormatError
@@ -24,7 +25,7 @@ from metadata.msgpack_fields import (
     array_of,
     bytes_of,
     int_of,
-    pack,
+    pack_checked,
     unpack_versioned,
 )
 from metadata.topics.partition import PartitionKey
@@ -81,7 +82,8 @@ def pack_reports(what: str, reports: Mapping[PartitionKey, InSyncReport]) -> tup
         count += 1
     stored_lists: list[Packed] = [list[Packed](numbers) for numbers in lists]
     stored_topics: list[Packed] = [[topic_id, each] for topic_id, each in topics.items()]
-    value = pack(what, [_FORMAT_VERSION, stored_lists, stored_topics])
+    packed: list[Packed] = [_FORMAT_VERSION, stored_lists, stored_topics]
+    value = pack_checked(what, packed, partial(unpack_reports, what))
     return value, len(reports) - count
 
 

@@ -24,6 +24,7 @@ Source: topics design, "The mapping"; Kafka's KIP-101 and KIP-320; protocol rule
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from metadata.errors import MetadataFormatError, StaleLeaderEpochError
@@ -35,7 +36,7 @@ from metadata.msgpack_fields import (
     bytes_of,
     int_of,
     optional_int_of,
-    pack,
+    pack_checked,
     unpack_versioned,
 )
 from metadata.topics.topic import LEADER_EPOCH_MAX, NO_EPOCH, NO_TOKEN, TopicId
@@ -244,7 +245,7 @@ class PartitionRecord:
 def pack_partition(what: str, record: PartitionRecord) -> bytes:
     """Return the stored form of a record."""
     epochs: list[Packed] = [[each.epoch, each.start_offset] for each in record.epochs]
-    return pack(
+    return pack_checked(
         what,
         [
             _FORMAT_VERSION,
@@ -257,6 +258,7 @@ def pack_partition(what: str, record: PartitionRecord) -> bytes:
             record.skipped,
             record.token,
         ],
+        partial(unpack_partition, what),
     )
 
 
@@ -281,7 +283,8 @@ def unpack_partition(what: str, value: bytes) -> PartitionRecord:
 
 def pack_chunk(what: str, segments: Sequence[PartitionSegment]) -> bytes:
     """Return the stored form of a chunk."""
-    return pack(what, [_FORMAT_VERSION, _packed_segments(segments)])
+    fields: list[Packed] = [_FORMAT_VERSION, _packed_segments(segments)]
+    return pack_checked(what, fields, partial(unpack_chunk, what))
 
 
 def unpack_chunk(what: str, value: bytes) -> tuple[PartitionSegment, ...]:

@@ -12,6 +12,7 @@ Source: topics design, "The mapping" (replicas, ISR).
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -23,9 +24,9 @@ from metadata.errors import (
     OutcomeUnknownError,
 )
 from metadata.ids import BookieId
-from metadata.msgpack_fields import FieldError, int_of, pack, unpack_versioned
+from metadata.msgpack_fields import FieldError, int_of, pack_checked, unpack_versioned
 from metadata.paths import REPLICA_IDS, replica_path
-from metadata.store.interface import MetadataStore, Stored
+from metadata.store.interface import MetadataStore
 from metadata.store.number_blocks import NumberBlocks
 from metadata.topics.in_sync import REPLICA_ID_MAX
 
@@ -72,18 +73,22 @@ class ReplicaNumbers:
         backoff = Backoff(self._rng)
         while True:
             try:
-                return _number_of(path, await self._store.get(path, fresh=True))
+                return _number_of(path, (await self._store.get(path, fresh=True)).value)
             except NodeNotFoundError:
                 number = await self._blocks.next()
             try:
-                await self._store.create(path, pack(path, [_FORMAT_VERSION, number]))
+                await self._store.create(path, _packed_number(path, number))
                 return number
             except (NodeExistsError, OutcomeUnknownError):
                 await asyncio.sleep(backoff.next_s())  # the stored number decides
 
 
-def _number_of(path: str, stored: Stored) -> int:
-    fields = unpack_versioned(path, stored.value, _FORMAT_VERSION, 2)
+def _packed_number(path: str, number: int) -> bytes:
+    return pack_checked(path, [_FORMAT_VERSION, number], partial(_number_of, path))
+
+
+def _number_of(path: str, value: bytes) -> int:
+    fields = unpack_versioned(path, value, _FORMAT_VERSION, 2)
     try:
         return int_of(fields[1], REPLICA_ID_FIRST, REPLICA_ID_MAX)
     except FieldError as error:

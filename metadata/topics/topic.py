@@ -27,6 +27,7 @@ Source: topics design, "The mapping"; Kafka's KIP-101, KIP-320 and KIP-516.
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Final, NewType
 
@@ -46,7 +47,7 @@ from metadata.msgpack_fields import (
     bytes_of,
     int_of,
     map_of,
-    pack,
+    pack_checked,
     text_of,
     unpack_versioned,
 )
@@ -204,7 +205,7 @@ def pack_topic(what: str, record: TopicRecord) -> bytes:
     partitions: list[Packed] = [
         [each.preferred, each.leader, each.leader_epoch] for each in record.partitions
     ]
-    return pack(
+    return pack_checked(
         what,
         [
             _FORMAT_VERSION,
@@ -218,6 +219,7 @@ def pack_topic(what: str, record: TopicRecord) -> bytes:
             record.epoch_floor,
             record.token,
         ],
+        partial(unpack_topic, what),
     )
 
 

@@ -15,10 +15,11 @@ Source: Kafka's rule for names that collide in metrics.
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from metadata.errors import MetadataFormatError, TopicNameHeldError
-from metadata.msgpack_fields import FieldError, pack, text_of, unpack_versioned
+from metadata.msgpack_fields import FieldError, pack_checked, text_of, unpack_versioned
 from metadata.paths import topic_name_path
 from metadata.store.interface import CompareAndSet, Create, MetadataStore, Operation, find
 
@@ -40,7 +41,7 @@ class TopicNames:
         if "_" not in alike(name):
             return []
         path = topic_name_path(alike(name))
-        value = pack(path, [_FORMAT_VERSION, name])
+        value = pack_checked(path, [_FORMAT_VERSION, name], partial(_name_in, path))
         held = await find(self._store, path)
         if held is None:
             return [Create(path, value)]

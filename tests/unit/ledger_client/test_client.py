@@ -75,6 +75,12 @@ async def test_the_quorum_shorthands() -> None:
         Quorum(2, 3, 1)
     with pytest.raises(ValueError, match="min_in_sync"):
         Quorum.in_sync(3, 4)
+    with pytest.raises(ValueError, match="ack must be a number, got True"):
+        Quorum(3, 3, True)
+    with pytest.raises(ValueError, match="stripe_entries must be at most"):
+        Quorum(3, 3, 2, stripe_entries=10**30)
+    with pytest.raises(ValueError, match="replica_lag_time_max must be a number"):
+        Quorum.in_sync(3, 2, replica_lag_time_max=True)
 
 
 async def test_listing_is_in_order_and_streams(cluster: TestCluster) -> None:

@@ -109,7 +109,12 @@ def test_a_position_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [b"", b"\x91\x01", pack_position(BOOKIE, replace(RECORD, incarnation=b"short"))]
+    "value",
+    [
+        b"",
+        b"\x91\x01",
+        pack_position(BOOKIE, RECORD).replace(b"\xc4\x10" + RECORD.incarnation, b"\xc4\x00"),
+    ],
 )
 def test_other_bytes_are_refused(value: bytes) -> None:
     with pytest.raises(MetadataFormatError):

@@ -6,11 +6,11 @@ import random
 import pytest
 
 from metadata.errors import MetadataError, MetadataFormatError, StoreUnavailableError
-from metadata.ids import LEDGER_ID_MAX
 from metadata.ledgers.ledger_ids import LedgerIdAllocator
 from metadata.msgpack_fields import pack
 from metadata.paths import LEDGER_IDS
 from metadata.store.memory import MemoryMetadataStore
+from metadata.store.number_blocks import NUMBER_MAX
 from tests.support.metadata.scripted_faults import ScriptedFaults
 
 
@@ -58,9 +58,9 @@ async def test_an_unavailable_service_raises(
 
 
 async def test_ids_end_at_the_maximum(store: MemoryMetadataStore, rng: random.Random) -> None:
-    await store.create(LEDGER_IDS, pack(LEDGER_IDS, [1, LEDGER_ID_MAX - 1]))
+    await store.create(LEDGER_IDS, pack(LEDGER_IDS, [1, NUMBER_MAX - 1]))
     allocator = LedgerIdAllocator(store, rng, block_ids=2)
-    assert [await allocator.allocate() for _ in range(2)] == [LEDGER_ID_MAX - 1, LEDGER_ID_MAX]
+    assert [await allocator.allocate() for _ in range(2)] == [NUMBER_MAX - 1, NUMBER_MAX]
     with pytest.raises(MetadataError):
         await allocator.allocate()
 

@@ -1,0 +1,314 @@
+"""No encoder of a record returns bytes that its decoder refuses: one such record would stop all
+that read it. Values of the right type for Python, such as True for a count, are tried too.
+"""
+
+import contextlib
+import importlib
+import inspect
+import math
+import pkgutil
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import metadata
+from metadata.brokers.broker_registration import (
+    BrokerRegistration,
+    Listener,
+    pack_broker,
+    unpack_broker,
+)
+from metadata.brokers.broker_versions import (
+    BrokerVersions,
+    pack_broker_versions,
+    unpack_broker_versions,
+)
+from metadata.errors import MetadataError
+from metadata.ids import EntryId, LedgerId, UpdateToken
+from metadata.ledgers.chain import (
+    AppliedBatch,
+    ChainHead,
+    ChainLink,
+    LinkedLedger,
+    pack_applied,
+    pack_head,
+    pack_link,
+    unpack_applied,
+    unpack_head,
+    unpack_link,
+)
+from metadata.ledgers.chain_owner import pack_chain_owner, unpack_chain_owner
+from metadata.ledgers.codec import decode_ledger_metadata, encode_ledger_metadata
+from metadata.ledgers.ledger_metadata import Fragment
+from metadata.registry.cookies import CookieRecord, pack_cookie, unpack_cookie
+from metadata.registry.positions import PositionRecord, pack_position, unpack_position
+from metadata.registry.registration import (
+    BookieRegistration,
+    pack_registration,
+    unpack_registration,
+)
+from metadata.repair.claims import Claim, pack_claim, unpack_claim
+from metadata.repair.jobs import Job, JobName, pack_job, unpack_job
+from metadata.repair.lifecycle import BookieLifecycle, pack_lifecycle, unpack_lifecycle
+from metadata.repair.scrub import (
+    BadRange,
+    ScrubPosition,
+    ScrubRecord,
+    pack_scrub,
+    unpack_scrub,
+)
+from metadata.repair.settings import RepairSettings, pack_settings, unpack_settings
+from metadata.repair.status import (
+    AwayBookie,
+    BlockedTotal,
+    RepairStatus,
+    UrgencyTotal,
+    pack_status,
+    unpack_status,
+)
+from metadata.restore.restore_record import (
+    RestoreRecord,
+    RestoreState,
+    pack_restore,
+    unpack_restore,
+)
+from metadata.security.acls import (
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    pack_bindings,
+    unpack_bindings,
+)
+from metadata.security.audit_trail import AuditRecord, pack_trail, unpack_trail
+from metadata.security.ledger_grants import grants_of, pack_grants, unpack_grants
+from metadata.security.ledger_roles import LedgerGrant, LedgerRole, parse_resource
+from metadata.security.quotas import QuotaKey, entity_of, pack_quota, unpack_quota
+from metadata.security.rights_record import NodeRights, pack_rights, unpack_rights
+from metadata.security.users import UserRecord, pack_user, unpack_user
+from metadata.store.ephemeral import HeldNode, pack_held, unpack_held
+from metadata.store.number_blocks import pack_block, unpack_block
+from metadata.topics.in_sync import InSyncReport, pack_reports, unpack_reports
+from metadata.topics.partition import (
+    EpochStart,
+    PartitionKey,
+    PartitionRecord,
+    PartitionSegment,
+    pack_chunk,
+    pack_partition,
+    unpack_chunk,
+    unpack_partition,
+)
+from metadata.topics.topic import (
+    PartitionLeadership,
+    TopicId,
+    TopicRecord,
+    pack_topic,
+    unpack_topic,
+)
+from security.sasl.credentials import ScramCredential, ScramMechanism
+from tests.support.metadata.samples import A, B, C, D, open_ledger
+
+BAD: Final = BadRange(LedgerId(7), EntryId(1), EntryId(2))
+TOKEN: Final = UpdateToken(bytes(16))
+SEGMENT: Final = PartitionSegment(LedgerId(7), 0, 1, 5, 9, 100, 6)
+KEY: Final = PartitionKey(TopicId(bytes(16)), 0)
+ODD: Final[Mapping[type, tuple[object, ...]]] = {
+    bool: (1, None),
+    int: (True, -1, -2, 2**31, 2**63 - 1, 2**63, 2**64, 1.0, None),
+    float: (True, math.nan, math.inf, -1.0, 0.0),
+    str: ("", "\ud800", " ", "x" * 70_000, b"x"),
+    bytes: (b"", bytes(17), "x"),
+    tuple: ((),),
+    type(None): (0, -1, 2**63),
+}
+"""Values that may take the place of one of a type."""
+
+JOB: Final = Job(JobName(1, 100, LedgerId(7)), ("reason",), 5)
+GRANTS: Final = grants_of("User:a", [LedgerGrant(LedgerRole.READER, parse_resource("ledger:7"))])
+BINDING: Final = AclBinding(
+    ResourceType.TOPIC,
+    PatternType.LITERAL,
+    "t",
+    "User:a",
+    "*",
+    Operation.READ,
+    Permission.ALLOW,
+)
+SALTED: Final = ScramCredential(ScramMechanism.SHA_256, bytes(16), bytes(32), bytes(32), 4096)
+STATUS: Final = RepairStatus(
+    "r", 1, 2, 3, (UrgencyTotal(1, 2, 3),), 5, 6, 7, (BlockedTotal("w", 1),), 0, (AwayBookie(A, 5),)
+)
+TOPIC: Final = TopicRecord(
+    "t", TopicId(bytes(16)), 5, (PartitionLeadership(1, 1, 3),), {"name": "value"}, token=TOKEN
+)
+
+REFUSALS: Final = (MetadataError, AttributeError, AssertionError, TypeError, ValueError)
+
+Record = tuple[object, ...]
+"""Arguments of an encoder, without the name of the value."""
+
+
+def named(function: Callable[..., object]) -> Callable[..., object]:
+    """Return a codec without its first argument, the name of the value."""
+    return partial(function, "a record")
+
+
+RECORDS: Final[
+    dict[Callable[..., object], tuple[Callable[..., object], Callable[..., object], Record]]
+] = {
+    encode_ledger_metadata: (
+        encode_ledger_metadata,
+        decode_ledger_metadata,
+        (open_ledger(7, Fragment(EntryId(0), (A, B, C), (D,))),),
+    ),
+    pack_head: (named(pack_head), named(unpack_head), (ChainHead(TOKEN, 1, 2, 3),)),
+    pack_link: (
+        named(pack_link),
+        named(unpack_link),
+        (ChainLink((LinkedLedger(LedgerId(7), 5, EntryId(3), 9),), 5, TOKEN, "app", 3),),
+    ),
+    pack_applied: (named(pack_applied), named(unpack_applied), (AppliedBatch("app", 3, 4),)),
+    pack_chain_owner: (named(pack_chain_owner), named(unpack_chain_owner), ("User:a",)),
+    pack_broker: (
+        pack_broker,
+        partial(unpack_broker, "a broker", incarnation=b""),
+        (BrokerRegistration(1, (Listener("client", "host", 9092),)),),
+    ),
+    pack_broker_versions: (
+        pack_broker_versions,
+        named(unpack_broker_versions),
+        (BrokerVersions("1.0", {"Fetch": (0, 4)}),),
+    ),
+    pack_topic: (named(pack_topic), named(unpack_topic), (TOPIC,)),
+    pack_partition: (
+        named(pack_partition),
+        named(unpack_partition),
+        (PartitionRecord(1, 0, (EpochStart(1, 0),), (SEGMENT,), 1, 2, 0, TOKEN),),
+    ),
+    pack_chunk: (named(pack_chunk), named(unpack_chunk), ((SEGMENT,),)),
+    pack_reports: (
+        lambda reports: pack_reports("a record", reports)[0],
+        named(unpack_reports),
+        ({KEY: InSyncReport(1, (1, 2), (1,))},),
+    ),
+    pack_job: (
+        lambda job: (job.name, pack_job(job)),
+        lambda both: unpack_job(*both),
+        (JOB,),
+    ),
+    pack_settings: (named(pack_settings), named(unpack_settings), (RepairSettings(),)),
+    pack_claim: (
+        lambda claim: pack_held(HeldNode(bytes(16), 5, pack_claim(claim))),
+        partial(unpack_claim, LedgerId(7)),
+        (Claim(LedgerId(7), "worker", 5, 6, 7, "target"),),
+    ),
+    pack_lifecycle: (
+        named(pack_lifecycle),
+        named(unpack_lifecycle),
+        (BookieLifecycle(since_ms=5, reason="why"),),
+    ),
+    pack_scrub: (
+        named(pack_scrub),
+        named(unpack_scrub),
+        (ScrubRecord(1, 2, 3, 4, ScrubPosition(7, EntryId(1)), 5, (BAD,)),),
+    ),
+    pack_status: (named(pack_status), named(unpack_status), (STATUS,)),
+    pack_registration: (
+        pack_registration,
+        unpack_registration,
+        (BookieRegistration(A, "host", 3181, features=("tls",)),),
+    ),
+    pack_cookie: (
+        pack_cookie,
+        named(unpack_cookie),
+        (CookieRecord(A, bytes(16), 5, 3, bytes(32), starts_before=4),),
+    ),
+    pack_position: (
+        pack_position,
+        named(unpack_position),
+        (A, PositionRecord(bytes(16), 5, True, ("file",), "lock", 9)),
+    ),
+    pack_held: (pack_held, named(unpack_held), (HeldNode(bytes(16), 5, b"content"),)),
+    pack_block: (named(pack_block), partial(unpack_block, "a record", first=0), (5,)),
+    pack_restore: (
+        pack_restore,
+        unpack_restore,
+        (RestoreRecord(bytes(16), RestoreState.FINISHED, 5, bytes(32)),),
+    ),
+    pack_user: (named(pack_user), named(unpack_user), (UserRecord("alice", (SALTED,)),)),
+    pack_quota: (
+        named(pack_quota),
+        named(unpack_quota),
+        (entity_of([("user", "alice")]), {QuotaKey.PRODUCER_BYTE_RATE: 5.0}),
+    ),
+    pack_bindings: (named(pack_bindings), named(unpack_bindings), ((BINDING,),)),
+    pack_grants: (named(pack_grants), named(unpack_grants), (GRANTS,)),
+    pack_rights: (pack_rights, unpack_rights, (NodeRights(("x509:CN=a",), ("x509:CN=b",)),)),
+    pack_trail: (
+        pack_trail,
+        unpack_trail,
+        ((AuditRecord(5, "who", "host", "act", "arguments", "result"),),),
+    ),
+}
+"""Each encoder, as it is called here, with its decoder and a record."""
+
+
+def changes_of(value: object) -> Iterator[object]:
+    """Yield the value with one of its parts replaced."""
+    if is_dataclass(value) and not isinstance(value, type):
+        for each in fields(value):
+            for part in changes_of(getattr(value, each.name)):
+                with contextlib.suppress(*REFUSALS):  # no such record can be made
+                    yield replace(value, **{each.name: part})
+    elif isinstance(value, tuple) and value:
+        yield from ODD[tuple]
+        make = type(value)._make if hasattr(value, "_make") else tuple
+        for index, item in enumerate(value):
+            for part in changes_of(item):
+                yield make((*value[:index], part, *value[index + 1 :]))
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from ({**value, key: part} for part in changes_of(item))
+    elif not isinstance(value, Enum):
+        yield from ODD.get(type(value), ())
+
+
+def encoders() -> Iterator[Callable[..., object]]:
+    """Yield the public encoders of all records in `metadata`."""
+    for module in pkgutil.walk_packages(metadata.__path__, "metadata."):
+        for name, each in inspect.getmembers(importlib.import_module(module.name)):
+            is_encoder = name.startswith("pack_") or name == "encode_ledger_metadata"
+            if is_encoder and name != "pack_checked" and each.__module__ == module.name:
+                yield each
+
+
+def test_every_encoder_is_tried() -> None:
+    assert {each.__qualname__ for each in encoders()} == {each.__qualname__ for each in RECORDS}
+
+
+def test_only_the_size_of_a_record_is_taken_without_its_decoder() -> None:
+    root = Path(metadata.__path__[0])
+    raw = [each for each in root.rglob("*.py") if re.search(r"\bpack\(", each.read_text())]
+    known = ("msgpack_fields.py", "audit_trail.py", "election.py")
+    assert sorted(each.name for each in raw) == sorted((*known,))
+
+
+@pytest.mark.parametrize("encoder", RECORDS, ids=lambda each: each.__name__)
+def test_what_an_encoder_returns_can_be_read(encoder: Callable[..., object]) -> None:
+    encode, decode, record = RECORDS[encoder]
+    assert decode(encode(*record)) is not None
+    for changed in changes_of(record):
+        assert isinstance(changed, tuple)
+        try:
+            value = encode(*changed)
+        except REFUSALS:
+            continue
+        decode(value)  # it raises nothing
