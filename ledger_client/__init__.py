@@ -7,7 +7,8 @@ load the protocols.
 - `client`: the client as users hold it.
 - `client_session`: its start, open handles and end.
 - `client_services`: what all handles of one client share.
-- `ledger_calls`: create, find, recover, list and delete ledgers.
+- `ledger_calls`: create, find, recover and delete ledgers.
+- `ledger_lists`: lists of ledgers.
 - `awaitable_handle`: calls that can be awaited or entered.
 - `replication`: ways to replicate, `Quorum`.
 - `config`: limits and delays, `ClientConfig`.
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
         EnsembleChanged,
         LedgerFenced,
         LedgerRecovered,
+        LedgerUnreadable,
         MemberCaughtUp,
         MemberCopied,
         MemberCopyFailed,
@@ -164,6 +166,7 @@ __all__ = [
     "LedgerReader",
     "LedgerRecovered",
     "LedgerState",
+    "LedgerUnreadable",
     "LedgerWriter",
     "LedgersCollectedError",
     "LinkedLedger",
@@ -253,6 +256,7 @@ _MODULES: Final = {
         "EnsembleChanged",
         "LedgerFenced",
         "LedgerRecovered",
+        "LedgerUnreadable",
         "MemberCaughtUp",
         "MemberCopied",
         "MemberCopyFailed",

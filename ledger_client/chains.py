@@ -26,6 +26,7 @@ from ledger_client.errors import (
 )
 from ledger_client.info import LedgerInfo
 from ledger_client.ledger_calls import LedgerCalls
+from ledger_client.ledger_lists import LedgerLists
 from ledger_client.metadata_failures import metadata_call
 from ledger_client.observability import Observer
 from ledger_client.own_loop import LoopGuard, in_own_loop
@@ -234,7 +235,7 @@ class Chain:
         linked = await self._linked_ids(head.first_index, head.next_index, timeout)
         count = 0
         limit = self._session.limit(timeout)
-        async for page in LedgerCalls(services).list_infos(LedgerId(0), limit):
+        async for page in LedgerLists(services).all(LedgerId(0), limit):
             for info in page:
                 is_ours = info.metadata.get(CHAIN_NAME) == self.name
                 is_old = info.created_ms < head.collected_before_ms

@@ -26,11 +26,9 @@ from ledger_client.config import ClientConfig
 from ledger_client.encryption.keys import Encryption, StoredPayloads
 from ledger_client.info import LedgerInfo
 from ledger_client.ledger_calls import LedgerCalls, NewLedger
+from ledger_client.ledger_lists import LedgerLists
 from ledger_client.metadata_failures import metadata_call
-from ledger_client.observability import (
-    ClientStats,
-    EventCallback,
-)
+from ledger_client.observability import ClientStats, EventCallback
 from ledger_client.own_loop import LoopGuard, in_own_loop
 from ledger_client.reading.many_ledgers import LedgerRange, RangePart, read_ranges
 from ledger_client.reading.reader import LedgerReader
@@ -278,7 +276,7 @@ class LedgerClient:
         """Stream the same as `ledger_infos`, in lists."""
         wanted = [_checked(each) for each in ledger_ids]
         services = await self._session.services()
-        async for page in LedgerCalls(services).infos(wanted, self._session.limit(timeout)):
+        async for page in LedgerLists(services).named(wanted, self._session.limit(timeout)):
             yield page
 
     @in_own_loop
@@ -313,7 +311,8 @@ class LedgerClient:
         self, *, start: int = 0, timeout: float | None = None
     ) -> AsyncGenerator[LedgerInfo, None]:
         """Stream every ledger from id `start` on, in order of ids. The stream may or may not
-        include ledgers that are created or deleted at the same time. `timeout` limits each step.
+        include ledgers that are created or deleted at the same time; it leaves out those whose
+        metadata cannot be read (`LedgerUnreadable`). `timeout` limits each step.
         """
         pages = self.ledger_pages(start=start, timeout=timeout)
         async with aclosing(pages):
@@ -326,8 +325,8 @@ class LedgerClient:
         self, *, start: int = 0, timeout: float | None = None
     ) -> AsyncGenerator[list[LedgerInfo], None]:
         """Stream the same as `list_ledgers`, in lists."""
-        calls = LedgerCalls(await self._session.services())
-        async for page in calls.list_infos(_checked(start), self._session.limit(timeout)):
+        lists = LedgerLists(await self._session.services())
+        async for page in lists.all(_checked(start), self._session.limit(timeout)):
             yield page
 
     async def delete_ledger(self, ledger_id: int, *, timeout: float | None = None) -> None:

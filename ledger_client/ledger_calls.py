@@ -1,13 +1,12 @@
-"""Operations of a client on complete ledgers: create, find, recover, list, delete.
+"""Operations of a client on complete ledgers: create, find, recover, delete.
 
-Leaves the resulting handles to `ledger_client.client_session`, and the rules of recovery to
-`recoverer`.
+Leaves the resulting handles to `ledger_client.client_session`, lists to `ledger_lists`, and the
+rules of recovery to `recoverer`.
 
 Source: api design, "Client"; protocol rules 1.1-1.3, 7 and 10.1.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from itertools import islice
@@ -47,7 +46,6 @@ from metadata.ledgers.payload_encryption import PayloadEncryption
 from metadata.paths import LEDGER_IDS, chosen_id_path, client_path, ledger_path
 from metadata.store.interface import Operation, find
 
-INFO_READS_AT_ONCE: Final = 256
 ID_IS_USED_UP: Final = (
     "a ledger with this id existed and was deleted, and a chosen id is never used again: choose "
     "another id, or let the client choose"
@@ -283,38 +281,6 @@ class LedgerCalls:
             ledger_id=ledger_id,
         )
 
-    async def list_infos(
-        self, start: LedgerId, timeout_s: float
-    ) -> AsyncIterator[list[LedgerInfo]]:
-        """Stream every ledger from `start` on, in order of ids, in lists; `timeout_s` limits each
-        step.
-        """
-        ids = self._services.ledgers.list_ledger_ids(start)
-        is_last = False
-        while not is_last:
-            chunk: list[LedgerId] = []
-            async with self._metadata("listing ledgers", timeout_s):
-                while len(chunk) < INFO_READS_AT_ONCE and not is_last:
-                    ledger_id = await anext(ids, None)
-                    if ledger_id is None:
-                        is_last = True
-                    else:
-                        chunk.append(ledger_id)
-                infos = await asyncio.gather(*[self._info(each) for each in chunk])
-            yield [info for info in infos if info is not None]
-
-    async def infos(
-        self, ledger_ids: Sequence[LedgerId], timeout_s: float
-    ) -> AsyncIterator[list[LedgerInfo | None]]:
-        """Stream these ledgers in the given order, in lists, with None for one that does not exist;
-        `timeout_s` limits each step.
-        """
-        for start in range(0, len(ledger_ids), INFO_READS_AT_ONCE):
-            chunk = ledger_ids[start : start + INFO_READS_AT_ONCE]
-            async with self._metadata("reading ledgers", timeout_s):
-                infos = await asyncio.gather(*[self._info(each) for each in chunk])
-            yield infos
-
     async def delete(
         self, ledger_id: LedgerId, timeout_s: float, *, guard: Sequence[Operation] = ()
     ) -> None:
@@ -370,13 +336,6 @@ class LedgerCalls:
             encryption=encryption,
             owner=owner,
         )
-
-    async def _info(self, ledger_id: LedgerId) -> LedgerInfo | None:
-        try:
-            metadata, _ = await self._services.ledgers.get(ledger_id)
-        except NodeNotFoundError:  # deleted since it was listed
-            return None
-        return LedgerInfo.of(metadata)
 
 
 def not_enough_bookies(short: Shortage, ledger_id: LedgerId) -> NotEnoughBookiesError:

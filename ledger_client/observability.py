@@ -85,6 +85,16 @@ class LedgerRecovered:
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerUnreadable:
+    """A list left out a ledger whose metadata this release cannot read. `quire metadata check`
+    finds such ledgers, and `delete_ledger` deletes one.
+    """
+
+    ledger_id: LedgerId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataSessionChanged:
     """The session with the metadata service changed its state."""
 
@@ -153,6 +163,7 @@ ClientEvent = (
     | EnsembleChanged
     | LedgerFenced
     | LedgerRecovered
+    | LedgerUnreadable
     | MemberCaughtUp
     | MemberCopied
     | MemberCopyFailed

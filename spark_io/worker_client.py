@@ -16,7 +16,7 @@ import logging
 import os
 from typing import Final
 
-from ledger_client import ClientEvent, ReplicaDamaged
+from ledger_client import ClientEvent, LedgerUnreadable, ReplicaDamaged
 from ledger_client.sync import LedgerClient
 from spark_io.common_options import ClientOptions
 from spark_io.sentence_first import is_worker
@@ -51,3 +51,6 @@ def _log_event(event: ClientEvent) -> None:
             event.entry_id,
             event.ledger_id,
         )
+    elif isinstance(event, LedgerUnreadable):
+        text = "ledger %d is left out: its metadata cannot be read (%s)"
+        _log.warning(text, event.ledger_id, event.reason)

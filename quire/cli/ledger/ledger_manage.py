@@ -4,9 +4,20 @@ Leaves the protocol to the client, and claims of created ledgers to `quire.claim
 """
 
 import argparse
+from collections.abc import AsyncIterator
+from heapq import heappop, heappush
+from typing import Final
 
-from ledger_client import AS_STORED, LedgerClient, LedgerInfo, QuorumTimeoutError
+from ledger_client import (
+    AS_STORED,
+    ClientEvent,
+    LedgerClient,
+    LedgerInfo,
+    LedgerUnreadable,
+    QuorumTimeoutError,
+)
 from ledger_client.cluster_access import open_cluster, read_ledger
+from metadata.errors import MetadataFormatError
 from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerState
 from metadata.paths import client_path
@@ -14,8 +25,11 @@ from metadata.store.interface import find
 from quire.cli.as_json import encryption_as_json, fragments_as_json, lost_as_json, text_or_base64
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger.ledger_options import creation_of, password_of
-from quire.cli.output import Json, Output
+from quire.cli.output import Json, Output, Row
 from quire.errors import ExitCode, NeedsConsentError, UsageError
+
+UNREADABLE: Final = "unreadable"
+"""State, in lists, of a ledger whose record this release cannot read."""
 
 
 async def create(arguments: argparse.Namespace, output: Output) -> int:
@@ -45,13 +59,34 @@ async def create(arguments: argparse.Namespace, output: Output) -> int:
 async def list_all(arguments: argparse.Namespace, output: Output) -> int:
     """List every ledger, in order of their ids."""
     columns = ("ledger_id", "state", "last_entry_id", "length", "fragment_count", "quorum_text")
-    async with LedgerClient(metadata_address(arguments)) as client:
+    unreadable: list[LedgerId] = []
+
+    def note(event: ClientEvent) -> None:
+        if isinstance(event, LedgerUnreadable):
+            heappush(unreadable, event.ledger_id)
+
+    async with LedgerClient(metadata_address(arguments), on_event=note) as client:
         with output.listing(*columns) as listing:
-            async for info in client.list_ledgers():
-                listing.add({**info_as_json(info), "quorum_text": _quorum_text(info)})
+            async for row in _rows(client, unreadable):
+                listing.add(row)
                 if listing.count == arguments.limit:
                     break
     return ExitCode.DONE
+
+
+async def _rows(client: LedgerClient, unreadable: list[LedgerId]) -> AsyncIterator[Row]:
+    """Yield a row for each ledger, in order of their ids; `unreadable` grows during the list."""
+    async for info in client.list_ledgers():
+        while unreadable and unreadable[0] < info.id:
+            yield _unreadable_row(heappop(unreadable))
+        yield {**info_as_json(info), "quorum_text": _quorum_text(info)}
+    for ledger_id in sorted(unreadable):
+        yield _unreadable_row(ledger_id)
+
+
+def _unreadable_row(ledger_id: LedgerId) -> Row:
+    values = dict.fromkeys(("last_entry_id", "length", "fragment_count", "quorum_text"))
+    return {"ledger_id": ledger_id, "state": UNREADABLE, **values}
 
 
 async def show(arguments: argparse.Namespace, output: Output) -> int:
@@ -164,19 +199,26 @@ async def _unclean_plan(address: str, ledger_id: LedgerId) -> str:
 
 async def delete(arguments: argparse.Namespace, output: Output) -> int:
     """Delete a ledger; its bookies free the space later."""
-    ledger_id = LedgerId(arguments.ledger)
-    async with LedgerClient(metadata_address(arguments)) as client:
-        info = await client.ledger_info(ledger_id)
-        count = "uncounted" if info.last_entry_id is None else info.last_entry_id + 1
-        plan = (
-            f"ledger {ledger_id} ({info.state}, {count} entries, on {', '.join(info.bookies)}) "
-            "will be deleted for ever; its id is never used again"
-        )
-        if not arguments.yes:
-            raise NeedsConsentError(plan, try_next=f"quire ledger delete {ledger_id} --yes")
+    address, ledger_id = metadata_address(arguments), LedgerId(arguments.ledger)
+    what = await _described(address, ledger_id)
+    plan = f"ledger {ledger_id} ({what}) will be deleted for ever; its id is never used again"
+    if not arguments.yes:
+        raise NeedsConsentError(plan, try_next=f"quire ledger delete {ledger_id} --yes")
+    async with LedgerClient(address) as client:
         await client.delete_ledger(ledger_id)
     output.record({"ledger_id": ledger_id, "is_deleted": True})
     return ExitCode.DONE
+
+
+async def _described(address: str, ledger_id: LedgerId) -> str:
+    """Describe a ledger that is to be deleted, also one whose record cannot be read."""
+    async with open_cluster(address) as cluster:
+        try:
+            info = LedgerInfo.of((await read_ledger(cluster, ledger_id))[0])
+        except MetadataFormatError as error:
+            return f"{UNREADABLE}: {error.why}"
+    count = "uncounted" if info.last_entry_id is None else info.last_entry_id + 1
+    return f"{info.state}, {count} entries, on {', '.join(info.bookies)}"
 
 
 def info_as_json(info: LedgerInfo, *, short: bool = False) -> dict[str, Json]:

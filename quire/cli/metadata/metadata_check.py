@@ -40,7 +40,8 @@ async def check(arguments: argparse.Namespace, output: Output) -> int:
                 count += 1
                 progress.advance(1)
                 if isinstance(ledger, MetadataFormatError):
-                    findings.append(Finding(f"ledger {ledger_id}", str(ledger), "restore it"))
+                    advice = f"use a newer release, or quire ledger delete {ledger_id}"
+                    findings.append(Finding(f"ledger {ledger_id}", str(ledger), advice))
                 else:
                     findings += record_findings(ledger[0], formatted)
     rows: list[Row] = [each.as_json() for each in findings]

@@ -1,12 +1,17 @@
 """Tests of every verb about ledgers, as a process, with a real cluster."""
 
+import asyncio
 import json
 import signal
 import subprocess
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from metadata.ids import LedgerId
+from metadata.paths import ledger_path
+from metadata.store.zookeeper.store import open_store
 from quire.errors import ExitCode
 from tests.integration.quire.command import QUIRE, TIMEOUT_S, RunningCluster, environment
 
@@ -264,3 +269,22 @@ def test_too_few_bookies_are_reported(cluster: RunningCluster) -> None:
     done = cluster.run("ledger", "create", "--ensemble", "5", "-o", "json")
     assert done.returncode == ExitCode.UNAVAILABLE
     assert failure_of(done)["error"] == "NotEnoughBookiesError"
+
+
+def test_a_ledger_that_cannot_be_read_is_listed_and_deleted(cluster: RunningCluster) -> None:
+    before, ledger, after = (append(cluster, LINES) for _ in range(3))
+
+    async def spoil() -> None:
+        store = await open_store(cluster.metadata, rng=Random(1))
+        path = ledger_path(LedgerId(ledger))
+        await store.compare_and_set(path, b"\x91\x63", (await store.get(path)).version)
+        await store.aclose()
+
+    asyncio.run(spoil())
+    rows = {row["ledger_id"]: row["state"] for row in cluster.json("ledger", "list")}
+    assert [rows[each] for each in (before, ledger, after)] == ["closed", "unreadable", "closed"]
+    assert [*rows] == sorted(rows)
+    refused = cluster.run("ledger", "delete", str(ledger), "-o", "json")
+    assert "(unreadable: it has format version 99" in failure_of(refused)["message"]
+    assert cluster.json("ledger", "delete", str(ledger), "--yes")["is_deleted"]
+    assert ledger not in [row["ledger_id"] for row in cluster.json("ledger", "list")]

@@ -7,13 +7,16 @@ import pytest
 
 from ledger_client import (
     Chain,
+    ClientEvent,
     LedgerClient,
     LedgerInfo,
     LedgerNotFoundError,
+    LedgerUnreadable,
+    MetadataConflictError,
     MetadataRefusedError,
     Quorum,
 )
-from metadata.paths import RESTORE, chain_path
+from metadata.paths import RESTORE, chain_path, ledger_path
 from metadata.restore.restore_record import (
     RestoreRecord,
     RestoreState,
@@ -92,3 +95,33 @@ async def test_nothing_is_collected_before_a_restore_is_accepted(setting: Settin
     await accept_restore(store)
     assert await chain.collect(grace_s=1) == 1
     await store.aclose()
+
+
+async def test_a_ledger_that_cannot_be_read_stops_no_list_and_no_collection(
+    setting: Setting,
+) -> None:
+    client = setting.client()
+    chain = client.chain(NAME)
+    await chain.create()
+    unreadable, lost = await written(client, chain), await written(client, chain)
+    path = ledger_path(unreadable.id)
+    store = MemoryMetadataStore(setting.cluster.server)
+    await store.compare_and_set(path, b"\x91\x63", (await store.get(path)).version)
+    assert [info.id async for info in client.list_ledgers()] == [lost.id]
+    events: list[ClientEvent] = []
+    other = LedgerClient.from_parts(
+        MemoryMetadataStore(setting.cluster.server),
+        rng=Random(9),
+        wall_clock_ms=lambda: setting.now_ms,
+        on_event=events.append,
+    )
+    setting.cluster.clients.append(other)
+    assert [info.id async for info in other.list_ledgers()] == [lost.id]
+    found = [each for each in events if isinstance(each, LedgerUnreadable)]
+    assert [each.ledger_id for each in found] == [unreadable.id]
+    assert "format version 99" in found[0].reason
+    setting.now_ms += 10_000
+    assert await chain.collect(grace_s=1) == 1
+    with pytest.raises(MetadataConflictError, match="format version 99"):
+        await client.ledger_info(unreadable.id)
+    await client.delete_ledger(unreadable.id)
