@@ -257,9 +257,9 @@ def is_mark_unbroken(version: Version, now: LedgerMetadata, version_now: Version
 
     If not, the target may have dropped entries that were copied to it. It drops nothing of a ledger
     that is not closed (rule 10.1), and closed is final; and one change cannot both have removed the
-    mark and set it again.
+    mark and set it again. A lower version is that of another node: the metadata was restored.
     """
-    return now.state is not LedgerState.CLOSED or version_now - version <= 1
+    return now.state is not LedgerState.CLOSED or 0 <= version_now - version <= 1
 
 
 def _ranges_at(

@@ -6,8 +6,9 @@ Leaves writing them to `restoring.py`.
   out after the dump are not given out again, and bookies may hold entries of such ledgers.
 - A cookie counts the starts of the node that was dumped: the new node begins at version 0.
 - Leader epochs rise by a margin: clients of topics ignore epochs below those that they saw.
-- A ledger that is not closed becomes IN_RECOVERY, at a version above that of the dump: its
-  writer, if it lives, ends, and its compare-and-set with an older version never applies.
+- A ledger that is not closed becomes IN_RECOVERY: its writer, if it lives, ends.
+- Every ledger gets a version above all that it can have had: no compare-and-set from before the
+  restore applies, whatever state it was for.
 
 Source: protocol rule 10.6; metadata design, "Dump and restore".
 """
@@ -19,7 +20,7 @@ from metadata.errors import NumbersUsedUpError
 from metadata.ids import UPDATE_TOKEN_BYTES, UpdateToken, Version
 from metadata.ledgers.codec import decode_ledger_metadata, encode_ledger_metadata
 from metadata.ledgers.ledger_ids import FIRST_ID
-from metadata.ledgers.ledger_metadata import LedgerState
+from metadata.ledgers.ledger_metadata import FRAGMENTS_MAX, LedgerState
 from metadata.paths import COOKIES, LEDGER_IDS, LEDGERS, PRODUCER_IDS, REPLICA_IDS, TOPICS
 from metadata.registry.cookies import pack_cookie, unpack_cookie
 from metadata.restore.dump_contents import DumpedNode
@@ -33,8 +34,14 @@ LEDGER_IDS_MARGIN: Final = 2**40
 PRODUCER_IDS_MARGIN: Final = 2**40
 REPLICA_NUMBERS_MARGIN: Final = 100_000
 LEADER_EPOCHS_MARGIN: Final = 100_000
-LEDGER_VERSIONS_MARGIN: Final = 100
-"""Changes of one open ledger since the dump that its living writer may have made."""
+OPEN_VERSIONS_MARGIN: Final = 2 * FRAGMENTS_MAX
+"""Changes of one ledger since the dump, if it was not closed then: each of its fragments may have
+begun, and one position of each was marked.
+"""
+CLOSED_VERSIONS_MARGIN: Final = 100
+"""Changes of one closed ledger since the dump that are no moves of its copies."""
+MOVES_OF_A_POSITION: Final = 10
+"""Moves of the copies of one position of a closed ledger since the dump, of two changes each."""
 
 _COUNTERS: Final = {
     LEDGER_IDS: (FIRST_ID, NUMBER_MAX, LEDGER_IDS_MARGIN),
@@ -89,8 +96,10 @@ def _with_newer_epochs(path: str, value: bytes) -> TopicRecord:
 def _ledger(node: DumpedNode) -> DumpedNode:
     ledger = decode_ledger_metadata(node.value, node.path)
     if ledger.state is LedgerState.CLOSED:
-        return replace(node, version=0)
+        positions = sum(len(each.ensemble) for each in ledger.fragments)
+        margin = CLOSED_VERSIONS_MARGIN + 2 * MOVES_OF_A_POSITION * positions
+        return replace(node, version=node.version + margin)
     token = UpdateToken(bytes(UPDATE_TOKEN_BYTES))  # of no change of its writer (rule 1.3)
     stopped = replace(ledger, state=LedgerState.IN_RECOVERY, update_token=token)
-    version = node.version + LEDGER_VERSIONS_MARGIN
+    version = node.version + OPEN_VERSIONS_MARGIN
     return DumpedNode(node.path, encode_ledger_metadata(stopped), version)

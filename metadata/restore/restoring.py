@@ -6,7 +6,7 @@ Invariants: nothing is written before the complete dump was read and is right; t
 restore is the first node, and `/instance` the last, in the step that ends the restore; so a restore
 that was interrupted leaves no cluster, and is continued by a call with the same dump. A multi has
 at most MULTI_OPERATIONS_MAX operations and MULTI_BYTES_MAX bytes; its outcome is decided by reading
-each node back.
+each node back. A node is empty until it has its version.
 
 Source: protocol rules 1.3 and 10.6.
 """
@@ -89,6 +89,8 @@ class Restorer:
         self._store = store
         self._rng = rng
         self._dump = dump
+        self._values: dict[str, bytes] = {}
+        """Values, in the end, of the nodes that are written now."""
         self.on_written: Callable[[int], None] = lambda _count: None
         """Called with the number of nodes of each batch that was written."""
 
@@ -100,8 +102,10 @@ class Restorer:
         the call can be repeated.
         """
         record, version = await self._begin()
-        for batch in batches(_writes(nodes)):
+        for batch in batches(self._writes(nodes)):
             await self._write(batch)
+            # Behind it are writes of its last node, and the first one of the next node.
+            self._values = dict(list(self._values.items())[-2:])
             self.on_written(sum(isinstance(each, Create) for each in batch))
         finished = record.with_state(RestoreState.FINISHED)
         await self._finish(finished, version)
@@ -150,6 +154,18 @@ class Restorer:
                     raise
             await asyncio.sleep(backoff.next_s())
 
+    def _writes(self, nodes: Iterable[DumpedNode]) -> Iterator[Write]:
+        for dumped in nodes:
+            node = adjusted(dumped)
+            if node.path == INSTANCE:
+                continue  # last
+            self._values[node.path] = node.value
+            yield Create(node.path, b"" if node.version else node.value)
+            for version in range(node.version):
+                is_last = version + 1 == node.version
+                value = node.value if is_last else b""
+                yield CompareAndSet(node.path, value, Version(version))
+
     async def _write(self, batch: list[Write]) -> None:
         operations: list[Operation] = list(batch)
         try:
@@ -183,7 +199,7 @@ class Restorer:
             if isinstance(write, CompareAndSet):
                 raise NodeNotFoundError(write.path)
             return False
-        if stored.value != write.value:
+        if stored.value not in (write.value, self._values[write.path]):
             raise RootNotEmptyError(self._store.address, f"{write.path}, with another value,")
         return isinstance(write, Create) or stored.version > write.expected
 
@@ -201,13 +217,3 @@ def batches(writes: Iterable[Write]) -> Iterator[list[Write]]:
         size += added
     if batch:
         yield batch
-
-
-def _writes(nodes: Iterable[DumpedNode]) -> Iterator[Write]:
-    for dumped in nodes:
-        node = adjusted(dumped)
-        if node.path == INSTANCE:
-            continue  # last
-        yield Create(node.path, node.value)
-        for version in range(node.version):
-            yield CompareAndSet(node.path, node.value, Version(version))

@@ -171,6 +171,7 @@ def test_a_mark_may_have_been_removed_only_between_two_changes_of_a_closed_ledge
     assert is_mark_unbroken(Version(3), closed, Version(3))
     assert is_mark_unbroken(Version(3), closed, Version(4))
     assert not is_mark_unbroken(Version(3), closed, Version(5))
+    assert not is_mark_unbroken(Version(3), closed, Version(2))
     assert is_mark_unbroken(Version(3), open_, Version(50))
     assert is_mark_unbroken(Version(3), recovering, Version(50))
 

@@ -3,7 +3,7 @@
 import pytest
 
 from metadata.errors import MetadataFormatError, NumbersUsedUpError
-from metadata.ids import BookieId, EntryId, Version
+from metadata.ids import BookieId, EntryId, LedgerId, Version
 from metadata.ledgers.codec import decode_ledger_metadata, encode_ledger_metadata
 from metadata.ledgers.ledger_metadata import LedgerState
 from metadata.paths import (
@@ -17,9 +17,11 @@ from metadata.paths import (
 )
 from metadata.registry.cookies import CookieRecord, pack_cookie, unpack_cookie
 from metadata.restore.adjusting import (
+    CLOSED_VERSIONS_MARGIN,
     LEADER_EPOCHS_MARGIN,
     LEDGER_IDS_MARGIN,
-    LEDGER_VERSIONS_MARGIN,
+    MOVES_OF_A_POSITION,
+    OPEN_VERSIONS_MARGIN,
     PRODUCER_IDS_MARGIN,
     REPLICA_NUMBERS_MARGIN,
     adjusted,
@@ -85,18 +87,24 @@ def test_the_writer_of_an_open_ledger_is_stopped() -> None:
     ledger = open_ledger()
     path = ledger_path(ledger.ledger_id)
     node = adjusted(DumpedNode(path, encode_ledger_metadata(ledger), 3))
-    assert node.version == 3 + LEDGER_VERSIONS_MARGIN
+    assert node.version == 3 + OPEN_VERSIONS_MARGIN
     restored = decode_ledger_metadata(node.value, path)
     assert restored.state is LedgerState.IN_RECOVERY
     assert restored.fragments == ledger.fragments
     assert restored.update_token not in (ledger.update_token, token(3))
 
 
-def test_other_values_stay() -> None:
+def test_a_closed_ledger_stays_at_a_version_above_its_moves() -> None:
     closed = open_ledger().with_closed(EntryId(4), 100, token(4))
-    path = ledger_path(closed.ledger_id)
+    path, value = ledger_path(closed.ledger_id), encode_ledger_metadata(closed)
+    moves = 2 * MOVES_OF_A_POSITION * closed.quorum.ensemble_size
+    node = adjusted(DumpedNode(path, value, 2))
+    assert node == DumpedNode(path, value, 2 + CLOSED_VERSIONS_MARGIN + moves)
+
+
+def test_other_values_stay() -> None:
+    path = ledger_path(LedgerId(7))
     for kept in (
-        DumpedNode(path, encode_ledger_metadata(closed), 2),
         DumpedNode(path.rpartition("/")[0], b"", 0),
         DumpedNode(position_path(A), b"any", 9),
     ):

@@ -1,5 +1,6 @@
 """Restore into an empty root: complete, resumable, and refused anywhere else (10.6)."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -10,14 +11,15 @@ from metadata.errors import (
     MetadataError,
     RestoreUnfinishedError,
     RootNotEmptyError,
+    VersionConflictError,
 )
-from metadata.ids import BookieId, LedgerId
+from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken
 from metadata.ledgers.ledger_ids import LedgerIdAllocator
 from metadata.ledgers.ledger_metadata import LedgerState
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.registry.cluster import ensure_cluster, require_cluster
 from metadata.registry.cookies import CookieRecord, CookieStore
-from metadata.restore.adjusting import LEDGER_IDS_MARGIN, LEDGER_VERSIONS_MARGIN
+from metadata.restore.adjusting import LEDGER_IDS_MARGIN, MOVES_OF_A_POSITION, OPEN_VERSIONS_MARGIN
 from metadata.restore.restore_record import RestoreState, read_restore
 from metadata.restore.restoring import batches
 from metadata.store.interface import (
@@ -69,9 +71,10 @@ async def test_a_restored_cluster_is_the_same_but_for_what_must_not_go_back(
     assert len(await paths_in_dump(store)) == len(dump) - 2
     ledgers = LedgerStore(store, rng, lambda: NOW_MS)
     found, version = await ledgers.get(CLOSED)
-    assert (found, version) == (closed_ledger("abc", ledger_id=CLOSED), 0)
+    assert found == closed_ledger("abc", ledger_id=CLOSED)
+    assert version > 100
     found, version = await ledgers.get(OPEN)
-    assert (found.state, version) == (LedgerState.IN_RECOVERY, LEDGER_VERSIONS_MARGIN)
+    assert (found.state, version) == (LedgerState.IN_RECOVERY, OPEN_VERSIONS_MARGIN)
     cookie, cookie_version = await CookieStore(store).get(BOOKIE)
     assert (cookie_version, cookie.starts_at(cookie_version)) == (0, STARTS)
     assert await LedgerIdAllocator(store, rng).allocate() > LEDGER_IDS_MARGIN
@@ -177,3 +180,31 @@ def test_batches_keep_the_limits_of_a_multi() -> None:
     found = list(batches([*large, *small]))
     assert [each for batch in found for each in batch] == [*large, *small]
     assert all(len(each) == 1 or multi_size(each) <= MULTI_BYTES_MAX for each in found)
+
+
+async def test_no_change_from_before_a_restore_applies(
+    store: MemoryMetadataStore, rng: Random
+) -> None:
+    old = MemoryMetadataStore(MemoryMetadataServer())
+    await ensure_cluster(old, rng)
+    before = LedgerStore(old, rng, lambda: NOW_MS)
+    opened = open_ledger("abc", ledger_id=CLOSED)
+    versions = [await before.create(opened)]
+    recovering = opened.with_recovery_begun(UpdateToken(bytes(16)))
+    closed = recovering.with_recovered((), EntryId(9), 100, UpdateToken(bytes(16)))
+    for each in (recovering, closed):
+        versions.append(await before.compare_and_set(each, versions[-1]))
+    dump = await dump_of(old)
+    fragment = closed.fragments[0]
+    for number in range(2 * MOVES_OF_A_POSITION):  # by repair, after the dump
+        to = BookieId(f"bookie-{number}")
+        moved = replace(fragment, ensemble=(to, *fragment.ensemble[1:]))
+        closed = closed.with_fragment(0, moved, UpdateToken(bytes(16)))
+        versions.append(await before.compare_and_set(closed, versions[-1]))
+    await restore(store, dump)
+    after = LedgerStore(store, rng, lambda: NOW_MS)
+    stale = opened.with_closed(EntryId(4), 50, UpdateToken(b"s" * 16))
+    for version in versions:
+        with pytest.raises(VersionConflictError):
+            await after.compare_and_set(stale, version)
+    assert (await after.get(CLOSED, fresh=True))[0].last_entry_id == 9
