@@ -331,13 +331,17 @@ class Auditor:
         changes = await self._unnamed.changes(states, self._wall_clock_ms())
         if not changes or self._pass.unreadable_count or await is_unaccepted(self._store):
             return
+        for change in changes:
+            if change.to is Lifecycle.REMOVED:  # it takes no entries from before the pass on
+                await self._change(replace(change, to=Lifecycle.DRAINED))
         # A server that lags, or whose leader was replaced, could miss a ledger: none of this
         # session's reads is older than this one.
         await self._store.get(INSTANCE, agreed=True)
         await self._pass.read_all()
         for change in changes:
-            if not self._index.count_naming(change.bookie_id) and not self._pass.unreadable_count:
-                await self._change(change)
+            found = await self._unnamed.confirmed(change, self._wall_clock_ms())
+            if found is not None and not self._pass.unreadable_count:
+                await self._change(found)
 
     async def _write_status(
         self, plan: RepairPlan, away: Mapping[BookieId, float], now_s: float

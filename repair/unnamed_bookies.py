@@ -2,9 +2,10 @@
 
 Leaves the pass over all ledgers that must confirm each change, and storing it, to `repair.auditor`.
 
-Invariants: only a bookie that drains, or is in limbo, becomes drained. Only a bookie that was
-formatted more than NEVER_STARTED_AFTER_MS ago, has not started since and is lost becomes removed:
-it holds nothing, and its format failed or was given up.
+Invariants: only a bookie that drains, or is in limbo, becomes drained, or one that is about to be
+removed. Only a bookie that was formatted more than NEVER_STARTED_AFTER_MS ago, has not started
+since and is lost, or drained, becomes removed: it holds nothing, and its format failed or was given
+up.
 
 Source: protocol rules 9.5, 9.8 and 9.13.
 """
@@ -32,7 +33,7 @@ class UnnamedBookies:
         self._cookies = cookies
         self._index = index
         self._started: set[BookieId] = set()
-        """Lost bookies that have started once."""
+        """Bookies that have started once."""
 
     async def changes(self, states: Mapping[BookieId, Lifecycle], now_ms: int) -> list[StateChange]:
         """Return the changes to make if another pass confirms that no ledger names the bookies.
@@ -46,11 +47,22 @@ class UnnamedBookies:
         removed = [
             StateChange(each, Lifecycle.REMOVED, "it was formatted, and never started")
             for each, state in states.items()
-            if state is Lifecycle.LOST
+            if state in (Lifecycle.LOST, Lifecycle.DRAINED)
             and each not in self._index.named
             and await self._never_started(each, now_ms)
         ]
         return [*drained, *removed]
+
+    async def confirmed(self, change: StateChange, now_ms: int) -> StateChange | None:
+        """Return the change to store after the pass; None if there is none. A bookie that is not
+        removed after all is lost again. Raises MetadataError.
+        """
+        is_named = self._index.count_naming(change.bookie_id) > 0
+        if change.to is not Lifecycle.REMOVED:
+            return None if is_named else change
+        if is_named or not await self._never_started(change.bookie_id, now_ms):
+            return StateChange(change.bookie_id, Lifecycle.LOST, "it was away")
+        return change
 
     async def _never_started(self, bookie_id: BookieId, now_ms: int) -> bool:
         if bookie_id in self._started:

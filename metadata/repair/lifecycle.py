@@ -18,10 +18,13 @@ ms, reason str]. A bookie without a node is active.
     draining  limbo     the auditor: the same
     lost      limbo     the auditor: the same
     limbo     drained   the auditor: nothing names the bookie
-    drained   removed   an operator: nothing names the bookie at a fresh pass
-    lost      removed   an operator: the same; the auditor: it was formatted and never started
+    lost      drained   an operator, or the auditor: it is to be removed if nothing names it
+    drained   lost      the same: ledgers name it, or it is back
+    drained   removed   an operator, or the auditor: nothing names the bookie at a pass that began
+                        after it was drained
 
-Invariants: `removed` is final, and its node stays, so that the id stays known; a bookie that drains
+Invariants: `removed` is final, and its node stays, so that the id stays known; only a bookie that
+refuses entries, as a drained one does, becomes removed; a bookie that drains
 keeps its state while it is away; for any bytes, decoding returns a record or raises
 MetadataFormatError.
 
@@ -91,11 +94,12 @@ _ALLOWED: Final = frozenset(
         (Lifecycle.DRAINING, Lifecycle.DRAINED),
         (Lifecycle.DRAINING, Lifecycle.LIMBO),
         (Lifecycle.DRAINED, Lifecycle.ACTIVE),
+        (Lifecycle.DRAINED, Lifecycle.LOST),
         (Lifecycle.DRAINED, Lifecycle.REMOVED),
         (Lifecycle.LOST, Lifecycle.ACTIVE),
         (Lifecycle.LOST, Lifecycle.DRAINING),
         (Lifecycle.LOST, Lifecycle.LIMBO),
-        (Lifecycle.LOST, Lifecycle.REMOVED),
+        (Lifecycle.LOST, Lifecycle.DRAINED),
         (Lifecycle.LIMBO, Lifecycle.DRAINED),
         (Lifecycle.LIMBO, Lifecycle.LOST),
     }
@@ -118,6 +122,13 @@ _WHAT_NEXT: Final = {
 def may_become(state: Lifecycle, wanted: Lifecycle) -> bool:
     """Return whether the table above has the transition; a state may always stay as it is."""
     return state is wanted or (state, wanted) in _ALLOWED
+
+
+def may_be_removed(state: Lifecycle) -> bool:
+    """Return whether an operator may remove a bookie in this state, if nothing names it. A lost one
+    becomes drained first, so that it takes no entries while that is found out (rule 9.8).
+    """
+    return state in (Lifecycle.DRAINED, Lifecycle.LOST, Lifecycle.REMOVED)
 
 
 def changed(

@@ -3,10 +3,11 @@
 Leaves the states and their changes to `metadata.repair.lifecycle`, reading all ledgers to the
 callers, and moving the copies to repair.
 
-Invariants: bookies are removed only after a pass over all ledgers, which began after the request,
-found that nothing names them; if one of several cannot be changed, none is.
+Invariants: bookies are removed only after a pass over all ledgers, which began after they refused
+entries, found that nothing names them, and never while a restore of the metadata is not accepted;
+if one of several cannot be changed, none is.
 
-Source: protocol rule 9.1; docs/repair.md.
+Source: protocol rules 9.5, 9.8 and 10.6; docs/repair.md.
 """
 
 from collections.abc import AsyncIterable, Collection, Mapping, Sequence
@@ -14,13 +15,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ledger_client.cluster_access import Cluster, wall_clock_ms
-from metadata.errors import MetadataFormatError
+from metadata.errors import MetadataFormatError, RestoreUnacceptedError
 from metadata.ids import BookieId, LedgerId, is_bookie_id
 from metadata.ledgers.ledger_metadata import LedgerMetadata
-from metadata.paths import LEDGERS
-from metadata.repair.lifecycle import BookieLifecycle, Lifecycle, changed, may_become
+from metadata.paths import LEDGERS, bookie_path
+from metadata.repair.lifecycle import BookieLifecycle, Lifecycle, changed, may_be_removed
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.repair.settings_store import RepairSettingsStore
+from metadata.restore.restore_record import is_unaccepted
+from metadata.store.interface import find
 from quire.assessment import next_step
 from quire.cli.bookie.bookie_registry import NoSuchBookieError
 from quire.copy_counts import names_bookie
@@ -29,6 +32,9 @@ from quire.errors import CommandError
 
 LEDGERS_NAMED_MAX: Final = 10
 """Maximum number of ledgers that a refusal lists."""
+
+REMOVAL: Final = "it is removed if no ledger names it"
+"""Reason for which a lost bookie is drained during the pass of its removal."""
 
 Records = Mapping[BookieId, BookieLifecycle]
 Ledgers = AsyncIterable[tuple[LedgerId, LedgerMetadata | MetadataFormatError]]
@@ -48,7 +54,7 @@ class Naming:
 
     def may_be_removed(self, state: Lifecycle) -> bool:
         """Return whether a bookie in this state can be removed now."""
-        return may_become(state, Lifecycle.REMOVED) and not self.ledgers and not self.unreadable
+        return may_be_removed(state) and not self.ledgers and not self.unreadable
 
 
 @dataclass(slots=True)
@@ -93,11 +99,31 @@ async def change_all(cluster: Cluster, before: Records, to: Lifecycle, reason: s
 
 async def remove_all(cluster: Cluster, before: Records, reason: str, ledgers: Ledgers) -> Records:
     """Remove bookies for ever, after a pass that shows that nothing names them; return their new
-    states. Raises StillNamedError, InvalidLifecycleChangeError.
+    states. A lost bookie is drained during the pass, so that it takes no entries if it is back, and
+    lost again if it is not removed (rule 9.8).
+
+    Raises StillNamedError, InvalidLifecycleChangeError, RestoreUnacceptedError, CommandError for a
+    lost bookie that is back.
     """
-    require_allowed(cluster, before, Lifecycle.REMOVED, reason)
-    if any(each.state is not Lifecycle.REMOVED for each in before.values()):
+    for bookie_id, record in before.items():
+        if not may_be_removed(record.state):
+            changed(bookie_id, record, Lifecycle.REMOVED, reason, 0)
+    if all(each.state is Lifecycle.REMOVED for each in before.values()):
+        return before
+    if await is_unaccepted(cluster.store):
+        raise RestoreUnacceptedError(cluster.store.address)
+    lost = {each: record for each, record in before.items() if record.state is Lifecycle.LOST}
+    await _require_away(cluster, lost)
+    try:
+        await change_all(cluster, lost, Lifecycle.DRAINED, REMOVAL)
         _require_unnamed(await naming_of(cluster, before, ledgers))
+        await _require_away(cluster, lost)
+    except Exception:
+        states = LifecycleStore(cluster.store, cluster.rng)
+        for each, record in lost.items():
+            if (await states.get(each)).state is Lifecycle.DRAINED:
+                await states.change(each, Lifecycle.LOST, record.reason, record.since_ms)
+        raise
     return await change_all(cluster, before, Lifecycle.REMOVED, reason)
 
 
@@ -163,6 +189,17 @@ async def _known(cluster: Cluster, states: LifecycleStore, wanted: str) -> Booki
         if bookie_id not in known:
             raise NoSuchBookieError(wanted)
     return bookie_id
+
+
+async def _require_away(cluster: Cluster, lost: Collection[BookieId]) -> None:
+    """Raise CommandError if a lost bookie is registered: it is about to be active again."""
+    for bookie_id in lost:
+        if await find(cluster.store, bookie_path(bookie_id)) is not None:
+            raise CommandError(
+                f"bookie {bookie_id} cannot be removed: it was lost and is back; nothing was "
+                "changed: drain it first",
+                try_next=f"quire bookie drain {bookie_id}",
+            )
 
 
 def _require_unnamed(found: Mapping[BookieId, Naming]) -> None:

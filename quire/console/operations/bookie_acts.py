@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from metadata.registry.registration import BookieRegistration
-from metadata.repair.lifecycle import BookieLifecycle, Lifecycle, may_become
+from metadata.repair.lifecycle import BookieLifecycle, Lifecycle, may_be_removed, may_become
 
 
 class Act(StrEnum):
@@ -64,7 +64,7 @@ def allowed_acts(
         registration is not None and registration.is_in_limbo
     ):
         found.append(Act.UNDRAIN)
-    if state is not Lifecycle.REMOVED and may_become(state, Lifecycle.REMOVED):
+    if state is not Lifecycle.REMOVED and may_be_removed(state):
         found.append(Act.REMOVE)
     if registration is not None and registration.admin_url:
         found.append(Act.WRITABLE if is_read_only else Act.READ_ONLY)

@@ -154,6 +154,13 @@ class OtherSteps:
             if may_become(state, Lifecycle.REMOVED):
                 after = with_state(after, number, Lifecycle.REMOVED)
             yield Label("{} is removed", (name,)), after
+        elif (
+            world.budget[REMOVE]
+            and state is Lifecycle.LOST
+            and not world.bookies[number].is_registered
+        ):
+            after = with_state(world, number, Lifecycle.DRAINED)
+            yield Label("an operator begins to remove {}", (name,), is_fault=True), after
         elif world.budget[REMOVE] and self._may_prove(world, number):
             after = world._replace(proven=world.proven | bit, budget=spent(world, REMOVE))
             yield Label("an operator's pass finds {} unnamed", (name,), is_fault=True), after

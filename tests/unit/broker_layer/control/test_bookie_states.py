@@ -30,6 +30,7 @@ async def test_copies_count_by_registration_and_state(setting: Setting) -> None:
     await until(lambda: states.any_short)
     assert states.why_short(bookie_id) == AWAY
     await become(Lifecycle.LOST, LOST)
+    await store.change(bookie_id, Lifecycle.DRAINED, "a test", 1)
     await become(Lifecycle.REMOVED, REMOVED)
     assert not states.any_short, "nothing names a bookie that is removed"
 

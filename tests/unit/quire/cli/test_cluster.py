@@ -25,7 +25,7 @@ async def test_a_removed_bookie_is_no_problem(memory_cluster: MemoryCluster) -> 
         "lost": 1,
         "limbo": 0,
     }
-    await cluster.set_state("a", Lifecycle.REMOVED)
+    await cluster.set_state("a", Lifecycle.DRAINED, Lifecycle.REMOVED)
     code, row = await cluster.run(parser(), "health", "-o", "json")
     assert (code, row["bookies_known"]) == (ExitCode.DONE, 3)
     assert [each for each in row["warnings"] if each["where"] == "bookie a"] == []
@@ -39,7 +39,7 @@ async def test_a_ledger_that_names_a_removed_bookie_is_a_problem(
     cluster = memory_cluster
     await cluster.create("b", "c", "d")
     await cluster.format("a")
-    await cluster.set_state("a", Lifecycle.LOST, Lifecycle.REMOVED)
+    await cluster.set_state("a", Lifecycle.LOST, Lifecycle.DRAINED, Lifecycle.REMOVED)
     await cluster.add(closed_ledger("abc"))
     code, row = await cluster.run(parser(), "health", "-o", "json")
     assert (code, [each["where"] for each in row["findings"]]) == (ExitCode.FINDINGS, ["bookie a"])

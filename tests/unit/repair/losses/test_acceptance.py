@@ -60,7 +60,7 @@ def test_entries_whose_bookies_are_all_lost_are_accepted() -> None:
     async def story(world: World) -> None:
         before = await world.stored()
         await world.lose("ab")
-        await world.lose("c", Lifecycle.LOST, Lifecycle.REMOVED)
+        await world.lose("c", Lifecycle.LOST, Lifecycle.DRAINED, Lifecycle.REMOVED)
         ledger, report = await world.acceptance().accept(LedgerId(7))
         assert report.lost == ((0, 9),)
         assert ledger == await world.stored()

@@ -52,6 +52,7 @@ def test_an_accepted_loss_ends_the_class_lost_and_names_no_lost_bookie() -> None
         assert report.lost == ((0, 19),)
         assert await world.wait(lambda: not any(map(world.is_named, gone)), 700.0)
         for each in gone:
+            await world.change(each, Lifecycle.DRAINED)
             await world.change(each, Lifecycle.REMOVED)
         ledger = world.ledger(ledger_id)
         assert (ledger.last_entry_id, ledger.length) == (before.last_entry_id, before.length)

@@ -1,19 +1,28 @@
 """Bookies are drained, used again and removed, and a dry run changes nothing."""
 
 import re
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from metadata.errors import InvalidLifecycleChangeError
+from ledger_client.cluster_access import open_cluster
+from metadata.errors import InvalidLifecycleChangeError, RestoreUnacceptedError
 from metadata.ids import BookieId, LedgerId
-from metadata.paths import ledger_path
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.paths import RESTORE, ledger_path
 from metadata.registry.positions import NO_POSITION, PositionRecord, PositionStore
 from metadata.registry.registration import LIMBO_FEATURE
-from metadata.repair.lifecycle import UNCHANGED, Lifecycle
+from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle
+from metadata.restore.restore_record import (
+    RestoreRecord,
+    RestoreState,
+    accept_restore,
+    pack_restore,
+)
 from quire.cli.bookie.bookie_registry import NoSuchBookieError
-from quire.cli.bookie.lifecycle_changes import StillNamedError
+from quire.cli.bookie.lifecycle_changes import StillNamedError, records_of, remove_all
 from quire.cli.bookie.verbs import parser
 from quire.errors import CommandError, ExitCode
 from tests.support.quire.memory_cluster import FREE_BYTES, MemoryCluster
@@ -102,7 +111,8 @@ async def test_a_bookie_is_not_removed_while_a_ledger_cannot_be_read(
     memory_cluster: MemoryCluster,
 ) -> None:
     cluster = memory_cluster
-    await cluster.create("a")
+    await cluster.create("b")
+    await cluster.format("a")
     await cluster.set_state("a", Lifecycle.LOST)
     await cluster.store.create(ledger_path(LedgerId(5)), b"of a newer release")
     with pytest.raises(StillNamedError, match="may name it: 1, for example 5; nothing"):
@@ -184,7 +194,7 @@ async def test_bookies_are_listed_with_their_states(memory_cluster: MemoryCluste
     await cluster.create("a", "b")
     await cluster.format("c")
     await cluster.set_state("a", Lifecycle.DRAINING)
-    await cluster.set_state("c", Lifecycle.LOST, Lifecycle.REMOVED)
+    await cluster.set_state("c", Lifecycle.LOST, Lifecycle.DRAINED, Lifecycle.REMOVED)
     _, rows = await cluster.run(parser(), "list", "-o", "json")
     assert {row["id"]: (row["state"], row["lifecycle"]) for row in rows} == {
         "a": ("up", "draining"),
@@ -246,3 +256,56 @@ async def test_several_bookies_are_drained_and_removed_by_one_command(
     await cluster.ledgers.delete(LedgerId(1))
     code, text = await cluster.text(parser(), "remove", "a", "b")
     assert (code, text.count("removed")) == (ExitCode.DONE, 2)
+
+
+async def remove_with(
+    cluster: MemoryCluster, meanwhile: Callable[[], Awaitable[object]]
+) -> BookieLifecycle:
+    """Remove the lost bookie `a`, and do something during the pass over the ledgers."""
+    await cluster.create("b", "c", "d")
+    await cluster.format("a")
+    await cluster.set_state("a", Lifecycle.LOST)
+    await cluster.add(closed_ledger("bcd", ledger_id=1))
+
+    async def ledgers() -> AsyncIterator[tuple[LedgerId, LedgerMetadata]]:
+        assert await state_of(cluster, "a") is Lifecycle.DRAINED, "it takes no entries"
+        yield LedgerId(1), (await cluster.ledgers.get(LedgerId(1)))[0]
+        await meanwhile()
+
+    async with open_cluster("zk://nowhere:1/cluster") as found:
+        before = await records_of(found, ["a"])
+        return (await remove_all(found, before, "test", ledgers()))[A]
+
+
+async def test_a_lost_bookie_takes_no_entries_while_it_is_removed(
+    memory_cluster: MemoryCluster,
+) -> None:
+    async def nothing() -> None:
+        pass
+
+    assert (await remove_with(memory_cluster, nothing)).state is Lifecycle.REMOVED
+
+
+async def test_a_lost_bookie_that_is_back_is_not_removed(memory_cluster: MemoryCluster) -> None:
+    cluster = memory_cluster
+    with pytest.raises(CommandError, match="it was lost and is back; nothing was changed"):
+        await remove_with(cluster, lambda: cluster.start("a"))
+    record = await cluster.lifecycles.get(A)
+    assert (record.state, record.reason) == (Lifecycle.LOST, "for a test")
+
+
+async def test_no_bookie_is_removed_before_a_restore_is_accepted(
+    memory_cluster: MemoryCluster,
+) -> None:
+    cluster = memory_cluster
+    await cluster.create("b")
+    await cluster.format("a")
+    await cluster.set_state("a", Lifecycle.LOST)
+    record = RestoreRecord(bytes(16), RestoreState.FINISHED, 5, bytes(32))
+    await cluster.store.create(RESTORE, pack_restore(record))
+    with pytest.raises(RestoreUnacceptedError):
+        await cluster.run(parser(), "remove", "a", "-o", "json")
+    assert await state_of(cluster, "a") is Lifecycle.LOST
+    await accept_restore(cluster.store)
+    code, row = await cluster.run(parser(), "remove", "a", "-o", "json")
+    assert (code, row["lifecycle"]) == (ExitCode.DONE, "removed")
