@@ -298,6 +298,8 @@ class Auditor:
         changes = publication(plan, open_urgency, self._published, self._wall_clock_ms(), JOBS_MAX)
         await call_each(changes.remove, self._remove_job)
         await call_each(changes.publish, self._publish_job)
+        if due or changes.publish:
+            await self._jobs.announce()
         aside = self._set_aside.look(self._retries.waiting(self._published))
         await call_each(aside, self._remove_job)
         changed.clear()

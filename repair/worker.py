@@ -5,10 +5,10 @@ Leaves one ledger's repair to `repair.ledger_repair`, and publishing jobs to `re
 Invariants: at most LEDGERS_AT_ONCE ledgers are under way, and some more that lack copies, so that a
 loss does not wait for the end of a drain, or have no bytes to copy. A ledger is repaired only
 under a claim of this worker, and a job is removed only after its ledger needs nothing more. A
-blocked job is left until the auditor queues it again. Nothing is begun while repair is paused. A
-job that was postponed for about two minutes shows why, and is tried again each minute; such jobs
-do not fill all places. A job that this release cannot read stops no other one. The bytes per second
-are the cluster's ceiling divided by the number of workers.
+blocked job is left, and not read, until it is queued again and that is announced. Nothing is begun
+while repair is paused. A job that was postponed for about two minutes shows why, and is tried again
+each minute; such jobs do not fill all places. A job that this release cannot read stops no other
+one. The bytes per second are the cluster's ceiling divided by the number of workers.
 
 Source: protocol rules 9.1 and 9.3.
 """
@@ -28,7 +28,7 @@ from metadata.errors import MetadataError, MetadataFormatError, NodeNotFoundErro
 from metadata.ids import LedgerId, Version
 from metadata.registry.cookies import CookieStore
 from metadata.repair.claims import ClaimStore, HeldClaim
-from metadata.repair.job_store import JobStore
+from metadata.repair.job_store import NEVER_ANNOUNCED, JobStore
 from metadata.repair.jobs import Job, JobName, JobState
 from metadata.repair.lifecycle_store import Lifecycles
 from metadata.repair.settings_store import RepairSettingsView
@@ -64,6 +64,10 @@ leave room for others.
 """
 LOOK_EVERY_S: Final = 5.0
 """Maximum time between two looks at the published jobs, should a watch event be lost."""
+BLOCKED_AGAIN_S: Final = 300.0
+"""Time after which a blocked job is read again, should the change that queues it be missed, or an
+older release queue it.
+"""
 RETRY_S: Final = (2.0, 60.0)
 """First and longest pause before a postponed job is tried again; it doubles in between. A pause
 ends earlier if it is known when the job can continue.
@@ -106,6 +110,9 @@ class RepairWorker:
         self._again: set[LedgerId] = set()
         """Ledgers under way whose jobs were postponed before."""
         self._pauses: dict[JobName, _Pause] = {}
+        self._blocked: dict[JobName, float] = {}
+        """Jobs that were blocked when they were read, and when they are read again."""
+        self._announced = NEVER_ANNOUNCED
         self._cancels: list[Cancel] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -114,6 +121,7 @@ class RepairWorker:
         views = self._views
         self._cancels = [
             views.jobs.watch(self._wake.set),
+            views.jobs.watch_announced(self._wake.set),
             views.settings.on_change(self._wake.set),
             views.workers.on_change(self._wake.set),
         ]
@@ -156,24 +164,35 @@ class RepairWorker:
         """Begin jobs until enough are under way."""
         if self._is_paused:
             return
+        announced = await self._views.jobs.announced()
+        if announced != self._announced:
+            self._announced = announced
+            self._blocked.clear()
         names = await self._views.jobs.published()
         self._pauses = {name: each for name, each in self._pauses.items() if name in names}
+        self._blocked = {name: each for name, each in self._blocked.items() if name in names}
+        claimed: frozenset[LedgerId] | None = None
         for name in names:
             is_waiting = name.ledger_id not in self._running and not self._is_put_off(name)
             has_room = len(self._running) < _at_once(name)
             if name in self._pauses:
                 has_room = has_room and len(self._again) < _again_at_once(name)
             if is_waiting and has_room:
-                await self._begin(name)
+                if claimed is None:
+                    claimed = await self._views.claims.claimed()
+                if name.ledger_id not in claimed:
+                    await self._begin(name)
 
     def _is_put_off(self, name: JobName) -> bool:
-        pause = self._pauses.get(name)
-        return pause is not None and asyncio.get_running_loop().time() < pause.until_s
+        now_s, pause = asyncio.get_running_loop().time(), self._pauses.get(name)
+        is_paused = pause is not None and now_s < pause.until_s
+        return is_paused or now_s < self._blocked.get(name, -math.inf)
 
     async def _begin(self, name: JobName) -> None:
         try:
             job, version = await self._views.jobs.get(name)
             if job.state is not JobState.QUEUED:
+                self._blocked[name] = asyncio.get_running_loop().time() + BLOCKED_AGAIN_S
                 return
             claim = await self._views.claims.claim(
                 name.ledger_id, self._worker_id, self._services.wall_clock_ms()

@@ -183,6 +183,13 @@ class ClaimStore:
         self._held[ledger_id] = held
         return held
 
+    async def claimed(self) -> frozenset[LedgerId]:
+        """Return the ledgers that any worker claims, with one read: a claim that fails is a write
+        of the metadata service, so a worker looks before it claims. Raises MetadataError.
+        """
+        names = await self._store.children(REPAIR_CLAIMS)
+        return frozenset(LedgerId(int(name)) for name in names if _is_ledger_name(name))
+
     async def get_all(self) -> list[Claim]:
         """Read all claims of the cluster, in the order of their ledgers. Raises MetadataError."""
         names = await self._store.children(REPAIR_CLAIMS, fresh=True)
@@ -202,9 +209,11 @@ class ClaimStore:
             session_id = self._store.session_id
             value = _value_of(claim, self._incarnation, session_id)
             try:
-                with contextlib.suppress(NodeExistsError):
-                    await self._store.create(path, value, ephemeral=True)
                 stored = await find(self._store, path)
+                if stored is None:
+                    with contextlib.suppress(NodeExistsError):
+                        await self._store.create(path, value, ephemeral=True)
+                    stored = await find(self._store, path)
                 if stored is not None:
                     if unpack_held(path, stored.value).incarnation != self._incarnation:
                         return False

@@ -11,6 +11,7 @@ Source: protocol rules 1.2-1.3, 9.1 and 9.3.
 """
 
 import asyncio
+import contextlib
 from random import Random
 from typing import Final
 
@@ -31,6 +32,8 @@ JOBS_MAX: Final = 1_000
 """Maximum number of published jobs. The auditor publishes the most urgent ones, and more when these
 are done.
 """
+
+NEVER_ANNOUNCED: Final = Version(-1)
 
 
 class JobStore:
@@ -125,6 +128,27 @@ class JobStore:
             else:
                 return True
             await asyncio.sleep(backoff.next_s())
+
+    async def announced(self) -> Version:
+        """Return a number that differs after each `announce`, with a fresh read. Read it before the
+        jobs: a job that is queued after that changes it again.
+        """
+        stored = await find(self._store, REPAIR_JOBS)
+        return NEVER_ANNOUNCED if stored is None else stored.version
+
+    async def announce(self) -> None:
+        """Tell the workers that jobs were published or queued again. One call does for many jobs.
+
+        Workers look at blocked jobs once in a while too, so a failure is no error.
+        """
+        with contextlib.suppress(
+            NodeNotFoundError, OutcomeUnknownError, StoreUnavailableError, VersionConflictError
+        ):  # a conflict: another process announced after this call began
+            await self._store.compare_and_set(REPAIR_JOBS, b"", await self.announced())
+
+    def watch_announced(self, callback: WatchCallback) -> Cancel:
+        """Call back after each `announce`; as `MetadataStore.watch_value`."""
+        return self._store.watch_value(REPAIR_JOBS, callback)
 
     def watch(self, callback: WatchCallback) -> Cancel:
         """Call back when a job was published or removed; as `MetadataStore.watch_children`."""

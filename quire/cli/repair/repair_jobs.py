@@ -73,9 +73,11 @@ async def request_repair(cluster: Cluster, ledger_ids: Sequence[LedgerId]) -> di
             f"{count} jobs are published already: no job was added; wait until some are done",
             try_next="quire repair status --watch",
         )
-    return {
+    added = {
         job.ledger_id: await jobs.publish(job) or await _queue_again(jobs, job) for job in wanted
     }
+    await jobs.announce()
+    return added
 
 
 async def read_jobs(

@@ -10,14 +10,14 @@ from ledger_client.in_sync.copy_limits import OnProgress
 from metadata.errors import StoreUnavailableError
 from metadata.ids import LedgerId, Version
 from metadata.repair.job_store import JobStore
-from metadata.repair.jobs import Job, JobState
+from metadata.repair.jobs import Job, JobName, JobState
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.settings_store import RepairSettingsStore
 from repair.ledger_repair import LedgerRepair, Look
 from repair.outcome import Blocked, Outcome, Postponed, Repaired
 from repair.publishing import REQUESTED
 from repair.retries import SEEN_AFTER_S
-from repair.worker import LEDGERS_AT_ONCE
+from repair.worker import BLOCKED_AGAIN_S, LEDGERS_AT_ONCE
 from tests.simulation.nodes import BookieNode
 from tests.support.repair.repair_world import THREE, World, play
 from tests.support.repair.replicas import end, start_again
@@ -261,3 +261,43 @@ def test_many_blocked_ledgers_keep_no_other_one_out(monkeypatch: pytest.MonkeyPa
         assert await world.wait(lambda: not world.is_named(gone))
 
     play(story)
+
+
+def test_blocked_jobs_are_not_read_again_until_they_are_queued(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read, get = list[JobName](), JobStore.get
+
+    async def counted(self: JobStore, name: JobName) -> tuple[Job, Version]:
+        read.append(name)
+        return await get(self, name)
+
+    async def story(world: World) -> None:
+        ids = await world.write(10)
+        gone = lose(world, ids[0])
+        await all_are_blocked(world)
+        await asyncio.sleep(60.0)
+        monkeypatch.setattr(JobStore, "get", counted)
+        await asyncio.sleep(BLOCKED_AGAIN_S)
+        assert len(read) <= 2 * len(ids), "each of two workers reads each job once"
+        join(world)
+        assert await world.wait(lambda: not world.is_named(gone), BLOCKED_AGAIN_S / 2)
+
+    play(story, bookies=3, repairers=2)
+
+
+def test_a_job_that_an_older_release_queues_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It announces nothing: a worker reads blocked jobs again after some time."""
+
+    async def nothing(_: JobStore) -> None:
+        pass
+
+    async def story(world: World) -> None:
+        monkeypatch.setattr(JobStore, "announce", nothing)
+        (ledger_id,) = await world.write(1)
+        gone = lose(world, ledger_id)
+        await all_are_blocked(world)
+        join(world)
+        assert await world.wait(lambda: not world.is_named(gone), 2 * BLOCKED_AGAIN_S)
+
+    play(story, bookies=3)

@@ -192,3 +192,20 @@ def test_other_values_are_a_format_error(content: list[object]) -> None:
     value = pack_held(HeldNode(b"i", 9, msgpack.packb(content)))
     with pytest.raises(MetadataFormatError, match=PATH):
         unpack_claim(L, value)
+
+
+async def test_a_claim_of_another_worker_is_found_without_a_write(
+    store: MemoryMetadataStore,
+    other_store: MemoryMetadataStore,
+    faults: ScriptedFaults,
+    rng: random.Random,
+) -> None:
+    """A create that fails is a transaction in ZooKeeper's log."""
+    held = await claimed(ClaimStore(other_store, rng))
+    await store.create(f"{REPAIR_CLAIMS}/not a ledger", b"")
+    claims, writes = ClaimStore(store, rng), len(faults.writes)
+    assert await claims.claimed() == {L}
+    assert await claims.claim(L, "worker-b", 6) is None
+    assert len(faults.writes) == writes
+    await held.release()
+    assert await claims.claimed() == frozenset()

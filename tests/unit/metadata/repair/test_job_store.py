@@ -8,7 +8,7 @@ import pytest
 from metadata.errors import NodeNotFoundError, StoreUnavailableError
 from metadata.ids import LedgerId, Version
 from metadata.paths import REPAIR_JOBS
-from metadata.repair.job_store import JobStore
+from metadata.repair.job_store import NEVER_ANNOUNCED, JobStore
 from metadata.repair.jobs import Job, JobName, JobState
 from metadata.store.memory import MemoryMetadataStore
 from tests.support.metadata.scripted_faults import ScriptedFaults
@@ -104,3 +104,30 @@ async def test_jobs_are_watched(
     await JobStore(store, rng).remove(JOB.name, Version(0))
     await until(lambda: len(calls) == 2)
     cancel()
+
+
+async def test_an_announcement_is_seen_by_all(
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    jobs, others = JobStore(store, rng), JobStore(other_store, rng)
+    await jobs.announce()
+    assert await others.announced() == NEVER_ANNOUNCED, "there was never a job"
+    await jobs.publish(JOB)
+    before, calls = await others.announced(), list[int]()
+    cancel = others.watch_announced(lambda: calls.append(1))
+    await jobs.announce()
+    await until(lambda: bool(calls))
+    assert await others.announced() not in (before, NEVER_ANNOUNCED)
+    cancel()
+
+
+@pytest.mark.parametrize("act", ["lost", "dropped", "late", "refused"])
+async def test_an_announcement_that_fails_is_no_error(
+    store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random, act: str
+) -> None:
+    jobs = JobStore(store, rng)
+    await jobs.publish(JOB)
+    faults.acts = [act]
+    await jobs.announce()
+    await jobs.announce()
+    assert await jobs.get(JOB.name) == (JOB, 0)
