@@ -6,6 +6,7 @@ rules of recovery to `recoverer`.
 Source: api design, "Client"; protocol rules 1.1-1.3, 7 and 10.1.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -191,10 +192,13 @@ class LedgerCalls:
             pool.detach(ledger_id)
 
     async def recover(self, ledger_id: LedgerId, password: bytes, timeout_s: float) -> LedgerInfo:
-        """Fence, recover and close a ledger (rules 7.*); return its new info."""
+        """Fence, recover and close a ledger (rules 7.*), within `timeout_s` in all; return its new
+        info.
+        """
         from ledger_client.recovery.recoverer import Recoverer  # noqa: PLC0415 - `client_session`
 
-        services = self._services
+        services, loop = self._services, asyncio.get_running_loop()
+        ends_s = loop.time() + timeout_s
         metadata, version, keys = await self.find(ledger_id, password, timeout_s)
         if metadata.state is LedgerState.CLOSED:
             return LedgerInfo.of(metadata)
@@ -210,7 +214,7 @@ class LedgerCalls:
             rng=services.rng,
         )
         try:
-            closed, _ = await recoverer.recover(timeout_s=timeout_s)
+            closed, _ = await recoverer.recover(timeout_s=max(0.0, ends_s - loop.time()))
         except MetadataError as error:
             raise translate(error, ledger_id) from error
         assert closed.last_entry_id is not None, "recovery ends in a closed ledger"

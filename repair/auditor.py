@@ -125,6 +125,8 @@ class Auditor:
         self._departures = Departures()
         self._progress = Progress()
         self._published: dict[JobName, Job] = {}
+        self._is_to_announce = False
+        """Whether this look may have queued a job."""
         self._standings: Standings | None = None
         self._changes = Changes()
         self._retries = Retries()
@@ -292,14 +294,18 @@ class Auditor:
         changed = self._pass.changed
         self._set_aside.bring_back(changed, is_cluster_changed=is_changed)
         due = self._retries.look(self._published, changed, now_s, is_cluster_changed=is_changed)
-        await call_each(due, self._store_job)
-        lacks_copies = not all(map(seen.standings.has_copy, seen.standings.by_bookie))
-        open_urgency = RepairClass.SHORT_OF_WRITE_QUORUM if lacks_copies else RepairClass.DRAINING
-        changes = publication(plan, open_urgency, self._published, self._wall_clock_ms(), JOBS_MAX)
-        await call_each(changes.remove, self._remove_job)
-        await call_each(changes.publish, self._publish_job)
-        if due or changes.publish:
-            await self._jobs.announce()
+        try:
+            await call_each(due, self._store_job)
+            lacks_copies = not all(map(seen.standings.has_copy, seen.standings.by_bookie))
+            urgency = RepairClass.SHORT_OF_WRITE_QUORUM if lacks_copies else RepairClass.DRAINING
+            now_ms = self._wall_clock_ms()
+            changes = publication(plan, urgency, self._published, now_ms, JOBS_MAX)
+            await call_each(changes.remove, self._remove_job)
+            await call_each(changes.publish, self._publish_job)
+        finally:
+            if self._is_to_announce:
+                self._is_to_announce = False
+                await self._jobs.announce()
         aside = self._set_aside.look(self._retries.waiting(self._published))
         await call_each(aside, self._remove_job)
         changed.clear()
@@ -311,6 +317,7 @@ class Auditor:
 
     async def _publish_job(self, job: Job) -> None:
         now_s = asyncio.get_running_loop().time()
+        self._is_to_announce = True
         await self._jobs.publish(job)
         self._retries.note_queued(job.name, now_s)
         self._published[job.name] = job
@@ -319,6 +326,7 @@ class Auditor:
         with contextlib.suppress(NodeNotFoundError, MetadataFormatError):
             now_s = asyncio.get_running_loop().time()
             _, version = await self._jobs.get(job.name)
+            self._is_to_announce = True
             if await self._jobs.change(job, version) is not None:
                 self._retries.note_queued(job.name, now_s)
                 self._published[job.name] = job

@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -68,6 +68,8 @@ BLOCKED_AGAIN_S: Final = 300.0
 """Time after which a blocked job is read again, should the change that queues it be missed, or an
 older release queue it.
 """
+AGAIN_S: Final = 5.0
+"""Pause after a failure that is a defect."""
 RETRY_S: Final = (2.0, 60.0)
 """First and longest pause before a postponed job is tried again; it doubles in between. A pause
 ends earlier if it is known when the job can continue.
@@ -127,7 +129,7 @@ class RepairWorker:
         ]
         loop = asyncio.get_running_loop()
         watch = AppendWatch(self._services.pool, self._repair.shares)
-        self._tasks = [loop.create_task(self._run()), loop.create_task(watch.run())]
+        self._tasks = [loop.create_task(_keep(each)) for each in (self._run, watch.run)]
 
     async def aclose(self) -> None:
         """Stop; copies under way are cancelled and their marks removed."""
@@ -287,6 +289,16 @@ class RepairWorker:
         until_s = asyncio.get_running_loop().time() + min(length_s, again_s)
         self._pauses[name] = _Pause(until_s, length_s)
         _log.debug("ledger %s is repaired in %g s: %s", name.ledger_id, length_s, reason)
+
+
+async def _keep(run: Callable[[], Awaitable[None]]) -> None:
+    """Begin again after a defect: it must not end repair in this process for good."""
+    while True:
+        try:
+            await run()
+        except Exception:  # noqa: BLE001 - it is logged
+            _log.exception("a worker of repair failed: it begins again in %g s", AGAIN_S)
+        await asyncio.sleep(AGAIN_S)
 
 
 def _at_once(name: JobName) -> int:

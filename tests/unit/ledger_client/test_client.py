@@ -22,7 +22,9 @@ from ledger_client import (
     LedgerState,
     Quorum,
 )
-from metadata.ids import EntryId
+from ledger_client.ledger_calls import Found, LedgerCalls
+from ledger_client.recovery.recoverer import Recoverer, StoredMetadata
+from metadata.ids import EntryId, LedgerId
 from tests.support.ledger_client.cluster import THREE, TestCluster, entries_of
 from tests.until import until
 
@@ -289,3 +291,27 @@ def test_a_client_belongs_to_one_loop() -> None:
 
     asyncio.run(first())
     asyncio.run(second())
+
+
+async def test_the_timeout_of_a_recovery_is_that_of_all_its_steps(
+    cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find, recover, given = LedgerCalls.find, Recoverer.recover, list[float]()
+
+    async def slow(
+        self: LedgerCalls, ledger_id: LedgerId, password: bytes, timeout_s: float
+    ) -> Found:
+        await asyncio.sleep(4.0)
+        return await find(self, ledger_id, password, timeout_s)
+
+    async def recorded(self: Recoverer, *, timeout_s: float | None = None) -> StoredMetadata:
+        assert timeout_s is not None
+        given.append(timeout_s)
+        return await recover(self, timeout_s=timeout_s)
+
+    async with cluster.client() as client, cluster.client() as other:
+        writer = await client.create_ledger(Quorum.all(1))
+        monkeypatch.setattr(LedgerCalls, "find", slow)
+        monkeypatch.setattr(Recoverer, "recover", recorded)
+        assert (await other.recover_ledger(writer.id, timeout=10.0)).is_closed
+    assert given == [pytest.approx(6.0, abs=1.0)]

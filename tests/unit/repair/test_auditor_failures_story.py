@@ -1,5 +1,7 @@
 """Calls of the auditor that fail once, or always: what it does nevertheless."""
 
+import asyncio
+
 import pytest
 
 from metadata.errors import StoreUnavailableError
@@ -73,3 +75,30 @@ def test_a_pass_that_fails_stops_no_repair(monkeypatch: pytest.MonkeyPatch) -> N
         assert await world.wait(lambda: not world.is_named(gone))
 
     play(story)
+
+
+@pytest.mark.parametrize("what", ["published", "announced"])
+def test_a_defect_does_not_end_the_worker_of_a_process(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    original, failures = getattr(JobStore, what), list[str]()
+
+    async def fail_once(self: JobStore) -> object:
+        task = asyncio.current_task()
+        assert task is not None
+        coroutine = task.get_coro()
+        if not failures and getattr(coroutine, "__name__", "") == "_keep":
+            failures.append(what)
+            raise RuntimeError("a defect")
+        return await original(self)
+
+    async def story(world: World) -> None:
+        (ledger_id,) = await world.write(1)
+        monkeypatch.setattr(JobStore, what, fail_once)
+        gone = world.ledger(ledger_id).fragments[0].ensemble[0]
+        end(world, gone)
+        assert await world.wait(lambda: not world.is_named(gone))
+        assert failures
+
+    play(story, repairers=1)
+    assert "a worker of repair failed: it begins again in 5 s" in caplog.text
