@@ -147,6 +147,14 @@ def test_members_of_every_fragment_are_in_sync() -> None:
     assert replace(open_ledger(7, fragments[0]), quorum=IN_SYNC).in_sync_members == (A, B, C)
 
 
+@pytest.mark.parametrize("missing", [0, 1, 7, 18])
+def test_a_member_that_one_of_many_fragments_lacks_is_not_in_sync(missing: int) -> None:
+    fragments = [
+        Fragment(EntryId(10 * i), (A, B) if i == missing else (A, B, C)) for i in range(20)
+    ]
+    assert replace(open_ledger(7, *fragments), quorum=IN_SYNC).in_sync_members == (A, B)
+
+
 def test_names_finds_what_was_given_up() -> None:
     ledger = open_ledger().with_ensemble_change(EntryId(10), (A, B, D), token(3))
     closed = ledger.with_recovery_begun(token(4)).with_given_up(1, 50, token(5))

@@ -122,3 +122,35 @@ async def test_an_older_list_that_is_answered_later_removes_nothing() -> None:
     assert values == {"one": b"1"}
     await followed.aclose()
     await store.aclose()
+
+
+async def test_a_change_during_the_read_of_a_value_is_read_too() -> None:
+    class SlowStore(MemoryMetadataStore):
+        answers: asyncio.Event | None = None
+
+        @override
+        async def get(self, path: str, *, fresh: bool = False, agreed: bool = False) -> Stored:
+            found = await super().get(path, fresh=fresh, agreed=agreed)
+            if self.answers is not None:
+                read.set()
+                await self.answers.wait()
+            return found
+
+    server, read = MemoryMetadataServer(), asyncio.Event()
+    store, other = SlowStore(server), MemoryMetadataStore(server)
+    values = dict[str, bytes]()
+    followed = ChildValues(
+        store, PARENT, Random(1), on_value=values.__setitem__, on_gone=lambda _: None
+    )
+    version = await other.create(f"{PARENT}/one", b"1")
+    await followed.start()
+    store.answers = asyncio.Event()
+    version = await other.compare_and_set(f"{PARENT}/one", b"2", version)
+    await read.wait()
+    await other.compare_and_set(f"{PARENT}/one", b"3", version)
+    await asyncio.sleep(0.05)  # the watch fires while the answer with b"2" is on its way
+    store.answers.set()
+    await until(lambda: values == {"one": b"3"})
+    await followed.aclose()
+    for each in (store, other):
+        await each.aclose()
