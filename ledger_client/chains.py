@@ -218,9 +218,10 @@ class Chain:
         are not linked in it; return how many. Reads the metadata of every ledger of the cluster.
 
         Older ledgers can no longer be linked afterwards, so a grace period longer than any job
-        takes keeps every job's ledgers. `timeout` limits each step. Raises ValueError,
-        ChainNotFoundError, also for a chain that is deleted meanwhile and created again;
-        MetadataRefusedError while a restore of the metadata is not accepted.
+        takes keeps every job's ledgers. Ages are from the clocks of the hosts that created them
+        and of this one, so add what these may differ by. `timeout` limits each step. Raises
+        ValueError, ChainNotFoundError, also for a chain that is deleted meanwhile and created
+        again; MetadataRefusedError while a restore of the metadata is not accepted.
         """
         if grace_s < 0:
             raise ValueError(f"a grace period of {grace_s} s is negative: use 0 or more")

@@ -74,7 +74,9 @@ def keep_broker_versions(
 
 
 async def read_broker_versions(store: MetadataStore) -> dict[int, BrokerVersions]:
-    """Return the versions of all live brokers that report them. Raises MetadataError."""
+    """Return the versions of all live brokers that report them in a form that this release can
+    read. Raises MetadataError.
+    """
     found: dict[int, BrokerVersions] = {}
     for name in await store.children(BROKER_VERSIONS):
         if not (name.isascii() and name.isdigit()):
@@ -82,9 +84,9 @@ async def read_broker_versions(store: MetadataStore) -> dict[int, BrokerVersions
         path = broker_versions_path(int(name))
         try:
             held = unpack_held(path, (await store.get(path)).value)
-        except NodeNotFoundError:
-            continue  # it left since it was listed
-        found[int(name)] = unpack_broker_versions(path, held.content)
+            found[int(name)] = unpack_broker_versions(path, held.content)
+        except (NodeNotFoundError, MetadataFormatError):
+            continue  # it left since it was listed, or is of a later release
     return found
 
 

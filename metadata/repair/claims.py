@@ -47,6 +47,8 @@ from metadata.store.ephemeral import (
 from metadata.store.interface import MetadataStore, SessionState, Stored, find
 
 REPORT_INTERVAL_S: Final = 5.0
+UNREADABLE: Final = "unreadable"
+"""Worker, in lists, of a claim that this release cannot read."""
 
 _FORMAT_VERSION: Final = 1
 _FIELD_COUNT: Final = 6
@@ -191,7 +193,9 @@ class ClaimStore:
         return frozenset(LedgerId(int(name)) for name in names if _is_ledger_name(name))
 
     async def get_all(self) -> list[Claim]:
-        """Read all claims of the cluster, in the order of their ledgers. Raises MetadataError."""
+        """Read all claims of the cluster, in the order of their ledgers; the worker of one that
+        cannot be read is UNREADABLE. Raises MetadataError.
+        """
         names = await self._store.children(REPAIR_CLAIMS, fresh=True)
         found: list[Claim] = []
         for start in range(0, len(names), READS_AT_ONCE_MAX):
@@ -234,7 +238,10 @@ class ClaimStore:
             return None
         ledger_id = LedgerId(int(name))
         stored = await find(self._store, repair_claim_path(ledger_id))
-        return None if stored is None else unpack_claim(ledger_id, stored.value)
+        try:
+            return None if stored is None else unpack_claim(ledger_id, stored.value)
+        except MetadataFormatError:  # of a later release, as a rule
+            return Claim(ledger_id, UNREADABLE, 0)
 
 
 def pack_claim(claim: Claim) -> bytes:

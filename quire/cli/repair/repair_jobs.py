@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ledger_client.cluster_access import Cluster, open_cluster, read_ledger, wall_clock_ms
-from metadata.errors import NodeNotFoundError
+from metadata.errors import MetadataFormatError, NodeNotFoundError
 from metadata.ids import LedgerId
 from metadata.repair.claims import Claim, ClaimStore
 from metadata.repair.job_store import JOBS_MAX, JobStore
@@ -132,3 +132,5 @@ async def _read(jobs: JobStore, name: JobName) -> Job | None:
         return (await jobs.get(name))[0]
     except NodeNotFoundError:
         return None
+    except MetadataFormatError as error:
+        return Job(name, (), 0, JobState.BLOCKED, f"its record is unreadable: {error.why}")

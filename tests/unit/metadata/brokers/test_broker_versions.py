@@ -13,6 +13,7 @@ from metadata.brokers.broker_versions import (
 )
 from metadata.errors import MetadataFormatError
 from metadata.msgpack_fields import pack
+from metadata.paths import BROKER_VERSIONS
 from metadata.store.memory import MemoryMetadataStore
 
 VERSIONS = BrokerVersions("0.9.0", {"Fetch": (4, 16), "Produce": (0, 11)})
@@ -33,6 +34,7 @@ async def test_the_versions_of_live_brokers_are_read(
 ) -> None:
     keeper = keep_broker_versions(store, 7, VERSIONS, rng)
     await keeper.start()
-    assert await read_broker_versions(other_store) == {7: VERSIONS}
+    await other_store.create(f"{BROKER_VERSIONS}/8", b"\x91\x63")
+    assert await read_broker_versions(other_store) == {7: VERSIONS}, "8 is of a later release"
     await keeper.aclose()
     assert await read_broker_versions(other_store) == {}

@@ -7,6 +7,7 @@ import pytest
 
 from ledger_client.errors import LedgerNotFoundError
 from metadata.ids import BookieId, EntryId, LedgerId, Version
+from metadata.paths import repair_claim_path, repair_job_path
 from metadata.repair.claims import ClaimStore
 from metadata.repair.job_store import JobStore
 from metadata.repair.jobs import Job, JobName, JobState
@@ -143,3 +144,17 @@ async def test_damaged_entries_without_a_job_are_explained(memory_cluster: Memor
     ]
     _, text = await cluster.text(parser(), "explain", "4")
     assert ["b", "3", "4", "by"] in [line.split()[:4] for line in text.splitlines()]
+
+
+async def test_records_that_cannot_be_read_stop_no_list(memory_cluster: MemoryCluster) -> None:
+    cluster = memory_cluster
+    await cluster.create("a")
+    for job in (LATE, BLOCKED):
+        await JobStore(cluster.store, Random(1)).publish(job)
+    version = (await cluster.store.get(repair_job_path(LATE.name.text))).version
+    await cluster.store.compare_and_set(repair_job_path(LATE.name.text), b"\x91\x63", version)
+    await cluster.store.create(repair_claim_path(LATE.ledger_id), b"\x91\x63")
+    _, rows = await cluster.run(parser(), "list", "-o", "json")
+    assert [row["ledger"] for row in rows] == [2, 1]
+    assert rows[1]["blocked_reason"].startswith("its record is unreadable: it has format version")
+    assert rows[1]["worker"] == "unreadable"
