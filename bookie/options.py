@@ -25,7 +25,7 @@ from bookie.server.server_limits import ServerLimits
 from metadata.errors import InvalidUriError
 from metadata.registry.location import UNKNOWN_LOCATION
 from metadata.registry.registration import OWNERS_FEATURE, TLS_FEATURE
-from metadata.security.client_principals import parse_super_users
+from metadata.security.client_principals import parse_principals
 from metadata.store.interface import SESSION_TIMEOUT_S
 from metadata.store.uri import parse_zookeeper_uri
 from security.server_tls import ClientCertificates
@@ -263,7 +263,7 @@ class BookieOptions(SecurityOptions):
         return RoleOptions(
             AuthorizerMode(self.authorizer),
             self.principal_rules,
-            parse_super_users(self.super_users),
+            parse_principals(self.super_users),
         )
 
     @property
@@ -347,7 +347,7 @@ def _check_together(options: BookieOptions) -> None:
 def _check_roles(options: BookieOptions) -> None:
     check_choice("authorizer", options.authorizer, AuthorizerMode)
     try:
-        parse_super_users(options.super_users)
+        parse_principals(options.super_users)
     except ValueError as error:
         raise OptionError(f"super_users: {error}") from error
     mode, certificates = options.roles.mode, options.tls_client_certificates

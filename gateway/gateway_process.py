@@ -19,7 +19,7 @@ from gateway.server import GatewayServer
 from gateway.sessions import Sessions
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError
-from metadata.security.client_principals import certified_principal, parse_super_users
+from metadata.security.client_principals import certified_principal, parse_principals
 from metadata.security.grant_table import GrantTable
 from metadata.store.interface import MetadataStore, SessionState
 from serving.admin import AdminContent, AdminServer
@@ -74,7 +74,7 @@ class GatewayProcess:
         sessions = Sessions(
             self._store, self._secret_rng, limits, counters, self._session_timeout_s
         )
-        super_users = parse_super_users(options.super_users)
+        super_users = parse_principals(options.super_users)
         requests = MetadataRequests(
             self._store, grants.granted_to, super_users, limits, options.host
         )

@@ -15,7 +15,7 @@ from typing import Final
 
 from gateway.limits import GatewayLimits
 from metadata.errors import InvalidUriError
-from metadata.security.client_principals import parse_super_users
+from metadata.security.client_principals import parse_principals
 from metadata.store.interface import SESSION_TIMEOUT_S
 from metadata.store.uri import GATEWAY_PORT_DEFAULT, parse_zookeeper_uri
 from serving.errors import OptionError
@@ -127,7 +127,7 @@ def load_options(
     options.check_listening("host", options.host)
     options.check_admin(options.admin_host)
     try:
-        parse_super_users(options.super_users)
+        parse_principals(options.super_users)
     except ValueError as error:
         raise OptionError(f"super_users: {error}") from error
     try:

@@ -4,8 +4,8 @@ Leaves the other routes to `bookie.server.admin` and `broker_layer.server.admin_
 may listen to `serving.security_options`.
 
 Invariants: with a token or with clients' certificates, every request but those for health needs one
-of the two; only requests of other methods than GET change anything, and a server may name the
-principals that may send these.
+of the two; only requests of other methods than GET change anything. A server may name the
+principals whose certificates are enough to read, and those whose certificates are enough to change.
 
 Format: JSON; a failure is {"error": text}, with an HTTP status of 400 or above.
 """
@@ -62,18 +62,28 @@ class AdminAccess:
     """Principals whose certificates are enough for requests that change something. None: those of
     all clients.
     """
+    readers: frozenset[str] | None = None
+    """Principals, besides `changers`, whose certificates are enough for requests that change
+    nothing. None: those of all clients.
+    """
 
     def admits(self, request: web.Request) -> bool:
         """Return whether a request may be served."""
         if request.path in HEALTH_ROUTES or not (self.token or self.takes_certificates):
             return True
-        if self.takes_certificates and request.get_extra_info("peercert"):
-            return True
-        return self._has_token(request)
+        return self.knows_certificate(request) or self.has_token(request)
+
+    def knows_certificate(self, request: web.Request) -> bool:
+        """Return whether the certificate of a request is enough to read."""
+        if not self.takes_certificates or not request.get_extra_info("peercert"):
+            return False
+        return self.readers is None or self.who(request) in self.readers | (
+            self.changers or frozenset()
+        )
 
     def may_change(self, request: web.Request) -> bool:
         """Return whether a request that is admitted may change something."""
-        if self.changers is None or not self.takes_certificates or self._has_token(request):
+        if self.changers is None or not self.takes_certificates or self.has_token(request):
             return True
         return self.who(request) in self.changers
 
@@ -82,9 +92,10 @@ class AdminAccess:
         certificate = request.get_extra_info("peercert")
         if certificate:
             return principal_of(certificate, self.rules).text
-        return "admin token" if self._has_token(request) else ANONYMOUS.text
+        return "admin token" if self.has_token(request) else ANONYMOUS.text
 
-    def _has_token(self, request: web.Request) -> bool:
+    def has_token(self, request: web.Request) -> bool:
+        """Return whether a request has the token."""
         # Bytes that are not UTF-8 are in the header as lone surrogates.
         given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
         wanted = f"Bearer {self.token}".encode()

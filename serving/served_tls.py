@@ -71,9 +71,12 @@ class ServedTls(Collector):
     def _listening(self, tls: ServerTls, *, is_required: bool) -> TlsListening:
         return TlsListening(lambda: tls.context, self._log, self._counters, is_required=is_required)
 
-    def admin_access(self, changers: frozenset[str] | None = None) -> AdminAccess:
+    def admin_access(
+        self, changers: frozenset[str] | None = None, readers: frozenset[str] | None = None
+    ) -> AdminAccess:
         """Return what requests to the admin port need; `changers` are the principals whose
-        certificates allow to change something, None those of all. Raises SecurityError.
+        certificates allow to change something, `readers` others that may read, None those of all.
+        Raises SecurityError.
         """
         options = self._options
         token = read_secret(options.admin_token_file) if options.admin_token_file else ""
@@ -82,7 +85,7 @@ class ServedTls(Collector):
         takes = options.tls_client_certificates != ClientCertificates.NONE
         wanted = ClientCertificates.REQUESTED if takes else ClientCertificates.NONE
         context = self._tls.following_context(wanted)
-        return AdminAccess(token, context, takes, options.principal_rules, changers)
+        return AdminAccess(token, context, takes, options.principal_rules, changers, readers)
 
     async def watch(self) -> None:
         """Load new files until cancelled."""

@@ -12,7 +12,7 @@ from metadata.ledgers.ledger_owner import is_owner
 from security.certificate_names import MappingRule, principal_of
 from security.principal import ANONYMOUS, Principal
 
-SUPER_USERS_MAX: Final = 1_000
+PRINCIPALS_LISTED_MAX: Final = 1_000
 SEPARATOR: Final = ";"
 
 
@@ -30,7 +30,7 @@ def usable_principal(found: Principal) -> str:
     return found.text if found != ANONYMOUS and is_owner(found.text) else ""
 
 
-def parse_super_users(text: str) -> tuple[str, ...]:
+def parse_principals(text: str) -> tuple[str, ...]:
     """Return the principals of a text, which semicolons separate. Raises ValueError."""
     users = tuple(each.strip() for each in text.split(SEPARATOR) if each.strip())
     for each in users:
@@ -38,6 +38,6 @@ def parse_super_users(text: str) -> tuple[str, ...]:
             raise ValueError(
                 f"{each!r} is not a principal: write User:NAME, and separate several by semicolons"
             )
-    if len(users) > SUPER_USERS_MAX:
-        raise ValueError(f"there are {len(users)} super users: name at most {SUPER_USERS_MAX}")
+    if len(users) > PRINCIPALS_LISTED_MAX:
+        raise ValueError(f"there are {len(users)} principals: name at most {PRINCIPALS_LISTED_MAX}")
     return users

@@ -35,7 +35,7 @@ class Viewer:
     name: str
     """A principal, or what is known instead, for the audit log."""
     form_token: str = ""
-    """Token of the forms in the pages for this viewer; empty if there is no login."""
+    """Token of the forms in the pages for this viewer; empty if it may change nothing by them."""
     has_session: bool = False
     """Whether there is a cookie that ends with a logout."""
 

@@ -40,6 +40,8 @@ from serving.admin import AdminAccess
 AWAY_S_MAX: Final = 2.0
 """Time for one page while there is no connection to the metadata service."""
 COOKIE: Final = "quire_session"
+TOKEN_NAME: Final = "admin token"
+"""Who sends the token itself, in pages and in the audit log."""
 FORM_TOKEN_FIELD: Final = "form_token"
 FORM_TOKEN_HEADER: Final = "X-Form-Token"
 PATH_CHARACTERS_MAX: Final = 200
@@ -129,25 +131,28 @@ class Guard:
 
     def viewer(self, request: web.Request) -> Viewer | None:
         """Return who sends a request; None if a login is needed and missing."""
-        if self.access.takes_certificates and request.get_extra_info("peercert"):
-            name = self.access.who(request)
-            return Viewer(name, self.sessions.form_token(name))
         session_id = request.cookies.get(COOKIE, "")
         session = self.sessions.get(session_id)
         if session is not None:
             return Viewer(session.name, self.sessions.form_token(session_id), has_session=True)
         if not self.needs_login:
             return Viewer("anyone on this machine")
-        if self.access.admits(request):
-            return Viewer("admin token")
-        return None
+        if self.access.has_token(request):
+            return Viewer(TOKEN_NAME)
+        if not self.access.knows_certificate(request):
+            return None
+        name = self.access.who(request)
+        may_change = self.access.may_change(request)
+        return Viewer(name, self.sessions.form_token(name) if may_change else "")
 
     async def _why_not_changed(self, request: web.Request, viewer: Viewer) -> str:
         if not self.context.allow_writes:
             return "this console only shows: start it with --allow-writes"
         if not viewer.form_token:
             # A program that sends the token itself, which no other site can.
-            return "" if viewer.name == "admin token" else "log in first"
+            if viewer.name == TOKEN_NAME:
+                return ""
+            return f"{viewer.name} may only read: name it in super_users, or log in with the token"
         holder = request.cookies.get(COOKIE, "") if viewer.has_session else viewer.name
         given = request.headers.get(FORM_TOKEN_HEADER) or ""
         if not given:

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from metadata.errors import InvalidUriError
+from metadata.security.client_principals import parse_principals
 from metadata.store.uri import parse_metadata_uri
 from quire.console.access import BASE_PATH_RULE, is_base_path
+from security.server_tls import ClientCertificates
 from serving.errors import OptionError
 from serving.option_reading import (
     METADATA_DEFAULT,
@@ -27,7 +29,7 @@ from serving.option_reading import (
     read_options,
 )
 from serving.overriding import override
-from serving.security_options import SecurityOptions, is_loopback
+from serving.security_options import SecurityOptions, TlsMode, is_loopback
 
 TABLE: Final = "console"
 VARIABLE_PREFIX: Final = "QUIRE_CONSOLE_"
@@ -48,6 +50,12 @@ class ConsoleOptions(SecurityOptions):
     allow_writes: bool = option(
         False,  # noqa: FBT003
         "allow changes: drain a bookie, pause repair, change a topic; a login is needed then",
+    )
+    super_users: str = option(
+        "", "principals whose certificates are a login that may change too: User:NAME;User:NAME"
+    )
+    readers: str = option(
+        "", "principals whose certificates are a login that may only read: User:NAME;User:NAME"
     )
     host_names: str = option(
         "", "names, besides its address, by which browsers reach the console: NAME,NAME"
@@ -70,13 +78,39 @@ class ConsoleOptions(SecurityOptions):
     def check_host(self) -> None:
         """Refuse a console that anyone on another machine can use. Raises OptionError."""
         self.check_listening("host", self.host)
-        if is_loopback(self.host) or self.admin_token_file:
+        for name, text in (("super_users", self.super_users), ("readers", self.readers)):
+            try:
+                parse_principals(text)
+            except ValueError as error:
+                raise OptionError(f"{name}: {error}") from error
+        if self.admin_token_file or (self.takes_certificates and (self.changers or self.viewers)):
             return
-        if self.tls != "required" or self.tls_client_certificates == "none":
+        if not is_loopback(self.host):
             raise OptionError(
                 f"host is {self.host}, where other machines can connect: set admin_token_file, or"
-                f" {self.tls_hint} with clients' certificates"
+                f" {self.tls_hint} with clients' certificates, and super_users or readers"
             )
+        if self.takes_certificates and not self.allow_writes:
+            raise OptionError(
+                "no certificate is a login: set super_users, readers or admin_token_file, or"
+                " tls_client_certificates to none"
+            )
+
+    @property
+    def takes_certificates(self) -> bool:
+        """Whether clients may have certificates."""
+        certificates = ClientCertificates(self.tls_client_certificates)
+        return self.tls_mode is TlsMode.REQUIRED and certificates is not ClientCertificates.NONE
+
+    @property
+    def changers(self) -> frozenset[str]:
+        """Principals whose certificates allow to read and to change."""
+        return frozenset(parse_principals(self.super_users))
+
+    @property
+    def viewers(self) -> frozenset[str]:
+        """Principals whose certificates allow to read."""
+        return frozenset(parse_principals(self.readers))
 
     @override
     def check_tls(self) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import secrets
 from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -74,10 +75,10 @@ class ConsoleServer:
         options = self._options
         tls = ServedTls(KIND, options, self._log)
         self._run(tls.watch())
-        access = tls.admin_access()
-        if options.allow_writes and not (access.token or access.takes_certificates):
+        access = tls.admin_access(options.changers, options.viewers)
+        if options.allow_writes and not (access.token or options.changers):
             self.token = secrets.token_urlsafe(TOKEN_BYTES)
-            access = AdminAccess(self.token, access.context)
+            access = replace(access, token=self.token)
         survey = Survey(self._cluster, self._log, options.survey_every_s, self._now)
         self._run(survey.run())
         pings = AppendPings(self._cluster, wall_clock_ms)

@@ -47,7 +47,7 @@ from metadata.cancelling import cancel_and_wait
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.chain import CHAIN_NAME
 from metadata.ledgers.ledger_store import LedgerStore
-from metadata.security.client_principals import parse_super_users
+from metadata.security.client_principals import parse_principals
 from metadata.security.grant_table import GrantTable
 from metadata.security.ledger_roles import parse_role
 from metadata.security.user_store import UserStore
@@ -79,7 +79,7 @@ class RolesPlayer:
     """One bookie, its clients, and the metadata service."""
 
     def __init__(self, setup: Mapping[str, str]) -> None:
-        super_users = parse_super_users(setup.get("super-users", ""))
+        super_users = parse_principals(setup.get("super-users", ""))
         self._options = RoleOptions(AuthorizerMode(setup["authorizer"]), RULES, super_users)
         self._logins = LoginMode(setup.get("logins", LoginMode.OFF))
         self._events: list[Sequence[str]] = []

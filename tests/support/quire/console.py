@@ -11,11 +11,17 @@ from dataclasses import dataclass
 from aiohttp import ClientSession, CookieJar
 
 from ledger_client.cluster_access import open_cluster
+from quire.console.context import Route
 from quire.console.options import ConsoleOptions
 from quire.console.server import ConsoleServer
 from security.client_file import NO_IDENTITY
 
 _FORM_TOKEN = re.compile(r'name="form_token" value="([0-9a-f]+)"')
+
+
+def path_of(route: Route) -> str:
+    """Return a path that a route serves."""
+    return re.sub(r"\{[^}]*\}", "7", route.path)
 
 
 @dataclass(frozen=True, slots=True)

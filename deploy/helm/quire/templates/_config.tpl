@@ -55,6 +55,7 @@ metadata = {{ include "quire.metadata" . | quote }}
 host = "0.0.0.0"
 port = 8000
 tls = "required"
+super_users = {{ include "quire.superUsers" . | quote }}
 {{ include "quire.securityToml" . }}
 {{- include "quire.optionsToml" .Values.console.options }}
 {{- end -}}

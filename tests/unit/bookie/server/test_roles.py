@@ -27,7 +27,7 @@ from bookie.wire.messages import (
     WriteLac,
 )
 from metadata.ids import EntryId, LedgerId
-from metadata.security.client_principals import parse_super_users
+from metadata.security.client_principals import parse_principals
 from metadata.security.ledger_roles import LedgerFacts, LedgerRole
 from tests.support.bookie.roles_world import ALICE, ROOT, World, world_of
 from tests.support.bookie.wire_client import WireClient, batch_of
@@ -323,12 +323,12 @@ async def test_known_facts_are_bounded(world: World, monkeypatch: pytest.MonkeyP
 
 
 def test_super_users_are_separated_by_semicolons() -> None:
-    assert parse_super_users("User:CN=a,O=b; User:c;") == ("User:CN=a,O=b", "User:c")
-    assert parse_super_users("") == ()
+    assert parse_principals("User:CN=a,O=b; User:c;") == ("User:CN=a,O=b", "User:c")
+    assert parse_principals("") == ()
     with pytest.raises(ValueError, match="separate several by semicolons"):
-        parse_super_users("alice")
+        parse_principals("alice")
     with pytest.raises(ValueError, match="at most 1000"):
-        parse_super_users("User:a;" * 1_001)
+        parse_principals("User:a;" * 1_001)
 
 
 async def test_a_client_can_read_its_rights(world: World) -> None:

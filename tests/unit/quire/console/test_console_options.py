@@ -7,6 +7,13 @@ import pytest
 from quire.console.options import load_options
 from serving.errors import OptionError
 
+TLS: dict[str, str | bool] = {
+    "tls": "required",
+    "tls_cert_file": "c",
+    "tls_key_file": "k",
+    "tls_ca_file": "a",
+}
+
 
 def test_the_defaults_are_for_this_machine_and_read_only() -> None:
     options = load_options(None, {}, {})
@@ -31,11 +38,19 @@ def test_sources_override_each_other() -> None:
         ({"metadata": "nowhere"}, "metadata: "),
         ({"tls": "optional"}, "off or required"),
         ({"tls": "required"}, "tls_cert_file"),
+        (TLS, "no certificate is a login"),
+        ({**TLS, "host": "10.0.0.7"}, "super_users or readers"),
+        ({**TLS, "readers": "ann"}, "readers: .*User:NAME"),
     ],
 )
 def test_bad_options_are_refused(flags: dict[str, str | bool], text: str) -> None:
     with pytest.raises(OptionError, match=text):
         load_options(None, {}, flags)
+
+
+@pytest.mark.parametrize("role", ["super_users", "readers"])
+def test_roles_are_enough_for_other_machines(role: str) -> None:
+    assert load_options(None, {}, {**TLS, "host": "10.0.0.7", role: "User:ann"}).takes_certificates
 
 
 def test_a_token_is_enough_for_other_machines(tmp_path: Path) -> None:

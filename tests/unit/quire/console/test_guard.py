@@ -9,7 +9,7 @@ from quire.console import server
 from quire.console.context import ConsoleContext, Route
 from quire.console.guard import COOKIE, Guard
 from quire.console.options import ConsoleOptions
-from tests.support.quire.console import open_console
+from tests.support.quire.console import open_console, path_of
 from tests.support.quire.memory_cluster import MemoryCluster
 
 OPEN_ROUTES = {
@@ -38,10 +38,6 @@ def all_routes(monkeypatch: pytest.MonkeyPatch) -> list[Route]:
 
     monkeypatch.setattr(Guard, "wrap", wrap_noted)
     return found
-
-
-def path_of(route: Route) -> str:
-    return re.sub(r"\{[^}]*\}", "7", route.path)
 
 
 async def test_every_route_but_the_open_ones_needs_a_login(
