@@ -26,7 +26,6 @@ from metadata.msgpack_fields import Packed
 from metadata.paths import CHAINS, LEDGERS, LEVEL_DIGITS
 from metadata.security.ledger_roles import GrantedRights
 from metadata.store.interface import (
-    CompareAndSet,
     Create,
     Delete,
     MetadataStore,
@@ -37,7 +36,7 @@ from metadata.store.interface import (
 READS_MAX: Final = 3
 """Maximum number of reads of chains that are created or removed meanwhile."""
 VALUES_MAX: Final = 16
-"""Maximum number of values that one ephemeral node may have, because outcomes are unknown."""
+"""Maximum number of writes to one ephemeral node whose outcomes are unknown."""
 
 MetadataRequest = Get | Children | CreateNode | Multi
 
@@ -67,7 +66,7 @@ class MetadataRequests:
             principal,
             is_super=principal in self._super_users,
             granted=self._granted_to(principal),
-            has_ephemeral=session.ephemerals.__contains__,
+            has_ephemeral=session.ephemerals.has,
             has_id=session.ids.has,
         )
 
@@ -98,16 +97,15 @@ class MetadataRequests:
         self, session: ClientSession, operations: Sequence[Operation], *, make_parents: bool
     ) -> list[Version]:
         allowed = await self._allowed(session, operations)
-        written = self._note_written(session, operations)
+        sent = session.ephemerals.begin(operations)
         try:
             versions = await self._send(operations, allowed, make_parents=make_parents)
         except OutcomeUnknownError:
             raise  # the values may be there
         except MetadataError:
-            for path, value in written:
-                _drop_value(session, path, value)
+            session.ephemerals.note_failed(sent)
             raise
-        _note_done(session, operations)
+        session.ephemerals.note_done(sent)
         if allowed.block is not None:
             session.ids.add(allowed.block)
         return versions
@@ -172,50 +170,15 @@ class MetadataRequests:
 
     def _check_room(self, session: ClientSession, operations: Sequence[Operation]) -> None:
         """Bound the ephemeral nodes of a session, and the values that each may have."""
+        count = len(session.ephemerals)
         for each in operations:
-            is_new = isinstance(each, Create) and each.ephemeral
-            uncertain = session.ephemerals.get(each.path, ())
-            if is_new and len(session.ephemerals) >= self._limits.ephemerals_max:
+            count += isinstance(each, Create) and each.ephemeral
+            if count > max(len(session.ephemerals), self._limits.ephemerals_max):
                 why = f"a session has at most {self._limits.ephemerals_max} ephemeral nodes"
                 raise GatewayRefusedError(each.path, self._name, why)
-            if len(uncertain) >= VALUES_MAX:
+            if session.ephemerals.uncertain(each.path) >= VALUES_MAX:
                 why = f"the outcomes of {VALUES_MAX} writes to it are unknown: begin a new session"
                 raise GatewayRefusedError(each.path, self._name, why)
-
-    @staticmethod
-    def _note_written(
-        session: ClientSession, operations: Sequence[Operation]
-    ) -> list[tuple[str, bytes]]:
-        """Note and return the values that the session's ephemeral nodes may have from now on."""
-        written: list[tuple[str, bytes]] = []
-        for each in operations:
-            is_own = isinstance(each, CompareAndSet) and each.path in session.ephemerals
-            if is_own or (isinstance(each, Create) and each.ephemeral):
-                assert isinstance(each, Create | CompareAndSet), "it writes a value"
-                session.ephemerals.setdefault(each.path, []).append(each.value)
-                written.append((each.path, each.value))
-        return written
-
-
-def _drop_value(session: ClientSession, path: str, value: bytes) -> None:
-    """Note that a value was certainly not written."""
-    values = session.ephemerals.get(path, [])
-    if value in values:
-        values.remove(value)
-    if not values:
-        session.ephemerals.pop(path, None)
-
-
-def _note_done(session: ClientSession, operations: Sequence[Operation]) -> None:
-    """Note what is certain after a write: older values are gone."""
-    for each in operations:
-        values = session.ephemerals.get(each.path)
-        if values is None:
-            continue
-        if isinstance(each, Delete):
-            del session.ephemerals[each.path]
-        elif isinstance(each, Create | CompareAndSet) and each.value in values:
-            del values[: values.index(each.value)]
 
 
 def deleted_paths(request: MetadataRequest) -> list[str]:

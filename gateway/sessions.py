@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.id_blocks import IdBlocks
 from gateway.limits import GatewayCounters, GatewayLimits
+from gateway.own_nodes import OwnNodes
 from metadata.backoff import Backoff
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError, NodeNotFoundError, VersionConflictError
@@ -45,8 +46,7 @@ class ClientSession:
     heard_s: float
     """When the last bytes of the client arrived."""
     connection: "ClientConnection | None" = None
-    ephemerals: dict[str, list[bytes]] = field(default_factory=dict)
-    """Nodes of the session, each with the values that it may have."""
+    ephemerals: OwnNodes = field(default_factory=OwnNodes)
     ids: IdBlocks = field(default_factory=IdBlocks)
     running: dict[asyncio.Task[None], None] = field(default_factory=dict)
     """Requests under way, also those of lost connections."""
@@ -147,11 +147,12 @@ class Sessions:
         """Remove what the session created, until it is certain."""
         await asyncio.gather(*session.running, return_exceptions=True)
         backoff = Backoff(self._rng)
-        for path, values in session.ephemerals.items():
+        nodes = session.ephemerals
+        for path in nodes:
             while True:
                 try:
                     stored = await find(self._store, path)
-                    if stored is None or not stored.ephemeral or stored.value not in values:
+                    if stored is None or not nodes.wrote(path, stored, session.session_id):
                         break
                     await self._store.delete(path, stored.version)
                 except (NodeNotFoundError, VersionConflictError):

@@ -11,7 +11,6 @@ from typing_extensions import override  # `typing` has it from 3.12 on
 from metadata.errors import (
     ChainNotFoundError,
     NodeExistsError,
-    NodeNotFoundError,
     StoreUnavailableError,
     VersionConflictError,
 )
@@ -294,20 +293,6 @@ async def test_a_chain_that_appears_during_a_decision_is_checked(
     await gateway.aclose()
 
 
-async def test_registrations_end_with_their_sessions(
-    gateway: RunningGateway, alice: GatewayMetadataStore, bob: GatewayMetadataStore
-) -> None:
-    registration = ClientRegistration(alice, random.Random(1))
-    await registration.start()
-    path = f"/clients/{registration.client_id}"
-    assert (await bob.get(path)).ephemeral
-    with pytest.raises(GatewayRefusedError):
-        await bob.delete(path, Version(0))
-    await alice.aclose()
-    with pytest.raises(NodeNotFoundError):
-        await bob.get(path, fresh=True)
-
-
 async def test_a_silent_client_loses_its_nodes_and_no_other(gateway: RunningGateway) -> None:
     root = await gateway.connect()
     store = await gateway.connect(session_timeout_s=1.0)
@@ -352,27 +337,6 @@ async def test_a_silent_service_expires_the_session(gateway: RunningGateway) -> 
     assert gateway.store.session_state is SessionState.SUSPENDED, "the client's clock came first"
     gateway.store.resume()
     await until(lambda: store.session_state is SessionState.CONNECTED)
-
-
-async def test_bounds_of_ephemeral_nodes_and_uncertain_values(gateway: RunningGateway) -> None:
-    root = await gateway.connect()
-    for number in range(3):
-        await root.create(f"/live/{number}", b"", ephemeral=True)
-    with pytest.raises(GatewayRefusedError, match="at most 3"):
-        await root.create("/live/3", b"", ephemeral=True)
-    session = gateway.context.sessions._sessions[root.session_id]
-    for _ in range(40):
-        with pytest.raises(VersionConflictError):
-            await root.compare_and_set("/live/0", b"x", Version(7))
-    assert session.ephemerals["/live/0"] == [b""]
-    with pytest.raises(NodeExistsError):
-        taken = Create("/live/1", b"")
-        await root.multi([CompareAndSet("/live/0", b"y", Version(0)), taken])
-    assert session.ephemerals["/live/0"] == [b""]
-    await root.compare_and_set("/live/0", b"z", Version(0))
-    assert session.ephemerals["/live/0"] == [b"z"]
-    await root.delete("/live/0", Version(1))
-    await root.create("/live/3", b"", ephemeral=True)
 
 
 async def test_a_client_moves_to_another_gateway(
