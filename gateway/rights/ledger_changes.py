@@ -4,7 +4,8 @@ Leaves the rights of a client to `metadata.security.ledger_roles`, and the chang
 `metadata.ledgers.ledger_metadata`: each is compared with the result of its transition.
 
 Invariants: nothing changes what decides rights (the id, the owner and the chain), nor what never
-changes of a ledger; a state only moves forward.
+changes of a ledger; a state only moves forward. Only claiming removes the mark of a ledger without
+a writer, and no change adds it: a second writer would use the nonces of the first one again.
 
 Source: protocol rules 1.5, 5.1, 6.1, 7.1, 7.5, 9.1 and 12.2.
 """
@@ -33,6 +34,8 @@ def facts_of(metadata: LedgerMetadata) -> LedgerFacts:
 
 def right_for(old: LedgerMetadata, new: LedgerMetadata) -> LedgerRight | None:
     """Return the right that a change needs; None if no client may make it."""
+    if _is_claim(old, new):
+        return LedgerRight.APPEND
     if not _keeps_identity(old, new):
         return None
     for right, transition in _transitions(old, new):
@@ -49,11 +52,10 @@ def _keeps_identity(old: LedgerMetadata, new: LedgerMetadata) -> bool:
 
 
 def _fixed(metadata: LedgerMetadata) -> tuple[object, ...]:
-    custom = {name: text for name, text in metadata.custom.items() if name != UNCLAIMED_NAME}
     return (
         metadata.ledger_id,
         metadata.owner,
-        custom,
+        metadata.custom,
         metadata.created_ms,
         metadata.creation_token,
         metadata.quorum,
@@ -68,7 +70,6 @@ def _transitions(
     token, last = new.update_token, new.last_fragment
     first = last.first_entry_id
     yield LedgerRight.APPEND, lambda: old.with_ensemble_change(first, last.ensemble, token)
-    yield LedgerRight.APPEND, lambda: _claimed(old, new)
     yield RECOVERY, lambda: old.with_recovery_begun(token)
     if new.last_entry_id is not None and new.length is not None:
         end, length = new.last_entry_id, new.length
@@ -85,9 +86,8 @@ def _transitions(
                 yield COPY, lambda: old.with_fragment(index, fragment, token)  # noqa: B023 - called at once
 
 
-def _claimed(old: LedgerMetadata, new: LedgerMetadata) -> LedgerMetadata:
-    """Return the metadata with another writer, which removes the mark of a ledger without one."""
-    if not old.is_unclaimed:
-        raise InvalidTransitionError(old.ledger_id, "it has a writer")
+def _is_claim(old: LedgerMetadata, new: LedgerMetadata) -> bool:
+    """Return whether a change gives a ledger without a writer one, and removes its mark."""
     custom = {name: text for name, text in old.custom.items() if name != UNCLAIMED_NAME}
-    return replace(old, custom=custom, writer=new.writer, update_token=new.update_token)
+    claimed = replace(old, custom=custom, writer=new.writer, update_token=new.update_token)
+    return old.is_unclaimed and new == claimed

@@ -101,6 +101,14 @@ CHANGES = (
         replace(OLD, update_token=token(6)),
         (*ALL_OF_THE_LEDGER, WRITER, COPIER),
     ),
+    Change("mark it unclaimed again", OLD, replace(UNCLAIMED, update_token=token(6)), ()),
+    Change(
+        "mark it unclaimed with another change",
+        OLD,
+        replace(MEMBERS, custom={**OLD.custom, UNCLAIMED_NAME: "1"}),
+        (),
+    ),
+    Change("claim and change it", UNCLAIMED, MEMBERS, ()),
     Change("take the writer's place", OLD, replace(OLD, writer="client-2"), ALL_OF_THE_LEDGER),  # type: ignore[arg-type]
     Change("begin a recovery", OLD, RECOVERING, (*ALL_OF_THE_LEDGER, RECOVERER, COPIER)),
     Change(
@@ -158,14 +166,19 @@ def test_who_may_change_a_ledger(change: Change) -> None:
     assert isinstance(decide_writes(SUPER, operations_of(change), Known()), Allowed)
 
 
+def change_named(name: str) -> Change:
+    return next(each for each in CHANGES if each.name == name)
+
+
 def test_a_refusal_names_the_role() -> None:
-    verdict = decide_writes(OTHER, operations_of(CHANGES[5]), known(OLD))
+    change = change_named("begin a recovery")
+    verdict = decide_writes(OTHER, operations_of(change), known(OLD))
     assert isinstance(verdict, Refused)
     assert "quire grant add 'User:bob' recoverer ledger:7" in verdict.why
 
 
 def test_a_change_is_decided_on_the_value_that_it_replaces() -> None:
-    change = operations_of(CHANGES[2])
+    change = operations_of(change_named("close"))
     verdict = decide_writes(OWNER, change, known(OLD, ZERO))
     assert isinstance(verdict, Impossible)
     assert isinstance(verdict.error, VersionConflictError)
