@@ -170,7 +170,7 @@ def _decide_part(
     path = operation.path
     names = path.split("/")[3:]
     if not names and isinstance(operation, CompareAndSet):
-        return _decide_head(subject, chain, operation)
+        return _decide_head(subject, chain, operation, operations)
     if isinstance(operation, Delete):
         return _decide_removal(subject, chain, path, names)
     match names:
@@ -186,16 +186,22 @@ def _decide_part(
             return no_rule(subject, path, "create or change this node of a chain")
 
 
-def _decide_head(subject: Subject, chain: _Chain, operation: CompareAndSet) -> Verdict:
+def _decide_head(
+    subject: Subject, chain: _Chain, operation: CompareAndSet, operations: Sequence[Operation]
+) -> Verdict:
     if chain.stored.version != operation.expected:
         found = at_version(
             Known({operation.path: chain.stored}), operation.path, operation.expected
         )
         assert isinstance(found, Impossible), "the version differs"
         return found
-    needed = head_right(chain.head, unpack_head(operation.path, operation.value))
+    new = unpack_head(operation.path, operation.value)
+    needed = head_right(chain.head, new)
     if needed is None:
         return no_rule(subject, operation.path, "change the head of a chain so")
+    is_raised = new.next_index != chain.head.next_index
+    if is_raised and _publication(chain, operations) is None:
+        return no_rule(subject, operation.path, "raise the head of a chain without a link")
     return _with(subject, chain, operation.path, needed)
 
 
