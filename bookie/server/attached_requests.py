@@ -53,7 +53,9 @@ class AttachedRequests:
         self._peer = peer
         self._quota = quota
         self._requests = LedgerRequests(storage, limits, counters, context.now, quota)
-        self.polls = LongPolls(storage, self._requests, runner, limits, counters, send)
+        self.polls = LongPolls(
+            storage, self._requests, runner, limits, counters, send, self._why_not_read
+        )
 
     def serve(
         self,
@@ -76,7 +78,7 @@ class AttachedRequests:
             if self.polls.is_full:
                 self._refuse(request_id, Status.BAD_REQUEST, "too many long polls are waiting")
             else:
-                self.polls.wait(request_id, request, attachment.master_key)
+                self.polls.wait(request_id, request, attachment)
         else:
             self._read_or_submit(request_id, request, attachment.master_key, asked_s)
 
@@ -99,16 +101,14 @@ class AttachedRequests:
         operation = LedgerOperation.RECOVERY_ADD if recovery else LedgerOperation.ADD
         self._refuse_by_roles(request_id, operation, attachment)
 
-    def refuse_polls(self, attachment: Attachment) -> None:
-        """Refuse the long polls of a ledger that the client may not read any more."""
-        ledger_id = attachment.ledger_id
-        reason = refusal_text(self._attachments.principal, LedgerOperation.READ, ledger_id)
-        self.polls.refuse_ledger(ledger_id, reason)
-
     def refuse_waiting(self) -> None:
         """Refuse what waits, because the bookie is closing."""
         self.polls.refuse_all()
         self._attachments.end_waiting()
+
+    def _why_not_read(self, attachment: Attachment) -> str:
+        principal = self._attachments.principal
+        return refusal_text(principal, LedgerOperation.READ, attachment.ledger_id)
 
     def _refuse_by_roles(
         self, request_id: int, operation: LedgerOperation, attachment: Attachment

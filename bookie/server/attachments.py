@@ -12,7 +12,7 @@ Source: protocol rules 12.4 and 12.5; docs/decisions/0016-roles-from-the-owner.m
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -52,6 +52,11 @@ class Attachment:
     """Requests that wait for the rights, with their bytes; None if no read runs."""
     reading: "asyncio.Task[None] | None" = None
     """Last read of the facts."""
+
+    @property
+    def may_read(self) -> bool:
+        """Whether the client may read the ledger now."""
+        return bool(self.rights & READ_BIT)
 
     @property
     def is_undecided(self) -> bool:
@@ -120,18 +125,15 @@ class Attachments:
         authorizer.waiting_bytes += size
         return True
 
-    async def refresh(self, on_loss: Callable[[Attachment], None]) -> None:
-        """Compute all rights again, because grants of the client changed (rule 12.5). `on_loss` is
-        called with each ledger that the client may not read any more.
+    async def refresh(self, others: Iterable[Attachment] = ()) -> None:
+        """Compute all rights again, because grants of the client changed (rule 12.5), also those of
+        `others`, which are detached and still have requests.
         """
         authorizer = self._authorizer
         assert authorizer is not None, "grants change only where they matter"
-        for number, attachment in enumerate(list(self._attached.values()), 1):
-            before = attachment.rights
+        for number, attachment in enumerate([*self._attached.values(), *others], 1):
             if attachment.facts is not None:
                 attachment.rights = authorizer.rights(self.principal, attachment.facts)
-            if before & ~attachment.rights & READ_BIT:
-                on_loss(attachment)
             if number % RIGHTS_PER_SLICE == 0:
                 await asyncio.sleep(0)
 

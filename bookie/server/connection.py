@@ -172,7 +172,9 @@ class ClientConnection(ServerConnection):
     async def refresh_rights(self, principals: Container[str]) -> None:
         """Compute the client's rights again if it is one of these principals."""
         if self._role is not None and self._attachments.principal in principals:
-            await self._attachments.refresh(self._served.refuse_polls)
+            polls = self._served.polls
+            await self._attachments.refresh(polls.attachments)
+            polls.refuse_unreadable()
 
     @override
     def _overdue_request(self, waited_s: float) -> str | None:

@@ -158,6 +158,42 @@ async def test_a_waiting_poll_ends_with_the_right_to_read(world: World) -> None:
     assert world.served.counters.long_polls_now == 0
 
 
+@pytest.mark.parametrize("is_attached_again", [False, True])
+async def test_a_poll_of_a_detached_ledger_ends_with_the_right_to_read(
+    world: World, *, is_attached_again: bool
+) -> None:
+    await (await world.client(ALICE, 7)).add(batch_of(7, 0))
+    await world.roles.grant(BOB, READER, "all")
+    await until(lambda: world.roles.authorizer.rights(BOB, LedgerFacts(SEVEN)) != 0)
+    client = await world.client(BOB, 7)
+    poll = client.send_request(WaitLac(SEVEN, EntryId(5), 60_000, 0))
+    await until(lambda: len(parked_in(world)) == 1)
+    client.send_request(DetachLedger(SEVEN))
+    if is_attached_again:
+        client.attach(7)
+    await world.roles.revoke(BOB, READER, "all")
+    answer = await client.answer(poll)
+    assert isinstance(answer, Refused)
+    assert answer.status is Status.UNAUTHORIZED
+    assert world.served.counters.long_polls_now == 0
+
+
+async def test_a_poll_that_begins_ends_with_the_right_to_read(world: World) -> None:
+    await world.roles.grant(BOB, READER, "all")
+    await until(lambda: world.roles.authorizer.rights(BOB, LedgerFacts(SEVEN)) != 0)
+    client = await world.client(BOB, 7)
+    world.served.storage.reads_wait.clear()
+    poll = client.send_request(WaitLac(SEVEN, EntryId(5), 60_000, 0))
+    await until(lambda: world.served.counters.long_polls_now == 1)
+    await world.roles.revoke(BOB, READER, "all")
+    await until(lambda: attachment_of(world, 7).rights == 0)
+    world.served.storage.reads_wait.set()
+    answer = await client.answer(poll)
+    assert isinstance(answer, Refused)
+    assert answer.status is Status.UNAUTHORIZED
+    assert world.served.counters.long_polls_now == 0
+
+
 def parked_in(world: World) -> list[object]:
     return [
         poll
