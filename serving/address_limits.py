@@ -7,7 +7,10 @@ Invariants: an address has at most `connections_max` admitted connections, if th
 addresses with open connections are kept.
 """
 
+import sys
 from typing import TYPE_CHECKING, Final
+
+from security.shares import Shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,29 +25,23 @@ class AddressLimits:
     def __init__(self, connections_max: int) -> None:
         """With `connections_max` 0 there is no limit of their number."""
         self._connections_max = connections_max
-        self._counts: dict[str, int] = {}
+        self._shares = Shares(sys.maxsize, connections_max)
         self.is_within_rate: Callable[[str, float], bool] | None = None
         """Counts a new connection of an address at a time, unless its address makes too many."""
 
     def refusal(self, address: str, now_s: float) -> str | None:
         """Return why a new connection is refused; None if it is admitted, and so counted."""
-        if self._connections_max and self._counts.get(address, 0) >= self._connections_max:
+        if self._connections_max and not self._shares.take(address):
             return "the address has too many connections"
         if self.is_within_rate is not None and not self.is_within_rate(address, now_s):
+            self.release(address)
             return "the address makes connections too fast"
-        if self._connections_max:
-            self._counts[address] = self._counts.get(address, 0) + 1
         return None
 
     def release(self, address: str) -> None:
         """Note the end of an admitted connection."""
-        if not self._connections_max:
-            return
-        left = self._counts[address] - 1
-        if left:
-            self._counts[address] = left
-        else:
-            del self._counts[address]
+        if self._connections_max:
+            self._shares.give_back(address)
 
 
 def plain_address(host: str) -> str:

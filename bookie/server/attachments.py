@@ -167,7 +167,7 @@ class Attachments:
 
     async def _read_and_decide(self, attachment: Attachment, authorizer: LedgerAuthorizer) -> None:
         try:
-            facts = await authorizer.read_facts(attachment.ledger_id)
+            facts = await authorizer.read_facts(attachment.ledger_id, self.principal)
         except FactsUnavailableError as error:
             attachment.reason = (
                 f"the rights on ledger {attachment.ledger_id} could not be read ({error}): try it "

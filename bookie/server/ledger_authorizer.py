@@ -4,8 +4,9 @@ Leaves roles to `metadata.security.ledger_roles`, the grants to `metadata.securi
 the ledgers that one connection has attached to `bookie.server.attachments`.
 
 Invariants: facts about a ledger come from its metadata and do not change while it exists, so they
-are read once; at most READS_AT_ONCE_MAX reads run at a time, each at most READ_S_MAX; a ledger
-counts as missing only after an agreed read; without an answer nothing is decided.
+are read once; at most READS_AT_ONCE_MAX reads run at a time, of one principal at most
+READS_OF_PRINCIPAL_MAX, each at most READ_S_MAX; principals that wait take turns; a ledger counts as
+missing only after an agreed read; without an answer nothing is decided.
 
 Source: protocol rules 1.6, 12.1, 12.4, 12.5 and 12.6.
 """
@@ -27,8 +28,12 @@ from metadata.security.grant_table import GrantTable
 from metadata.security.ledger_roles import EVERY_RIGHT, LedgerFacts, rights_of
 from metadata.store.interface import MetadataStore
 from security.certificate_names import MappingRule
+from security.fair_queue import FairQueue, QueueFullError
 
 READS_AT_ONCE_MAX: Final = 32
+READS_OF_PRINCIPAL_MAX: Final = 16
+READS_WAITING_MAX: Final = 10_000
+"""Maximum number of reads of one principal that wait; more are not begun."""
 READ_S_MAX: Final = 5.0
 """Maximum time for the facts about one ledger, in seconds, with the wait for other reads."""
 FACTS_MAX: Final = 100_000
@@ -84,7 +89,7 @@ class LedgerAuthorizer:
         self._rules = options.rules
         self._super_users = frozenset(options.super_users)
         self._facts: dict[LedgerId, LedgerFacts] = {}
-        self._reads = asyncio.Semaphore(READS_AT_ONCE_MAX)
+        self._reads = FairQueue(READS_AT_ONCE_MAX, READS_OF_PRINCIPAL_MAX, READS_WAITING_MAX)
         self.waiting_bytes = 0
         """Bytes of adds that wait until the rights of their clients are known."""
         self._changed: dict[str, None] = {}
@@ -113,17 +118,17 @@ class LedgerAuthorizer:
         """Return the facts about a ledger, if they were read before."""
         return self._facts.get(ledger_id)
 
-    async def read_facts(self, ledger_id: LedgerId) -> LedgerFacts | None:
-        """Return the facts about a ledger; None if it does not exist. Raises
-        FactsUnavailableError.
+    async def read_facts(self, ledger_id: LedgerId, principal: str) -> LedgerFacts | None:
+        """Return the facts about a ledger for a principal that asks; None if it does not exist.
+        Raises FactsUnavailableError.
         """
         try:
-            async with asyncio.timeout(READ_S_MAX), self._reads:
+            async with asyncio.timeout(READ_S_MAX), self._reads.place(principal):
                 metadata = await self._read(ledger_id)
         except TimeoutError:
             why = f"the metadata service did not answer within {READ_S_MAX:g} s"
             raise FactsUnavailableError(why) from None
-        except MetadataError as error:
+        except (MetadataError, QueueFullError) as error:
             raise FactsUnavailableError(str(error)) from error
         if metadata is None:
             return None

@@ -12,7 +12,6 @@ removed, and proves nothing any more.
 Source: KIP-368; RFC 4422, section 3.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
@@ -21,6 +20,7 @@ from security.errors import SaslError, SaslMechanismError
 from security.principal import ANONYMOUS, Principal
 from security.sasl.authenticator import SaslAuthenticator
 from security.sasl.mechanism import Mechanism, SaslExchange
+from security.shares import Shares
 
 LOGIN_S_MAX: Final = 10.0
 """Maximum time of a login."""
@@ -56,11 +56,9 @@ class SaslSessions:
     def __init__(self, authenticator: SaslAuthenticator, under_way_max: int) -> None:
         """`under_way_max` is the maximum number of connections that are about to log in."""
         self.authenticator = authenticator
-        self._under_way_max = under_way_max
-        self._of_address_max = max(2, under_way_max // ADDRESS_SHARE)
+        self._places = Shares(under_way_max, max(2, under_way_max // ADDRESS_SHARE))
+        """Connections that are about to log in, by the address of the client."""
         self._under_way: dict[SaslSession, None] = {}
-        self._of_address = Counter[str]()
-        """Number of connections that are about to log in, by the address of the client."""
         self._done: dict[SaslSession, None] = {}
 
     @property
@@ -72,13 +70,10 @@ class SaslSessions:
         """Begin the session of a new connection from an address; None if too many are about to log
         in, altogether or from there.
         """
-        if len(self._under_way) >= self._under_way_max:
-            return None
-        if self._of_address[address] >= self._of_address_max:
+        if not self._places.take(address):
             return None
         session = SaslSession(self, end, address)
         self._under_way[session] = None
-        self._of_address[address] += 1
         return session
 
     def revoke(self, user: str, mechanisms: Collection[str]) -> None:
@@ -102,9 +97,7 @@ class SaslSessions:
         if session not in self._under_way:
             return
         del self._under_way[session]
-        self._of_address[session.address] -= 1
-        if not self._of_address[session.address]:
-            del self._of_address[session.address]
+        self._places.give_back(session.address)
 
 
 class SaslSession:

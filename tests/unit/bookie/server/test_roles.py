@@ -27,6 +27,7 @@ from bookie.wire.messages import (
     WriteLac,
 )
 from metadata.ids import EntryId, LedgerId
+from metadata.paths import ledger_path
 from metadata.security.client_principals import parse_principals
 from metadata.security.ledger_roles import LedgerFacts, LedgerRole
 from tests.support.bookie.roles_world import ALICE, ROOT, World, world_of
@@ -351,10 +352,21 @@ async def test_facts_are_read_once(world: World) -> None:
     assert len(world.faults.calls) == calls
 
 
+async def test_ledgers_that_do_not_exist_keep_no_other_client_out(world: World) -> None:
+    own = ledger_path(SEVEN)
+    world.faults.meets = lambda call: call.path != own
+    world.faults.gate.clear()
+    await world.client(BOB, *range(1_000, 1_500))
+    await until(lambda: len(world.faults.calls) >= ledger_authorizer.READS_OF_PRINCIPAL_MAX)
+    client = await world.client(ALICE, 7)
+    assert isinstance(await client.request(REQUESTS["lac"]), LacReply)
+    world.faults.gate.set()
+
+
 async def test_known_facts_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_authorizer, "FACTS_MAX", 1)
     for ledger_id in (SEVEN, EIGHT):
-        await world.roles.authorizer.read_facts(ledger_id)
+        await world.roles.authorizer.read_facts(ledger_id, BOB)
     assert list(world.roles.authorizer._facts) == [EIGHT]
 
 

@@ -15,6 +15,7 @@ from broker_layer.server.connections.connection import BrokerConnection
 from security.sasl.mechanism import Mechanism
 from security.sasl.plain import PlainClient
 from security.sasl.sessions import LOGIN_S_MAX, SaslSession
+from security.shares import Shares
 from tests.support.broker_layer.login_setting import (
     Gate,
     LoginSetting,
@@ -111,7 +112,7 @@ async def test_a_client_that_does_not_log_in_is_disconnected(setting: LoginSetti
 async def test_logins_under_way_are_limited(
     setting: LoginSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(setting.logins.sessions, "_under_way_max", 2)
+    monkeypatch.setattr(setting.logins.sessions, "_places", Shares(2, 2))
     first, second, third = (setting.connect() for _ in range(3))
     assert third.is_closed
     assert not first.is_closed
@@ -129,7 +130,7 @@ async def test_a_connection_beyond_the_limit_is_never_served(
     setting: LoginSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even by a transport that delivers something after the end."""
-    monkeypatch.setattr(setting.logins.sessions, "_under_way_max", 0)
+    monkeypatch.setattr(setting.logins.sessions, "_places", Shares(0, 0))
     monkeypatch.setattr(BrokerConnection, "drop", lambda *_: None)
     client = setting.connect()
     client.send(request_frame(ApiKey.METADATA, 1, bytes(4)))

@@ -1,0 +1,91 @@
+"""Places that clients share, and turns of those that wait for one."""
+
+import asyncio
+
+import pytest
+
+from security.fair_queue import FairQueue, QueueFullError
+from security.shares import Shares
+
+
+def test_a_holder_has_at_most_its_share() -> None:
+    shares = Shares(3, 2)
+    assert [shares.take("a") for _ in range(3)] == [True, True, False]
+    assert (shares.take("b"), shares.take("c")) == (True, False)
+    assert (len(shares), shares.is_full) == (3, True)
+    shares.give_back("a")
+    assert shares.take("c")
+
+
+class Requests:
+    """Requests that hold their place until they are told to end."""
+
+    def __init__(self, queue: FairQueue) -> None:
+        self._queue = queue
+        self._ends: list[asyncio.Event] = []
+        self.served: list[str] = []
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def ask(self, holder: str, count: int = 1) -> None:
+        loop = asyncio.get_running_loop()
+        self.tasks += [loop.create_task(self._hold(holder)) for _ in range(count)]
+        await asyncio.sleep(0)
+
+    async def end_one(self) -> None:
+        self._ends.pop(0).set()
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    async def _hold(self, holder: str) -> None:
+        async with self._queue.place(holder):
+            end = asyncio.Event()
+            self._ends.append(end)
+            self.served.append(holder)
+            await end.wait()
+
+
+async def test_holders_take_turns() -> None:
+    requests = Requests(FairQueue(2, 2, 100))
+    await requests.ask("flood", 50)
+    await requests.ask("a", 2)
+    await requests.ask("b")
+    for _ in range(5):
+        await requests.end_one()
+    assert requests.served == ["flood", "flood", "flood", "a", "b", "flood", "a"]
+
+
+async def test_a_share_leaves_places_free_for_others() -> None:
+    requests = Requests(FairQueue(4, 2, 100))
+    await requests.ask("flood", 50)
+    await requests.ask("a")
+    assert requests.served == ["flood", "flood", "a"]
+    await requests.end_one()
+    assert requests.served[3:] == ["flood"]
+
+
+async def test_waiting_requests_are_bounded() -> None:
+    queue = FairQueue(1, 1, 2)
+    requests = Requests(queue)
+    await requests.ask("flood", 3)
+    with pytest.raises(QueueFullError, match="2 requests"):
+        async with queue.place("flood"):
+            pass
+    await requests.ask("a")
+    await requests.end_one()
+    await requests.end_one()
+    assert requests.served == ["flood", "flood", "a"]
+
+
+async def test_a_cancelled_request_leaves_its_place() -> None:
+    requests = Requests(FairQueue(1, 1, 9))
+    await requests.ask("a", 2)
+    await requests.ask("b", 2)
+    _, waiting, first, _ = requests.tasks
+    waiting.cancel()
+    await asyncio.sleep(0)
+    requests._ends.pop(0).set()
+    await asyncio.sleep(0)  # the place goes to the first request of b, which is cancelled now
+    first.cancel()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert requests.served == ["a", "b"]
