@@ -60,7 +60,7 @@ class FairQueue:
     def _give_back(self, holder: str) -> None:
         self._places.give_back(holder)
         for each in list(self._waiting):
-            if self._places.is_full:
+            if not self._places.has_free():
                 return
             if self._places.take(each):
                 waiting = self._waiting.pop(each)

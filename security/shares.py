@@ -22,23 +22,27 @@ class Shares:
         """Return the number of places that are taken."""
         return self._taken
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no place is free for any holder."""
-        return self._taken >= self._places_max
+    def has_free(self, count: int = 1) -> bool:
+        """Return whether so many places are free."""
+        return self._taken + count <= self._places_max
 
-    def take(self, holder: str) -> bool:
-        """Take a place; return False if none is free, or the holder has its share."""
-        if self.is_full or self._of_holder.get(holder, 0) >= self._share_max:
+    def has_share(self, holder: str, count: int = 1) -> bool:
+        """Return whether so many places are free, and within the share of a holder."""
+        own = self._of_holder.get(holder, 0)
+        return self.has_free(count) and own + count <= self._share_max
+
+    def take(self, holder: str, count: int = 1) -> bool:
+        """Take places; return False, and take none, if too few are free or in the share."""
+        if not self.has_share(holder, count):
             return False
-        self._taken += 1
-        self._of_holder[holder] += 1
+        self._taken += count
+        self._of_holder[holder] += count
         return True
 
-    def give_back(self, holder: str) -> None:
-        """Free a place that was taken for a holder."""
-        assert self._of_holder.get(holder, 0) > 0, "it was taken"
-        self._taken -= 1
-        self._of_holder[holder] -= 1
+    def give_back(self, holder: str, count: int = 1) -> None:
+        """Free places that were taken for a holder."""
+        assert self._of_holder.get(holder, 0) >= count, "they were taken"
+        self._taken -= count
+        self._of_holder[holder] -= count
         if not self._of_holder[holder]:
             del self._of_holder[holder]

@@ -109,6 +109,7 @@ class BrokerServices:
         )
         self.context = ServerContext(limits, self.counters, log, now, dispatcher.serve)
         self.context.addresses.is_within_rate = quotas.addresses.admits
+        self.context.note_closed = self._fetch.end_sessions
 
     def answer_waiting(self) -> None:
         """Answer all waiting Fetches at once, because the broker is closing."""

@@ -96,6 +96,7 @@ class BrokerConnection(ServerConnection):
         held, self._bytes = self._bytes, 0
         self._context.budget.give_back(held)
         self._release_announced()
+        self._context.note_closed(self.connection_id)
 
     @override
     def get_buffer(self, sizehint: int) -> memoryview:

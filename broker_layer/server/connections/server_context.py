@@ -38,6 +38,8 @@ class ServerContext(ConnectionContext):
         """Budget of unfinished frames; small ones are not counted."""
         self.bodies = BodyPool(limits.bodies_bytes_max)
         self.receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
+        self.note_closed: Callable[[int], None] = lambda _: None
+        """Called with the id of each connection that is closed."""
         self._connection_id = 0
 
     def next_connection_id(self) -> int:

@@ -14,6 +14,7 @@ Source: KIP-227 (sessions), KIP-219 (throttling), KIP-74, KIP-98.
 import asyncio
 from collections.abc import Iterator
 from functools import partial
+from typing import Final
 
 from broker_layer.kafka.fetch_codec import (
     READ_COMMITTED,
@@ -27,10 +28,19 @@ from broker_layer.kafka.primitives import NULL_UUID
 from broker_layer.kafka.versions import FETCH_TOPIC_ID_VERSION
 from broker_layer.server.exchange import Exchange
 from broker_layer.server.fetch.fetch_reading import FetchReader, PartitionRead, ReadBounds, was_cut
-from broker_layer.server.fetch.fetch_sessions import FetchPlan, FetchPosition, FetchSessions
+from broker_layer.server.fetch.fetch_sessions import (
+    FetchOwner,
+    FetchPlan,
+    FetchPosition,
+    FetchSessions,
+)
 from broker_layer.server.request_spans import record_request
 from broker_layer.server.service_tools import ServiceTools
+from security.principal import ANONYMOUS
 from tracing import spans as tracing
+
+PARTITIONS_PER_SLICE: Final = 1_000
+"""Number of partitions that a Fetch begins to read before other work runs."""
 
 
 class FetchService:
@@ -60,6 +70,11 @@ class FetchService:
         """Begin to serve a Fetch; see `exchange.RawHandler`."""
         exchange.requester.when_first(exchange, partial(self._start, exchange))
 
+    def end_sessions(self, connection_id: int) -> None:
+        """End the sessions of a connection, because it is closed."""
+        self._sessions.end_of(connection_id)
+        self._counters.fetch_sessions_now = len(self._sessions)
+
     def close(self) -> None:
         """Answer all waiting Fetches now; later ones do not wait."""
         self._is_closing = True
@@ -70,6 +85,8 @@ class FetchService:
         self._tasks.run(exchange, self._answer(exchange))
 
     async def _answer(self, exchange: Exchange) -> None:
+        if exchange.is_gone:
+            return
         request = decode_fetch(exchange.api_version, exchange.body)
         by_id = exchange.api_version >= FETCH_TOPIC_ID_VERSION
         now_s = self._now()
@@ -78,6 +95,7 @@ class FetchService:
             request.session_epoch,
             _positions(request),
             _forgotten(request),
+            owner=_owner(exchange),
             uses_topic_ids=by_id,
             now_s=now_s,
         )
@@ -88,7 +106,11 @@ class FetchService:
             read_committed=request.isolation_level == READ_COMMITTED,
         )
         rights = self._rights.of(exchange)
-        reads = [self._reader.begin(each, rights) for each in plan.positions]
+        reads: list[PartitionRead] = []
+        for number, each in enumerate(plan.positions, 1):
+            reads.append(self._reader.begin(each, rights))
+            if number % PARTITIONS_PER_SLICE == 0:
+                await asyncio.sleep(0)
         total = await self._reader.read(reads, bounds)
         wait_s = min(max(request.max_wait_ms, 0) / 1000, self._limits.fetch_wait_s_max)
         if (
@@ -215,6 +237,13 @@ class FetchService:
                 )
             )
         return topics
+
+
+def _owner(exchange: Exchange) -> FetchOwner:
+    requester = exchange.requester
+    is_known = requester.principal != ANONYMOUS
+    holder = requester.principal.text if is_known else requester.client_host
+    return FetchOwner(holder, requester.connection_id)
 
 
 def _is_enough(total: int, reads: list[PartitionRead], bytes_min: int, bounds: ReadBounds) -> bool:

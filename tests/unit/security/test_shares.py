@@ -12,9 +12,18 @@ def test_a_holder_has_at_most_its_share() -> None:
     shares = Shares(3, 2)
     assert [shares.take("a") for _ in range(3)] == [True, True, False]
     assert (shares.take("b"), shares.take("c")) == (True, False)
-    assert (len(shares), shares.is_full) == (3, True)
+    assert (len(shares), shares.has_free()) == (3, False)
     shares.give_back("a")
     assert shares.take("c")
+
+
+def test_several_places_are_taken_together_or_not_at_all() -> None:
+    shares = Shares(10, 6)
+    assert shares.take("a", 5)
+    assert not shares.take("a", 2)
+    assert (shares.has_free(5), shares.has_share("b", 6)) == (True, False)
+    shares.give_back("a", 5)
+    assert (len(shares), shares.take("b", 6)) == (0, True)
 
 
 class Requests:

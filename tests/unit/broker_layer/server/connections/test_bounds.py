@@ -17,7 +17,7 @@ from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.frame_assembler import KafkaFrameAssembler
 from broker_layer.server.connections.listeners import ListenerAddress, advertise, parse_listeners
 from broker_layer.server.connections.memory_budget import MemoryBudget
-from broker_layer.server.fetch.fetch_sessions import FetchPosition, FetchSessions
+from broker_layer.server.fetch.fetch_sessions import FetchOwner, FetchPosition, FetchSessions
 from serving.errors import OptionError
 from serving.option_reading import with_options
 
@@ -84,14 +84,23 @@ def position(topic: str, partition: int, offset: int = 0) -> FetchPosition:
     return FetchPosition(topic, partition, offset, 100, -1, -1)
 
 
+OWNER = FetchOwner("User:a", 1)
+
+
 def test_session_keeps_unrepeated_partitions() -> None:
     sessions = FetchSessions(10, 100, Random(1))
     asked = [position("a", 0), position("a", 1)]
-    first = sessions.plan(0, 0, asked, (), uses_topic_ids=False, now_s=0.0)
+    first = sessions.plan(0, 0, asked, (), owner=OWNER, uses_topic_ids=False, now_s=0.0)
     assert first.session is not None
     number = first.session_id
     second = sessions.plan(
-        number, 1, [position("a", 1, 7), position("b", 0)], (), uses_topic_ids=False, now_s=1.0
+        number,
+        1,
+        [position("a", 1, 7), position("b", 0)],
+        (),
+        owner=OWNER,
+        uses_topic_ids=False,
+        now_s=1.0,
     )
     assert [(each.topic, each.partition, each.offset) for each in second.positions] == [
         ("a", 0, 0),
@@ -99,24 +108,28 @@ def test_session_keeps_unrepeated_partitions() -> None:
         ("b", 0, 0),
     ]
     first.session.put_last(second.positions[0])
-    third = sessions.plan(number, 2, (), [("a", 1)], uses_topic_ids=False, now_s=2.0)
+    third = sessions.plan(number, 2, (), [("a", 1)], owner=OWNER, uses_topic_ids=False, now_s=2.0)
     assert [(each.topic, each.partition) for each in third.positions] == [("b", 0), ("a", 0)]
-    by_id = sessions.plan(number, 3, (), (), uses_topic_ids=True, now_s=2.0)
+    by_id = sessions.plan(number, 3, (), (), owner=OWNER, uses_topic_ids=True, now_s=2.0)
     assert by_id.error == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-    ended = sessions.plan(number, -1, (), (), uses_topic_ids=False, now_s=2.0)
+    ended = sessions.plan(number, -1, (), (), owner=OWNER, uses_topic_ids=False, now_s=2.0)
     assert (ended.error, ended.session, len(sessions)) == (ErrorCode.NONE, None, 0)
 
 
 def test_sessions_are_limited_and_old_ones_are_dropped() -> None:
-    sessions = FetchSessions(2, 100, Random(1))
+    sessions = FetchSessions(4, 200, Random(1))
     numbers = [
-        sessions.plan(0, 0, [position("a", 0)], (), uses_topic_ids=False, now_s=now_s).session_id
+        sessions.plan(
+            0, 0, [position("a", 0)], (), owner=OWNER, uses_topic_ids=False, now_s=now_s
+        ).session_id
         for now_s in (0.0, 1.0, 2.0)
     ]
     assert numbers[2] == 0
-    late = sessions.plan(0, 0, [position("a", 0)], (), uses_topic_ids=False, now_s=121.0)
+    late = sessions.plan(
+        0, 0, [position("a", 0)], (), owner=OWNER, uses_topic_ids=False, now_s=121.0
+    )
     assert late.session_id > 0
-    gone = sessions.plan(numbers[0], 1, (), (), uses_topic_ids=False, now_s=121.0)
+    gone = sessions.plan(numbers[0], 1, (), (), owner=OWNER, uses_topic_ids=False, now_s=121.0)
     assert gone.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
