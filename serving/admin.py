@@ -24,6 +24,7 @@ from prometheus_client.registry import Collector
 from security.certificate_names import MappingRule, principal_of
 from security.principal import ANONYMOUS
 from serving.errors import CannotListenError
+from serving.http_listening import HttpLimits, HttpListener
 from serving.http_log import http_logger
 from serving.metrics import CONTENT_TYPE, metrics_text
 from serving.process_metrics import ProcessMetrics
@@ -132,6 +133,7 @@ class AdminServer:
         self._log = log
         self._process = ProcessMetrics(administered.kind)
         self._runner: web.AppRunner | None = None
+        self._listener: HttpListener | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; return the host and port. Raises CannotListenError."""
@@ -155,17 +157,17 @@ class AdminServer:
         )
         await self._runner.setup()
         context = self._administered.access.context
-        site = web.TCPSite(self._runner, host, port, ssl_context=context)
+        self._listener = HttpListener(self._runner, context, self._log, HttpLimits())
         try:
-            await site.start()
+            return await self._listener.open(host, port)
         except OSError as error:
             await self._runner.cleanup()
             raise CannotListenError("the admin server", host, port, str(error)) from error
-        name = self._runner.addresses[0]
-        return str(name[0]), int(name[1])
 
     async def close(self) -> None:
         """Stop listening."""
+        if self._listener is not None:
+            self._listener.close()
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -10,7 +10,8 @@ first byte shows which it is, because a handshake begins with 0x16 and no frame 
 does.
 
 Invariants: at most `handshakes_max` handshakes are under way, at most `handshakes_per_s` begin in a
-second, and each ends within `handshake_s`; a connection over these limits is closed at once. The
+second, and each ends within `handshake_s`; one address has a share of both numbers, so that it
+keeps no other out; a connection over these limits is closed at once, and counts for none. The
 context is the one at the start of the handshake, so new files need no restart.
 """
 
@@ -20,8 +21,11 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from security.shares import Shares
+from serving.address_limits import plain_address
 from serving.handshake_alert import AlertingContext
 from serving.server_log import ServerLog
 
@@ -39,7 +43,9 @@ class TlsLimits:
     """Limits of connections that have not finished their handshake."""
 
     handshakes_max: int = 256
+    handshakes_of_address_max: int = 64
     handshakes_per_s: int = 500
+    handshakes_of_address_per_s: int = 250
     handshake_s: float = 10.0
 
 
@@ -75,11 +81,14 @@ class TlsListener:
         self._socket: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._handshakes: dict[asyncio.Task[None], None] = {}
+        limits = listening.limits
+        self._places = Shares(limits.handshakes_max, limits.handshakes_of_address_max)
+        """Handshakes under way, by the address of the client."""
         self._contexts: list[AlertingContext] = []
         """Contexts that no handshake uses; as many as handshakes were under way at once."""
         self._second = 0
-        self._begun = 0
-        """Handshakes that began in this second."""
+        self._begun = self._new_second()
+        """Handshakes that began in this second, by the address of the client."""
 
     async def open(self, host: str, port: int, backlog: int) -> tuple[str, int]:
         """Bind the address and return it. Raises OSError."""
@@ -108,26 +117,34 @@ class TlsListener:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                connection, _ = await loop.sock_accept(self._socket)
+                connection, name = await loop.sock_accept(self._socket)
             except OSError as error:
                 self._listening.log.warning("accept failed", reason=str(error))
                 await asyncio.sleep(ACCEPT_AGAIN_S)
                 continue
-            if not self._has_room(loop.time()):
+            address = plain_address(str(name[0]))
+            if not self._take_room(address, loop.time()):
                 self._listening.counters.handshakes_refused += 1
                 connection.close()
                 continue
             task = loop.create_task(self._begin(connection))
             self._handshakes[task] = None
-            task.add_done_callback(lambda done: self._handshakes.pop(done, None))
+            task.add_done_callback(partial(self._note_done, address))
 
-    def _has_room(self, now_s: float) -> bool:
-        limits = self._listening.limits
+    def _note_done(self, address: str, task: "asyncio.Task[None]") -> None:
+        del self._handshakes[task]
+        self._places.give_back(address)
+
+    def _take_room(self, address: str, now_s: float) -> bool:
         if int(now_s) != self._second:
-            self._second, self._begun = int(now_s), 0
-        self._begun += 1
-        is_slow_enough = self._begun <= limits.handshakes_per_s
-        return is_slow_enough and len(self._handshakes) < limits.handshakes_max
+            self._second, self._begun = int(now_s), self._new_second()
+        if not self._begun.has_share(address) or not self._places.take(address):
+            return False
+        return self._begun.take(address)
+
+    def _new_second(self) -> Shares:
+        limits = self._listening.limits
+        return Shares(limits.handshakes_per_s, limits.handshakes_of_address_per_s)
 
     async def _begin(self, connection: socket.socket) -> None:
         """Finish the handshake, and hand the connection to its protocol."""

@@ -41,6 +41,7 @@ from quire.console.templating import Templates, load_static
 from security.client_file import ClientFile
 from serving.admin import AdminAccess, answer_live, readiness_handler
 from serving.errors import CannotListenError
+from serving.http_listening import HttpLimits, HttpListener
 from serving.http_log import http_logger
 from serving.metrics import CONTENT_TYPE, metrics_text
 from serving.process_metrics import ProcessMetrics
@@ -51,6 +52,8 @@ from serving.server_log import ServerLog
 KIND: Final = "console"
 BODY_BYTES_MAX: Final = 65_536
 CLOSE_TIMEOUT_S: Final = 1.0
+HTTP_LIMITS: Final = HttpLimits(connections_max=1_000, of_address_max=250)
+"""A browser has several connections, and people may come through one proxy."""
 KEEP_S: Final = 31_536_000
 
 
@@ -129,15 +132,16 @@ class ConsoleServer:
         )
         await runner.setup()
         self._parts.push_async_callback(runner.cleanup)
-        site = web.TCPSite(runner, options.host, options.port, ssl_context=access.context)
+        listener = HttpListener(runner, access.context, self._log, HTTP_LIMITS)
+        self._parts.callback(listener.close)
         try:
-            await site.start()
+            _, port = await listener.open(options.host, options.port)
         except OSError as error:
             name = "the console"
             raise CannotListenError(name, options.host, options.port, str(error)) from error
         scheme = "https" if options.tls_mode is TlsMode.REQUIRED else "http"
         host = f"[{options.host}]" if ":" in options.host else options.host
-        return f"{scheme}://{host}:{runner.addresses[0][1]}{options.base_path}/"
+        return f"{scheme}://{host}:{port}{options.base_path}/"
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

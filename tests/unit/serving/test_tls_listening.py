@@ -1,6 +1,7 @@
 """An address with TLS: handshakes within limits, and connections without TLS if they may be."""
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
@@ -200,8 +201,7 @@ async def test_handshakes_that_do_not_end_are_cut_and_bounded(serve: Serve) -> N
     for reader, _ in silent[:2]:
         assert await reader.read() == b"", "it is closed after 0.3 s"
     assert await served.echo(served.client()) == b"hello"
-    for _, writer in silent:
-        writer.close()
+    await close_all(silent)
 
 
 async def test_the_rate_of_handshakes_is_bounded(serve: Serve) -> None:
@@ -215,6 +215,40 @@ async def test_the_rate_of_handshakes_is_bounded(serve: Serve) -> None:
     assert served.counters.handshakes_refused >= 7
     await asyncio.sleep(1.1)
     assert await served.echo(context) == b"hello"
+
+
+async def close_all(ends: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]) -> None:
+    for _, writer in ends:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+@pytest.mark.real_time
+async def test_silent_handshakes_of_one_address_keep_no_other_out(serve: Serve) -> None:
+    served = serve(ClientCertificates.NONE)
+    await served.open(limits=TlsLimits(handshakes_max=4, handshakes_of_address_max=2))
+    silent = []
+    for _ in range(6):
+        own = ("127.0.0.2", 0)
+        silent.append(await asyncio.open_connection(HOST, served.port, local_addr=own))
+    await until(lambda: served.counters.handshakes_refused == 4)
+    assert await served.echo(served.client()) == b"hello"
+    await close_all(silent)
+
+
+@pytest.mark.real_time
+async def test_fast_handshakes_of_one_address_keep_no_other_out(serve: Serve) -> None:
+    served = serve(ClientCertificates.NONE)
+    limits = TlsLimits(handshakes_per_s=1_000, handshakes_of_address_per_s=1)
+    await served.open(limits=limits)
+    fast = []
+    for _ in range(20):
+        own = ("127.0.0.2", 0)
+        fast.append(await asyncio.open_connection(HOST, served.port, local_addr=own))
+    await until(lambda: served.counters.handshakes_refused >= 18)
+    assert await served.echo(served.client()) == b"hello"
+    await close_all(fast)
 
 
 async def test_new_files_are_used_for_new_connections(serve: Serve, tmp_path: Path) -> None:

@@ -1,0 +1,133 @@
+"""Listening address of an HTTP server: how many connections there are, and how they begin.
+
+Leaves requests to aiohttp, and handshakes of TLS to `serving.tls_listening`.
+
+Invariants: at most `connections_max` connections are open, at most `of_address_max` of one address,
+so that clients without credentials neither use all descriptors of a process nor keep others out; a
+connection that sends nothing within FIRST_BYTE_S of its begin is closed.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from ssl import SSLContext
+from typing import Final, cast
+
+from aiohttp import web
+
+from security.shares import Shares
+from serving.address_limits import plain_address
+from serving.overriding import override
+from serving.server_log import ServerLog
+from serving.tls_listening import TlsCounters, TlsLimits, TlsListener, TlsListening
+
+FIRST_BYTE_S: Final = 10.0
+BACKLOG: Final = 128
+TLS_LIMITS: Final = TlsLimits(handshakes_max=64, handshakes_of_address_max=16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLimits:
+    """Limits of the open connections of one address."""
+
+    connections_max: int = 64
+    of_address_max: int = 16
+
+
+class HttpListener:
+    """One address, from `open` to `close`."""
+
+    def __init__(
+        self,
+        runner: web.AppRunner,
+        context: SSLContext | None,
+        log: ServerLog,
+        limits: HttpLimits,
+    ) -> None:
+        """`runner` was set up, and its caller cleans it up. Without `context` there is no TLS."""
+        assert runner.server is not None, "it was set up"
+        self._serve = cast("Callable[[], asyncio.Protocol]", runner.server)
+        self._context = context
+        self._log = log
+        self._shares = Shares(limits.connections_max, limits.of_address_max)
+        self._listening: asyncio.Server | TlsListener | None = None
+
+    async def open(self, host: str, port: int) -> tuple[str, int]:
+        """Listen; return the host and port. Raises OSError."""
+        if self._context is not None:
+            context = self._context
+            listening = TlsListening(lambda: context, self._log, TlsCounters(), limits=TLS_LIMITS)
+            listener = self._listening = TlsListener(listening, self._make)
+            name = await listener.open(host, port, BACKLOG)
+            listener.start_serving()
+            return name
+        loop = asyncio.get_running_loop()
+        server = self._listening = await loop.create_server(self._make, host, port, backlog=BACKLOG)
+        own = server.sockets[0].getsockname()
+        return str(own[0]), int(own[1])
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._listening is not None:
+            self._listening.close()
+
+    def _make(self) -> asyncio.Protocol:
+        return _Connection(self._serve, self._shares)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: counted, and handed to aiohttp."""
+
+    def __init__(self, serve: Callable[[], asyncio.Protocol], shares: Shares) -> None:
+        self._serve = serve
+        self._shares = shares
+        self._address: str | None = None
+        """Address of the client while the connection is counted."""
+        self._inner: asyncio.Protocol | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        name = transport.get_extra_info("peername")
+        address = plain_address(str(name[0])) if name else "unknown"
+        if not self._shares.take(address):
+            transport.abort()
+            return
+        self._address = address
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(FIRST_BYTE_S, transport.abort)
+        self._inner = self._serve()
+        self._inner.connection_made(transport)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._inner is not None:
+            self._inner.data_received(data)
+
+    @override
+    def eof_received(self) -> bool | None:
+        return None if self._inner is None else self._inner.eof_received()
+
+    @override
+    def pause_writing(self) -> None:
+        if self._inner is not None:
+            self._inner.pause_writing()
+
+    @override
+    def resume_writing(self) -> None:
+        if self._inner is not None:
+            self._inner.resume_writing()
+
+    @override
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._address is not None:
+            self._shares.give_back(self._address)
+        inner, self._inner, self._address = self._inner, None, None
+        if inner is not None:
+            inner.connection_lost(error)

@@ -1,0 +1,86 @@
+"""Connections of an HTTP port without requests: their number, also of one address, and time."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import ClientSession, web
+
+from serving import http_listening
+from serving.admin import CLOSE_TIMEOUT_S
+from serving.http_listening import HttpLimits, HttpListener
+from serving.server_log import ServerLog
+
+pytestmark = pytest.mark.real_time
+HOSTS = ("127.0.0.1", "127.0.0.2")
+
+
+async def answer(_: web.Request) -> web.Response:
+    return web.Response(text="here")
+
+
+@contextlib.asynccontextmanager
+async def serving(limits: HttpLimits) -> AsyncIterator[tuple[HttpListener, int]]:
+    application = web.Application()
+    application.add_routes([web.get("/", answer)])
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=CLOSE_TIMEOUT_S)
+    await runner.setup()
+    listener = HttpListener(runner, None, ServerLog(asyncio.get_running_loop().time), limits)
+    try:
+        _, port = await listener.open("0.0.0.0", 0)
+        yield listener, port
+    finally:
+        listener.close()
+        await runner.cleanup()
+
+
+async def ends(port: int, own: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection(HOSTS[0], port, local_addr=(own, 0))
+
+
+async def close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+async def is_closed(reader: asyncio.StreamReader) -> bool:
+    try:
+        async with asyncio.timeout(0.2):
+            return not await reader.read(1)
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+async def test_silent_connections_of_one_address_keep_no_other_out() -> None:
+    async with serving(HttpLimits(connections_max=4, of_address_max=2)) as (_, port):
+        silent = [await ends(port, HOSTS[1]) for _ in range(5)]
+        closed = [await is_closed(reader) for reader, _ in silent]
+        assert sorted(closed) == [False, False, True, True, True]
+        async with ClientSession() as session, session.get(f"http://{HOSTS[0]}:{port}/") as found:
+            assert await found.text() == "here"
+        for _, writer in silent:
+            await close(writer)
+
+
+async def test_a_closed_connection_makes_room() -> None:
+    async with serving(HttpLimits(connections_max=1, of_address_max=1)) as (listener, port):
+        for _ in range(3):
+            reader, writer = await ends(port, HOSTS[0])
+            writer.write(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            assert b"200" in await reader.readline()
+            assert b"here" in await reader.read()
+            await close(writer)
+            await asyncio.sleep(0.01)
+        assert len(listener._shares) == 0
+
+
+async def test_a_connection_that_sends_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_listening, "FIRST_BYTE_S", 0.05)
+    async with serving(HttpLimits()) as (_, port):
+        reader, writer = await ends(port, HOSTS[0])
+        assert await is_closed(reader)
+        await close(writer)
