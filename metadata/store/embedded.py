@@ -31,6 +31,8 @@ from metadata.store.embedded_ports import HOST, free_port, is_free
 
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 5.0
+DIRECTORY_MODE: Final = 0o700
+"""Java writes files that every user may read, with the keys of users and of repair."""
 LOCK_TIMEOUT_S: Final = 5.0
 POLL_S: Final = 0.01
 ANSWER_TIMEOUT_S: Final = 2.0
@@ -109,7 +111,6 @@ class EmbeddedZooKeeper:
         assert not self.is_running, "started once"
         java = find_java(self._environment)
         jars = find_jars()
-        self.data_dir.mkdir(parents=True, exist_ok=True)
         lock = await lock_directory(self.data_dir)
         try:
             for attempt in range(PORT_TRIES):
@@ -241,10 +242,10 @@ class EmbeddedZooKeeper:
 
 
 async def lock_directory(data_dir: Path) -> int:
-    """Return a locked descriptor of a server's directory; wait for an earlier server that is still
-    stopping. Raises EmbeddedServerError.
+    """Make a server's directory, for its owner alone, and return a locked descriptor of it; wait
+    for an earlier server that is still stopping. Raises EmbeddedServerError, OSError.
     """
-    descriptor = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = _open_lock(data_dir)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + LOCK_TIMEOUT_S
     while True:
@@ -260,6 +261,13 @@ async def lock_directory(data_dir: Path) -> int:
             await asyncio.sleep(POLL_S)
         else:
             return descriptor
+
+
+def _open_lock(data_dir: Path) -> int:
+    data_dir.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+    with contextlib.suppress(PermissionError):  # who owns it decides, as for a volume
+        data_dir.chmod(DIRECTORY_MODE)
+    return os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def spawn_supervised(
