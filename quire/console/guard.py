@@ -32,7 +32,7 @@ from quire.console.context import (
     Viewer,
     see_other,
 )
-from quire.console.sessions import Sessions
+from quire.console.sessions import Sessions, TooManyLoginsError
 from quire.errors import CommandError, ExitCode
 from security.errors import SecurityError
 from serving.admin import AdminAccess
@@ -40,6 +40,8 @@ from serving.admin import AdminAccess
 AWAY_S_MAX: Final = 2.0
 """Time for one page while there is no connection to the metadata service."""
 COOKIE: Final = "quire_session"
+AUTHORIZATION: Final = "Authorization"
+BEARER: Final = "Bearer "
 TOKEN_NAME: Final = "admin token"
 """Who sends the token itself, in pages and in the audit log."""
 FORM_TOKEN_FIELD: Final = "form_token"
@@ -108,7 +110,10 @@ class Guard:
         if not is_known_host(host, self.host, self.names):
             text = "a browser reached it by another name: start it with --host-names NAME"
             return self.failure(request, 421, text)
-        viewer = self.viewer(request)
+        try:
+            viewer = self._viewer(request)
+        except TooManyLoginsError as error:
+            return self.failure(request, 429, str(error))
         if viewer is None and not route.is_open:
             return self._ask_to_log_in(route, request)
         VIEWER.set(viewer or ANYBODY)
@@ -129,16 +134,22 @@ class Guard:
         )
         return answer
 
-    def viewer(self, request: web.Request) -> Viewer | None:
-        """Return who sends a request; None if a login is needed and missing."""
+    def _viewer(self, request: web.Request) -> Viewer | None:
+        """Return who sends a request; None if a login is needed and missing. Raises
+        TooManyLoginsError.
+        """
         session_id = request.cookies.get(COOKIE, "")
         session = self.sessions.get(session_id)
         if session is not None:
             return Viewer(session.name, self.sessions.form_token(session_id), has_session=True)
         if not self.needs_login:
             return Viewer("anyone on this machine")
-        if self.access.has_token(request):
-            return Viewer(TOKEN_NAME)
+        if AUTHORIZATION in request.headers:
+            given = request.headers[AUTHORIZATION].removeprefix(BEARER)
+            peer = request.remote or "unknown"
+            if self.sessions.is_token(given, peer):
+                return Viewer(TOKEN_NAME)
+            self.context.log.audit.refused("login", who="unknown", peer=peer)
         if not self.access.knows_certificate(request):
             return None
         name = self.access.who(request)
@@ -192,7 +203,7 @@ class Guard:
             return self.failure(request, 500, "its log has the error")
 
     def _ask_to_log_in(self, route: Route, request: web.Request) -> web.StreamResponse:
-        if "Authorization" in request.headers:  # a program, which no login page helps
+        if AUTHORIZATION in request.headers:  # a program, which no login page helps
             return self.failure(
                 request, 401, "the token is wrong: send the one of admin_token_file"
             )

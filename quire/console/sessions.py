@@ -3,8 +3,9 @@
 Leaves the cookie to `guard`.
 
 Invariants: a session ends SESSION_S after its login, and when the console stops; at most
-SESSIONS_MAX exist, the oldest one ends first; at most LOGINS_FAILED_MAX wrong tokens are compared
-in LOGINS_PERIOD_S, so that a token cannot be guessed.
+SESSIONS_MAX exist, the oldest one ends first. In LOGINS_PERIOD_S at most LOGINS_FAILED_MAX wrong
+tokens are compared, of one address at most LOGINS_OF_ADDRESS_MAX, in forms and in headers together:
+so a token cannot be guessed, and an address that tries keeps no other out.
 """
 
 import hashlib
@@ -14,11 +15,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from security.shares import Shares
+
 SESSION_S: Final = 12 * 3600.0
 SESSIONS_MAX: Final = 1_000
-LOGINS_FAILED_MAX: Final = 30
+LOGINS_FAILED_MAX: Final = 10_000
+LOGINS_OF_ADDRESS_MAX: Final = 30
 LOGINS_PERIOD_S: Final = 60.0
 TOKEN_BYTES: Final = 32
+TOKEN_CHARACTERS_MIN: Final = 16
+"""Minimum length of a token that a file names: a shorter one could be guessed."""
 _FORM_KEY: Final = b"form:"
 
 
@@ -34,6 +40,9 @@ class Session:
 class TooManyLoginsError(Exception):
     """Too many logins failed within the last minute."""
 
+    def __init__(self) -> None:
+        super().__init__("too many logins failed: wait a minute, then try again")
+
 
 class Sessions:
     """Sessions of one console."""
@@ -43,19 +52,29 @@ class Sessions:
         self._now = now
         self._key = secrets.token_bytes(TOKEN_BYTES)
         self._by_id: dict[str, Session] = {}
-        self._failed = 0
+        self._failed = Shares(LOGINS_FAILED_MAX, LOGINS_OF_ADDRESS_MAX)
         self._since_s = now()
 
-    def log_in(self, token: str) -> str | None:
-        """Return the id of a new session; None if the token is wrong. Raises TooManyLoginsError."""
+    def is_token(self, token: str, address: str) -> bool:
+        """Return whether a client of an address sends the token. Raises TooManyLoginsError."""
         now_s = self._now()
         if now_s - self._since_s >= LOGINS_PERIOD_S:
-            self._since_s, self._failed = now_s, 0
-        if self._failed >= LOGINS_FAILED_MAX:
+            self._since_s = now_s
+            self._failed = Shares(LOGINS_FAILED_MAX, LOGINS_OF_ADDRESS_MAX)
+        if not self._failed.has_share(address):
             raise TooManyLoginsError
-        if not (self._token and hmac.compare_digest(token.encode(), self._token)):
-            self._failed += 1
+        # Bytes of a header that are not UTF-8 are lone surrogates.
+        given = token.encode(errors="surrogateescape")
+        if self._token and hmac.compare_digest(given, self._token):
+            return True
+        self._failed.take(address)
+        return False
+
+    def log_in(self, token: str, address: str) -> str | None:
+        """Return the id of a new session; None if the token is wrong. Raises TooManyLoginsError."""
+        if not self.is_token(token, address):
             return None
+        now_s = self._now()
         while len(self._by_id) >= SESSIONS_MAX:
             del self._by_id[next(iter(self._by_id))]
         session_id = secrets.token_urlsafe(TOKEN_BYTES)

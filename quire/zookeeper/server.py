@@ -71,7 +71,6 @@ class ZooKeeperServer:
         """
         java, jars = find_java(self._environment), find_jars()
         try:
-            self._data_dir.mkdir(parents=True, exist_ok=True)
             lock = await lock_directory(self._data_dir)
         except OSError as error:
             raise EmbeddedServerError(f"data_dir cannot be used: {error}") from error

@@ -44,13 +44,12 @@ class LoginPages:
     async def _log_in(self, request: web.Request) -> web.StreamResponse:
         form = await request.post()
         token = str(form.get("token", ""))[:TOKEN_CHARACTERS_MAX].strip()
+        peer = request.remote or "unknown"
         try:
-            session_id = self._guard.sessions.log_in(token)
-        except TooManyLoginsError:
-            text = "too many logins failed: wait a minute, then try again"
-            return self._guard.failure(request, 429, text)
+            session_id = self._guard.sessions.log_in(token, peer)
+        except TooManyLoginsError as error:
+            return self._guard.failure(request, 429, str(error))
         if session_id is None:
-            peer = request.remote or "unknown"
             self._context.log.audit.refused("login", who="unknown", peer=peer)
             return self._form(request, "This is not the console's token.", 403)
         after = request.query.get("next", "")

@@ -2,6 +2,8 @@
 
 import logging
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,8 @@ from quire.console import server
 from quire.console.context import ConsoleContext, Route
 from quire.console.guard import COOKIE, Guard
 from quire.console.options import ConsoleOptions
+from quire.console.sessions import LOGINS_OF_ADDRESS_MAX
+from security.errors import SecretError
 from tests.support.quire.console import open_console, path_of
 from tests.support.quire.memory_cluster import MemoryCluster
 
@@ -148,6 +152,32 @@ async def test_a_program_sends_the_token_itself(memory_cluster: MemoryCluster) -
         bearer = {"Authorization": f"Bearer {browser.token}"}
         assert (await browser.get("/metrics", **bearer)).status == 200
         assert (await browser.get("/metrics", Authorization="Bearer wrong")).status == 401
+
+
+async def test_wrong_tokens_of_programs_are_audited_and_limited(
+    memory_cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await memory_cluster.create("a")
+    async with open_console(WRITES) as (_, browser):
+        with caplog.at_level(logging.INFO):
+            for number in range(LOGINS_OF_ADDRESS_MAX):
+                path = "/metrics" if number % 2 else "/nope"
+                answer = await browser.get(path, Authorization=f"Bearer {number}")
+                assert answer.status == 401
+        assert [each for each in caplog.records if each.message == "audit"]
+        bearer = {"Authorization": f"Bearer {browser.token}"}
+        assert (await browser.get("/metrics", **bearer)).status == 429
+        assert (await browser.log_in()).status == 429
+
+
+async def test_a_short_token_is_refused(memory_cluster: MemoryCluster, tmp_path: Path) -> None:
+    await memory_cluster.create("a")
+    (tmp_path / "token").touch(0o600)
+    (tmp_path / "token").write_text("short")
+    options = replace(WRITES, admin_token_file=str(tmp_path / "token"))
+    with pytest.raises(SecretError, match="fewer than 16 characters"):
+        async with open_console(options):
+            pass
 
 
 async def test_a_failure_of_a_page_is_a_page(

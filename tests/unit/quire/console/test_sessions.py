@@ -3,7 +3,7 @@
 import pytest
 
 from quire.console.sessions import (
-    LOGINS_FAILED_MAX,
+    LOGINS_OF_ADDRESS_MAX,
     LOGINS_PERIOD_S,
     SESSION_S,
     SESSIONS_MAX,
@@ -22,7 +22,7 @@ class Clock:
 def test_a_session_ends_after_its_time_and_with_a_logout() -> None:
     clock = Clock()
     sessions = Sessions("secret", clock)
-    first, second = sessions.log_in("secret"), sessions.log_in("secret")
+    first, second = sessions.log_in("secret", "a"), sessions.log_in("secret", "a")
     assert first
     assert second
     assert first != second
@@ -36,7 +36,7 @@ def test_a_session_ends_after_its_time_and_with_a_logout() -> None:
 
 def test_the_oldest_session_ends_when_there_are_too_many() -> None:
     sessions = Sessions("secret", Clock())
-    ids = [sessions.log_in("secret") for _ in range(SESSIONS_MAX + 1)]
+    ids = [sessions.log_in("secret", "a") for _ in range(SESSIONS_MAX + 1)]
     assert ids[0]
     assert sessions.get(ids[0]) is None
     assert ids[1]
@@ -46,16 +46,17 @@ def test_the_oldest_session_ends_when_there_are_too_many() -> None:
 def test_a_wrong_token_is_refused_and_guessing_is_limited() -> None:
     clock = Clock()
     sessions = Sessions("secret", clock)
-    for number in range(LOGINS_FAILED_MAX):
-        assert sessions.log_in(f"guess {number}") is None
+    for number in range(LOGINS_OF_ADDRESS_MAX):
+        assert sessions.log_in(f"guess {number}", "a") is None
     with pytest.raises(TooManyLoginsError):
-        sessions.log_in("secret")
+        sessions.log_in("secret", "a")
+    assert sessions.log_in("secret", "b"), "others log in meanwhile"
     clock.now_s = LOGINS_PERIOD_S
-    assert sessions.log_in("secret")
+    assert sessions.log_in("secret", "a")
 
 
 def test_without_a_token_no_login_is_possible() -> None:
-    assert Sessions("", Clock()).log_in("") is None
+    assert Sessions("", Clock()).log_in("", "a") is None
 
 
 def test_a_form_token_is_of_one_holder_and_one_run() -> None:
