@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from broker_layer.errors import TopicError
 from broker_layer.groups.config import GroupsConfig
-from broker_layer.groups.consumer.consumer_targets import Subscriptions
+from broker_layer.groups.consumer.consumer_targets import Sees, Subscriptions
 from broker_layer.groups.consumer.consumer_values import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -52,6 +52,8 @@ class ConsumerGroup:
         self._are_topics_new = True
         """Whether topics may differ from those in `_digest`."""
         self._owners: dict[Partition, str] = {}
+        self._sees: dict[str, Sees] = {}
+        """Member id -> what it may see; only of members that sent a heartbeat to this broker."""
         self._sessions: dict[str, int] = {}
         """Member id -> when its session ends."""
         self._revocations: dict[str, int] = {}
@@ -133,6 +135,9 @@ class ConsumerGroup:
         before = member if self.members.get(member.member_id) is member else None
         updated = _updated(member, event)
         self._put(updated)
+        if updated.member_id not in self._sees:
+            self._are_topics_new = True
+        self._sees[updated.member_id] = event.sees
         self._refresh(is_changed=before is None or _subscription(before) != _subscription(updated))
         current = self.members[updated.member_id]
         following = reconciled(
@@ -192,7 +197,7 @@ class ConsumerGroup:
 
     def subscription(self) -> tuple[str, ...]:
         """Return the topics that members read."""
-        return tuple(Subscriptions.of(self.members.values(), self._topics).topics)
+        return tuple(Subscriptions.of(self.members.values(), self._topics, self._sees).topics)
 
     def note_topics_changed(self) -> None:
         """Check the topics again at the next heartbeat."""
@@ -228,12 +233,12 @@ class ConsumerGroup:
     def _refresh(self, *, is_changed: bool) -> None:
         """Advance the group's epoch and the targets after a change of members or topics."""
         if is_changed or self._are_topics_new:
-            digest = Subscriptions.of(self.members.values(), self._topics).digest()
+            digest = Subscriptions.of(self.members.values(), self._topics, self._sees).digest()
             if is_changed or digest != self._digest:
                 self.epoch += 1
             self._digest, self._are_topics_new = digest, False
         if self.epoch > self.assignment_epoch:
-            subscriptions = Subscriptions.of(self.members.values(), self._topics)
+            subscriptions = Subscriptions.of(self.members.values(), self._topics, self._sees)
             targets = subscriptions.targets(self.members.values(), self.assignor)
             for member_id, target in targets.items():
                 self.members[member_id] = replace(self.members[member_id], target=target)
@@ -334,6 +339,7 @@ class ConsumerGroup:
 
     def _drop(self, member_id: str) -> None:
         self._remove_owner(self.members.pop(member_id))
+        self._sees.pop(member_id, None)
         self._sessions.pop(member_id, None)
         self._revocations.pop(member_id, None)
 

@@ -6,6 +6,7 @@ Source: Kafka's protocol, keys 68 and 69; KIP-848, KIP-1082, KIP-1099.
 """
 
 import uuid
+from functools import partial
 from typing import Final
 
 from broker_layer.errors import TopicError
@@ -31,7 +32,7 @@ from broker_layer.kafka.messages import (
     ConsumerGroupHeartbeatResponse,
 )
 from broker_layer.request_context import RequestContext
-from broker_layer.security.rights import operations_on
+from broker_layer.security.rights import operations_on, sees_topic
 from metadata.security.acls import ResourceType
 
 _OWN_MEMBER_ID_VERSION: Final = 1
@@ -139,6 +140,7 @@ class ConsumerGroupHandlers:
             pattern=request.subscribed_topic_regex,
             assignor=request.server_assignor,
             owned=_owned(request),
+            sees=partial(sees_topic, context.rights),
         )
         result = group.heartbeat(event, host.clock.moment())
         host.store_consumer(group_id)

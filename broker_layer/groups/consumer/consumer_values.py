@@ -3,7 +3,7 @@
 Leaves decisions to `consumer_group` and `reconciliation`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -101,6 +101,8 @@ class HeartbeatRequested:
     pattern: str | None
     assignor: str | None
     owned: Partitions | None
+    sees: Callable[[str], bool] = lambda _: True
+    """Returns whether the member may learn that a topic exists."""
 
     @property
     def is_full(self) -> bool:

@@ -16,6 +16,7 @@ from broker_layer.groups.handlers import handlers
 from broker_layer.groups.offsets.offset_commits import OffsetVerifier
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.request_context import RequestContext
+from broker_layer.security.rights import Rights
 from metadata.callbacks import Callbacks
 
 WALL_START_MS = 1_700_000_000_000
@@ -136,9 +137,10 @@ class World:
         *,
         version: int | None = None,
         client_id: str = "tester",
+        rights: Rights | None = None,
     ) -> ResponseT:
         used = request.max_version if version is None else version
-        context = RequestContext(used, client_id, "/127.0.0.1", "PLAIN", 1)
+        context = RequestContext(used, client_id, "/127.0.0.1", "PLAIN", 1, rights=rights)
         body = bytes(request.encode(version=used))
         decoded = type(request).decode(body, version=used)
         answer = await self.handlers[request.API_KEY](decoded, context)

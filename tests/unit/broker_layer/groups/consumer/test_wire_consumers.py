@@ -22,6 +22,8 @@ from broker_layer.kafka.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from broker_layer.security.rights import Rights
+from metadata.security.acls import Operation, ResourceType
 from tests.support.broker_layer.group_world import World, open_world
 from tests.unit.broker_layer.groups.classic.test_wire_membership import bring_up, join, leave
 from tests.unit.broker_layer.groups.offsets.test_wire_offsets import (
@@ -48,6 +50,7 @@ async def send(
     timeout_ms: int = 60_000,
     owned: list[int] | None = None,
     version: int = 1,
+    rights: Rights | None = None,
 ) -> ConsumerGroupHeartbeatResponse:
     partitions: list[ConsumerGroupHeartbeatRequest.TopicPartitions] | None
     partitions = None if epoch else []
@@ -71,7 +74,33 @@ async def send(
         server_assignor=assignor,
         topic_partitions=partitions,
     )
-    return await world.call(request, ConsumerGroupHeartbeatResponse, version=version)
+    return await world.call(request, ConsumerGroupHeartbeatResponse, version=version, rights=rights)
+
+
+class Sees:
+    """Rights of a client that may describe some topics."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        return operation is Operation.DESCRIBE and name in self._names
+
+    def may_any(self, operation: Operation, kind: ResourceType) -> bool:
+        raise AssertionError(operation, kind)
+
+    check = may
+
+
+async def test_a_pattern_shows_no_topic_that_its_client_may_not_see() -> None:
+    async with open_world() as world:
+        hidden = await send(world, topics=[], pattern=".*", rights=Sees())
+        assert hidden.error_code == ErrorCode.NONE
+        assert hidden.assignment is not None
+        assert hidden.assignment.topic_partitions == []
+        seen = await send(world, group="h", topics=[], pattern=".*", rights=Sees("orders"))
+        assert seen.assignment is not None
+        assert seen.assignment.topic_partitions
 
 
 async def fetch_as(world: World, member: str | None, epoch: int) -> tuple[int, int]:
