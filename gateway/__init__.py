@@ -4,6 +4,7 @@
 - `limits`: limits of its connections and sessions.
 - `rights/`: decisions about clients' requests. Pure.
 - `id_blocks`: ids that a session allocated. Pure.
+- `own_nodes`: ephemeral nodes of a session, and what is certain of each. Pure.
 - `sessions`: sessions of clients, and the end of their ephemeral nodes.
 - `contact`: whether the metadata service answers, shared by all clients.
 - `requests`: reads and writes of clients, with their decisions.

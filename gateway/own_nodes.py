@@ -26,7 +26,7 @@ class _Node:
     """Values that the node may have, by the numbers of their writes."""
     created: int | None = None
     """Number of the creation that was answered OK; None without one."""
-    deletes: set[int] = field(default_factory=set)
+    deletes: dict[int, None] = field(default_factory=dict)
     """Numbers of deletions that may have taken effect."""
 
     @property
@@ -86,7 +86,7 @@ class OwnNodes:
             sent.append((self._last, each))
             node = self._nodes.setdefault(each.path, _Node())
             if isinstance(each, Delete):
-                node.deletes.add(self._last)
+                node.deletes[self._last] = None
             else:
                 node.values[self._last] = each.value
         return sent
@@ -97,7 +97,7 @@ class OwnNodes:
             node = self._nodes.get(each.path)
             if node is not None:
                 node.values.pop(number, None)
-                node.deletes.discard(number)
+                node.deletes.pop(number, None)
                 self._drop_empty(each.path, node)
 
     def note_done(self, sent: Sent) -> None:
@@ -115,7 +115,7 @@ class OwnNodes:
                     node.created = None if is_older else node.created
                 case CompareAndSet():
                     continue
-            node.deletes = {at for at in node.deletes if at > number}
+            node.deletes = dict.fromkeys(at for at in node.deletes if at > number)
             self._drop_empty(each.path, node)
 
     def _drop_empty(self, path: str, node: _Node) -> None:

@@ -10,6 +10,8 @@
 - `zookeeper_access`: TLS and login of connections to ZooKeeper.
 - `certificate_names`: principal of a certificate.
 - `sasl/`: authentication of clients by a password or a token.
+- `shares`: places that clients share, of which each has a part at most. Pure.
+- `fair_queue`: places that clients wait for, in turns.
 - `secret_files`: secrets in files of their owner, and reads with a limit.
 - `errors`: errors of certificates and secrets.
 

@@ -7,7 +7,7 @@ Leaves what a server serves to `bookie` and `broker_layer`; imports no other pac
 - `option_reading`: options from a file, variables and flags.
 - `server_log`: JSON log lines, a limited number of them.
 - `admin`: admin port: health, metrics and the routes of a server.
-- `http_log`: lines about requests that are not HTTP, without their content.
+- `http_ports/`: ports that speak HTTP: their connections, and their log.
 - `metrics`: Prometheus's text format.
 - `process_metrics`: metrics of every server process.
 - `latency`: counts of latencies in buckets.

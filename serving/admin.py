@@ -24,8 +24,8 @@ from prometheus_client.registry import Collector
 from security.certificate_names import MappingRule, principal_of
 from security.principal import ANONYMOUS
 from serving.errors import CannotListenError
-from serving.http_listening import HttpLimits, HttpListener
-from serving.http_log import http_logger
+from serving.http_ports.http_listening import HttpLimits, HttpListener
+from serving.http_ports.http_log import http_logger
 from serving.metrics import CONTENT_TYPE, metrics_text
 from serving.process_metrics import ProcessMetrics
 from serving.server_log import ServerLog

@@ -42,8 +42,8 @@ from security.client_file import ClientFile
 from security.errors import SecretError
 from serving.admin import AdminAccess, answer_live, readiness_handler
 from serving.errors import CannotListenError
-from serving.http_listening import HttpLimits, HttpListener
-from serving.http_log import http_logger
+from serving.http_ports.http_listening import HttpLimits, HttpListener
+from serving.http_ports.http_log import http_logger
 from serving.metrics import CONTENT_TYPE, metrics_text
 from serving.process_metrics import ProcessMetrics
 from serving.security_options import TlsMode

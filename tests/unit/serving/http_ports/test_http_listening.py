@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import ClientSession, web
 
-from serving import http_listening
 from serving.admin import CLOSE_TIMEOUT_S
-from serving.http_listening import HttpLimits, HttpListener
+from serving.http_ports import http_listening
+from serving.http_ports.http_listening import HttpLimits, HttpListener
 from serving.server_log import ServerLog
 
 pytestmark = pytest.mark.real_time
