@@ -157,16 +157,20 @@ class StateLog:
             data, answer = self._waiting[0]
             try:
                 entry_id = ledger.writer.append_followed(CHANGE + data)
+                self._pending.append(_Pending(data, answer, ledger.writer, entry_id))
             except (BackpressureError, NotEnoughInSyncReplicasError):
                 self._flush_later()
                 return
             except LedgerError as error:
                 self.fail(str(error))
                 return
+            except Exception as error:  # the record may be written, and must not be written again
+                log.exception("a coordinator's record cannot be appended")
+                self.fail(f"an append failed inside the broker ({type(error).__name__}: {error})")
+                return
             self._waiting.popleft()
             ledger.written_bytes += len(data) + 1
             ledger.record_bytes += len(data) + 1
-            self._pending.append(_Pending(data, answer, ledger.writer, entry_id))
 
     def _flush_later(self) -> None:
         if self._retry is None:

@@ -121,6 +121,20 @@ def no_replacement(
     )
 
 
+def failed_inside(metadata: LedgerMetadata, error: Exception) -> LedgerError:
+    """Return the error of a writer in which an exception left entries with ids and without
+    bytes.
+    """
+    text = (
+        f"an append failed inside the client ({type(error).__name__}: {error}): read the ledger to "
+        "see which entries it has, and continue in a new one (this one is closed at its last "
+        "confirmed entry)"
+    )
+    failed = LedgerError(text, ledger_id=metadata.ledger_id, outcome="unknown")
+    failed.__cause__ = error
+    return failed
+
+
 def not_enough_in_sync(
     metadata: LedgerMetadata, in_sync: tuple[BookieId, ...]
 ) -> NotEnoughInSyncReplicasError:

@@ -3,7 +3,8 @@
 Leaves waiting for room to the callers, confirming to `confirmations`, and sending to
 `append_shell`.
 
-Invariant: entries are sent in the order of their ids.
+Invariants: entries are sent in the order of their ids; an entry that got an id is in the outbox
+after the flush, or the writer has ended, so that no other entry gets the id.
 
 Source: api design, "Client".
 """
@@ -68,15 +69,15 @@ class Admission:
         The caller knows that the window has room.
         """
         self.require_open()
-        self._shell.window.take(payload_bytes, 1)
         if not self._gathered:
             self._next_tick.soon(self.flush)
         self._gathered.append(payload)
+        self._shell.window.take(payload_bytes, 1)
         return self.last_pushed
 
     def push_batch(self, payloads: list[bytes], payload_bytes: int) -> EntryId:
         """Admit and send one complete batch (the caller holds the turn and has room); return its
-        first id.
+        first id. Raises the error that ended the writer if that fails.
         """
         self.flush()
         self.require_open()
@@ -84,16 +85,27 @@ class Admission:
         first = EntryId(shell.outbox.lap + 1)
         now = asyncio.get_running_loop().time()
         shell.window.take(payload_bytes, len(payloads))
-        shell.push(payloads, payload_bytes, now)
+        try:
+            shell.push(payloads, payload_bytes, now)
+        except Exception as error:  # part of it may have been sent
+            raise shell.end_after(error).for_entry(first, "unknown") from error
         self._watch.note_sent(now)
         return first
 
     def flush(self) -> None:
-        """Send the entries appended since the last loop iteration, in few batches."""
+        """Send the entries appended since the last loop iteration, in few batches. If that fails,
+        the writer ends.
+        """
         payloads, self._gathered = self._gathered, []
-        shell = self._shell
-        if not payloads or shell.failure is not None:
+        if not payloads or self._shell.failure is not None:
             return
+        try:
+            self._send(payloads)
+        except Exception as error:  # noqa: BLE001 - entries have ids, and were not sent
+            self._shell.end_after(error)
+
+    def _send(self, payloads: list[bytes]) -> None:
+        shell = self._shell
         now = asyncio.get_running_loop().time()
         if len(payloads) == 1:  # a single entry always fits
             shell.push(payloads, self.limits.stored_bytes(payloads[0]), now)

@@ -23,6 +23,7 @@ from ledger_client.errors import LedgerError, LedgerNotFoundError
 from ledger_client.metadata_failures import translate
 from ledger_client.protocol import append_events as e
 from ledger_client.protocol.append import AppendProtocol
+from ledger_client.protocol.append_errors import failed_inside
 from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.tasks import BackgroundTasks
 from ledger_client.writing.confirmations import Confirmations
@@ -112,6 +113,16 @@ class AppendShell:
                     self._perform(action)
         finally:
             self._is_dispatching = False
+
+    def end_after(self, error: Exception) -> LedgerError:
+        """End the writer after an exception inside the client that left entries with ids and
+        without bytes; return the error that ended it. The exception is reported to the loop.
+        """
+        self.dispatch(e.WriterFailed(failed_inside(self.protocol.metadata, error)))
+        what = {"message": "a writer ended: an append failed in it", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(what)
+        assert self.failure is not None, "it ended now, or before"
+        return self.failure
 
     async def aclose(self) -> None:
         """Stop background work. A metadata update under way may still be applied."""

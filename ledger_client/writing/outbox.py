@@ -61,12 +61,12 @@ class Outbox:
             keys.ledger_id, first, lac, self._length, payloads, keys.seed, keys.mac_key
         )
         count = len(payloads)
-        self.lap = EntryId(self.lap + count)
+        last = EntryId(self.lap + count)
+        batch = SentBatch(data, last, payload_bytes, count, now, tracing.current())
+        self._batches[first] = batch  # before the ids count as used: this can fail
+        self.lap = last
         self.lac_sent = lac
         self._length += payload_bytes
-        self._batches[first] = SentBatch(
-            data, self.lap, payload_bytes, count, now, tracing.current()
-        )
         return first
 
     def data(self, first_entry_id: EntryId) -> bytearray:

@@ -6,9 +6,10 @@ Leaves the choice of the ledger to `rolling/`, except its age, the limits of a t
 One record batch is one entry. A batch gets its offsets when it is admitted. It is visible once it
 is committed: its ledger is listed and has confirmed it.
 
-Invariants: offsets are given in the order of entries; the high watermark never decreases; a batch
-is admitted only into an open ledger with room; batches that wait are admitted in the order in which
-they came; after a failure nothing is admitted or committed.
+Invariants: offsets are given in the order of entries, and once: an exception after an entry was
+appended ends the log; the high watermark never decreases; a batch is admitted only into an open
+ledger with room; batches that wait are admitted in the order in which they came; after a failure
+nothing is admitted or committed.
 
 Source: topics design, "The mapping"; KIP-98.
 """
@@ -144,18 +145,21 @@ class LogAppender:
             raise TopicError(ErrorCode.NOT_ENOUGH_REPLICAS, str(error)) from error
         except LedgerError as error:
             raise self.fail(str(error)) from error
-        answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
-        size = len(batch)
-        state.admit(entry_id, base, header, control, now_ms)
-        end = self.log_end_offset = state.next_offset
-        ledger.record_bytes += size
-        ledger.written_bytes += size
-        ledger.max_timestamp_ms = max(ledger.max_timestamp_ms, header.max_timestamp_ms)
-        self.recent.keep(base, end, batch)
-        self._pending.add(PendingBatch(ledger, entry_id, base, end, size, time_ms, answer))
-        if state.wants_state_entry:
-            self.append_state(ledger)
-        self.roll_if_due()
+        try:
+            answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+            size = len(batch)
+            state.admit(entry_id, base, header, control, now_ms)
+            end = self.log_end_offset = state.next_offset
+            ledger.record_bytes += size
+            ledger.written_bytes += size
+            ledger.max_timestamp_ms = max(ledger.max_timestamp_ms, header.max_timestamp_ms)
+            self.recent.keep(base, end, batch)
+            self._pending.add(PendingBatch(ledger, entry_id, base, end, size, time_ms, answer))
+            if state.wants_state_entry:
+                self.append_state(ledger)
+            self.roll_if_due()
+        except Exception as error:  # the entry is written: no other one may get its offsets
+            raise self._fail_after(error) from error
         return answer
 
     def append_state(self, ledger: OpenLedger) -> None:
@@ -267,6 +271,8 @@ class LogAppender:
                     answer = self._early(ledger, answer)
             except TopicError as error:
                 first.fail(error)
+            except Exception as error:  # noqa: BLE001 - the producer of this batch waits
+                first.fail(self._fail_after(error))
             else:
                 follow(answer, first.answer)
             ledger = self.roller.ledger
@@ -288,6 +294,12 @@ class LogAppender:
         """Raise the failure that ended the log, if it has ended."""
         if self.failure is not None:
             raise self.failure
+
+    def _fail_after(self, error: Exception) -> TopicError:
+        """End the log after an exception inside an append, which is reported to the loop."""
+        what = {"message": f"an append to log {self._name} failed", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(what)
+        return self.fail(f"an append failed inside the broker ({type(error).__name__}: {error})")
 
     def fail(self, text: str, *, notifies_owner: bool = True) -> TopicError:
         """End the log; the outcome of batches that were admitted and not committed is unknown."""
