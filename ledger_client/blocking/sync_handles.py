@@ -189,6 +189,10 @@ class LedgerReader:
         """The last readable entry; -1 if there is none."""
         return self._reader.last_confirmed
 
+    def learn_last_confirmed(self, *, timeout: float | None = None) -> int:
+        """Return `last_confirmed`; ask the bookies first if none of them has told a LAC yet."""
+        return self._background.run(self._reader.learn_last_confirmed(timeout=timeout))
+
     def refresh_last_confirmed(self, *, timeout: float | None = None) -> int:
         """Request the LAC from bookies; return it."""
         return self._background.run(self._reader.refresh_last_confirmed(timeout=timeout))

@@ -35,6 +35,10 @@ class FollowedLedger:
         self.metadata = metadata
         self.last_confirmed = _confirmed_by(metadata)
         self.is_deleted = False
+        self.is_lac_told = False
+        """Whether bookies told a LAC: before, the ledger may have more entries than the metadata
+        proves.
+        """
         self.version = version
         self._ledgers = ledgers
         self._rng = rng
@@ -68,6 +72,7 @@ class FollowedLedger:
         """Record a LAC that a bookie reported; an older one changes nothing."""
         if not self.is_closed and lac > self.last_confirmed:
             self.last_confirmed = lac
+            self.is_lac_told = True
             self._callbacks.notify()
 
     async def refresh(self, *, fresh: bool = False) -> None:

@@ -2,8 +2,9 @@
 
 Leaves waiting for a new LAC to `tailing.py`.
 
-Invariant: the LAC of any bookie is true. The read ends when the result is as fresh as an ack
-quorum: when the answers cover (rule 3.2), or every bookie has answered or failed.
+Invariants: the LAC of any bookie is true. The read ends when the result is as fresh as an ack
+quorum: when the answers cover (rule 3.2), or every bookie has answered or failed. That a bookie has
+no entry tells nothing until the answers cover.
 
 Source: protocol rules 8.1 and 8.5.
 """
@@ -25,7 +26,8 @@ Heard = tuple[int, Status | None, str]
 async def read_lac(ledger: FollowedLedger, pool: BookiePool, timeout_s: float) -> None:
     """Update the ledger's LAC from its bookies.
 
-    Raises UnauthorizedError, and QuorumTimeoutError if no bookie answered.
+    Raises UnauthorizedError, and QuorumTimeoutError if no bookie told a LAC and the answers do not
+    cover.
     """
     fragment = ledger.metadata.last_fragment
     ensemble, quorum = fragment.ensemble, ledger.metadata.quorum_of(fragment)
@@ -46,13 +48,16 @@ async def read_lac(ledger: FollowedLedger, pool: BookiePool, timeout_s: float) -
                 raise pool.refusals.explained(refused)
             if status in KNOWN:
                 known.append(position)
+            if status is Status.OK:
+                ledger.is_lac_told = True
             else:
                 reasons.append(reason)
             if covers(quorum, known):
+                ledger.is_lac_told = True
                 return
     finally:
         await cancel_and_wait(*tasks)
-    if not known:
+    if len(reasons) == len(ensemble):
         raise QuorumTimeoutError(
             f"no bookie of the last fragment returned the LAC ({'; '.join(reasons)}): try again",
             ledger_id=ledger.ledger_id,

@@ -10,7 +10,7 @@ Source: protocol section 8; api design, "Client".
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from random import Random
 from typing import Final, Self
@@ -72,16 +72,16 @@ class LedgerReader:
         self._is_closed = False
 
     async def start(self) -> None:
-        """Follow the ledger, and learn its LAC if bookies answer."""
+        """Follow the ledger, and learn its LAC if bookies tell it."""
         self._own_loop.require()
         self._pool.attach(self._ledger.ledger_id, self._keys.master_key)
         self._is_started = True
         self._ledger.start()
         if not self._ledger.is_closed:
-            try:
+            # Entries that the metadata proves confirmed can be read without an answer. The next
+            # call that needs the LAC asks for it again.
+            with suppress(QuorumTimeoutError):
                 await read_lac(self._ledger, self._pool, self._config.read_timeout_s)
-            except QuorumTimeoutError:
-                return  # entries that the metadata proves confirmed can be read nevertheless
 
     @property
     def id(self) -> LedgerId:
@@ -100,8 +100,20 @@ class LedgerReader:
 
     @property
     def last_confirmed(self) -> EntryId:
-        """The last readable entry; -1 if there is none. Never decreases."""
+        """The last entry known to be readable; -1 if none is. Never decreases. While no bookie has
+        told a LAC of an open ledger, it has only what the metadata proves: `learn_last_confirmed`
+        asks.
+        """
         return self._ledger.last_confirmed
+
+    async def learn_last_confirmed(self, *, timeout: float | None = None) -> EntryId:
+        """Return `last_confirmed`; ask the bookies first if none of them has told a LAC yet. Raises
+        the errors of `refresh_last_confirmed`.
+        """
+        self._check_open()
+        if self.is_closed or self._ledger.is_lac_told:
+            return self.last_confirmed
+        return await self.refresh_last_confirmed(timeout=timeout)
 
     async def refresh_last_confirmed(self, *, timeout: float | None = None) -> EntryId:
         """Read the LAC from the metadata and the bookies; return it.
@@ -138,7 +150,7 @@ class LedgerReader:
         LedgerNotFoundError.
         """
         self._check_open()
-        last_wanted = self.last_confirmed if last is None else last
+        last_wanted = await self.learn_last_confirmed(timeout=timeout) if last is None else last
         await self._make_visible(first, last_wanted)
         found = self._batches(EntryId(first), EntryId(last_wanted), timeout)
         async with aclosing(found) as batches:

@@ -60,7 +60,7 @@ def known_ledger(client: LedgerClient, info: LedgerInfo, password: bytes) -> Kno
     with client.open_ledger(info.id, password=password, encryption=AS_STORED) as reader:
         return KnownLedger(
             info.id,
-            reader.last_confirmed + 1,
+            reader.learn_last_confirmed() + 1,
             ENTRY_BYTES_ASSUMED,
             is_closed=reader.is_closed,
             creation_token=token,

@@ -86,6 +86,11 @@ class OpenLedgers:
             reader = self._client.open_ledger(
                 known.ledger_id, password=self._password, encryption=AS_STORED
             )
+            try:
+                reader.learn_last_confirmed()
+            except LedgerError:
+                reader.close()
+                raise
             reader.follow()
             self._readers[known.ledger_id] = reader
         if reader.follow_failure is not None:

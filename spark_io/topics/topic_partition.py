@@ -209,7 +209,7 @@ class PartitionView:
             services = self._services
             reader = await services.client.open_ledger(ledger_id, password=services.password)
             self._readers[ledger_id] = reader
-        last = reader.last_confirmed
+        last = await reader.learn_last_confirmed()
         if last < 0:
             return None
         if self._tail is None or self._tail.reader is not reader:

@@ -92,7 +92,7 @@ class LedgerTailPages:
                 open_reader(self._context.cluster, ledger) as reader,
             ):
                 if position == NO_ENTRY:
-                    position = max(NO_ENTRY, reader.last_confirmed - FIRST_ENTRIES)
+                    position = max(NO_ENTRY, await reader.learn_last_confirmed() - FIRST_ENTRIES)
                 return await _send_new_entries(reader, stream, position, form)
         except UnauthorizedError:
             return PASSWORD_NEEDED

@@ -71,6 +71,7 @@ CALLS: dict[str, Callable[[Handles], object]] = {
     "read_unconfirmed": lambda h: first_of(h.reader.read_unconfirmed(0, 0)),
     "tail": lambda h: first_of(h.reader.tail()),
     "refresh_last_confirmed": lambda h: h.reader.refresh_last_confirmed(),
+    "learn_last_confirmed": lambda h: h.reader.learn_last_confirmed(),
     "wait_confirmed": lambda h: h.reader.wait_confirmed(1, timeout=60),
     "close the reader": lambda h: h.reader.aclose(),
     "create_ledger": lambda h: h.client.create_ledger(THREE),

@@ -91,6 +91,7 @@ def test_append_close_and_read(blocking: Blocking) -> None:
     with client.open_ledger(ledger.id) as reader:
         assert reader.is_closed
         assert reader.last_confirmed == reader.refresh_last_confirmed() == 3
+        assert reader.learn_last_confirmed() == 3
         assert reader.read_entry(1).data == b"order-2"
         expected = [b"order-1", b"order-2", b"order-3", b"order-4"]
         assert read_all(reader, 3) == expected

@@ -389,6 +389,6 @@ def test_a_reader_without_bookies_knows_the_lac_that_the_metadata_proves() -> No
             world.bookies[name].failure = CallFailure.REFUSED
         async with await open_reader(world) as reader:
             assert reader.last_confirmed == 9
-            check([batch async for batch in reader.read()], 0, 9)
+            check([batch async for batch in reader.read(0, 9)], 0, 9)
 
     run_world(main)

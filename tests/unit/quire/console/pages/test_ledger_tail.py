@@ -29,6 +29,9 @@ class Reader:
         self.is_closed = False
         self.read_ids: list[int] = []
 
+    async def learn_last_confirmed(self) -> int:
+        return self.last_confirmed
+
     async def wait_confirmed(self, beyond: int, *, timeout: float) -> int:
         assert timeout == ledger_tail.IDLE_S
         if self.last_confirmed <= beyond and self._jumps:
