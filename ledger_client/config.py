@@ -1,9 +1,15 @@
 """Limits and delays of the client, with their defaults.
 
-Leaves their use to the modules that name them. Every value is limited and has its unit in its name.
+Leaves their use to the modules that name them. Every value has its unit in its name.
+
+Invariant: every number is finite, and at least 1, or as an amount of time or a rate above 0; those
+in MAY_BE_ZERO may be 0, and those in HIGHEST have an upper bound.
 """
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, fields
+from typing import Final
 
 from bookie.wire.batch import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from ledger_client.protocol.acks import BATCH_COST_BYTES
@@ -11,10 +17,60 @@ from ledger_client.protocol.append_options import UNANSWERED_BYTES_MAX
 from metadata.ledgers.ledger_ids import BLOCK_IDS
 from metadata.store.interface import OPERATION_TIMEOUT_S, SESSION_TIMEOUT_S
 
+MAY_BE_ZERO: Final = frozenset(
+    {
+        "quarantine_s",
+        "spare_after_s",
+        "speculative_delay_min_s",
+        "suspect_after_min_s",
+        "suspicions_per_minute_max",
+    }
+)
+"""Numbers that may be 0, which then means at once, or never."""
+HIGHEST: Final[Mapping[str, int]] = {
+    "batch_entries_max": BATCH_ENTRIES_MAX,
+    "ledger_ids_at_once": BLOCK_IDS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NumberBounds:
+    """Bounds of one number."""
+
+    kind: type
+    """`int` or `float`."""
+    is_zero_allowed: bool
+    highest: int | None
+    is_optional: bool
+
+    @property
+    def text(self) -> str:
+        """What is allowed, for messages and the reference."""
+        low = "at least 1" if self.kind is int else "above 0"
+        if self.is_zero_allowed:
+            low = "at least 0"
+        text = low if self.highest is None else f"1 to {self.highest:,}"
+        return f"{text}, or None" if self.is_optional else text
+
+    def check(self, name: str, value: object) -> None:
+        """Raise ValueError for a value that is no such number."""
+        if value is None and self.is_optional:
+            return
+        kinds = (int,) if self.kind is int else (int, float)
+        is_number = isinstance(value, kinds) and not isinstance(value, bool)
+        if is_number and isinstance(value, int | float) and math.isfinite(value):
+            is_low = value < 0 or (value == 0 and not self.is_zero_allowed)
+            if not is_low and (self.highest is None or value <= self.highest):
+                return
+        what = "an int" if self.kind is int else "a number"
+        raise ValueError(f"{name} is {value!r}: give {what}, {self.text}")
+
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """Configuration of one client. Immutable."""
+    """Configuration of one client. Immutable. Raises ValueError for a value out of bounds, and for
+    limits that contradict each other.
+    """
 
     # Appending
     entry_bytes_max: int = ENTRY_BYTES_MAX
@@ -104,6 +160,10 @@ class ClientConfig:
     session_timeout_s: float = SESSION_TIMEOUT_S
 
     def __post_init__(self) -> None:
+        for each in fields(self):
+            bounds = bounds_of(each)
+            if bounds is not None:
+                bounds.check(each.name, getattr(self, each.name))
         wanted = self.window_bytes_max + BATCH_COST_BYTES * self.window_entries_max
         if self.unanswered_bytes_max < wanted:
             raise ValueError(
@@ -118,15 +178,14 @@ class ClientConfig:
                 f"entry_bytes_max plus {BATCH_COST_BYTES}, because one entry is admitted whatever "
                 "the window. Raise it, or lower entry_bytes_max"
             )
-        if self.copy_bytes_per_s is not None and self.copy_bytes_per_s <= 0:
-            raise ValueError("copy_bytes_per_s must be positive, or None for no limit")
-        if self.slice_max_s <= 0 or self.metadata_changes_at_once < 1:
-            raise ValueError("slice_max_s must be positive, metadata_changes_at_once at least 1")
-        if self.metadata_reads_per_s < 1 or self.metadata_reads_at_once < 1:
-            raise ValueError("metadata_reads_per_s and metadata_reads_at_once must be at least 1")
-        if not 1 <= self.ledger_ids_at_once <= BLOCK_IDS:
-            raise ValueError(f"ledger_ids_at_once must be from 1 to {BLOCK_IDS}")
-        if self.copies_at_once < 1:
-            raise ValueError("copies_at_once must be at least 1")
-        if self.replica_lag_messages_max is not None and self.replica_lag_messages_max < 1:
-            raise ValueError("replica_lag_messages_max must be at least 1, or None for no limit")
+
+
+def bounds_of(described: "Field[object]") -> NumberBounds | None:
+    """Return the bounds of one field of `ClientConfig`; None if it is no number."""
+    kinds: Mapping[object, type] = {int: int, float: float, int | None: int, float | None: float}
+    kind = kinds.get(described.type)
+    if kind is None:
+        return None
+    name = described.name
+    is_optional = described.type not in (int, float)
+    return NumberBounds(kind, name in MAY_BE_ZERO, HIGHEST.get(name), is_optional)

@@ -11,7 +11,6 @@ Source: protocol section 8; api design, "Client".
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from random import Random
 from typing import Final, Self
 
@@ -227,8 +226,8 @@ class LedgerReader:
         Raises LedgerNotFoundError once the ledger is deleted, UnauthorizedError.
         """
         self._own_loop.require()
-        config = replace(self._config, read_bytes_max=0)
-        poller = TailPoller(self._ledger, self._keys, self._pool, config, self._rng)
+        ledger, keys, pool, config = self._ledger, self._keys, self._pool, self._config
+        poller = TailPoller(ledger, keys, pool, config, self._rng, takes_entries=False)
         self._pollers[id(poller)] = poller
         try:
             async with asyncio.timeout(timeout):

@@ -61,7 +61,11 @@ class TailPoller:
         pool: BookiePool,
         config: ClientConfig,
         rng: Random,
+        *,
+        takes_entries: bool = True,
     ) -> None:
+        """Create a poller; unless it `takes_entries`, its polls request the LAC alone."""
+        self._takes_entries = takes_entries
         self._ledger = ledger
         self._keys = keys
         self._pool = pool
@@ -178,7 +182,7 @@ class TailPoller:
         """
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         config, lac, began = self._config, self._ledger.last_confirmed, loop.time()
-        bytes_max = config.read_bytes_max if is_first else 0
+        bytes_max = config.read_bytes_max if is_first and self._takes_entries else 0
         wait_ms = int(config.long_poll_s * 1000)
         request = WaitLac(self._ledger.ledger_id, lac, wait_ms, bytes_max)
         timeout_s = config.long_poll_s + config.read_timeout_s

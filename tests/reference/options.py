@@ -13,6 +13,7 @@ import quire.console.options
 import quire.zookeeper.options
 from broker_layer.log.settings.topic_config_table import DEFINITIONS
 from ledger_client import ClientConfig
+from ledger_client.config import bounds_of
 from serving.option_reading import OptionInfo
 from tests.reference.markdown import code, page, prose, table
 
@@ -58,13 +59,18 @@ def _option(option: OptionInfo) -> list[str]:
 def _client() -> str:
     texts = _field_texts(ClientConfig)
     rows = (
-        [code(each.name), code(str(each.default)), prose(texts.get(each.name, ""))]
+        [
+            code(each.name),
+            code(str(each.default)),
+            "" if (bounds := bounds_of(each)) is None else bounds.text,
+            prose(texts.get(each.name, "")),
+        ]
         for each in fields(ClientConfig)
     )
     head = (
         "## Client\n\nFields of `ledger_client.ClientConfig`; in Spark, options `client.<field>`."
     )
-    return f"{head}\n\n" + table(["field", "default", "meaning"], rows)
+    return f"{head}\n\n" + table(["field", "default", "bounds", "meaning"], rows)
 
 
 def _field_texts(kind: type) -> dict[str, str]:
