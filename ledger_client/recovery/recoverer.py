@@ -24,8 +24,6 @@ from ledger_client.digest import LedgerKeys
 from ledger_client.errors import (
     LedgerError,
     LedgerNotFoundError,
-    MetadataUnavailableError,
-    QuorumTimeoutError,
     UnauthorizedError,
 )
 from ledger_client.metadata_failures import translate
@@ -38,7 +36,7 @@ from ledger_client.reading.range_reader import RangeReader
 from ledger_client.reading.verified_entries import verify_entries
 from ledger_client.recovery.recovered_entries import RecoveredEntries
 from ledger_client.recovery.recovery_bookies import RecoveryBookies
-from ledger_client.recovery.recovery_errors import recovery_error
+from ledger_client.recovery.recovery_errors import recovery_error, timed_out
 from ledger_client.tasks import BackgroundTasks
 from metadata.backoff import Backoff
 from metadata.errors import (
@@ -92,6 +90,9 @@ class Recoverer:
         self._tasks = BackgroundTasks()
         self._result: asyncio.Future[StoredMetadata] = asyncio.get_running_loop().create_future()
         self._metadata_calls = 0
+        self._newest_store: e.StoreInRecovery | e.StoreClosed | None = None
+        """The newest requested change of the metadata, applied or not."""
+        self._has_stored = False
         self._unanswered: dict[BookieId, dict[EntryId, None]] = {}
         """Write-backs that each bookie has not answered."""
         self._patience: dict[BookieId, asyncio.TimerHandle] = {}
@@ -123,7 +124,8 @@ class Recoverer:
                 self._dispatch(self._start)
                 return await self._result
         except TimeoutError:
-            raise self._timeout_error(limit_s) from None
+            waits = self._metadata_calls > 0
+            raise timed_out(self._ledger_id, limit_s, self._newest_store, waits=waits) from None
         finally:
             self._result.cancel()
             for timer in self._patience.values():
@@ -325,6 +327,7 @@ class Recoverer:
                 action.recovered, action.last_entry_id, action.length, token
             )
         self._metadata_calls += 1
+        self._newest_store = action
         try:
             version = await self._ledgers.compare_and_set(changed, action.version)
         except VersionConflictError:
@@ -332,8 +335,9 @@ class Recoverer:
         except NodeNotFoundError:
             self._dispatch(e.LedgerGone())
         except MetadataError as error:
-            self._fail(translate(error, self._ledger_id))
+            self._fail_of_metadata(error)
         else:
+            self._has_stored = True
             self._dispatch(e.MetadataStored(changed, version))
         finally:
             self._metadata_calls -= 1
@@ -344,9 +348,15 @@ class Recoverer:
         except NodeNotFoundError:
             self._dispatch(e.LedgerGone())
         except MetadataError as error:
-            self._fail(translate(error, self._ledger_id))
+            self._fail_of_metadata(error)
         else:
             self._dispatch(e.MetadataRead(metadata, version))
+
+    def _fail_of_metadata(self, error: MetadataError) -> None:
+        failure = translate(error, self._ledger_id)
+        if self._has_stored:
+            failure.outcome = "unknown"  # of this recovery, not of the request that failed
+        self._fail(failure)
 
     async def _metadata_now(self) -> StoredMetadata:
         """Read the metadata; repeat while the store is not available."""
@@ -360,15 +370,3 @@ class Recoverer:
                     await asyncio.sleep(backoff.next_s())
         finally:
             self._metadata_calls -= 1
-
-    def _timeout_error(self, limit_s: float) -> LedgerError:
-        if self._metadata_calls:
-            return MetadataUnavailableError(
-                f"the metadata service did not answer within the {limit_s} s of this recovery: the "
-                "ledger was not changed; recover it again",
-                ledger_id=self._ledger_id,
-            )
-        return QuorumTimeoutError(
-            f"recovery did not end within {limit_s} s: the ledger stays in recovery; try again",
-            ledger_id=self._ledger_id,
-        )

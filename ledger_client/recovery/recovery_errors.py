@@ -12,12 +12,46 @@ from ledger_client.errors import (
     LedgerError,
     LedgerNotFoundError,
     MetadataConflictError,
+    MetadataUnavailableError,
     NotEnoughBookiesError,
+    QuorumTimeoutError,
     RecoveryUndecidedError,
     UnauthorizedError,
 )
 from ledger_client.protocol import recovery_events as e
 from metadata.ids import LedgerId
+
+
+def timed_out(
+    ledger_id: LedgerId,
+    limit_s: float,
+    newest_store: e.StoreInRecovery | e.StoreClosed | None,
+    *,
+    waits: bool,
+) -> LedgerError:
+    """Return the error of a recovery whose time is up, by the newest change of the metadata that it
+    requested, and whether it `waits` for the metadata service.
+    """
+    match newest_store:
+        case None:
+            known = "the ledger was not changed"
+        case e.StoreInRecovery() if waits:
+            known = "the ledger may be in recovery now, which ends its writer"
+        case e.StoreInRecovery():
+            known = "the ledger stays in recovery, and its writer has ended"
+        case e.StoreClosed():
+            known = "the ledger is in recovery, its writer has ended, and it may be closed already"
+        case _:
+            assert_never(newest_store)
+    if waits:
+        text = f"the metadata service did not answer within the {limit_s} s of this recovery"
+        return MetadataUnavailableError(
+            f"{text}: {known}; recover it again",
+            ledger_id=ledger_id,
+            outcome="not_written" if newest_store is None else "unknown",
+        )
+    text = f"recovery did not end within {limit_s} s: {known}; try again"
+    return QuorumTimeoutError(text, ledger_id=ledger_id)
 
 
 def recovery_error(ledger_id: LedgerId, failure: e.RecoveryFailure) -> LedgerError:
