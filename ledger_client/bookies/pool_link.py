@@ -5,7 +5,8 @@ the writers.
 
 Invariants: at most one connection and one attempt at a time; requests during an attempt, with its
 login, wait for its outcome, limited in bytes; between attempts everything fails at once with the
-last failure; a ledger's key is the first thing sent for that ledger on a connection.
+last failure; whatever an attempt raises is a failure of the bookie, unless the client ends it; a
+ledger's key is the first thing sent for that ledger on a connection.
 
 Source: protocol rules 2.1, 2.3, 4.6 and 12.6.
 """
@@ -255,7 +256,7 @@ class BookieLink:
 
     async def _make_attempt(self) -> None:
         found: BookieConnection | _Unreachable = _Unreachable(
-            CallFailure.CLOSED, None, "the attempt to connect was abandoned"
+            CallFailure.CLOSED, None, "the attempt to connect was cancelled"
         )
         try:
             async with asyncio.timeout(self._settings.config.connect_timeout_s):
@@ -269,6 +270,9 @@ class BookieLink:
             found = _Unreachable(failure, error.status, error.reason)
         except (OSError, MetadataError) as error:
             found = _Unreachable(CallFailure.REFUSED, None, str(error))
+        except Exception as error:  # noqa: BLE001 - such as the resolver's UnicodeError
+            why = f"{type(error).__name__}: {error}"
+            found = _Unreachable(CallFailure.REFUSED, None, why)
         finally:
             self._attempt = None
             if isinstance(found, BookieConnection) and not found.is_open:

@@ -190,6 +190,28 @@ async def test_cancelling_one_caller_does_not_cancel_the_attempt(
     assert bookie.connection_count == 1
 
 
+@pytest.mark.parametrize("error", [UnicodeError("label empty"), LookupError("a defect")])
+async def test_an_error_of_any_class_is_a_failure_of_the_bookie(
+    bookie: ScriptedBookie, setting: Setting, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Such as the resolver's UnicodeError for a name with an empty label."""
+
+    async def open_none(*_: object, ssl: object) -> None:
+        assert ssl is None
+        raise error
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", open_none)
+    sink = Outcomes()
+    send(setting.pool, bookie, sink, 0)
+    await sink.wait_for(1)
+    assert sink.outcomes == {0: [CallFailure.REFUSED]}
+    assert sink.reasons == [f"{type(error).__name__}: {error}"]
+    assert setting.unavailable == [(bookie.id, CallFailure.REFUSED)]
+    with pytest.raises(BookieCallError, match=type(error).__name__) as caught:
+        await setting.pool.ping(bookie.id, timeout_s=5)
+    assert caught.value.failure is CallFailure.REFUSED
+
+
 async def test_closing_fails_everything_as_closed(bookie: ScriptedBookie, setting: Setting) -> None:
     sink = Outcomes()
     send(setting.pool, bookie, sink, 0)
