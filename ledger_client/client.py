@@ -181,8 +181,7 @@ class LedgerClient:
         Does not change a closed ledger. Raises LedgerNotFoundError, RecoveryUndecidedError,
         UnauthorizedError, NotEnoughBookiesError, MetadataUnavailableError.
         """
-        services = await self._session.services()
-        limit = self._session.limit(timeout)
+        services, limit = await self._session.begin(timeout)
         return await LedgerCalls(services).recover(_checked(ledger_id), password, limit)
 
     async def recover_ledger_unclean(
@@ -205,8 +204,7 @@ class LedgerClient:
         then the ledger is closed without entries. Also raises LedgerNotFoundError,
         UnauthorizedError, MetadataUnavailableError, and LedgerError for a ledger in quorum mode.
         """
-        services = await self._session.services()
-        limit = self._session.limit(timeout)
+        services, limit = await self._session.begin(timeout)
         return await LedgerCalls(services).recover_unclean(
             _checked(ledger_id),
             password,
@@ -234,8 +232,9 @@ class LedgerClient:
         """
         from ledger_client.recovery.abandoned_ledgers import find_abandoned  # noqa: PLC0415
 
-        wanted, limit = [_checked(each) for each in ledger_ids], self._session.limit(timeout)
-        return await find_abandoned(await self._session.services(), wanted, password, limit)
+        wanted = [_checked(each) for each in ledger_ids]
+        services, limit = await self._session.begin(timeout)
+        return await find_abandoned(services, wanted, password, limit)
 
     async def recover_abandoned(
         self, ledger_ids: Iterable[int], *, password: bytes = b"", timeout: float | None = None
@@ -245,14 +244,14 @@ class LedgerClient:
         """
         from ledger_client.recovery.abandoned_recovery import AbandonedRecovery  # noqa: PLC0415
 
-        wanted, limit = [_checked(each) for each in ledger_ids], self._session.limit(timeout)
-        recovery = AbandonedRecovery(await self._session.services(), password, limit)
+        wanted = [_checked(each) for each in ledger_ids]
+        services, limit = await self._session.begin(timeout)
+        recovery = AbandonedRecovery(services, password, limit)
         return await recovery.recover(wanted)
 
     async def ledger_info(self, ledger_id: int, *, timeout: float | None = None) -> LedgerInfo:
         """Return a ledger as currently stored. Raises LedgerNotFoundError."""
-        services = await self._session.services()
-        limit = self._session.limit(timeout)
+        services, limit = await self._session.begin(timeout)
         metadata, _, _ = await LedgerCalls(services).find(_checked(ledger_id), b"", limit)
         return LedgerInfo.of(metadata)
 
@@ -331,8 +330,8 @@ class LedgerClient:
 
     async def delete_ledger(self, ledger_id: int, *, timeout: float | None = None) -> None:
         """Delete a ledger, whatever its state. Raises LedgerNotFoundError."""
-        services = await self._session.services()
-        await LedgerCalls(services).delete(_checked(ledger_id), self._session.limit(timeout))
+        services, limit = await self._session.begin(timeout)
+        await LedgerCalls(services).delete(_checked(ledger_id), limit)
 
     # -- chains of ledgers -----------------------------------------------------------------------
 
@@ -346,8 +345,7 @@ class LedgerClient:
 
     async def list_chains(self, *, timeout: float | None = None) -> list[str]:
         """Return the names of all chains, sorted."""
-        services = await self._session.services()
-        limit = self._session.limit(timeout)
+        services, limit = await self._session.begin(timeout)
         async with metadata_call("listing chains", services.store.address, limit):
             return await services.chains.names()
 

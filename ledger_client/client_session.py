@@ -78,12 +78,24 @@ class ClientSession:
                 ) from None
             raise
 
+    async def begin(self, timeout: float | None) -> tuple[ClientServices, float]:
+        """Begin a call: return the shared objects, and what is left of the call's time, in seconds.
+        Raises the errors of `services`.
+        """
+        limit, loop = self.limit(timeout), asyncio.get_running_loop()
+        if self._services is not None:
+            return await self.services(), limit
+        began_at = loop.time()
+        async with metadata_call("connecting", self._settings.address, limit):
+            services = await self.services()
+        return services, max(0.0, limit - (loop.time() - began_at))
+
     async def create(self, wanted: NewLedger, timeout: float | None) -> "LedgerWriter":
         """Create a ledger and return its writer."""
         from ledger_client.writing.writer import LedgerWriter  # noqa: PLC0415 - see the docstring
 
-        services = await self.services()
-        metadata, version, keys = await LedgerCalls(services).create(wanted, self.limit(timeout))
+        services, limit = await self.begin(timeout)
+        metadata, version, keys = await LedgerCalls(services).create(wanted, limit)
         self._require_usable()  # it may have been closed meanwhile
         ledger_id = metadata.ledger_id
         services.observer.ledgers_created += 1
@@ -114,15 +126,15 @@ class ClientSession:
         One of many closed ledgers costs one request: its metadata may be some moments old, which a
         failed read finds out, and a wrong password is found by the first read.
         """
-        services = await self.services()
-        calls = LedgerCalls(services)
-        limit = self.limit(timeout)
+        services, limit = await self.begin(timeout)
+        calls, loop = LedgerCalls(services), asyncio.get_running_loop()
+        deadline = loop.time() + limit
         found = await calls.find_closed(ledger_id, password, limit) if is_one_of_many else None
         metadata, version, keys = found or await calls.find(ledger_id, password, limit)
         cipher = cipher_to_read(metadata, encryption)
         # For an open ledger, the reader requests the LAC.
         if metadata.state is LedgerState.CLOSED and found is None:
-            await calls.check_password(metadata, keys)
+            await calls.check_password(metadata, keys, deadline)
         reader = LedgerReader(
             metadata=metadata,
             version=version,
@@ -135,7 +147,7 @@ class ClientSession:
             cipher=cipher,
         )
         try:
-            await reader.start()
+            await reader.start(deadline - loop.time())
             self._require_usable()  # it may have been closed meanwhile
         except BaseException:
             await reader.aclose()

@@ -166,18 +166,18 @@ class LedgerCalls:
             return None
         return metadata, version, LedgerKeys.of(metadata, password)
 
-    async def check_password(self, metadata: LedgerMetadata, keys: LedgerKeys) -> None:
-        """Check that bookies accept the ledger's key. Raises UnauthorizedError if a bookie that
-        knows the ledger refuses it; does nothing if no bookie can be reached.
+    async def check_password(self, metadata: LedgerMetadata, keys: LedgerKeys, end: float) -> None:
+        """Check, until a loop time, that bookies accept the ledger's key. Raises UnauthorizedError
+        if a bookie that knows the ledger refuses it; does nothing if no bookie can be reached.
         """
-        pool, ledger_id = self._services.pool, metadata.ledger_id
+        loop, pool, ledger_id = asyncio.get_running_loop(), self._services.pool, metadata.ledger_id
         ends = (metadata.fragments[-1], metadata.fragments[0])
         holders = dict.fromkeys(each for end in ends for each in end.ensemble)
-        timeout_s = min(PASSWORD_TIMEOUT_S, self._services.config.read_timeout_s)
+        longest_s = min(PASSWORD_TIMEOUT_S, self._services.config.read_timeout_s)
         pool.attach(ledger_id, keys.master_key)
         try:
             for bookie_id in islice(holders, PASSWORD_ASKED_MAX):
-                status = Status.UNKNOWN
+                status, timeout_s = Status.UNKNOWN, max(0.0, min(longest_s, end - loop.time()))
                 try:
                     request = ReadLac(ledger_id, fence=False)
                     status = (await pool.read_lac(bookie_id, request, timeout_s=timeout_s)).status

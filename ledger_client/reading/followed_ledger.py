@@ -87,12 +87,13 @@ class FollowedLedger:
         except MetadataError as error:
             raise translate(error, self.ledger_id) from error
 
-    async def refresh_if_possible(self) -> None:
-        """Read the newest metadata; if the service does not answer, keep the metadata last read.
-        Raises LedgerNotFoundError, ClientClosedError.
+    async def refresh_if_possible(self, timeout_s: float) -> None:
+        """Read the newest metadata; if the service does not answer in time, keep the metadata last
+        read. Raises LedgerNotFoundError, ClientClosedError.
         """
-        with suppress(MetadataUnavailableError):
-            await self.refresh(fresh=True)
+        with suppress(MetadataUnavailableError, TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self.refresh(fresh=True)
 
     def deleted_error(self) -> LedgerError:
         """Return the error for a read of a deleted ledger."""

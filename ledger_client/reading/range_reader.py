@@ -5,7 +5,8 @@ Leaves the choice of replicas to `protocol/read.py`, and cutting long reads into
 `read_ahead.py`.
 
 Invariants: returned entries are verified and start with the first requested one; a read ends by its
-deadline; a failure is interpreted only after the current metadata was read. No bookie is asked for
+deadline; a failure is interpreted only after the current metadata was read, if the service answers
+by then. No bookie is asked for
 an entry whose loss was accepted.
 
 Source: protocol rules 8.2, 8.3 and 8.6.
@@ -44,7 +45,7 @@ from metadata.ledgers.lost_entries import next_range
 SPECULATIVE_PART: Final = 0.95
 SPECULATIVE_MULTIPLE: Final = 2.0
 LEAST_S: Final = 0.001
-"""Minimum time for a replica that is tried when the time is up."""
+"""Minimum time for a replica, or for the metadata, when the time is up."""
 ReadFailure = p.ReportMissing | p.ReportUnreadable | p.ReportUnauthorized
 
 
@@ -153,7 +154,8 @@ class RangeReader:
             if isinstance(outcome, VerifiedEntries):
                 return outcome
             error = self._error(outcome, first_entry_id)
-            await self._ledger.refresh_if_possible()
+            left_s = max(LEAST_S, deadline - asyncio.get_running_loop().time())
+            await self._ledger.refresh_if_possible(left_s)
             self.require_not_lost(first_entry_id)
             if self.replicas(first_entry_id) != replicas:
                 continue  # a repair has moved the entry

@@ -70,8 +70,8 @@ class LedgerReader:
         self._is_started = False
         self._is_closed = False
 
-    async def start(self) -> None:
-        """Follow the ledger, and learn its LAC if bookies tell it."""
+    async def start(self, timeout_s: float) -> None:
+        """Follow the ledger, and learn its LAC if bookies tell it in time."""
         self._own_loop.require()
         self._pool.attach(self._ledger.ledger_id, self._keys.master_key)
         self._is_started = True
@@ -80,7 +80,7 @@ class LedgerReader:
             # Entries that the metadata proves confirmed can be read without an answer. The next
             # call that needs the LAC asks for it again.
             with suppress(QuorumTimeoutError):
-                await read_lac(self._ledger, self._pool, self._config.read_timeout_s)
+                await read_lac(self._ledger, self._pool, self._read_timeout_s(timeout_s))
 
     @property
     def id(self) -> LedgerId:
@@ -123,10 +123,10 @@ class LedgerReader:
         timeout_s = self._config.call_timeout_s if timeout is None else timeout
         try:
             async with asyncio.timeout(timeout_s):
-                await self._ledger.refresh_if_possible()
+                # Half of the time is kept for the bookies.
+                await self._ledger.refresh_if_possible(timeout_s / 2)
                 if not self._ledger.is_closed:
-                    read_timeout_s = min(timeout_s, self._config.read_timeout_s)
-                    await read_lac(self._ledger, self._pool, read_timeout_s)
+                    await read_lac(self._ledger, self._pool, self._read_timeout_s(timeout_s))
         except QuorumTimeoutError:
             raise
         except TimeoutError:
@@ -143,14 +143,16 @@ class LedgerReader:
     ) -> AsyncGenerator[EntryBatch, None]:
         """Yield the batches of entries first..last, both included; by default up to the LAC.
 
-        `timeout` limits each request. Raises EntryNotFoundError for entries beyond the LAC, or that
+        `timeout` limits each request, and the wait for the LAC. Raises EntryNotFoundError for
+        entries beyond the LAC, or that
         no replica has; EntryLostError when it reaches an entry whose loss was accepted: continue
         after its `lost_last`; DigestMismatchError, DecryptionError, QuorumTimeoutError,
         LedgerNotFoundError.
         """
         self._check_open()
+        deadline = self._deadline(timeout)
         last_wanted = await self.learn_last_confirmed(timeout=timeout) if last is None else last
-        await self._make_visible(first, last_wanted)
+        await self._make_visible(first, last_wanted, deadline)
         found = self._batches(EntryId(first), EntryId(last_wanted), timeout)
         async with aclosing(found) as batches:
             async for batch in batches:
@@ -178,8 +180,13 @@ class LedgerReader:
                 yield batch
 
     async def read_entry(self, entry_id: int, *, timeout: float | None = None) -> Entry:
-        """Return one entry. Raises the errors of `read`."""
-        async with aclosing(self.read(entry_id, entry_id, timeout=timeout)) as batches:
+        """Return one entry within `timeout`. Raises the errors of `read`."""
+        self._check_open()
+        deadline = self._deadline(timeout)
+        await self._make_visible(entry_id, entry_id, deadline)
+        left_s = max(0.0, deadline - asyncio.get_running_loop().time())
+        wanted = EntryId(entry_id)
+        async with aclosing(self._batches(wanted, wanted, left_s)) as batches:
             async for batch in batches:
                 return batch[0]
         raise AssertionError("a read yields the requested entries, or raises")
@@ -282,13 +289,14 @@ class LedgerReader:
     def _opened(self, batch: EntryBatch) -> EntryBatch:
         return batch if self._cipher is None else opened(batch, self._cipher)
 
-    async def _make_visible(self, first: int, last: int) -> None:
+    async def _make_visible(self, first: int, last: int, deadline: float) -> None:
         """Wait until the LAC has reached `last`, or raise."""
         _check_range(first, last, self.id)
+        loop = asyncio.get_running_loop()
         if last > self.last_confirmed and not self.is_closed:
-            await self.refresh_last_confirmed()
+            await self.refresh_last_confirmed(timeout=max(0.0, deadline - loop.time()))
         if last > self.last_confirmed and not self.is_closed:
-            await self._wait_for(EntryId(last))
+            await self._wait_for(EntryId(last), min(VISIBLE_WAIT_S, deadline - loop.time()))
         if last > self.last_confirmed:
             self._ranges.require_not_lost(EntryId(last))
             state = "closed" if self.is_closed else "open"
@@ -299,10 +307,10 @@ class LedgerReader:
                 entry_id=EntryId(last),
             )
 
-    async def _wait_for(self, entry_id: EntryId) -> None:
+    async def _wait_for(self, entry_id: EntryId, timeout_s: float) -> None:
         poller = TailPoller(self._ledger, self._keys, self._pool, self._config, self._rng)
         try:
-            async with asyncio.timeout(VISIBLE_WAIT_S):
+            async with asyncio.timeout(timeout_s):
                 while self.last_confirmed < entry_id and not self.is_closed:
                     await poller.wait()
                     self._check_open()
@@ -310,6 +318,14 @@ class LedgerReader:
             return
         finally:
             await poller.aclose()
+
+    def _deadline(self, timeout: float | None) -> float:
+        limit_s = self._config.call_timeout_s if timeout is None else timeout
+        return asyncio.get_running_loop().time() + limit_s
+
+    def _read_timeout_s(self, timeout_s: float) -> float:
+        """Return the time for one request of a call that may take this long."""
+        return max(0.0, min(timeout_s, self._config.read_timeout_s))
 
     def _check_open(self) -> None:
         self._own_loop.require()

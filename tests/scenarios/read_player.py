@@ -208,7 +208,7 @@ class HandlePlayer:
         reader = self._reader
         match words:
             case ["open"]:
-                await reader.start()
+                await reader.start(ClientConfig().read_timeout_s)
                 return self._show_lac()
             case ["refresh"]:
                 await reader.refresh_last_confirmed()

@@ -87,7 +87,7 @@ async def open_reader(cluster: Cluster, ledger: LedgerToRead) -> AsyncIterator[L
             rng=cluster.rng,
         )
         async with reader:
-            await reader.start()
+            await reader.start(END_S)
             yield reader
 
 

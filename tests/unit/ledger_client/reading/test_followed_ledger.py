@@ -223,10 +223,10 @@ def test_the_newest_metadata_is_read_if_possible() -> None:
         it.faults.is_away = True
         with pytest.raises(MetadataUnavailableError):
             await it.ledger.refresh()
-        await it.ledger.refresh_if_possible()
+        await it.ledger.refresh_if_possible(30.0)
         assert it.changes == 0
         it.faults.is_away = False
-        await it.ledger.refresh_if_possible()
+        await it.ledger.refresh_if_possible(30.0)
         assert (it.ledger.metadata, it.changes) == (it.world.metadata, 1)
         assert it.faults.fresh == [False, True, True]
 
@@ -240,7 +240,7 @@ def test_a_deletion_ends_the_watch_and_is_a_change() -> None:
         await asyncio.sleep(1.0)
         assert (it.ledger.is_deleted, it.changes, it.ledgers.count) == (True, 1, 0)
         with pytest.raises(LedgerNotFoundError, match="deleted with its entries") as raised:
-            await it.ledger.refresh_if_possible()
+            await it.ledger.refresh_if_possible(30.0)
         assert raised.value.ledger_id == LEDGER
 
     run_followed(scenario)

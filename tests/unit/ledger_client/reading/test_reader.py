@@ -59,7 +59,7 @@ async def open_reader(world: World) -> LedgerReader:
         config=ClientConfig(read_bytes_max=2000),
         rng=rng(),
     )
-    await reader.start()
+    await reader.start(ClientConfig().read_timeout_s)
     return reader
 
 
