@@ -1,6 +1,7 @@
 """Readers of ledgers and of single replicas.
 
 - `reader`: reads one ledger, open or closed.
+- `reader_hold`: what an open reader holds in its client.
 - `followed_ledger`: current metadata and LAC of a ledger.
 - `lac_reading`: LAC from the bookies of the last fragment.
 - `tailing`: long polls for a LAC that moved.

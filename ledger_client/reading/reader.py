@@ -33,6 +33,7 @@ from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.lac_reading import read_lac
 from ledger_client.reading.range_reader import RangeReader
 from ledger_client.reading.read_ahead import ReadPlan, read_ahead
+from ledger_client.reading.reader_hold import ReaderHold
 from ledger_client.reading.tailing import TailPoller
 from metadata.ids import ENTRY_ID_MAX, EntryId, LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata
@@ -67,15 +68,13 @@ class LedgerReader:
         self._ranges = RangeReader(self._ledger, keys, pool, config, rng, report=report)
         self._pollers: dict[int, TailPoller] = {}
         self._own_loop: Final = LoopGuard("reader", metadata.ledger_id, None)
-        self._is_started = False
+        self._hold: ReaderHold | None = None
         self._is_closed = False
 
     async def start(self, timeout_s: float) -> None:
         """Follow the ledger, and learn its LAC if bookies tell it in time."""
         self._own_loop.require()
-        self._pool.attach(self._ledger.ledger_id, self._keys.master_key)
-        self._is_started = True
-        self._ledger.start()
+        self._hold = ReaderHold(self._ledger, self._keys, self._pool, self._own_loop)
         if not self._ledger.is_closed:
             # Entries that the metadata proves confirmed can be read without an answer. The next
             # call that needs the LAC asks for it again.
@@ -260,9 +259,15 @@ class LedgerReader:
         self._is_closed = True
         for poller in list(self._pollers.values()):
             poller.wake()
-        await self._ledger.aclose()
-        if self._is_started:
-            self._pool.detach(self._ledger.ledger_id)
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            await hold.release()
+
+    def __del__(self) -> None:
+        """Release what a reader holds that was not closed, with a ResourceWarning."""
+        hold: ReaderHold | None = getattr(self, "_hold", None)  # the constructor may have failed
+        if hold is not None:
+            hold.drop()
 
     async def __aenter__(self) -> Self:
         return self

@@ -138,6 +138,7 @@ async def test_another_loop_is_refused_while_the_own_one_runs(cluster: TestClust
     assert (await handles.reader.read_entry(1)).data == b"1"
     for each in handles.begun:
         await each.aclose()
+    await handles.reader.aclose()
 
 
 async def test_a_thread_without_a_loop_is_refused(cluster: TestCluster) -> None:
@@ -153,6 +154,7 @@ async def test_a_thread_without_a_loop_is_refused(cluster: TestCluster) -> None:
     assert all("no loop runs" in each for each in in_thread(lambda: list(call())))
     for each in handles.begun:
         await each.aclose()
+    await handles.reader.aclose()
 
 
 def test_a_handle_of_a_closed_loop_is_refused() -> None:
