@@ -9,15 +9,15 @@ Source: api design, "Client".
 """
 
 import asyncio
-import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from itertools import accumulate, islice
 from types import TracebackType
 from typing import Final, Self
 
 from ledger_client.batches import Entry, EntryBatch
+from ledger_client.blocking.call_order import CallOrder
 from ledger_client.blocking.sync_loop import BackgroundLoop, iterate, wait
 from ledger_client.errors import LedgerError
 from ledger_client.info import LedgerInfo
@@ -41,7 +41,7 @@ class LedgerWriter:
     def __init__(self, background: BackgroundLoop, writer: AsyncWriter) -> None:
         self._background = background
         self._writer = writer
-        self._order = threading.Lock()
+        self._order = CallOrder(background, writer.ledger_id)
 
     @property
     def id(self) -> int:
@@ -86,8 +86,10 @@ class LedgerWriter:
         return self._writer.info
 
     def append(self, data: EntryLike, *, timeout: float | None = None) -> int:
-        """Append one entry; return its id once it is confirmed."""
-        with self._order:
+        """Append one entry; return its id once it is confirmed. `timeout` limits first the wait for
+        earlier calls of other threads, then the append.
+        """
+        with self._order.turn(timeout):
             outcome = self._background.start(self._writer.append(data, timeout=timeout))
         return wait(outcome)
 
@@ -100,7 +102,7 @@ class LedgerWriter:
             handle = self._writer.append_nowait(data)
             handle.add_done_callback(lambda done: _copy_outcome(done, confirmed))
 
-        with self._order:
+        with self._order.turn():
             self._background.run(admit())
         return confirmed
 
@@ -112,7 +114,7 @@ class LedgerWriter:
         pending: list[Future[range]] = []
         whole = _Parts(self._writer)
         try:
-            with self._order:  # other calls of this handle come before or after the complete range
+            with self._order.turn():  # other calls come before or after the complete range
                 for chunk in _chunks(entries):
                     pending.append(self._background.start(whole.append(chunk, timeout)))
                     if len(pending) > 1:
@@ -123,7 +125,7 @@ class LedgerWriter:
                 first, count = (ids.start if first < 0 else first), count + len(ids)
         except LedgerError as error:
             for later in pending:
-                failure = later.exception()  # it usually fails together with the part before it
+                failure = _failure_of(later)  # it usually fails together with the part before it
                 if isinstance(failure, LedgerError):
                     error.admitted_count += failure.admitted_count
                 elif failure is None:
@@ -307,6 +309,13 @@ def _chunks(entries: Iterable[EntryLike]) -> Iterator[list[EntryLike]]:
             size -= sum(sizes[:end])
             chunk, sizes = chunk[end:], sizes[end:]
         yield chunk
+
+
+def _failure_of(outcome: Future[range]) -> BaseException | None:
+    try:
+        return outcome.exception()
+    except CancelledError as error:  # the client was closed
+        return error
 
 
 def _copy_outcome(done: asyncio.Future[int], confirmed: Future[int]) -> None:

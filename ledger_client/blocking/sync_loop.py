@@ -2,14 +2,15 @@
 
 Leaves the work that runs there to `sync` and `sync_handles`.
 
-Invariants: work started by one thread begins in that order; in a forked child, calls fail instead
-of waiting for a thread that does not exist there.
+Invariants: work started by one thread begins in that order; work that is started ends, also while
+another thread stops the loop; in a forked child, calls fail instead of waiting for a thread, or a
+lock of one, that does not exist there.
 """
 
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, Final, TypeVar
 
 from ledger_client.errors import ClientClosedError, LedgerError
@@ -31,13 +32,16 @@ class BackgroundLoop:
         self._thread: threading.Thread | None = None
 
     def start(self, work: Coroutine[Any, Any, ResultT]) -> Future[ResultT]:
-        """Start `work` on the loop; work started by one thread begins in order."""
+        """Start `work` on the loop; work started by one thread begins in order. Raises
+        ClientClosedError, LedgerError if the thread cannot be started.
+        """
         try:
-            loop = self._running()
+            self.require_process()
+            with self._lock:  # `stop` comes before or after
+                return asyncio.run_coroutine_threadsafe(work, self._running())
         except BaseException:
             work.close()
             raise
-        return asyncio.run_coroutine_threadsafe(work, loop)
 
     def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
         """Return the outcome of `work`; cancel it if the wait is interrupted."""
@@ -45,9 +49,9 @@ class BackgroundLoop:
 
     def stop(self) -> None:
         """End the loop and its thread."""
+        if self._fork_guard.is_forked:
+            return
         with self._lock:
-            if self._fork_guard.is_forked:
-                return
             self._is_closed = True
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
@@ -55,41 +59,57 @@ class BackgroundLoop:
             loop.call_soon_threadsafe(loop.stop)
             thread.join(JOIN_TIMEOUT_S)
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def require_process(self) -> None:
+        """Raise ClientClosedError in a forked child: call this before waiting for any lock."""
         self._fork_guard.require_process()
-        with self._lock:
-            if self._is_closed:
-                raise ClientClosedError("the client is closed: create a new one")
-            if threading.current_thread() is self._thread:
-                raise LedgerError(
-                    "a blocking call in `on_event` would wait for itself: use a thread"
-                )
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_serve, args=(self._loop,), name="quire-client", daemon=True
-                )
-                self._thread.start()
-            return self._loop
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        if self._is_closed:
+            raise ClientClosedError("the client is closed: create a new one")
+        if threading.current_thread() is self._thread:
+            raise LedgerError("a blocking call in `on_event` would wait for itself: use a thread")
+        if self._loop is None:
+            loop = asyncio.new_event_loop()
+            thread = threading.Thread(target=_serve, args=(loop,), name="quire-client", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                loop.close()
+                text = f"the thread of this client cannot be started ({error}): end other threads"
+                raise LedgerError(f"{text}, or raise the limit, and call again") from error
+            self._loop, self._thread = loop, thread
+        return self._loop
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        left = asyncio.all_tasks(loop)
-        for task in sorted(left, key=asyncio.Task.get_name):
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(_end_all())
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()
 
 
+async def _end_all() -> None:
+    """Cancel every task, also those that begin only now, and wait for them."""
+    await asyncio.sleep(0)  # what another thread has just started begins
+    while left := asyncio.all_tasks() - {asyncio.current_task()}:
+        for task in sorted(left, key=asyncio.Task.get_name):
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.sleep(0)
+
+
 def wait(outcome: Future[ResultT]) -> ResultT:
-    """Return the outcome of a future; cancel it if the wait is interrupted."""
+    """Return the outcome of a future; cancel it if the wait is interrupted. Raises
+    ClientClosedError if another thread closed the client meanwhile.
+    """
     try:
         return outcome.result()
+    except CancelledError as error:
+        text = "the client was closed during this call: create a new one"
+        raise ClientClosedError(text, outcome="unknown") from error
     except BaseException:
         outcome.cancel()
         raise
