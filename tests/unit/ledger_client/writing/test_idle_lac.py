@@ -34,3 +34,4 @@ async def test_a_burst_over_stripes_reaches_tailing_readers(
         await until(lambda: seen == list(range(count)))
     await writer.aclose()
     await following
+    await reader.aclose()
