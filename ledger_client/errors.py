@@ -1,8 +1,8 @@
 """Errors of the ledger client, one class per fact.
 
-Leaves the reaction to the caller. Each error says whether the same call may be repeated
-(`retriable`) and what is known of the entries to write (`outcome`). Its text says what was needed,
-what was seen and what to do.
+Leaves the reaction to the caller. Each error says whether the same call on the same handle can
+succeed later (`retriable`; an error that ended a writer never is) and what is known of the entries
+to write (`outcome`). Its text says what was needed, what was seen and what to do.
 
 Source: api design, "Errors".
 """
@@ -26,7 +26,8 @@ class LedgerError(CopyableError):
     `confirmed_count`.
     """
 
-    retriable: ClassVar[bool] = False
+    retriable: bool = False
+    """Whether the same call on the same handle can succeed later."""
     default_outcome: ClassVar[Outcome] = "not_written"
 
     def __init__(
@@ -55,6 +56,15 @@ class LedgerError(CopyableError):
         copy.__dict__.pop("__notes__", None)
         copy.__cause__ = self.__cause__
         return copy
+
+    def as_end_of_writer(self) -> "LedgerError":
+        """Return this error as the one that ended a writer: no later call of it can succeed."""
+        ended = self.fresh()
+        ended.retriable = False
+        ended.message = f"this writer has ended: {self.message}"
+        where = "" if self.ledger_id is None else f"ledger {self.ledger_id}: "
+        ended.args = (where + ended.message,)
+        return ended
 
     def for_entry(self, entry_id: EntryId, outcome: Outcome) -> "LedgerError":
         """Return this error for one entry: a new object with the same class and text."""

@@ -75,7 +75,8 @@ def exit_code(error: BaseException) -> ExitCode:
         if isinstance(error, types):
             return code
     if isinstance(error, LedgerError | MetadataError):
-        return ExitCode.UNAVAILABLE if error.retriable else ExitCode.REFUSED
+        # The class decides: a command that is run again has another writer.
+        return ExitCode.UNAVAILABLE if type(error).retriable else ExitCode.REFUSED
     return ExitCode.DEFECT
 
 

@@ -267,7 +267,7 @@ class AppendShell:
 
     def _fail(self, error: LedgerError) -> None:
         if self.failure is None:
-            self.failure = error
+            self.failure = error.as_end_of_writer()
         self.fail_pending(error)
         if not self.protocol.has_ended:
             self.dispatch(

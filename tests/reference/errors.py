@@ -28,8 +28,9 @@ MODULES: Final = {
     "quire": ("quire.errors",),
 }
 INTRODUCTION: Final = """\
-Errors of the client are under `LedgerError`. *Retriable* says that the same call may be
-repeated. *Outcome* says what is known of the entries of a failed append: `not_written`, or
+Errors of the client are under `LedgerError`. *Retriable* says that the same call on the
+same handle can succeed later; an error that ended a writer is not retriable, whatever its class.
+*Outcome* says what is known of the entries of a failed append: `not_written`, or
 `unknown` when they may be in the ledger. What to do when something is wrong is in
 [operating.md](../operating.md#when-something-is-wrong); how commands end is in
 [command-line.md](command-line.md#exit-status)."""
