@@ -27,8 +27,8 @@ class FailureKind(StrEnum):
     SUSPECTED = "suspected"
     """It is silent while others answer (rule 5.7). Cleared when there is no spare."""
     BACKLOG = "backlog"
-    """It has too many unanswered bytes (rule 4.6). Its copies are dropped when there is
-    no spare.
+    """It has too many unanswered bytes (rule 4.6). When there is no spare, its copies are dropped,
+    and those of unconfirmed batches are sent again once it takes more.
     """
     LAGGING = "lagging"
     """It answers too late (rule 11.3). Cleared once it has stored what it owed."""

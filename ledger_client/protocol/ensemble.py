@@ -3,7 +3,8 @@
 Leaves the choice of replacements to the placement, and the change itself to `append`.
 
 Invariants: a member is *failed* (a replacement is wanted), *parked* (it failed, no spare exists,
-and entries reach their ack quorum without it), or neither; never both. A FENCED answer is
+and entries reach their ack quorum without it, or wait until it takes more), or neither; never both.
+A FENCED answer is
 *unchecked* until a read of the metadata that began after it has ended.
 
 Source: protocol rules 4.6, 4.7, 5.3-5.5, 5.7.
@@ -20,6 +21,8 @@ from metadata.ledgers.ledger_metadata import QuorumSpec
 FALSE_FENCES_MAX: Final = 4
 """Number of bookies with a false fence that one writer replaces; one more ends it (rule 4.7)."""
 FALSE_FENCE: Final = "it fences the ledger although no client recovers it: it lost data"
+_PRESENT: Final = (FailureKind.SUSPECTED, FailureKind.BACKLOG)
+"""Failures of members that store entries all the same, only later."""
 _SEVERITY: Final = {FailureKind.GONE: 1, FailureKind.FENCED: 2}
 
 
@@ -144,12 +147,13 @@ class EnsembleHealth:
         return failure is not None and failure.kind is FailureKind.LAGGING
 
     def park(self, ensemble: tuple[BookieId, ...]) -> None:
-        """Handle a missing spare: clear the suspected members, and park the others while entries
-        can do without them.
+        """Handle a missing spare: clear the suspected members, park those with too much unanswered
+        until they take more, and park the others while entries can do without them.
         """
         may_park = self.can_park(ensemble)
         for bookie_id, failure in self.failed.items():
-            if may_park and failure.kind is not FailureKind.SUSPECTED:
+            is_backlog = failure.kind is FailureKind.BACKLOG  # its copies were dropped (4.6)
+            if is_backlog or (may_park and failure.kind is not FailureKind.SUSPECTED):
                 self._parked[bookie_id] = failure
         self.failed.clear()
 
@@ -167,13 +171,10 @@ class EnsembleHealth:
 
     def can_park(self, ensemble: tuple[BookieId, ...]) -> bool:
         """Return whether every entry still reaches AQ without the members that are out; suspected
-        ones count as present.
+        ones, and those with too much unanswered, count as present.
         """
-        out = [
-            b in self._parked
-            or (b in self.failed and self.failed[b].kind is not FailureKind.SUSPECTED)
-            for b in ensemble
-        ]
+        found = [self.failed.get(b) or self._parked.get(b) for b in ensemble]
+        out = [each is not None and each.kind not in _PRESENT for each in found]
         return self._worst_window(out) <= self._quorum.write_quorum - self._quorum.ack_quorum
 
     def must_replace(self, ensemble: tuple[BookieId, ...]) -> bool:

@@ -78,6 +78,12 @@ class WriterModel(Model):
         if self.rng.random() < CLOSE_ODDS:
             self.send(self.close)
 
+    def take_back_parked(self) -> None:
+        """Report the parked bookies as returned, as the writer's probes of them do at last."""
+        for name in list(self.writer.parked):
+            self.notify(a.BookieReturned(name))
+        self.run(entries=0, starting=False)
+
     def push(self, count: int) -> None:
         quorum, first = self.stored.quorum, EntryId(self.pushed)
         count = min(count, stripe_end(quorum, first) - first + 1)
@@ -190,6 +196,7 @@ def explore_writer(
     rng = Random(f"writer {quorum} {recoverers} {options} {seed}")
     model = WriterModel(quorum, rng, recoverers=recoverers, options=options)
     model.run(entries=rng.randint(0, 12))
+    model.take_back_parked()
     model.check_writer()
     model.recover_in_peace()
     model.check()

@@ -196,7 +196,11 @@ def test_no_member_is_parked_when_entries_need_it() -> None:
     found, ensemble = health(QuorumSpec(3, 3, 2)), (A, B, C)
     found.fail(A, LAGGING, "x")
     found.fail(B, BACKLOG, "y")
+    found.fail(C, GONE, "z")
     found.park(ensemble)
+    assert found.out == [B], "its copies were dropped: it is taken back once it takes more"
+    assert found.can_park(ensemble)
+    assert found.forgive(B)
     assert found.is_whole
 
 
