@@ -4,7 +4,7 @@ Leaves waiting for a new LAC to `tailing.py`.
 
 Invariants: the LAC of any bookie is true. The read ends when the result is as fresh as an ack
 quorum: when the answers cover (rule 3.2), or every bookie has answered or failed. That a bookie has
-no entry tells nothing until the answers cover.
+no entry says nothing until the answers cover.
 
 Source: protocol rules 8.1 and 8.5.
 """
