@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
-MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 49
 
 BANNED_MODULE_NAMES = ("utils", "util", "common", "helpers", "helper", "base", "misc")
@@ -84,14 +83,6 @@ class Source:
     def nodes(self) -> tuple[ast.AST, ...]:
         """All nodes of the tree, in the order of `ast.walk`."""
         return tuple(ast.walk(self.tree))
-
-
-def find_long_module(source: Source) -> list[str]:
-    """Report a module above the ceiling."""
-    count = len(source.text.splitlines())
-    if count > MODULE_LINES_MAX:
-        return [f"{count}: module has {count} lines, the ceiling is {MODULE_LINES_MAX}"]
-    return []
 
 
 def find_missing_docstring(source: Source) -> list[str]:
