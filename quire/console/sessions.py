@@ -40,8 +40,8 @@ class Session:
 class TooManyLoginsError(Exception):
     """Too many logins failed within the last minute."""
 
-    def __init__(self) -> None:
-        super().__init__("too many logins failed: wait a minute, then try again")
+    def __init__(self, text: str = "too many logins failed: wait a minute, then try again") -> None:
+        super().__init__(text)
 
 
 class Sessions:

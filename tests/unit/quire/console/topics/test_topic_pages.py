@@ -16,12 +16,12 @@ from quire.console.topics import group_reading, record_reading
 from tests.support.quire.broker_console import (
     OPTIONS,
     TIME_MS,
-    WAIT_S,
     BrokerConsole,
     broker_console,
 )
 from tests.support.quire.console import open_console
 from tests.support.quire.memory_cluster import MemoryCluster
+from tests.until import WAIT_S
 
 HOSTILE = "<script>alert(1)</script>/%2F?&{{7*7}}"
 HOSTILE_PATH = "/groups/%3Cscript%3Ealert%281%29%3C%2Fscript%3E%2F%252F%3F%26%7B%7B7%2A7%7D%7D"
