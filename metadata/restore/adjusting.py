@@ -38,9 +38,9 @@ OPEN_VERSIONS_MARGIN: Final = 2 * FRAGMENTS_MAX
 """Changes of one ledger since the dump, if it was not closed then: each of its fragments may have
 begun, and one position of each was marked.
 """
-CLOSED_VERSIONS_MARGIN: Final = 100
+CLOSED_VERSIONS_MARGIN: Final = 20
 """Changes of one closed ledger since the dump that are no moves of its copies."""
-MOVES_OF_A_POSITION: Final = 10
+MOVES_OF_A_POSITION: Final = 4
 """Moves of the copies of one position of a closed ledger since the dump, of two changes each."""
 
 _COUNTERS: Final = {

@@ -19,7 +19,12 @@ from metadata.ledgers.ledger_metadata import LedgerState
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.registry.cluster import ensure_cluster, require_cluster
 from metadata.registry.cookies import CookieRecord, CookieStore
-from metadata.restore.adjusting import LEDGER_IDS_MARGIN, MOVES_OF_A_POSITION, OPEN_VERSIONS_MARGIN
+from metadata.restore.adjusting import (
+    CLOSED_VERSIONS_MARGIN,
+    LEDGER_IDS_MARGIN,
+    MOVES_OF_A_POSITION,
+    OPEN_VERSIONS_MARGIN,
+)
 from metadata.restore.restore_record import RestoreState, read_restore
 from metadata.restore.restoring import batches
 from metadata.store.interface import (
@@ -72,7 +77,7 @@ async def test_a_restored_cluster_is_the_same_but_for_what_must_not_go_back(
     ledgers = LedgerStore(store, rng, lambda: NOW_MS)
     found, version = await ledgers.get(CLOSED)
     assert found == closed_ledger("abc", ledger_id=CLOSED)
-    assert version > 100
+    assert version > CLOSED_VERSIONS_MARGIN
     found, version = await ledgers.get(OPEN)
     assert (found.state, version) == (LedgerState.IN_RECOVERY, OPEN_VERSIONS_MARGIN)
     cookie, cookie_version = await CookieStore(store).get(BOOKIE)
