@@ -88,7 +88,7 @@ class _Connection(asyncio.Protocol):
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast("asyncio.Transport", transport)  # that of uvloop is no subclass
         name = transport.get_extra_info("peername")
         address = plain_address(str(name[0])) if name else "unknown"
         if not self._shares.take(address):

@@ -2,17 +2,21 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 
 import pytest
+import uvloop
 from aiohttp import ClientSession, web
 
 from serving.admin import CLOSE_TIMEOUT_S
 from serving.http_ports import http_listening
 from serving.http_ports.http_listening import HttpLimits, HttpListener
 from serving.server_log import ServerLog
+from tests.until import until, within
 
-pytestmark = pytest.mark.real_time
+Loop = Callable[[], asyncio.AbstractEventLoop]
+ON_EACH_LOOP = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+"""Servers run on uvloop, whose transports are no subclasses of those of asyncio."""
 HOSTS = ("127.0.0.1", "127.0.0.2")
 
 
@@ -45,42 +49,58 @@ async def close(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
 
 
-async def is_closed(reader: asyncio.StreamReader) -> bool:
-    try:
-        async with asyncio.timeout(0.2):
-            return not await reader.read(1)
-    except TimeoutError:
-        return False
-    except ConnectionError:
-        return True
+async def end_of(reader: asyncio.StreamReader) -> None:
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read(1) == b""
 
 
-async def test_silent_connections_of_one_address_keep_no_other_out() -> None:
-    async with serving(HttpLimits(connections_max=4, of_address_max=2)) as (_, port):
-        silent = [await ends(port, HOSTS[1]) for _ in range(5)]
-        closed = [await is_closed(reader) for reader, _ in silent]
-        assert sorted(closed) == [False, False, True, True, True]
-        async with ClientSession() as session, session.get(f"http://{HOSTS[0]}:{port}/") as found:
-            assert await found.text() == "here"
-        for _, writer in silent:
-            await close(writer)
+@ON_EACH_LOOP
+def test_silent_connections_of_one_address_keep_no_other_out(loop: Loop) -> None:
+    async def scenario() -> None:
+        async with serving(HttpLimits(connections_max=4, of_address_max=2)) as (_, port):
+            silent = [await ends(port, HOSTS[1]) for _ in range(5)]
+            closing = [asyncio.ensure_future(end_of(reader)) for reader, _ in silent]
+            await until(lambda: sum(each.done() for each in closing) == 3)
+            async with ClientSession() as session:
+                found = await session.get(f"http://{HOSTS[0]}:{port}/")
+                assert await found.text() == "here"
+            assert sum(each.done() for each in closing) == 3
+            for _, writer in silent:
+                await close(writer)
+            await asyncio.gather(*closing)
+
+    run(scenario, loop)
 
 
-async def test_a_closed_connection_makes_room() -> None:
-    async with serving(HttpLimits(connections_max=1, of_address_max=1)) as (listener, port):
-        for _ in range(3):
+@ON_EACH_LOOP
+def test_a_closed_connection_makes_room(loop: Loop) -> None:
+    async def scenario() -> None:
+        async with serving(HttpLimits(connections_max=1, of_address_max=1)) as (listener, port):
+            for _ in range(3):
+                reader, writer = await ends(port, HOSTS[0])
+                writer.write(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                assert b"200" in await reader.readline()
+                assert b"here" in await reader.read()
+                await close(writer)
+                await until(lambda: len(listener._shares) == 0)
+
+    run(scenario, loop)
+
+
+@ON_EACH_LOOP
+def test_a_connection_that_sends_nothing_is_closed(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with serving(HttpLimits()) as (_, port):
             reader, writer = await ends(port, HOSTS[0])
-            writer.write(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-            assert b"200" in await reader.readline()
-            assert b"here" in await reader.read()
+            await within(end_of(reader))
             await close(writer)
-            await asyncio.sleep(0.01)
-        assert len(listener._shares) == 0
 
-
-async def test_a_connection_that_sends_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_listening, "FIRST_BYTE_S", 0.05)
-    async with serving(HttpLimits()) as (_, port):
-        reader, writer = await ends(port, HOSTS[0])
-        assert await is_closed(reader)
-        await close(writer)
+    run(scenario, loop)
+
+
+def run(scenario: Callable[[], Coroutine[None, None, None]], loop: Loop) -> None:
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(scenario())
