@@ -19,10 +19,9 @@ BUGS = (
                 "            if state in EMPTIED\n",
             ),
             Edit(
-                "repair/auditor.py",
-                "            if not self._index.count_naming(change.bookie_id)"
-                " and not self._pass.unreadable_count:\n",
-                "            if not self._pass.unreadable_count:\n",
+                "repair/unnamed_bookies.py",
+                "            return None if is_named else change\n",
+                "            return change\n",
             ),
         ),
         (simulation(),),

@@ -27,7 +27,7 @@ BUGS = (
                 WRITING,
                 "size, time_ms, answer))\n",
                 "size, time_ms, answer))\n"
-                "        answer.set_result(self._appended(base, time_ms))\n",
+                "            answer.set_result(self._appended(base, time_ms))\n",
             ),
         ),
         (topics("leaders"),),

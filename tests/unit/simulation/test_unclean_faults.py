@@ -7,12 +7,15 @@ from tests.simulation.run import run_seed
 
 pytestmark = pytest.mark.long
 
-GIVEN_UP_SEED = 26
-"""By its plan: an operator does not reach the last members of a ledger that is being written."""
+SEEDS = range(1, 100)
 
 
 def test_a_ledger_that_is_closed_uncleanly_during_faults_is_no_alarm() -> None:
-    assert "unclean_close" in make_plan(GIVEN_UP_SEED).fault_every_s
-    result = run_seed(GIVEN_UP_SEED, trace=True)
-    assert result.violations == ()
-    assert any("unclean:" in line and "given_up=(Fragment" in line for line in result.trace)
+    """In some runs an operator does not reach the last members of a ledger that is written."""
+    for seed in SEEDS:
+        if "unclean_close" in make_plan(seed).fault_every_s:
+            result = run_seed(seed, trace=True)
+            assert result.violations == ()
+            if any("unclean:" in line and "given_up=(Fragment" in line for line in result.trace):
+                return
+    raise AssertionError(f"none of the seeds {SEEDS} gives up members")
