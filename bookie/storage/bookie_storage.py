@@ -129,6 +129,8 @@ class BookieStorage:
         if self._log.failure is None:
             with contextlib.suppress(DiskFullError):  # the next start replays the rest
                 await self._upkeep.checkpoint()
+                if self._index.meta.mark_lsn < self._log.durable_lsn:
+                    await self._upkeep.checkpoint()  # the other one only ended a cancelled one
         await self._segments.close()
         await self._index.close()
         await self._disk.close()

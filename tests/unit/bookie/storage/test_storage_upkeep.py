@@ -385,3 +385,30 @@ def test_a_damaged_segment_goes_once_its_entries_are_repaired_and_deleted() -> N
         await storage.close()
 
     simulate(main)
+
+
+def test_a_close_during_a_checkpoint_leaves_nothing_to_replay() -> None:
+    """The close cancels the checkpoint under way, and its changes and later ones are stored."""
+
+    async def main(bench: Bench) -> None:
+        bench.config = dataclasses.replace(
+            bench.config, checkpoint_log_bytes=10**9, segment_bytes_max=10**6
+        )
+        storage = await bench.open()
+        background = asyncio.create_task(storage.background())
+        for ledger_id in range(200):
+            assert await add(storage, make_run(ledger_id, 0, 5)) is Status.OK
+        storage._upkeep._due.set()
+        await until(lambda: storage._index.moving_count > 0)
+        for ledger_id in range(200, 230):
+            assert await add(storage, make_run(ledger_id, 0, 5)) is Status.OK
+        assert storage._index.moving_count > 0, "the checkpoint is under way"
+        await storage.close()
+        background.cancel()
+        await asyncio.gather(background, return_exceptions=True)
+        assert storage._index.meta.mark_lsn == storage._log.durable_lsn
+        storage = await bench.open()
+        assert entries_of(await read(storage, 229, 4, 4)) == {4: payload_of(229, 4)}
+        await storage.close()
+
+    simulate(main)
