@@ -216,10 +216,11 @@ class Cleaner:
         """
         free_bytes = room.free_bytes - self._index_growth(room)
         unmoved: dict[int, None] = {}
+        is_unaccounted = False
         for part in await listed.parts(PART_RECORDS):
             runs = await self._named(segment, part)
             if runs is None:
-                unmoved[segment.number] = None
+                unmoved[segment.number], is_unaccounted = None, True
                 continue
             if not runs:
                 continue
@@ -232,6 +233,7 @@ class Cleaner:
             unmoved |= await self._rewrite(named, room)
             segment.live_bytes -= live_bytes
         await self._remove([segment.number], unmoved)
+        segment.is_kept |= is_unaccounted
 
     def _index_growth(self, room: CleaningRoom) -> int:
         """Return how many bytes of the available space the index may need for moves."""

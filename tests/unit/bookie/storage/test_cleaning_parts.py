@@ -177,3 +177,32 @@ def test_a_part_that_the_index_cannot_account_for_keeps_the_segment(
         await storage.close()
 
     simulate(main)
+
+
+def test_a_damaged_segment_that_is_not_accounted_for_is_read_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing in it is live for what the counters say: each pass would read all of it again."""
+    monkeypatch.setattr(cleaner, "PART_RECORDS", PART)
+    room = CleaningRoom(10**9, is_full=False, bytes_per_s=1e9)
+
+    async def main(bench: Bench) -> None:
+        bench.config = LARGE
+        storage = await bench.open()
+        for number in range(600):
+            assert await add(storage, make_run(number, 0, 1)) is Status.OK
+        await storage.checkpoint()
+        index, parts = storage._index, storage._upkeep._cleaner
+        runs = await index.stored_runs(100, 0, 0)
+        assert runs is not None
+        ((last, first, location, size),) = runs
+        index.insert(100, first, last, location, size)  # as a rebuild leaves it
+        segment = storage._segments.by_number[records.segment_of(location)]
+        segment.is_damaged = True
+        await parts._clean_segments([segment.number], room)
+        segment.live_bytes = 0
+        assert segment.number in storage._segments.by_number
+        parts.retry_kept()
+        assert segment.number not in parts.plan(room).dead
+
+    simulate(main)
