@@ -39,7 +39,8 @@ class CallOrder:
                 "or a signal handler, and would wait for itself: append after that call",
                 ledger_id=self._ledger_id,
             )
-        if not self._lock.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
+        limit = -1 if timeout is None else max(0.0, min(timeout, threading.TIMEOUT_MAX))
+        if not self._lock.acquire(timeout=limit):
             raise append_timed_out(self._ledger_id, None, timeout)
         self._holder = caller
         try:

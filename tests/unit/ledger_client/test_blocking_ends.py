@@ -3,6 +3,7 @@ beside a close by another thread, without a thread, and inside themselves.
 """
 
 import asyncio
+import math
 import os
 import threading
 import warnings
@@ -99,6 +100,11 @@ def test_an_append_waits_for_its_turn_within_its_timeout(background: BackgroundL
         writer.append(b"b", timeout=0.05)
     assert raised.value.outcome == "not_written"
     assert writer.append(b"bb", timeout=WAIT_S) == 2
+
+
+def test_an_append_may_have_any_long_timeout(background: BackgroundLoop) -> None:
+    """Also one that a lock cannot take."""
+    assert writer_on(background).append(b"bb", timeout=math.inf) == 2
 
 
 def test_an_append_inside_an_append_is_refused(background: BackgroundLoop) -> None:
