@@ -144,10 +144,10 @@ class Guard:
             return Viewer(session.name, self.sessions.form_token(session_id), has_session=True)
         if not self.needs_login:
             return Viewer("anyone on this machine")
-        if AUTHORIZATION in request.headers:
-            given = request.headers[AUTHORIZATION].removeprefix(BEARER)
+        given = request.headers.get(AUTHORIZATION, "")
+        if given.startswith(BEARER):  # a proxy may send its own login, which is no token
             peer = request.remote or "unknown"
-            if self.sessions.is_token(given, peer):
+            if self.sessions.is_token(given.removeprefix(BEARER), peer):
                 return Viewer(TOKEN_NAME)
             self.context.log.audit.refused("login", who="unknown", peer=peer)
         if not self.access.knows_certificate(request):
@@ -203,7 +203,8 @@ class Guard:
             return self.failure(request, 500, "its log has the error")
 
     def _ask_to_log_in(self, route: Route, request: web.Request) -> web.StreamResponse:
-        if AUTHORIZATION in request.headers:  # a program, which no login page helps
+        given = request.headers.get(AUTHORIZATION, "")
+        if given.startswith(BEARER):  # a program, which no login page helps
             return self.failure(
                 request, 401, "the token is wrong: send the one of admin_token_file"
             )

@@ -170,6 +170,17 @@ async def test_wrong_tokens_of_programs_are_audited_and_limited(
         assert (await browser.log_in()).status == 429
 
 
+async def test_the_login_of_a_proxy_is_no_wrong_token(memory_cluster: MemoryCluster) -> None:
+    """A proxy that asks for a password sends it with each request, also with that of the login."""
+    await memory_cluster.create("a")
+    async with open_console(WRITES) as (_, browser):
+        basic = {"Authorization": "Basic b3BlcmF0b3I6cGFzc3dvcmQ="}
+        for _ in range(LOGINS_OF_ADDRESS_MAX + 1):
+            assert (await browser.get("/", **basic)).status == 303
+        assert (await browser.get("/login", **basic)).status == 200
+        assert (await browser.log_in()).status == 303
+
+
 async def test_a_short_token_is_refused(memory_cluster: MemoryCluster, tmp_path: Path) -> None:
     await memory_cluster.create("a")
     (tmp_path / "token").touch(0o600)
