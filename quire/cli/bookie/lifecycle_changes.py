@@ -118,7 +118,7 @@ async def remove_all(cluster: Cluster, before: Records, reason: str, ledgers: Le
         await change_all(cluster, lost, Lifecycle.DRAINED, REMOVAL)
         _require_unnamed(await naming_of(cluster, before, ledgers))
         await _require_away(cluster, lost)
-    except Exception:
+    except BaseException:  # also when the command is interrupted
         states = LifecycleStore(cluster.store, cluster.rng)
         for each, record in lost.items():
             if (await states.get(each)).state is Lifecycle.DRAINED:

@@ -1,5 +1,6 @@
 """Bookies are drained, used again and removed, and a dry run changes nothing."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -292,6 +293,20 @@ async def test_a_lost_bookie_that_is_back_is_not_removed(memory_cluster: MemoryC
         await remove_with(cluster, lambda: cluster.start("a"))
     record = await cluster.lifecycles.get(A)
     assert (record.state, record.reason) == (Lifecycle.LOST, "for a test")
+
+
+async def test_an_interrupted_removal_leaves_the_bookie_lost(memory_cluster: MemoryCluster) -> None:
+    reached = asyncio.Event()
+
+    async def pause() -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    removing = asyncio.get_running_loop().create_task(remove_with(memory_cluster, pause))
+    await reached.wait()
+    removing.cancel()
+    await asyncio.gather(removing, return_exceptions=True)
+    assert await state_of(memory_cluster, "a") is Lifecycle.LOST
 
 
 async def test_no_bookie_is_removed_before_a_restore_is_accepted(
