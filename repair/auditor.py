@@ -349,8 +349,9 @@ class Auditor:
         await self._store.get(INSTANCE, agreed=True)
         await self._pass.read_all()
         for change in changes:
-            found = await self._unnamed.confirmed(change, self._wall_clock_ms())
-            if found is not None and not self._pass.unreadable_count:
+            is_complete, now_ms = not self._pass.unreadable_count, self._wall_clock_ms()
+            found = await self._unnamed.confirmed(change, now_ms, is_complete=is_complete)
+            if found is not None:
                 await self._change(found)
 
     async def _write_status(

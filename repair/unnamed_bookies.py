@@ -53,11 +53,14 @@ class UnnamedBookies:
         ]
         return [*drained, *removed]
 
-    async def confirmed(self, change: StateChange, now_ms: int) -> StateChange | None:
+    async def confirmed(
+        self, change: StateChange, now_ms: int, *, is_complete: bool
+    ) -> StateChange | None:
         """Return the change to store after the pass; None if there is none. A bookie that is not
-        removed after all is lost again. Raises MetadataError.
+        removed after all is lost again. `is_complete`: the pass could read all ledgers. Raises
+        MetadataError.
         """
-        is_named = self._index.count_naming(change.bookie_id) > 0
+        is_named = not is_complete or self._index.count_naming(change.bookie_id) > 0
         if change.to is not Lifecycle.REMOVED:
             return None if is_named else change
         if is_named or not await self._never_started(change.bookie_id, now_ms):

@@ -94,6 +94,30 @@ def test_a_bookie_that_starts_during_the_pass_of_its_removal_is_not_removed(
     play(story)
 
 
+def test_a_bookie_is_lost_again_if_the_pass_of_its_removal_cannot_read_a_ledger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Drained, it would stay so, and refuse entries after its first start."""
+    seen: list[Lifecycle] = []
+
+    async def story(world: World) -> None:
+        read_all = LedgerPass.read_all
+
+        async def read(self: LedgerPass) -> None:
+            await read_all(self)
+            state = await world.state_of(ghost)
+            if seen or state is Lifecycle.DRAINED:
+                seen.append(state)
+                self.unreadable_count += 1
+
+        monkeypatch.setattr(LedgerPass, "read_all", read)
+        ghost = await format_only(world, "bookie-ghost", age_ms=NEVER_STARTED_AFTER_MS)
+        assert await world.wait(lambda: bool(seen), 2 * PASS_S)
+        await world.wait_for_state(ghost, Lifecycle.LOST)
+
+    play(story)
+
+
 def test_the_host_that_is_back_while_its_lost_bookies_are_removed_keeps_its_new_ledgers() -> None:
     """`quire bookie remove` of all bookies of a host: what they acknowledged meanwhile was lost."""
 
