@@ -47,6 +47,7 @@ from metadata.store.interface import (
     Create,
     MetadataStore,
     Operation,
+    Stored,
     find,
     multi_size,
 )
@@ -171,8 +172,21 @@ class Restorer:
         try:
             await self._store.multi(operations)
         except (NodeExistsError, VersionConflictError, OutcomeUnknownError, StoreUnavailableError):
-            for write in batch:
+            for write in await self._left_of(batch):
                 await self._write_one(write)
+
+    async def _left_of(self, batch: list[Write]) -> list[Write]:
+        """Return the writes that no earlier attempt has made for certain, with one read of each
+        node: a restore that is continued skips many versions of each.
+        """
+        nodes: dict[str, Stored | None] = {}
+        for path in dict.fromkeys(each.path for each in batch):
+            try:
+                nodes[path] = await find(self._store, path)
+            except StoreUnavailableError:
+                return batch
+        found = [(each, nodes[each.path]) for each in batch]
+        return [each for each, node in found if node is None or not self._is_in(each, node)]
 
     async def _write_one(self, write: Write) -> None:
         """Write one node, unless an earlier attempt did."""
@@ -199,6 +213,10 @@ class Restorer:
             if isinstance(write, CompareAndSet):
                 raise NodeNotFoundError(write.path)
             return False
+        return self._is_in(write, stored)
+
+    def _is_in(self, write: Write, stored: Stored) -> bool:
+        """Return whether a node shows that a write was made. Raises RootNotEmptyError."""
         if stored.value not in (write.value, self._values[write.path]):
             raise RootNotEmptyError(self._store.address, f"{write.path}, with another value,")
         return isinstance(write, Create) or stored.version > write.expected

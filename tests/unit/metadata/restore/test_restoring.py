@@ -32,6 +32,7 @@ from metadata.store.interface import (
     MULTI_OPERATIONS_MAX,
     VALUE_BYTES_MAX,
     Create,
+    Stored,
     multi_size,
 )
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
@@ -123,6 +124,31 @@ async def test_an_interrupted_restore_is_no_cluster_and_is_continued(
     await restore(store, dump)
     await require_cluster(store)
     assert len(await paths_in_dump(store)) == len(dump) - 2
+
+
+async def test_a_continued_restore_reads_each_node_once(
+    store: MemoryMetadataStore, dump: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not once for each of its versions, of which there are thousands."""
+    reads: list[str] = []
+    get = store.get
+
+    async def counted(path: str, *, fresh: bool = False, agreed: bool = False) -> Stored:
+        reads.append(path)
+        return await get(path, fresh=fresh, agreed=agreed)
+
+    def interrupt(count: int) -> None:
+        done.append(count)
+        if len(done) == 3:
+            raise InterruptedRestoreError
+
+    done: list[int] = []
+    with pytest.raises(InterruptedRestoreError):
+        await restore(store, dump, interrupt)
+    monkeypatch.setattr(store, "get", counted)
+    await restore(store, dump)
+    await require_cluster(store)
+    assert 0 < len(reads) < MULTI_OPERATIONS_MAX, "three batches had so many writes each"
 
 
 async def test_another_dump_does_not_continue_a_restore(
