@@ -135,7 +135,7 @@ class ConsumerGroup:
         before = member if self.members.get(member.member_id) is member else None
         updated = _updated(member, event)
         self._put(updated)
-        if updated.member_id not in self._sees:
+        if updated.pattern and updated.member_id not in self._sees:
             self._are_topics_new = True
         self._sees[updated.member_id] = event.sees
         self._refresh(is_changed=before is None or _subscription(before) != _subscription(updated))
@@ -232,13 +232,15 @@ class ConsumerGroup:
 
     def _refresh(self, *, is_changed: bool) -> None:
         """Advance the group's epoch and the targets after a change of members or topics."""
+        if not (is_changed or self._are_topics_new or self.epoch > self.assignment_epoch):
+            return
+        subscriptions = Subscriptions.of(self.members.values(), self._topics, self._sees)
         if is_changed or self._are_topics_new:
-            digest = Subscriptions.of(self.members.values(), self._topics, self._sees).digest()
+            digest = subscriptions.digest()
             if is_changed or digest != self._digest:
                 self.epoch += 1
             self._digest, self._are_topics_new = digest, False
         if self.epoch > self.assignment_epoch:
-            subscriptions = Subscriptions.of(self.members.values(), self._topics, self._sees)
             targets = subscriptions.targets(self.members.values(), self.assignor)
             for member_id, target in targets.items():
                 self.members[member_id] = replace(self.members[member_id], target=target)

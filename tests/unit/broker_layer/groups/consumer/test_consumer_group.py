@@ -1,9 +1,12 @@
 """All transitions and refusals of a KIP-848 group."""
 
+from collections.abc import Iterable
+
 import pytest
 
 from broker_layer.errors import TopicError
 from broker_layer.groups.config import GroupsConfig
+from broker_layer.groups.consumer import consumer_targets
 from broker_layer.groups.consumer.consumer_group import ConsumerGroup
 from broker_layer.groups.consumer.consumer_values import (
     ConsumerGroupImage,
@@ -340,3 +343,25 @@ def test_a_group_is_loaded_as_it_was_stored() -> None:
     driver.advance(45_000)
     assert not driver.group.members
     assert [type(each) for each in driver.group.changed_records()][1:] == [MemberRemoved] * 3
+
+
+def test_a_join_looks_once_at_all_topics_and_other_heartbeats_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With patterns a look asks for the rights of each member on each topic."""
+    looks: list[str] = []
+
+    def matching(pattern: str, names: Iterable[str]) -> tuple[str, ...]:
+        looks.append(pattern)
+        return matching_topics(pattern, names)
+
+    monkeypatch.setattr(consumer_targets, "matching_topics", matching)
+    driver = ConsumerDriver()
+    first, second = Client("a", topics=None, pattern="o.*"), Client("b")
+    driver.send(first)
+    driver.send(second)
+    assert len(looks) == 2
+    driver.settle(first, second)
+    del driver.group._sees["b"]  # as after a change of the coordinator
+    driver.send(second)
+    assert len(looks) == 2
