@@ -46,6 +46,12 @@ def test_the_command_exists(path: Path) -> None:
     assert int(service["WatchdogSec"]) > 0
 
 
+def test_a_start_that_reads_a_large_index_is_not_ended() -> None:
+    """Without this, systemd ends a start after 90 s, and begins it again for ever."""
+    (path,) = (each for each in UNITS if each.name == "quire-bookie@.service")
+    assert unit_of(path)["Service"]["TimeoutStartSec"] == "infinity"
+
+
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
     """Return a directory with the units, whose program exists here."""
