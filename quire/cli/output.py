@@ -71,7 +71,9 @@ class Output:
             fields: dict[str, Json] = {"error": type(error).__name__, "message": str(error)}
             for name in ("ledger_id", "entry_id", "retriable", "outcome"):
                 if hasattr(error, name):
-                    fields[name] = getattr(error, name)
+                    # The class says whether the command can be repeated: it has another writer.
+                    of = type(error) if name == "retriable" else error
+                    fields[name] = getattr(of, name)
             self.remark(json.dumps(fields | {"try_next": try_next, "exit_code": code}))
             return
         self.remark(f"quire: {str(error) or type(error).__name__}")

@@ -5,10 +5,12 @@ import json
 
 import pytest
 
+from ledger_client import MetadataUnavailableError
+from metadata.ids import LedgerId
 from quire.cli.output import ROWS_MEASURED_MAX, Output
 from quire.cli.progress import describe_progress
 from quire.cli.quantities import describe_bytes
-from quire.errors import UsageError
+from quire.errors import ExitCode, UsageError, exit_code
 
 
 class Terminal(io.StringIO):
@@ -94,3 +96,13 @@ def test_progress_is_described_with_and_without_a_total() -> None:
     assert describe_progress(50, 200, 2.0, "entries").startswith("[#######")
     assert " 25%  50/200 entries  25 entries/s" in describe_progress(50, 200, 2.0, "entries")
     assert describe_progress(50, None, 2.0, "entries") == "50 entries  25 entries/s"
+
+
+def test_a_failure_of_a_writer_that_ended_may_be_repeated_with_another_one() -> None:
+    """The status says so too: the command has another writer when it is run again."""
+    out = output(as_json=True)
+    error = MetadataUnavailableError("no answer", ledger_id=LedgerId(3)).as_end_of_writer()
+    assert not error.retriable
+    out.failure(error, exit_code(error))
+    found = json.loads(remarks_of(out))
+    assert (found["retriable"], found["exit_code"]) == (True, ExitCode.UNAVAILABLE)
