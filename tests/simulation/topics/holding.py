@@ -58,6 +58,9 @@ class Membership:
     epoch: int = -1
     """Newest generation, or epoch of the member, that it received."""
     is_joined: bool = False
+    unreported: dict[int, tuple[int, float]] = field(default_factory=dict)
+    """What `confirmed` had of partitions whose return no answered sign of life has reported yet."""
+    gave_back_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -136,6 +139,8 @@ class Holdings:
         load = group.coordinator
         epoch = group.answering(host)
         member.answered[epoch] = sent_s
+        if sent_s >= member.gave_back_s:
+            member.unreported.clear()
         for partition in assigned:
             if is_full or partition in member.held:
                 member.confirmed[partition] = epoch, sent_s
@@ -148,14 +153,17 @@ class Holdings:
 
     def give_back(self, member: Membership, partitions: Sequence[int]) -> None:
         """Record that a member stops reading these partitions, and is about to report it."""
+        member.gave_back_s = self._clock()
         for partition in partitions:
             member.held.pop(partition, None)
-            member.confirmed.pop(partition, None)
+            if partition in member.confirmed:
+                member.unreported[partition] = member.confirmed.pop(partition)
 
     def lose_all(self, member: Membership) -> None:
         """Record that a member left, or was informed of its removal."""
         member.held.clear()
         member.confirmed.clear()
+        member.unreported.clear()
         member.is_joined = False
         member.epoch = -1
 
@@ -187,7 +195,10 @@ class Holdings:
             return
         until_s = min(
             [self._certain_end(group_id, member, None)]
-            + [self._certain_end(group_id, member, each) for each in member.confirmed]
+            + [
+                self._certain_end(group_id, member, each)
+                for each in (*member.confirmed, *member.unreported)
+            ]
         )
         if self._clock() < until_s:
             text = f"{member.name} is none any more, and was one until {until_s:.3f} s for certain"
@@ -246,7 +257,8 @@ class Holdings:
             since_s = max(member.answered.get(load.epoch, 0.0), load.at_s)
             end_s = since_s + session_s / FASTEST_RATE
             if partition is not None and not member.is_classic:
-                epoch, asked_s = member.confirmed.get(partition, (-1, 0.0))
+                known = member.unreported | member.confirmed
+                epoch, asked_s = known.get(partition, (-1, 0.0))
                 asked_s = asked_s if epoch == load.epoch else load.at_s
                 end_s = min(end_s, asked_s + member.rebalance_s / FASTEST_RATE)
         return end_s

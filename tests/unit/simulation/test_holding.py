@@ -155,3 +155,19 @@ def test_a_member_is_removed_after_its_time_and_not_before(world: World) -> None
     world.now_s = SESSION_S - 0.1
     world.holdings.judge_forgotten(GROUP, first, FIRST, 1.0)
     assert world.reports == ["forgotten member"]
+
+
+@pytest.mark.parametrize(("is_reported", "reports"), [(False, []), (True, ["forgotten member"])])
+def test_a_return_that_was_not_reported_does_not_extend_a_members_time(
+    world: World, *, is_reported: bool, reports: list[str]
+) -> None:
+    member = world.member("first")
+    world.given(member, 0, 1)
+    for world.now_s in (3.0, 5.0):
+        world.given(member, 0)
+    world.now_s = 6.5
+    world.holdings.give_back(member, [1])
+    if is_reported:
+        world.given(member, 0)
+    world.holdings.judge_forgotten(GROUP, member, FIRST, world.now_s)
+    assert world.reports == reports
