@@ -241,5 +241,3 @@ async def _abort(writer: "LedgerWriter") -> None:
         await writer.abort()
     except LedgerError as error:
         _log.warning("closing the client: %s", error)
-    finally:
-        await writer.stop()
