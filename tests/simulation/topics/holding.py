@@ -193,13 +193,7 @@ class Holdings:
         is_judged = load is not None and load.host == host and sent_s >= load.at_s
         if not is_judged or not member.is_joined or member.is_classic:
             return
-        until_s = min(
-            [self._certain_end(group_id, member, None)]
-            + [
-                self._certain_end(group_id, member, each)
-                for each in (*member.confirmed, *member.unreported)
-            ]
-        )
+        until_s = self._certain_end(group_id, member)
         if self._clock() < until_s:
             text = f"{member.name} is none any more, and was one until {until_s:.3f} s for certain"
             self._report("forgotten member", f"{group_id}: {text}")
@@ -227,23 +221,24 @@ class Holdings:
 
     def _judge_owners(self, group_id: str, member: Membership, assigned: Sequence[int]) -> None:
         now = self._clock()
+        if now >= self._certain_end(group_id, member):
+            return
         for partition in assigned:
-            if partition not in member.held or now >= self._certain_end(
-                group_id, member, partition
-            ):
+            if partition not in member.held:
                 continue
             for other in self.group(group_id).members.values():
                 if other is member or partition not in other.held:
                     continue
-                until_s = self._certain_end(group_id, other, partition)
+                until_s = self._certain_end(group_id, other)
                 if now < until_s:
                     text = f"{partition} is {member.name}'s, and {other.name}'s until {until_s:.3f}"
                     self._report("two owners", f"{group_id}: {text} s for certain")
 
-    def _certain_end(self, group_id: str, member: Membership, partition: int | None) -> float:
-        """Return until when a silent member is certainly a member, and certainly holds a partition.
+    def _certain_end(self, group_id: str, member: Membership) -> float:
+        """Return until when a silent member is certainly a member, and holds its partitions.
 
-        Each coordinator may remove it until the next one has loaded the group.
+        Each coordinator may remove it until the next one has loaded the group: after its session,
+        or when it has not released one of its partitions in time. Then it loses all of them.
         """
         end_s = 0.0
         for load in self.group(group_id).loads:
@@ -256,9 +251,8 @@ class Holdings:
                 session_s = min(session_s, member.rebalance_s)
             since_s = max(member.answered.get(load.epoch, 0.0), load.at_s)
             end_s = since_s + session_s / FASTEST_RATE
-            if partition is not None and not member.is_classic:
-                known = member.unreported | member.confirmed
-                epoch, asked_s = known.get(partition, (-1, 0.0))
-                asked_s = asked_s if epoch == load.epoch else load.at_s
+            asked = (*member.confirmed.values(), *member.unreported.values())
+            if asked and not member.is_classic:
+                asked_s = min(at_s if epoch == load.epoch else load.at_s for epoch, at_s in asked)
                 end_s = min(end_s, asked_s + member.rebalance_s / FASTEST_RATE)
         return end_s

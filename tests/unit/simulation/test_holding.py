@@ -171,3 +171,18 @@ def test_a_return_that_was_not_reported_does_not_extend_a_members_time(
         world.given(member, 0)
     world.holdings.judge_forgotten(GROUP, member, FIRST, world.now_s)
     assert world.reports == reports
+
+
+def test_a_member_that_releases_one_partition_too_late_loses_all(world: World) -> None:
+    first, second = world.member("first"), world.member("second")
+    world.given(first, 0, 1)
+    for world.now_s in (3.0, 5.0):
+        world.given(first, 0)
+    world.given(second, 2)
+    world.now_s = REBALANCE_S - 0.1
+    world.given(second, 0, 2)
+    assert world.reports == ["two owners"]
+    world.reports.clear()
+    world.now_s = REBALANCE_S
+    world.given(second, 0, 2)
+    assert world.reports == []
