@@ -181,7 +181,7 @@ class RepairWorker:
                 has_room = has_room and len(self._again) < _again_at_once(name)
             if is_waiting and has_room:
                 if claimed is None:
-                    claimed = await self._views.claims.claimed()
+                    claimed = await self._views.claims.claimed_by_others()
                 if name.ledger_id not in claimed:
                     await self._begin(name)
 

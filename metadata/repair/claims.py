@@ -161,6 +161,8 @@ class ClaimStore:
         self._rng = rng
         self._incarnation = rng.randbytes(INCARNATION_BYTES)
         self._held: dict[LedgerId, HeldClaim | None] = {}
+        self._own: set[LedgerId] = set()
+        """Ledgers with a node of this process, also one whose removal failed."""
 
     async def claim(self, ledger_id: LedgerId, worker_id: str, now_ms: int) -> HeldClaim | None:
         """Claim a ledger; return None if another worker, or another task of this one, holds it.
@@ -173,6 +175,7 @@ class ClaimStore:
             return None
         claim = Claim(ledger_id, worker_id, now_ms)
         self._held[ledger_id] = None
+        self._own.add(ledger_id)
         try:
             is_ours = await self._create(claim)
         except BaseException:
@@ -180,17 +183,21 @@ class ClaimStore:
             raise
         if not is_ours:
             del self._held[ledger_id]
+            self._own.discard(ledger_id)
             return None
         held = HeldClaim(self._store, claim, self._incarnation)
         self._held[ledger_id] = held
         return held
 
-    async def claimed(self) -> frozenset[LedgerId]:
-        """Return the ledgers that any worker claims, with one read: a claim that fails is a write
-        of the metadata service, so a worker looks before it claims. Raises MetadataError.
+    async def claimed_by_others(self) -> frozenset[LedgerId]:
+        """Return the ledgers that other workers claim, with one read: a claim that fails is a write
+        of the metadata service, so a worker looks before it claims. A node of this process that
+        could not be removed is no obstacle: `claim` takes it over. Raises MetadataError.
         """
         names = await self._store.children(REPAIR_CLAIMS)
-        return frozenset(LedgerId(int(name)) for name in names if _is_ledger_name(name))
+        claimed = {LedgerId(int(name)) for name in names if _is_ledger_name(name)}
+        self._own &= claimed | self._held.keys()
+        return frozenset(claimed - self._own)
 
     async def get_all(self) -> list[Claim]:
         """Read all claims of the cluster, in the order of their ledgers; the worker of one that

@@ -204,8 +204,22 @@ async def test_a_claim_of_another_worker_is_found_without_a_write(
     held = await claimed(ClaimStore(other_store, rng))
     await store.create(f"{REPAIR_CLAIMS}/not a ledger", b"")
     claims, writes = ClaimStore(store, rng), len(faults.writes)
-    assert await claims.claimed() == {L}
+    assert await claims.claimed_by_others() == {L}
     assert await claims.claim(L, "worker-b", 6) is None
     assert len(faults.writes) == writes
     await held.release()
-    assert await claims.claimed() == frozenset()
+    assert await claims.claimed_by_others() == frozenset()
+
+
+async def test_a_claim_that_could_not_be_removed_is_taken_over(
+    store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random
+) -> None:
+    claims, others = ClaimStore(store, rng), ClaimStore(store, rng)
+    held = await claims.claim(L, "worker", 1)
+    assert held is not None
+    faults.is_away = True
+    await held.release()
+    faults.is_away = False
+    assert await others.claimed_by_others() == {L}
+    assert await claims.claimed_by_others() == frozenset()
+    assert await claims.claim(L, "worker", 2) is not None
