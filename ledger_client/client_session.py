@@ -241,3 +241,5 @@ async def _abort(writer: "LedgerWriter") -> None:
         await writer.abort()
     except LedgerError as error:
         _log.warning("closing the client: %s", error)
+    finally:
+        await writer.stop()

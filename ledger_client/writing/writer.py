@@ -34,6 +34,7 @@ from ledger_client.writing.in_sync_members import InSyncMembers
 from ledger_client.writing.watchdog import Watchdog
 from ledger_client.writing.writer_services import WriterServices
 from ledger_client.writing.writer_watch import WriterWatch
+from metadata.cancelling import cancel_and_wait
 from metadata.ids import BookieId, EntryId, LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 
@@ -69,6 +70,7 @@ class LedgerWriter:
             self._shell, self._watch, limits, services.next_tick, self.ledger_id
         )
         """Ids and batches without any wait, for a layer above that waits itself."""
+        self._draining: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._on_closed = on_closed
         services.pool.attach(metadata.ledger_id, keys.master_key)
@@ -219,13 +221,13 @@ class LedgerWriter:
             raise QuorumTimeoutError(text, ledger_id=self.ledger_id) from error
 
     async def aclose(self, *, timeout: float | None = None) -> None:
-        """Wait for pending appends and close the ledger at its LAC. Another call has the same
-        outcome.
+        """Wait for pending appends and close the ledger at its LAC. Another call waits for the same
+        close.
 
         `timeout` limits first the wait and then the close. Raises the error that ended the writer
         if it failed (the ledger is closed nevertheless, if possible), LedgerFencedError when
         another client ended the ledger elsewhere (rule 6.2), MetadataUnavailableError when the
-        close could not be stored in time.
+        close was not stored in time: the client tries on for as long as it lives.
         """
         await self._close(timeout, wait_pending=True)
         if self._shell.failure is not None:
@@ -236,6 +238,10 @@ class LedgerWriter:
         self._own_loop.require()
         self._give_up_pending()
         await self._close(timeout, wait_pending=False)
+
+    async def stop(self) -> None:
+        """End the writer, closed or not, because its client ends: for the client."""
+        await cancel_and_wait(self._draining, self._closing)
 
     async def __aenter__(self) -> Self:
         return self
@@ -272,29 +278,40 @@ class LedgerWriter:
 
     async def _close(self, timeout: float | None, *, wait_pending: bool) -> None:
         self._own_loop.require()
-        if self._closing is None:
+        loop = asyncio.get_running_loop()
+        if self._draining is None:
             self.admission.is_closing = True
-            work = self._run_close(timeout, wait_pending=wait_pending)
-            self._closing = asyncio.get_running_loop().create_task(work)
-        await asyncio.shield(self._closing)
-
-    async def _run_close(self, timeout: float | None, *, wait_pending: bool) -> None:
-        shell = self._shell
+            self._draining = loop.create_task(self._drain(timeout, wait_pending=wait_pending))
+        if self._closing is None:
+            self._closing = loop.create_task(self._run_close(self._draining))
+        await asyncio.shield(self._draining)
         limit = self._services.config.close_timeout_s if timeout is None else timeout
         try:
-            self.admission.flush()
-            if wait_pending:
-                await self._wait_pending(timeout)
-            self._give_up_pending()
             async with asyncio.timeout(limit):
-                await asyncio.shield(shell.closed)
+                await asyncio.shield(self._closing)
         except TimeoutError as error:
             text = (
-                f"the close was not stored within {limit} s and may still be: call "
-                "recover_ledger() once the metadata service answers"
+                f"the close was not stored within {limit} s and may still be: the client tries on "
+                "for as long as it lives; call aclose() again to wait for it"
             )
             late = MetadataUnavailableError(text, ledger_id=self.ledger_id, outcome="unknown")
             raise late from error
+
+    async def _drain(self, timeout: float | None, *, wait_pending: bool) -> None:
+        """Confirm or fail what is pending, and request the close."""
+        self.admission.flush()
+        if wait_pending:
+            await self._wait_pending(timeout)
+        self._give_up_pending()
+
+    async def _run_close(self, draining: asyncio.Task[None]) -> None:
+        """Wait for the close however long it takes: while the ledger stays open and this client
+        lives, nothing else recovers it (rule 9.2).
+        """
+        shell = self._shell
+        try:
+            await draining
+            await shell.closed
         except LedgerError:
             assert shell.failure is not None, "the error that ended the writer is kept"
         finally:
