@@ -73,7 +73,8 @@ def run_bookie(options: BookieOptions, companion: Companion | None = None) -> in
     Returns the process's exit status. A failure is written to standard error.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    faulthandler.enable()  # LMDB's map: a page that cannot be read any more ends the process
+    if sys.stderr is not None:  # LMDB's map: a page that cannot be read any more ends the process
+        faulthandler.enable()
     connections_max, warning = share_descriptors(
         options.connections_max, OPEN_FILES_MAX + OWN_DESCRIPTORS
     )

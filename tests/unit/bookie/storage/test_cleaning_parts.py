@@ -12,6 +12,7 @@ from bookie.index.index_runs import Run
 from bookie.log import records
 from bookie.log.listed_runs import SAMPLED_ONE_IN, ListedRuns
 from bookie.storage import cleaner
+from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.cleaning import CleaningRoom
 from bookie.storage.ledgers import Ledgers
 from bookie.storage.named_runs import find_named
@@ -149,25 +150,31 @@ def test_a_part_that_does_not_fit_keeps_the_segment(monkeypatch: pytest.MonkeyPa
     simulate(main)
 
 
+async def with_a_rebuilt_run(bench: Bench) -> BookieStorage:
+    """Return a storage whose index has a run of segment 1 twice: stored, and in memory until the
+    next checkpoint, as a rebuild leaves it.
+    """
+    bench.config = LARGE
+    storage = await bench.open()
+    for number in range(600):
+        assert await add(storage, make_run(number, 0, 1)) is Status.OK
+    await storage.checkpoint()
+    runs = await storage._index.stored_runs(100, 0, 0)
+    assert runs is not None
+    ((last, first, location, size),) = runs
+    assert records.segment_of(location) == 1
+    storage._index.insert(100, first, last, location, size)
+    return storage
+
+
 def test_a_part_that_the_index_cannot_account_for_keeps_the_segment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run that was rebuilt is in memory until the next checkpoint."""
     monkeypatch.setattr(cleaner, "PART_RECORDS", PART)
     room = CleaningRoom(10**9, is_full=False, bytes_per_s=1e9)
 
     async def main(bench: Bench) -> None:
-        bench.config = LARGE
-        storage = await bench.open()
-        for number in range(600):
-            assert await add(storage, make_run(number, 0, 1)) is Status.OK
-        await storage.checkpoint()
-        index = storage._index
-        runs = await index.stored_runs(100, 0, 0)
-        assert runs is not None
-        ((last, first, location, size),) = runs
-        assert records.segment_of(location) == 1
-        index.insert(100, first, last, location, size)  # as a rebuild leaves it
+        storage = await with_a_rebuilt_run(bench)
         for is_kept in (True, False):
             await storage._upkeep._cleaner._clean_segments([1], room)
             assert (1 in storage._segments.by_number) == is_kept
@@ -187,22 +194,14 @@ def test_a_damaged_segment_that_is_not_accounted_for_is_read_once(
     room = CleaningRoom(10**9, is_full=False, bytes_per_s=1e9)
 
     async def main(bench: Bench) -> None:
-        bench.config = LARGE
-        storage = await bench.open()
-        for number in range(600):
-            assert await add(storage, make_run(number, 0, 1)) is Status.OK
-        await storage.checkpoint()
-        index, parts = storage._index, storage._upkeep._cleaner
-        runs = await index.stored_runs(100, 0, 0)
-        assert runs is not None
-        ((last, first, location, size),) = runs
-        index.insert(100, first, last, location, size)  # as a rebuild leaves it
-        segment = storage._segments.by_number[records.segment_of(location)]
+        storage = await with_a_rebuilt_run(bench)
+        parts, segment = storage._upkeep._cleaner, storage._segments.by_number[1]
         segment.is_damaged = True
         await parts._clean_segments([segment.number], room)
         segment.live_bytes = 0
         assert segment.number in storage._segments.by_number
         parts.retry_kept()
         assert segment.number not in parts.plan(room).dead
+        await storage.close()
 
     simulate(main)
