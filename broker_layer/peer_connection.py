@@ -74,7 +74,7 @@ class PeerConnection:
         client_id, number = self._client_id, self._last_correlation_id
         length = _REQUEST.size - _LENGTH.size + len(client_id) + len(NO_TAGS) + len(body)
         header = _REQUEST.pack(length, api_key, version, number, len(client_id))
-        self._writer.writelines([header, client_id, NO_TAGS, body])
+        self._writer.write(b"".join((header, client_id, NO_TAGS, body)))
         answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         self._calls.append((number, answer))
         return answer

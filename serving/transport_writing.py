@@ -1,10 +1,13 @@
-"""Write of several buffers to a transport, with the pause that some Python versions miss.
+"""Write of several buffers to a transport, without two faults of asyncio's own transports.
 
 Leaves the time of writing, and the reaction to a pause, to the protocols.
 
-Invariant: a transport whose buffer is above its limit has called `pause_writing` of its protocol.
+Invariants: a transport whose buffer is above its limit has called `pause_writing` of its protocol;
+no transport gets an empty buffer. From Python 3.12 on a transport keeps an empty buffer that comes
+last: until the next write it is ready to write all the time, and `close` does not end it.
 Source: CVE-2024-12254: `writelines` of asyncio's own transports does not check the buffer's limit
-in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1. Setting the limits checks the buffer again.
+in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1. Setting the limits checks the buffer again. Measured
+on Python 3.12.1 and 3.13.0: `_adjust_leftover_buffer` stops before an empty buffer.
 """
 
 import asyncio
@@ -21,7 +24,7 @@ def write_all(
     buffers: Sequence[bytes | bytearray | memoryview],
     buffer_bytes_max: int,
 ) -> None:
-    """Write all buffers at once to a transport with this limit."""
-    transport.writelines(buffers)
+    """Write all buffers at once to a transport with this limit; some may be empty."""
+    transport.writelines([each for each in buffers if len(each)])
     if MISSES_PAUSE:
         transport.set_write_buffer_limits(buffer_bytes_max)
