@@ -6,16 +6,18 @@ from unittest import mock
 
 import pytest
 
+from serving.overriding import override
 from serving.transport_writing import write_all
 from tests.until import within
 
-BUFFERS = [b"head", b"", memoryview(b"body"), b""]
+BUFFERS: list[bytes | memoryview] = [b"head", b"", memoryview(b"body"), b""]
 
 
 class _Ending(asyncio.Protocol):
     def __init__(self) -> None:
         self.ended = asyncio.Event()
 
+    @override
     def connection_lost(self, exc: Exception | None) -> None:
         self.ended.set()
 
