@@ -170,12 +170,15 @@ test-browser: $(BROWSER_STAMP)
 screenshots: $(BROWSER_STAMP)
 	@$(BIN)/python -m tests.browser.screenshots
 
+# Each part runs, also after one that failed.
 check: $(STAMP)
-	@$(BIN)/ruff format --check $(PACKAGES) tests docs deploy
-	@$(BIN)/ruff check $(PACKAGES) tests docs deploy
-	@$(BIN)/mypy $(PACKAGES) tests docs/examples deploy
-	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/python -m pytest -q tests/tidy
+	@status=0; \
+	$(BIN)/ruff format --check $(PACKAGES) tests docs deploy || status=1; \
+	$(BIN)/ruff check $(PACKAGES) tests docs deploy || status=1; \
+	$(BIN)/mypy $(PACKAGES) tests docs/examples deploy || status=1; \
+	$(BIN)/lint-imports --no-logo || status=1; \
+	$(BIN)/python -m pytest -q tests/tidy || status=1; \
+	exit $$status
 
 demo: $(STAMP)
 	@$(BIN)/quire demo $(if $(FILE),--file '$(FILE)')

@@ -63,6 +63,12 @@ def _rank(item: pytest.Item) -> int:
     return FIRST.index(directory) if directory in FIRST else len(FIRST)
 
 
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Note how the run ended, next to what failed: tests.ci runs nothing again if it broke off."""
+    if session.config.cache is not None and not hasattr(session.config, "workerinput"):
+        session.config.cache.set("quire/status", int(exitstatus))
+
+
 def pytest_collection_finish() -> None:
     """Keep the collected tests out of every later garbage collection: stories of simulated clusters
     collect when they end, and thousands of tests and modules would be searched each time.

@@ -3,15 +3,20 @@
 Leaves what a stage does to the Makefile, and installing to `.ci/run`.
 
 Invariants: every stage runs, also after one that failed. A test that failed is run again alone,
-twice: if it passes both times, the stage passes and the report names it as DEPENDS ON LOAD, which
-is a defect of the test. Searches end by themselves when their time is spent. A stage that hangs is
-killed, and has failed. The end of the report is enough to see what failed and why: it has the
+twice: if it passes both times, the stage passes and the report names it as DEPENDS ON LOAD, with
+its errors; that is a defect of the test. What failed is not run again if the run of tests broke
+off, since the others did not run. Searches end by themselves when their time
+is spent. A stage that hangs is interrupted, then killed, and has failed. No process of a stage
+lives longer than the stage. There is a report also if this process is told to end: it has the
 failed tests of each failed stage, and the last lines of its output.
 """
 
 import argparse
+import contextlib
+import ctypes
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,10 +26,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from types import FrameType
+from typing import Any, Final, NoReturn
 
 ROOT: Final = Path(__file__).parents[2]
-LAST_FAILED: Final = ROOT / ".pytest_cache/v/cache/lastfailed"
+NOTES: Final = ROOT / ".pytest_cache/v"
+LAST_FAILED: Final = "cache/lastfailed"
+STATUS: Final = "quire/status"
+"""How pytest ended, which make does not pass on: tests/conftest.py notes it."""
+TESTS_FAILED: Final = 1
+"""Status of pytest if it ran to its end."""
 ALONE: Final = 2
 """Times that a failed test must pass alone."""
 FAILED_MAX: Final = 40
@@ -39,9 +50,13 @@ POLL_S: Final = 0.05
 NAMED_MAX: Final = 10
 """Failed tests of a stage that the report names."""
 END_LINES: Final = 15
-END_BYTES: Final = 32 * 1024
+END_BYTES: Final = 256 * 1024
 """Part of a stage's output that is searched for its last lines."""
 LINE_CHARACTERS: Final = 200
+ERROR: Final = "E  "
+"""Begins pytest's lines of errors."""
+COUNTS: Final = re.compile(r"\d+ (passed|failed|skipped|errors?)\b.* in [\d.]+s")
+PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +77,24 @@ class Ended:
     """How a command ended."""
 
     status: int | None
-    """None if it took too long, and was killed with all it started."""
-    end: Sequence[str] = ()
-    """Last lines of its output."""
+    """None if it took too long, and was ended with all it started."""
+    lines: Sequence[str] = ()
+    """Lines of the last part of its output that have a text."""
+
+    @property
+    def end(self) -> Sequence[str]:
+        """Last lines of the output."""
+        return self.lines[-END_LINES:]
+
+    @property
+    def errors(self) -> Sequence[str]:
+        """Last errors of tests."""
+        return [line for line in self.lines if line.startswith(ERROR)][-END_LINES:]
+
+    @property
+    def counts(self) -> str:
+        """Numbers of tests that passed, failed and so on; empty if pytest printed none."""
+        return next((line for line in reversed(self.lines) if COUNTS.search(line)), "")
 
 
 @dataclass(slots=True)
@@ -78,7 +108,15 @@ class Outcome:
     note: str = ""
     failed: list[str] = field(default_factory=list)
     end: Sequence[str] = ()
-    """Last lines of the output of what ran last."""
+    """Last lines of the output of what failed last; errors of what passed when it was run again."""
+    is_run: bool = True
+
+    @property
+    def row(self) -> str:
+        """Row of the table."""
+        result = "NOT RUN" if not self.is_run else "passed" if self.has_passed else "FAILED"
+        note = f" ({self.note})" if self.note else ""
+        return f"{self.stage.name:22} {self.seconds:8.0f}  {result}{note}"
 
 
 def make(name: str, target: str, limit_s: float, *variables: str, **options: bool) -> Stage:
@@ -108,20 +146,39 @@ def stages(seed: str, touched_by: str) -> list[Stage]:
 
 
 def run(stage: Stage, end_s: float) -> Outcome:
-    """Run a stage, and what failed in it once more, alone."""
+    """Run a stage, and what failed in it once more, alone. An error of this program is a failure of
+    the stage.
+    """
+    began_s = time.monotonic()
+    if began_s >= end_s:
+        return Outcome(stage, False, 0.0, note="no time is left", is_run=False)
     _print(f"\n===== {stage.name}: {' '.join(stage.command)}")
-    LAST_FAILED.unlink(missing_ok=True)
+    try:
+        for name in (LAST_FAILED, STATUS):
+            (NOTES / name).unlink(missing_ok=True)
+        outcome = _run(stage, end_s)
+    except (OSError, ValueError) as error:
+        outcome = Outcome(stage, False, 0.0, note=f"{type(error).__name__}: {error}")
+    outcome.seconds = time.monotonic() - began_s
+    return outcome
+
+
+def _run(stage: Stage, end_s: float) -> Outcome:
     began_s = time.monotonic()
     ended = _ended(stage.command, min(stage.limit_s, end_s - began_s))
-    outcome = Outcome(stage, ended.status == 0, time.monotonic() - began_s, end=ended.end)
+    outcome = Outcome(stage, ended.status == 0, 0.0, note=ended.counts, end=ended.end)
+    if ended.status == 0:
+        if stage.has_tests and "passed" not in ended.counts:
+            outcome.has_passed, outcome.note = False, f"no test passed: {ended.counts}"
+        return outcome
+    outcome.failed = _note(LAST_FAILED, [])
     if ended.status is None:
-        outcome.note = f"ended after {outcome.seconds:.0f} s"
+        outcome.note = f"ended after {time.monotonic() - began_s:.0f} s"
         outcome.has_passed = stage.may_take_longer
-    elif ended.status != 0:
-        outcome.failed = _last_failed()
-        if stage.has_tests and 0 < len(outcome.failed) <= FAILED_MAX:
-            _run_alone(outcome, end_s)
-        outcome.seconds = time.monotonic() - began_s
+    elif stage.has_tests and _note(STATUS, None) != TESTS_FAILED:
+        outcome.note = f"pytest broke off. {ended.counts}".strip()
+    elif stage.has_tests and 0 < len(outcome.failed) <= FAILED_MAX:
+        _run_alone(outcome, ended, end_s)
     return outcome
 
 
@@ -138,11 +195,14 @@ def _ended(command: Sequence[str], limit_s: float) -> Ended:
         try:
             status = _wait(process, max(1.0, limit_s), output)
         finally:
-            for number in (signal.SIGTERM, signal.SIGKILL):
+            for number in (signal.SIGINT, signal.SIGTERM):
                 if process.poll() is None:
                     os.killpg(process.pid, number)
                     _wait(process, STOP_S, output)
-        return Ended(status, output.last_lines())
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            _wait(process, STOP_S, output)
+        return Ended(status, output.lines())
 
 
 class _Output:
@@ -159,12 +219,12 @@ class _Output:
         sys.stdout.flush()
         self._printed = size
 
-    def last_lines(self) -> list[str]:
-        """Return the last lines that have a text."""
+    def lines(self) -> list[str]:
+        """Return the lines of the last part that have a text."""
         start = max(0, os.fstat(self._file).st_size - END_BYTES)
         text = os.pread(self._file, END_BYTES, start).decode(errors="replace")
         lines = [line.rstrip()[:LINE_CHARACTERS] for line in text.splitlines()]
-        return [line for line in lines if line][-END_LINES:]
+        return [line for line in lines if line]
 
 
 def _wait(process: "subprocess.Popen[bytes]", limit_s: float, output: _Output) -> int | None:
@@ -178,39 +238,41 @@ def _wait(process: "subprocess.Popen[bytes]", limit_s: float, output: _Output) -
         time.sleep(POLL_S)
 
 
-def _last_failed() -> list[str]:
-    """Return the tests that pytest noted as failed."""
+def _note(name: str, missing: Any) -> Any:
+    """Return what pytest noted in its cache."""
     try:
-        return sorted(json.loads(LAST_FAILED.read_text()))
+        noted = json.loads((NOTES / name).read_text())
     except FileNotFoundError:
-        return []
+        return missing
+    return sorted(noted) if isinstance(noted, dict) else noted
 
 
-def _run_alone(outcome: Outcome, end_s: float) -> None:
+def _run_alone(outcome: Outcome, first: Ended, end_s: float) -> None:
     """Run the failed tests again; the stage passes if they do, each time."""
     stage = outcome.stage
-    command = (".venv/bin/python", "-m", "pytest", "-v", "-m", "", "-p", "no:cacheprovider")
+    command = (sys.executable, "-m", "pytest", "-v", "-m", "", "-p", "no:cacheprovider")
     for number in range(ALONE):
         _print(f"\n===== {stage.name}: what failed, alone, {number + 1} of {ALONE}")
         limit_s = min(stage.limit_s, end_s - time.monotonic())
         ended = _ended((*command, *outcome.failed), limit_s)
-        outcome.end = ended.end
         if ended.status != 0:
+            outcome.end = ended.end
             return
     outcome.has_passed, outcome.depends_on_load, outcome.failed = True, outcome.failed, []
+    outcome.end = first.errors
 
 
 def report(outcomes: Sequence[Outcome]) -> str:
     """Return the table of all stages, and what failed in each that failed."""
     lines = ["", f"{'stage':22} {'seconds':>8}"]
     for each in outcomes:
-        result = "passed" if each.has_passed else "FAILED"
-        note = f" ({each.note})" if each.note else ""
-        lines.append(f"{each.stage.name:22} {each.seconds:8.0f}  {result}{note}")
-        lines += [f"  DEPENDS ON LOAD: {test}" for test in each.depends_on_load]
+        lines.append(each.row)
+        if each.depends_on_load:
+            lines += [f"  DEPENDS ON LOAD: {test}" for test in each.depends_on_load]
+            lines += [f"  | {line}" for line in each.end]
     lines.append(f"{'in all':22} {sum(each.seconds for each in outcomes):8.0f}")
     for each in outcomes:
-        if not each.has_passed:
+        if each.is_run and not each.has_passed:
             lines += _failure(each)
     return "\n".join(lines)
 
@@ -237,14 +299,68 @@ def main() -> int:
     unknown = set(given.only) - {each.name for each in everything}
     if unknown:
         parser.error(f"no stage is called {', '.join(sorted(unknown))}")
-    if shutil.which("chromium") is None and "CHROMIUM" not in os.environ:
-        everything = [each for each in everything if each.name != "browser"]
-        _print("NOT RUN: browser. There is no Chromium.")
-    end_s = time.monotonic() + ALL_S
     chosen = [each for each in everything if not given.only or each.name in given.only]
-    outcomes = [run(each, end_s) for each in chosen]
-    _print(report(outcomes))
-    return 0 if all(each.has_passed for each in outcomes) else 1
+    signal.signal(signal.SIGTERM, _end)
+    adopt_orphans()
+    return 0 if run_all(chosen, time.monotonic() + ALL_S) else 1
+
+
+def run_all(chosen: Sequence[Stage], end_s: float) -> bool:
+    """Run stages, print the report however this ends, and return whether all passed."""
+    outcomes: list[Outcome] = []
+    try:
+        for stage in chosen:
+            if stage.name == "browser" and not has_browser():
+                outcomes.append(Outcome(stage, True, 0.0, note="no Chromium", is_run=False))
+            else:
+                outcomes.append(run(stage, end_s))
+            end_orphans()
+            _print(outcomes[-1].row)
+    finally:
+        end_orphans()
+        left = chosen[len(outcomes) :]
+        outcomes += [Outcome(each, False, 0.0, note="ended", is_run=False) for each in left]
+        _print(report(outcomes))
+    return all(each.has_passed for each in outcomes)
+
+
+def has_browser() -> bool:
+    """Return whether there is a Chromium."""
+    return shutil.which("chromium") is not None or "CHROMIUM" in os.environ
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of processes whose parent ends, so that `end_orphans` finds them."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_orphans() -> None:
+    """Kill what a stage has left behind in sessions of its own, with all that it started."""
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            for child in _children():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+            time.sleep(POLL_S)
+
+
+def _children() -> list[int]:
+    """Return the processes whose parent is this one."""
+    children = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                children.append(int(path.parent.name))
+    return children
 
 
 def _git(*words: str) -> str:

@@ -95,8 +95,8 @@ def _chosen(given: argparse.Namespace) -> Chosen:
 
 def _shuffled(mutants: list[Mutant], touched: Collection[str], rng: random.Random) -> list[Mutant]:
     """Return the mutants of a target to judge, those of touched files first."""
-    kept = rng.sample(mutants, min(MUTANTS_MAX, len(mutants)))
-    return sorted(kept, key=lambda each: each.path not in touched)
+    shuffled = rng.sample(mutants, len(mutants))
+    return sorted(shuffled, key=lambda each: each.path not in touched)[:MUTANTS_MAX]
 
 
 def _judge(

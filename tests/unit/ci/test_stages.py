@@ -1,7 +1,7 @@
 """Stages of continuous integration: every one runs, and only a real failure is red."""
 
+import asyncio
 import json
-import os
 import signal
 import sys
 import time
@@ -11,7 +11,7 @@ import pytest
 
 from tests.ci import __main__ as ci
 from tests.ci.__main__ import Ended, Outcome, Stage, report, run
-from tests.until import WAIT_S, until
+from tests.until import WAIT_S, until, within
 
 
 def python(program: str, name: str = "stage", limit_s: float = WAIT_S, **options: bool) -> Stage:
@@ -22,18 +22,21 @@ def soon() -> float:
     return time.monotonic() + 10 * WAIT_S
 
 
-def failing(tmp_path: Path, test: str) -> str:
+def failing(tmp_path: Path, test: str, status: int = ci.TESTS_FAILED) -> str:
     """Return a program that fails as pytest does: it notes a test as failed, and names it."""
     noted = json.dumps({test: True})
     return (
-        f"open({str(tmp_path / 'lastfailed')!r}, 'w').write({noted!r});"
-        f"print('FAILED {test}'); raise SystemExit(1)"
+        f"open({str(tmp_path / ci.LAST_FAILED)!r}, 'w').write({noted!r});"
+        f"open({str(tmp_path / ci.STATUS)!r}, 'w').write('{status}');"
+        f"print('E   why\\nFAILED {test}'); raise SystemExit(1)"
     )
 
 
 @pytest.fixture(autouse=True)
 def notes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(ci, "LAST_FAILED", tmp_path / "lastfailed")
+    monkeypatch.setattr(ci, "NOTES", tmp_path)
+    for name in (ci.LAST_FAILED, ci.STATUS):
+        (tmp_path / name).parent.mkdir()
 
 
 def test_a_command_passes_or_fails_by_its_status() -> None:
@@ -96,7 +99,80 @@ def test_a_test_that_passes_alone_twice_depends_on_load(tmp_path: Path) -> None:
     assert outcome.depends_on_load == [test]
     assert outcome.has_passed
     assert outcome.failed == []
-    assert f"  DEPENDS ON LOAD: {test}" in report([outcome]).splitlines()
+    lines = report([outcome]).splitlines()
+    assert lines[3:5] == [f"  DEPENDS ON LOAD: {test}", "  | E   why"]
+
+
+def test_nothing_is_run_again_if_the_tests_broke_off(tmp_path: Path) -> None:
+    sample = tmp_path / "test_sample.py"
+    sample.write_text("def test_passes(): pass\n")
+    program = failing(tmp_path, f"{sample}::test_passes", status=3)
+    outcome = run(python(program, has_tests=True), soon())
+    assert (outcome.has_passed, outcome.note) == (False, "pytest broke off.")
+
+
+def test_tests_that_are_all_skipped_are_a_failure() -> None:
+    said = "12 skipped in 1.30s"
+    outcome = run(python(f"print('{said}')", has_tests=True), soon())
+    assert (outcome.has_passed, outcome.note) == (False, f"no test passed: {said}")
+    said = "1 passed, 12 skipped in 1.30s (0:00:01)"
+    outcome = run(python(f"print('{said}')", has_tests=True), soon())
+    assert (outcome.has_passed, outcome.note) == (True, said)
+
+
+def test_an_error_of_this_program_fails_one_stage_only(tmp_path: Path) -> None:
+    program = f"open({str(tmp_path / ci.LAST_FAILED)!r}, 'w').write('{{'); raise SystemExit(1)"
+    outcome = run(python(program, has_tests=True), soon())
+    assert not outcome.has_passed
+    assert outcome.note.startswith("JSONDecodeError: ")
+    outcome = run(Stage("stage", (str(tmp_path / "missing"),), 1.0), soon())
+    assert not outcome.has_passed
+    assert outcome.note.startswith("FileNotFoundError: ")
+
+
+def test_a_stage_that_hangs_names_what_had_failed(tmp_path: Path) -> None:
+    program = (
+        "import time\n"
+        "try: print('begins', flush=True); time.sleep(1e6)\n"
+        f"except KeyboardInterrupt: {failing(tmp_path, 'tests/a.py::test_b')}"
+    )
+    outcome = run(python(program, limit_s=1.0, has_tests=True), soon())
+    assert outcome.note.startswith("ended after")
+    if outcome.end:  # it had begun
+        assert outcome.failed == ["tests/a.py::test_b"]
+
+
+@pytest.mark.real_time
+async def test_a_report_is_printed_if_this_is_told_to_end(tmp_path: Path) -> None:
+    """The stage that runs is ended with what it started, in a session of its own too."""
+    pid = tmp_path / "pid"
+    code = f"import time; time.sleep({10 * WAIT_S})"
+    stage = (
+        "import pathlib, subprocess, sys, time;"
+        f"child = subprocess.Popen([sys.executable, '-c', {code!r}], start_new_session=True);"
+        f"pathlib.Path({str(pid)!r}).write_text(str(child.pid)); {code}"
+    )
+    program = (
+        "import signal, sys, time\n"
+        "from tests.ci import __main__ as ci\n"
+        "signal.signal(signal.SIGTERM, ci._end)\n"
+        "ci.adopt_orphans()\n"
+        f"stages = [ci.Stage('first', (sys.executable, '-c', 'pass'), {WAIT_S}),\n"
+        f"  ci.Stage('second', (sys.executable, '-c', {stage!r}), {WAIT_S}),\n"
+        f"  ci.Stage('third', (sys.executable, '-c', 'pass'), {WAIT_S})]\n"
+        f"ci.run_all(stages, time.monotonic() + {WAIT_S})\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, cwd=ci.ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    await until(lambda: pid.exists() and bool(pid.read_text()))
+    process.terminate()
+    output, _ = await within(process.communicate())
+    assert process.returncode == 128 + signal.SIGTERM
+    rows = [line.split() for line in output.decode().splitlines()[-4:]]
+    assert [row[0] for row in rows] == ["first", "second", "third", "in"]
+    assert [row[2:] for row in rows[:3]] == [["passed"], *(2 * [["NOT", "RUN", "(ended)"]])]
+    await until(lambda: has_ended(pid.read_text()))
 
 
 def test_many_failures_are_no_matter_of_load(
@@ -120,18 +196,17 @@ def test_output_is_passed_through_and_its_end_kept(
     assert {len(each) for each in outcome.end} == {ci.LINE_CHARACTERS}
 
 
-def test_output_of_what_a_stage_leaves_behind_is_not_awaited() -> None:
+@pytest.mark.real_time
+async def test_what_a_stage_leaves_behind_is_ended_and_its_output_not_awaited() -> None:
     code = f"import time; time.sleep({WAIT_S})"
     program = (
         "import subprocess, sys; print('begins', flush=True);"
         f"print(subprocess.Popen([sys.executable, '-c', {code!r}]).pid)"
     )
     outcome = run(python(program), soon())
-    try:
-        assert outcome.has_passed
-        assert outcome.end[0] == "begins"
-    finally:
-        os.kill(int(outcome.end[-1]), signal.SIGKILL)
+    assert outcome.has_passed
+    assert outcome.end[0] == "begins"
+    await until(lambda: has_ended(outcome.end[-1]))
 
 
 def test_the_end_of_the_report_says_what_failed_and_why() -> None:
