@@ -268,7 +268,7 @@ $(DOCS_STAMP): $(STAMP)
 
 # The variable silences an advertisement of the theme's successor.
 docs-site: $(DOCS_STAMP)
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Tools for the packages that a release needs have their own environment: no test depends on them.
 $(TOOLS_STAMP): Makefile
