@@ -65,8 +65,9 @@ def _rank(item: pytest.Item) -> int:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Note how the run ended, next to what failed: tests.ci runs nothing again if it broke off."""
-    if session.config.cache is not None and not hasattr(session.config, "workerinput"):
-        session.config.cache.set("quire/status", int(exitstatus))
+    cache = getattr(session.config, "cache", None)  # -p no:cacheprovider leaves it out
+    if cache is not None and not hasattr(session.config, "workerinput"):
+        cache.set("quire/status", int(exitstatus))
 
 
 def pytest_collection_finish() -> None:
