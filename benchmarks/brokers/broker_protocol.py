@@ -20,13 +20,14 @@ from random import Random
 from time import perf_counter
 from typing import Final
 
+from benchmarks.brokers.produce_request import PRODUCE_VERSION, produce_body
 from benchmarks.measures import interleaved
 from benchmarks.processes import usage_of
 from benchmarks.runner import Bench, run, run_loop
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.primitives import NO_TAGS, varint
-from broker_layer.kafka.record_batch import Record, RecordBatchHeader, build_batch, place
+from broker_layer.kafka.primitives import NO_TAGS
+from broker_layer.kafka.record_batch import RecordBatchHeader, place
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.log.appending.pending_batches import Appended
 from broker_layer.log.reading.log_reader import RecordPosition
@@ -51,7 +52,6 @@ from security.principal import ANONYMOUS
 from serving.process import COLLECT_AFTER_OBJECTS
 from serving.server_log import ServerLog
 
-PRODUCE_VERSION: Final = 9
 TOPIC: Final = b"topic"
 SERVE: Final = "--serve"
 SERVE_WITH_ACLS: Final = "--serve-with-acls"
@@ -241,13 +241,8 @@ class Case:
 
 def _frame(records: int, record_bytes: int) -> bytes:
     rng = Random(1)
-    values = [Record(each, 0, None, rng.randbytes(record_bytes)) for each in range(records)]
-    batch = bytes(build_batch(values))
-    partition = struct.pack(">i", 0) + varint(len(batch) + 1) + batch + NO_TAGS
-    name = varint(len(TOPIC) + 1) + TOPIC
-    topics = varint(2) + name + varint(2) + partition + NO_TAGS
+    body = produce_body(TOPIC, [rng.randbytes(record_bytes) for _ in range(records)])
     head = struct.pack(">hhih", ApiKey.PRODUCE, PRODUCE_VERSION, 1, -1) + NO_TAGS
-    body = NO_TAGS + struct.pack(">hi", -1, 30_000) + topics + NO_TAGS
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
