@@ -7,6 +7,7 @@ Format: `anonymous_bytes` is RssAnon (memory that the process allocated), `mappe
 """
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -66,6 +67,25 @@ def total(usages: Iterable[Usage]) -> Usage:
         _sum([usage.mapped_bytes for usage in known]),
         _sum([usage.written_bytes for usage in known]),
     )
+
+
+def forget_peak(pid: int) -> None:
+    """Reset a process's peak of memory to its current use, where the system can."""
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def peak_bytes(pid: int) -> int:
+    """Return the maximum memory of a process since `forget_peak`; 0 if it is not known."""
+    return _kilobytes(_fields(pid, "status").get("VmHWM")) or 0
+
+
+def descriptors_of(pid: int) -> int:
+    """Return the number of open descriptors of a process; 0 if it is not known."""
+    try:
+        return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    except OSError:
+        return 0
 
 
 class Metered:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.measures import MEGABYTE
-from benchmarks.processes import usage_of
+from benchmarks.processes import descriptors_of, usage_of
 from benchmarks.runner import Bench, run
 from ledger_client import LedgerClient, Quorum
 from quire.local_cluster import LocalCluster
@@ -66,7 +66,7 @@ def _note_memory(bench: Bench, cluster: LocalCluster, when: str) -> None:
     for role, pids in roles.items():
         for pid in pids:
             anonymous = _memory(pid)
-            row = {"memory_mb": anonymous / MEGABYTE, "descriptors": _descriptors(pid)}
+            row = {"memory_mb": anonymous / MEGABYTE, "descriptors": descriptors_of(pid)}
             bench.report.sample(f"{role}, {when}", row)
 
 
@@ -104,13 +104,13 @@ async def _note_large(bench: Bench, cluster: LocalCluster, client: LedgerClient,
 
 async def _note_clients(bench: Bench, cluster: LocalCluster, count: int) -> None:
     pid = cluster.bookies[0].pid
-    before = _descriptors(pid), _memory(pid)
+    before = descriptors_of(pid), _memory(pid)
     async with AsyncExitStack() as stack:
         for _ in range(count):
             client = await stack.enter_async_context(LedgerClient(cluster.metadata_uri))
             await _write_one(client)
         row = {
-            "descriptors": (_descriptors(pid) - before[0]) / count,
+            "descriptors": (descriptors_of(pid) - before[0]) / count,
             "memory_bytes": (_memory(pid) - before[1]) / count,
         }
     bench.report.sample(f"each of {count} clients at a bookie", row)
@@ -118,10 +118,6 @@ async def _note_clients(bench: Bench, cluster: LocalCluster, count: int) -> None
 
 def _memory(pid: int) -> int:
     return usage_of(pid).anonymous_bytes or 0
-
-
-def _descriptors(pid: int) -> int:
-    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 def _files(directory: Path) -> Sequence[Path]:

@@ -1,7 +1,7 @@
 """Fuzzer of the server's end of connections: damaged streams of bad clients, and one good client.
 
 It uses the production connection, a real storage and the simulated disk. Leaves damage to
-`tests.fuzz.streams`, and real sockets to `tests.fuzz.flood`.
+`tests.fuzz.streams`, and real sockets to `benchmarks.floods`.
 
 Invariants checked: every frame that comes back decodes. No request is answered twice, and no answer
 is without a request. While a connection is open, every complete request is answered. No request

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.processes import Usage, total, usage_of, used_between
+from benchmarks.processes import (
+    Usage,
+    descriptors_of,
+    forget_peak,
+    peak_bytes,
+    total,
+    usage_of,
+    used_between,
+)
 from benchmarks.report import Report
 from benchmarks.run import ALL, document, module_of
 
@@ -68,6 +76,29 @@ def test_the_usage_of_a_missing_process_is_unknown() -> None:
         assert usage_of(os.getpid()).cpu_s is not None
 
 
-@pytest.mark.parametrize("name", [*ALL, "raw", "ageing", "topics", "spark_scan", "peers.tools"])
+def test_a_peak_of_memory_counts_from_when_it_was_reset() -> None:
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("the system reports no peak")
+    forget_peak(os.getpid())
+    before = peak_bytes(os.getpid())
+    size = 64 * 2**20
+    held = bytearray(os.urandom(2**20)) * (size // 2**20)
+    assert peak_bytes(os.getpid()) - before > size // 2
+    del held
+    forget_peak(os.getpid())
+    assert peak_bytes(os.getpid()) - before < size // 2
+
+
+def test_descriptors_are_counted(tmp_path: Path) -> None:
+    before = descriptors_of(os.getpid())
+    if not before:
+        pytest.skip("the system reports none")
+    with (tmp_path / "one").open("w"), (tmp_path / "two").open("w"):
+        assert descriptors_of(os.getpid()) == before + 2
+
+
+@pytest.mark.parametrize(
+    "name", [*ALL, "raw", "ageing", "topics", "spark_scan", "flood", "peers.tools"]
+)
 def test_every_script_is_found_by_its_name(name: str) -> None:
     assert importlib.util.find_spec(module_of(name)) is not None

@@ -1,0 +1,66 @@
+"""Connections to a broker over TLS, with a login.
+
+Leaves what is sent on them to the clients.
+"""
+
+import asyncio
+import struct
+from typing import Final
+
+from benchmarks.floods.flood_job import host_and_port
+from broker_layer.kafka.primitives import NO_TAGS
+from broker_layer.kafka.versions import ApiKey
+from broker_layer.peer_connection import PeerConnection
+from broker_layer.security.peer_login import log_in
+from security.client_file import read_client_file
+from security.sasl.credentials import ScramMechanism
+from security.sasl_access import SaslAccess, sasl_access
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+_HEAD: Final = struct.Struct(">ihhih")
+NO_CLIENT_ID: Final = -1
+
+
+class BrokerLink:
+    """Opens connections to one listener."""
+
+    def __init__(self, address: str, client_file: str, from_host: str | None = None) -> None:
+        """With `from_host`, connections come from this address of the machine."""
+        self._address = host_and_port(address)
+        self._own = None if from_host is None else (from_host, 0)
+        self._context = read_client_file(client_file).context
+
+    async def connect(self) -> Streams:
+        """Connect over TLS."""
+        context, own = self._context, self._own
+        return await asyncio.open_connection(*self._address, ssl=context, local_addr=own)
+
+    async def logged_in(self, access: SaslAccess) -> Streams:
+        """Connect and log in."""
+        reader, writer = await self.connect()
+        try:
+            await log_in(reader, writer, access)
+        except BaseException:
+            writer.transport.abort()
+            raise
+        return reader, writer
+
+    async def calls(self, access: SaslAccess) -> PeerConnection:
+        """Connect, log in, and return a connection for calls."""
+        return PeerConnection(*await self.logged_in(access), "good client")
+
+    @staticmethod
+    def access(user: str, password_file: str) -> SaslAccess:
+        """Return how a user logs in."""
+        return sasl_access(ScramMechanism.SHA_512, user, password_file)
+
+    @staticmethod
+    def frame(key: ApiKey, version: int, body: bytes) -> bytes:
+        """Return a request with a flexible header."""
+        size = _HEAD.size - 4 + len(NO_TAGS) + len(body)
+        return _HEAD.pack(size, key, version, 1, NO_CLIENT_ID) + NO_TAGS + body
+
+    @staticmethod
+    def probe() -> bytes:
+        """Return a small request that is always allowed."""
+        return _HEAD.pack(_HEAD.size - 4, ApiKey.API_VERSIONS, 0, 1, NO_CLIENT_ID)
