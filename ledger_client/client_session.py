@@ -145,6 +145,7 @@ class ClientSession:
             rng=services.rng,
             report=services.observer.emit,
             cipher=cipher,
+            find_writer=partial(self._writers.get, ledger_id),
         )
         try:
             await reader.start(deadline - loop.time())

@@ -328,6 +328,24 @@ class ClientClosedError(LedgerError):
     """The client is closed, or is used in another loop or a forked process."""
 
 
+def agreed_end_unknown(
+    ledger_id: LedgerId, end: EntryId | None, lac: EntryId, timeout_s: float
+) -> QuorumTimeoutError:
+    """Return the error of a read that found no agreed end (rule 8.7); `end` is the last entry that
+    may be acknowledged, if enough bookies told one.
+    """
+    text = (
+        f"too few bookies said within {timeout_s} s what they hold, so acknowledged entries may be "
+        "missing: try again, or read without `agreed`"
+    )
+    if end is not None:
+        text = (
+            f"entries {lac + 1} to {end} are stored, and no writer confirmed them within "
+            f"{timeout_s} s: try again, or recover the ledger if its writer is gone"
+        )
+    return QuorumTimeoutError(text, ledger_id=ledger_id, outcome="not_written")
+
+
 def append_timed_out(
     ledger_id: LedgerId, entry_id: EntryId | None, timeout_s: float | None
 ) -> QuorumTimeoutError:

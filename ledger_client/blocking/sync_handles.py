@@ -199,11 +199,23 @@ class LedgerReader:
         """Request the LAC from bookies; return it."""
         return self._background.run(self._reader.refresh_last_confirmed(timeout=timeout))
 
+    def agreed_last(self, *, timeout: float | None = None) -> int:
+        """Return the LAC once it includes all that any client's writer had acknowledged before."""
+        return self._background.run(self._reader.agreed_last(timeout=timeout))
+
     def read(
-        self, first: int = 0, last: int | None = None, *, timeout: float | None = None
+        self,
+        first: int = 0,
+        last: int | None = None,
+        *,
+        agreed: bool = False,
+        timeout: float | None = None,
     ) -> Iterator[EntryBatch]:
-        """Yield the batches of entries first..last, both included."""
-        return iterate(self._background, self._reader.read(first, last, timeout=timeout))
+        """Yield the batches of entries first..last, both included; `agreed` as for the other
+        reader: up to an end that includes all that was acknowledged before the call.
+        """
+        items = self._reader.read(first, last, agreed=agreed, timeout=timeout)
+        return iterate(self._background, items)
 
     def read_unconfirmed(
         self, first: int, last: int, *, timeout: float | None = None

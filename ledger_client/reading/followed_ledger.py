@@ -1,6 +1,7 @@
 """A reader's view of one ledger, kept up to date: its metadata and its LAC.
 
-Leaves requests for the LAC to `lac_reading.py` and `tailing.py`, which report it here.
+Leaves requests for the LAC to `lac_reading.py` and `tailing.py`, which report it here. The LAC of
+a writer of the same client is asked of the writer itself, whenever it is needed.
 
 Invariants: neither the metadata's version nor the LAC ever goes back (rule 8.5); there is one watch
 while the ledger can change, and none once it is closed; a change before the watch was set is read
@@ -13,6 +14,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
+from typing import Protocol
 
 from ledger_client.errors import LedgerError, LedgerNotFoundError, MetadataUnavailableError
 from ledger_client.metadata_failures import translate
@@ -26,14 +28,34 @@ from metadata.ledgers.ledger_store import LedgerStore
 from metadata.store.interface import Cancel
 
 
+class OwnWriter(Protocol):
+    """The ledger's writer, in the same client."""
+
+    @property
+    def last_confirmed(self) -> EntryId:
+        """Its LAC, also after its end."""
+
+
+def _no_writer() -> OwnWriter | None:
+    return None
+
+
 class FollowedLedger:
     """One ledger, as seen by an open reader."""
 
     def __init__(
-        self, metadata: LedgerMetadata, version: Version, ledgers: LedgerStore, rng: Random
+        self,
+        metadata: LedgerMetadata,
+        version: Version,
+        ledgers: LedgerStore,
+        rng: Random,
+        find_writer: Callable[[], OwnWriter | None] = _no_writer,
     ) -> None:
+        """Create the view; `find_writer` returns the ledger's writer if it is of this client."""
         self.metadata = metadata
-        self.last_confirmed = _confirmed_by(metadata)
+        self._find_writer = find_writer
+        self._writer = find_writer()
+        self._last_confirmed = _confirmed_by(metadata)
         self.is_deleted = False
         self.is_lac_told = False
         """Whether bookies told a LAC: before, the ledger may have more entries than the metadata
@@ -54,6 +76,16 @@ class FollowedLedger:
         return self.metadata.ledger_id
 
     @property
+    def last_confirmed(self) -> EntryId:
+        """The highest LAC that is known."""
+        if not self.is_closed:
+            self._writer = self._writer or self._find_writer()
+            if self._writer is not None:  # kept after its end: the close may be learned later
+                self._last_confirmed = max(self._last_confirmed, self._writer.last_confirmed)
+                self.is_lac_told = True
+        return self._last_confirmed
+
+    @property
     def is_closed(self) -> bool:
         """Whether the last entry is final."""
         return self.metadata.state is LedgerState.CLOSED
@@ -71,16 +103,16 @@ class FollowedLedger:
     def advance_lac(self, lac: EntryId) -> None:
         """Record a LAC that a bookie reported; an older one changes nothing."""
         if not self.is_closed and lac > self.last_confirmed:
-            self.last_confirmed = lac
+            self._last_confirmed = lac
             self.is_lac_told = True
             self._callbacks.notify()
 
-    async def refresh(self, *, fresh: bool = False) -> None:
-        """Read the metadata now. Raises LedgerNotFoundError, MetadataUnavailableError,
-        ClientClosedError.
+    async def refresh(self, *, fresh: bool = False, agreed: bool = False) -> None:
+        """Read the metadata now, `fresh` and `agreed` as for `MetadataStore.get`. Raises
+        LedgerNotFoundError, MetadataUnavailableError, ClientClosedError.
         """
         try:
-            self._adopt(*await self._ledgers.get(self.ledger_id, fresh=fresh))
+            self._adopt(*await self._ledgers.get(self.ledger_id, fresh=fresh, agreed=agreed))
         except NodeNotFoundError:
             self._note_deleted()
             raise self.deleted_error() from None
@@ -130,7 +162,7 @@ class FollowedLedger:
         if version <= self.version:
             return
         self.metadata, self.version = metadata, version
-        self.last_confirmed = max(self.last_confirmed, _confirmed_by(metadata))
+        self._last_confirmed = max(self._last_confirmed, _confirmed_by(metadata))
         if self.is_closed:
             self._stop_watching()
         self._callbacks.notify()

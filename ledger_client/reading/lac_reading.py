@@ -1,12 +1,13 @@
-"""Read of the LAC from the bookies of a ledger's last fragment.
+"""Read of the LAC, and of the last stored entry, from the bookies of a ledger's last fragment.
 
 Leaves waiting for a new LAC to `tailing.py`.
 
 Invariants: the LAC of any bookie is true. The read ends when the result is as fresh as an ack
 quorum: when the answers cover (rule 3.2), or every bookie has answered or failed. That a bookie has
-no entry says nothing until the answers cover.
+no entry says nothing until the answers cover. Answers that cover name the last entry that may be
+acknowledged: an ack quorum of it has a bookie among them.
 
-Source: protocol rules 8.1 and 8.5.
+Source: protocol rules 8.1, 8.5 and 8.7.
 """
 
 import asyncio
@@ -18,13 +19,15 @@ from ledger_client.protocol.known_answers import KNOWN
 from ledger_client.protocol.quorum import covers
 from ledger_client.reading.followed_ledger import FollowedLedger
 from metadata.cancelling import cancel_and_wait
-from metadata.ids import BookieId
+from metadata.ids import NO_ENTRY, BookieId, EntryId
 
-Heard = tuple[int, Status | None, str]
+Heard = tuple[int, Status | None, EntryId, str]
+"""Position, status, last stored entry and reason."""
 
 
-async def read_lac(ledger: FollowedLedger, pool: BookiePool, timeout_s: float) -> None:
-    """Update the ledger's LAC from its bookies.
+async def read_lac(ledger: FollowedLedger, pool: BookiePool, timeout_s: float) -> EntryId | None:
+    """Update the ledger's LAC from its bookies. Return the last entry that may be acknowledged;
+    None if too few bookies answered to know it.
 
     Raises UnauthorizedError, and QuorumTimeoutError if no bookie told a LAC and the answers do not
     cover.
@@ -38,23 +41,25 @@ async def read_lac(ledger: FollowedLedger, pool: BookiePool, timeout_s: float) -
         for position, bookie_id in enumerate(ensemble)
     ]
     known: list[int] = []
+    last_stored = EntryId(fragment.first_entry_id - 1)
     reasons: list[str] = []
     try:
         for _ in ensemble:
-            position, status, reason = await answers.get()
+            position, status, highest, reason = await answers.get()
             if status is Status.UNAUTHORIZED:
                 text = f"bookie {ensemble[position]} refused the password: open it with the correct"
                 refused = UnauthorizedError(f"{text} one", ledger_id=ledger.ledger_id)
                 raise pool.refusals.explained(refused)
             if status in KNOWN:
                 known.append(position)
+                last_stored = max(last_stored, highest)
             if status is Status.OK:
                 ledger.is_lac_told = True
             else:
                 reasons.append(reason)
             if covers(quorum, known):
                 ledger.is_lac_told = True
-                return
+                return max(last_stored, ledger.last_confirmed)
     finally:
         await cancel_and_wait(*tasks)
     if len(reasons) == len(ensemble):
@@ -63,6 +68,7 @@ async def read_lac(ledger: FollowedLedger, pool: BookiePool, timeout_s: float) -
             ledger_id=ledger.ledger_id,
             outcome="not_written",
         )
+    return None
 
 
 async def _ask(
@@ -77,8 +83,9 @@ async def _ask(
     try:
         reply = await pool.read_lac(bookie_id, request, timeout_s=timeout_s)
     except BookieCallError as error:
-        answers.put_nowait((position, error.status, str(error)))
+        answers.put_nowait((position, error.status, NO_ENTRY, str(error)))
     else:
         if reply.status is Status.OK:
             ledger.advance_lac(reply.lac)
-        answers.put_nowait((position, reply.status, f"{bookie_id} answered {reply.status.name}"))
+        reason = f"{bookie_id} answered {reply.status.name}"
+        answers.put_nowait((position, reply.status, reply.highest_entry_id, reason))

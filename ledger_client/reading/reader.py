@@ -9,7 +9,7 @@ Source: protocol section 8; api design, "Client".
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from random import Random
 from typing import Final, Self
@@ -25,11 +25,12 @@ from ledger_client.errors import (
     LedgerClosedError,
     LedgerError,
     QuorumTimeoutError,
+    agreed_end_unknown,
 )
 from ledger_client.info import LedgerInfo
 from ledger_client.observability import EventCallback
 from ledger_client.own_loop import LoopGuard, in_own_loop
-from ledger_client.reading.followed_ledger import FollowedLedger
+from ledger_client.reading.followed_ledger import FollowedLedger, OwnWriter
 from ledger_client.reading.lac_reading import read_lac
 from ledger_client.reading.range_reader import RangeReader
 from ledger_client.reading.read_ahead import ReadPlan, read_ahead
@@ -58,9 +59,10 @@ class LedgerReader:
         rng: Random,
         report: EventCallback | None = None,
         cipher: LedgerCipher | None = None,
+        find_writer: Callable[[], OwnWriter | None] = lambda: None,
     ) -> None:
         self._cipher = cipher
-        self._ledger = FollowedLedger(metadata, version, ledgers, rng)
+        self._ledger = FollowedLedger(metadata, version, ledgers, rng, find_writer)
         self._keys = keys
         self._pool = pool
         self._config = config
@@ -100,7 +102,7 @@ class LedgerReader:
     def last_confirmed(self) -> EntryId:
         """The last entry known to be readable; -1 if none is. Never decreases. While no bookie has
         told a LAC of an open ledger, it has only what the metadata proves: `learn_last_confirmed`
-        asks.
+        asks. Of a ledger that this client writes, it is the writer's.
         """
         return self._ledger.last_confirmed
 
@@ -109,8 +111,9 @@ class LedgerReader:
         the errors of `refresh_last_confirmed`.
         """
         self._check_open()
+        lac = self.last_confirmed  # told by the writer, if it is of this client
         if self.is_closed or self._ledger.is_lac_told:
-            return self.last_confirmed
+            return lac
         return await self.refresh_last_confirmed(timeout=timeout)
 
     async def refresh_last_confirmed(self, *, timeout: float | None = None) -> EntryId:
@@ -138,24 +141,68 @@ class LedgerReader:
 
     @in_own_loop
     async def read(
-        self, first: int = 0, last: int | None = None, *, timeout: float | None = None
+        self,
+        first: int = 0,
+        last: int | None = None,
+        *,
+        agreed: bool = False,
+        timeout: float | None = None,
     ) -> AsyncGenerator[EntryBatch, None]:
         """Yield the batches of entries first..last, both included; by default up to the LAC.
+
+        The LAC of another client's writer is learned from bookies, which hear of it with the next
+        append, or about `lac_delay_s` later. `agreed` reads up to an end that includes every entry
+        acknowledged before the call, by any client (`agreed_last`); it excludes `last`.
 
         `timeout` limits each request, and the wait for the LAC. Raises EntryNotFoundError for
         entries beyond the LAC, or that
         no replica has; EntryLostError when it reaches an entry whose loss was accepted: continue
         after its `lost_last`; DigestMismatchError, DecryptionError, QuorumTimeoutError,
-        LedgerNotFoundError.
+        LedgerNotFoundError; ValueError for both `last` and `agreed`; with `agreed` also
+        MetadataUnavailableError.
         """
         self._check_open()
+        if agreed and last is not None:
+            raise ValueError("read() got `last` and `agreed`, which are two ends: give one of them")
         deadline = self._deadline(timeout)
+        if agreed:
+            last = await self.agreed_last(timeout=timeout)
         last_wanted = await self.learn_last_confirmed(timeout=timeout) if last is None else last
         await self._make_visible(first, last_wanted, deadline)
         found = self._batches(EntryId(first), EntryId(last_wanted), timeout)
         async with aclosing(found) as batches:
             async for batch in batches:
                 yield batch
+
+    async def agreed_last(self, *, timeout: float | None = None) -> EntryId:
+        """Return `last_confirmed` once it includes every entry that any client's writer had
+        acknowledged before the call; entries that were stored and not acknowledged may be waited
+        for too. Takes about `lac_delay_s` after an append.
+
+        Raises QuorumTimeoutError if too few bookies answered to know such an end, or if entries are
+        stored beyond the LAC and no writer confirmed them in time: `recover_ledger` decides them
+        when the writer is gone. Raises LedgerNotFoundError, UnauthorizedError,
+        MetadataUnavailableError. Source: protocol rule 8.7.
+        """
+        self._check_open()
+        timeout_s = self._config.call_timeout_s if timeout is None else timeout
+        end: EntryId | None = None
+        try:
+            async with asyncio.timeout(timeout_s):
+                if not self.is_closed:
+                    await self._ledger.refresh(agreed=True)
+                if self.is_closed:
+                    return self.last_confirmed
+                end = await read_lac(self._ledger, self._pool, self._read_timeout_s(timeout_s))
+                if end is not None:
+                    await self._wait_for(end, timeout_s)
+        except QuorumTimeoutError:
+            raise
+        except TimeoutError:
+            pass
+        if end is None or (end > self.last_confirmed and not self.is_closed):
+            raise agreed_end_unknown(self.id, end, self.last_confirmed, timeout_s)
+        return self.last_confirmed
 
     @in_own_loop
     async def read_unconfirmed(

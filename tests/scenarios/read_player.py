@@ -13,12 +13,12 @@ Events of `read` (rule 8.2):
     failed a REASON | delay
     good a | bad a                            results of earlier reads, for the order of later ones
 
-Events of `handle` (rules 8.1, 8.5):
+Events of `handle` (rules 8.1, 8.5, 8.7):
     stored 2 STATE [fragments=...] [last=N length=N] [lost=3..5,9..9]
                                               the metadata from now on, at this version
     write 0..9 to=a,b,c                       one batch
     lac a 7 | away a | back a | limbo a
-    open | refresh                            shows the LAC, and whether it is the end
+    open | refresh | agreed                   shows the LAC, and whether it is the end
     read [5..9] | read-unconfirmed 5..9
 """
 
@@ -213,6 +213,9 @@ class HandlePlayer:
             case ["refresh"]:
                 await reader.refresh_last_confirmed()
                 return self._show_lac()
+            case ["agreed"]:
+                await reader.agreed_last()
+                return self._show_lac()
             case ["read"]:
                 return await _shown(reader.read())
             case ["read", entries]:
@@ -246,9 +249,9 @@ class _StoredLedger:
         self.version = version
 
     async def get(
-        self, _ledger_id: LedgerId, *, fresh: bool = False
+        self, _ledger_id: LedgerId, *, fresh: bool = False, agreed: bool = False
     ) -> tuple[LedgerMetadata, Version]:
-        assert fresh, "a handle that was not told of a change reads afresh"
+        assert fresh or agreed, "a handle that was not told of a change reads afresh"
         return self.metadata, self.version
 
     def watch(self, _ledger_id: LedgerId, _callback: WatchCallback) -> Cancel:
