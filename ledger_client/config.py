@@ -144,8 +144,8 @@ class ClientConfig:
     that leave, join or are replaced, checks of fences, and closes.
     """
     metadata_reads_per_s: int = 200
-    """In-sync mode: maximum number of ledgers of one client whose metadata is read per second after
-    a change (rule 11.7).
+    """Maximum number of ledgers of one client whose metadata its writers read per second after a
+    change (rule 4.8).
     """
     metadata_reads_at_once: int = 32
     ledger_ids_at_once: int = BLOCK_IDS

@@ -90,6 +90,7 @@ class Collector:
 
     async def run(self) -> None:
         """Collect until cancelled."""
+        self._context.storage.use_feed(self._follower.names)
         self._follower.start()
         try:
             # So that bookies started together do not run full passes at the same time.

@@ -3,7 +3,7 @@
 Leaves the execution to `bookie.storage.bookie_storage`, and the free space of the disk to
 `bookie.storage.upkeep`.
 
-Source: protocol rules 2.4, 4.3, 7.2, 9.14, 10.1-10.3.
+Source: protocol rules 2.4, 4.3, 7.2, 9.14, 10.1-10.4.
 """
 
 from typing import Protocol
@@ -98,11 +98,11 @@ class Admission:
         return None if self._switch.is_writable else Status.READ_ONLY
 
     def refuse_trimmed(self, ledger_id: int, *, exists_is_enough: bool) -> Status | None:
-        """Return the reason to store nothing for a ledger that may have been deleted here and its
-        tombstone trimmed (rule 10.3). `exists_is_enough`: the ledger need not be open, nor name
+        """Return the reason to store nothing for a ledger that may be deleted without a tombstone
+        here (rules 10.3 and 10.4). `exists_is_enough`: the ledger need not be open, nor name
         this bookie.
         """
-        if ledger_id > self._ledgers.horizon or ledger_id in self._ledgers.states:
+        if ledger_id in self._ledgers.states or not self._ledgers.may_be_deleted(ledger_id):
             return None
         standing = self._cold.standings.get(ledger_id, Standing.UNKNOWN)
         if standing is Standing.GONE:

@@ -327,6 +327,12 @@ class BookieStorage:
         """
         return await list_held(self._ledgers, self._index, after, limit)
 
+    def use_feed(self, names: Callable[[int], bool]) -> None:
+        """Store nothing for an unknown ledger of which `names` says that the deletion feed has it,
+        before a read of its metadata (rule 10.4).
+        """
+        self._ledgers.is_named_deleted = names
+
     async def find_held(self, ledger_ids: list[LedgerId]) -> list[LedgerId]:
         """Return which of some ledgers are stored or fenced here."""
         return await find_held(self._ledgers, self._index, ledger_ids)

@@ -141,18 +141,18 @@ class ColdLedgers:
 
     def _needs_standing(self, ledger_id: int) -> bool:
         """Return whether a waiting request stores something for a ledger that may have been deleted
-        and its tombstone trimmed.
+        without a tombstone.
         """
         return (
-            ledger_id <= self._ledgers.horizon
+            self._ledgers.may_be_deleted(ledger_id)
             and self.failure is None
             and self._ledgers.is_cold(ledger_id)
             and any(deferred.stores for deferred in self._waiting[ledger_id])
         )
 
     async def _run_with_standing(self, ledger_id: int) -> None:
-        """Read the metadata, which was deleted before the tombstone was trimmed; then run the
-        requests.
+        """Read the metadata, which was deleted before the tombstone was trimmed, or before the feed
+        named the ledger; then run the requests.
         """
         standing = Standing.UNKNOWN
         try:

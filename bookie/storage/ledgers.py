@@ -8,7 +8,7 @@ Invariants: a ledger has at most one `ReplicaState` at a time; a state is remove
 when the index stores all of it and no request uses it; an id counts as never seen only if it is
 above every id seen here, or if the index does not have it.
 
-Source: protocol rules 8.4, 10.2, 10.3.
+Source: protocol rules 8.4, 10.2-10.4.
 """
 
 import asyncio
@@ -32,6 +32,10 @@ RECENT_TOMBSTONES_MAX: Final = 10_000
 """Maximum number of stored tombstones kept in memory, for writers that repeat their requests."""
 
 
+def _none(_ledger_id: int) -> bool:
+    return False
+
+
 class Ledgers:
     """The ledgers in memory, and counts of all ledgers stored or deleted here."""
 
@@ -52,6 +56,8 @@ class Ledgers:
         """Highest ledger id ever seen here."""
         self.horizon = -1
         """Tombstones of ledgers up to this id may have been trimmed (rule 10.3)."""
+        self.is_named_deleted: Callable[[int], bool] = _none
+        """Whether the deletion feed names a ledger, as last read (rule 10.4)."""
         self.unsaved = UnsavedLedgers()
         self._saving: dict[int, None] = {}
         self._hot_max = hot_max
@@ -87,10 +93,16 @@ class Ledgers:
     def is_cold(self, ledger_id: int) -> bool:
         """Return whether the state of a ledger must be read from the index."""
         return (
-            ledger_id <= self.highest_id
-            and ledger_id not in self.states
+            ledger_id not in self.states
+            and (ledger_id <= self.highest_id or self.is_named_deleted(ledger_id))
             and not self.is_deleted(ledger_id)
         )
+
+    def may_be_deleted(self, ledger_id: int) -> bool:
+        """Return whether a ledger without a state may be deleted although no tombstone says so:
+        the tombstone was trimmed (rule 10.3), or the deletion came first (10.4).
+        """
+        return ledger_id <= self.horizon or self.is_named_deleted(ledger_id)
 
     def is_deleted(self, ledger_id: int) -> bool:
         """Return whether a ledger that is not cold was deleted."""

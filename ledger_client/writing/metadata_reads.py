@@ -9,7 +9,7 @@ when the rate permits.
 Invariants: a ledger waits at most once; no read starts before its own delay has passed; at most
 `per_s` reads start per second, and at most `at_once_max` are under way.
 
-Source: protocol rule 11.7; metadata design, "Watches".
+Source: protocol rule 4.8; metadata design, "Watches".
 """
 
 import asyncio

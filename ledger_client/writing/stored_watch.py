@@ -1,13 +1,14 @@
-"""Watch of one in-sync ledger's metadata by its writer, which learns that another client ended it.
+"""Watch of one ledger's metadata by its writer, which learns that another client ended it.
 
 Leaves the reaction to the append protocol, and the rate of reads to `metadata_reads`.
 
-In in-sync mode, no bookie has to report another client's close: an unclean recovery closes the
-ledger without the members that the writer uses, and while appends are refused nothing is sent.
+No bookie has to report it. A deletion may be over before a bookie has the ledger. In in-sync mode,
+an unclean recovery closes the ledger without the members that the writer uses, and while appends
+are refused nothing is sent.
 
 Invariant: nothing here delays an append; while the metadata service is away, nothing is learned.
 
-Source: protocol rules 1.4 and 11.7.
+Source: protocol rules 1.4, 4.8 and 11.7.
 """
 
 from typing import Final

@@ -3,7 +3,7 @@ the LAC.
 
 Leaves the timer to `watchdog.Watchdog`, and every decision to the append protocol.
 
-Source: protocol rules 4.6, 5.6, 5.7, 8.4, 11.3 and 11.7.
+Source: protocol rules 4.6, 4.8, 5.6, 5.7, 8.4 and 11.3.
 """
 
 import math
@@ -54,8 +54,7 @@ class WriterWatch:
         shortest_s = min(config.lac_delay_s, *self._limits_s)
         self._look_s: Final = min(LOOK_MAX_S, LOOK_SHARE * shortest_s)
         services.news.join(self)
-        is_in_sync = shell.protocol.metadata.quorum.is_in_sync
-        self._stored = StoredWatch(shell, services) if is_in_sync else None
+        self._stored = StoredWatch(shell, services)
 
     def wake(self) -> None:
         """Start regular checks, soon, until nothing is left to watch."""
@@ -189,8 +188,7 @@ class WriterWatch:
         """Stop checking, and cancel what is under way."""
         self._is_closed = True
         self._services.news.leave(self)
-        if self._stored is not None:
-            self._stored.close()
+        self._stored.close()
         self._services.probes.cancel(self.ledger_id)
         if self._in_sync is not None:
             await self._in_sync.aclose()

@@ -113,6 +113,10 @@ class DeletionFollower:
             self._cancels.append(self._store.watch_children(deletion_shard_path(shard), event.set))
             self._tasks.append(loop.create_task(self._follow(shard)))
 
+    def names(self, ledger_id: int) -> bool:
+        """Return whether the feed had an entry for a ledger when it was read last."""
+        return ledger_id in self._known[ledger_id % DELETION_SHARDS]
+
     async def aclose(self) -> None:
         """Stop following."""
         for cancel in self._cancels:

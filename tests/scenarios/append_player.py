@@ -15,7 +15,7 @@ Events:
     conflict STATE [fragments=...] [last=N length=N]  it was not: this is the stored value
     found STATE [version=N] [recreated] ...         the answer to "read the metadata"
     metadata-refused
-    close | give-up
+    close | give-up | deleted                       deleted: as the writer's watch sees it
     shown | lag a | suspectable a                   shows in-sync members, what a lacks, 5.7
 """
 
@@ -118,6 +118,8 @@ class AppendPlayer:
                 return e.MetadataRefused(LedgerNotFoundError("deleted", ledger_id=w.LEDGER))
             case ["close"]:
                 return e.CloseRequested(w.TOKEN)
+            case ["deleted"]:
+                return e.WriterFailed(LedgerNotFoundError("deleted", ledger_id=w.LEDGER))
             case ["give-up"]:
                 return e.WriterFailed(QuorumTimeoutError("too late", ledger_id=w.LEDGER))
             case _:

@@ -23,6 +23,7 @@ Events, about ledger 7 unless `ledger=N` is given; `me` is this bookie's id:
     metadata-is-stale | metadata-leader-is-replaced | metadata-is-fresh  all but fresh, agreed reads
     hold-metadata N | release-metadata                 the bookie's Nth request from now on
     collect                                            check if the data may be removed
+    follow-feed                                        read the deletion feed, as of now
     trim | expire-feed          clean, and trim every tombstone; remove its deletion from the feed
 
 An action is an answer: the event of the request, a colon, and the bookie's answer. An answer that
@@ -50,7 +51,7 @@ from bookie.storage.standing import standing_reader
 from bookie.wire import messages as m
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import BookieId, LedgerId, Version
-from metadata.ledgers.deletion_feed import DeletionFeed
+from metadata.ledgers.deletion_feed import DeletionFeed, DeletionFollower
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import DELETION_SHARDS
@@ -324,6 +325,13 @@ class _Machine:
         else:
             self._lines.append(f"collect: {'removed' if is_removed else 'kept'}")
 
+    async def _follow_feed(self, storage: BookieStorage) -> None:
+        follower = DeletionFollower(self._store, lambda _ledger_id: None, self._rng)
+        storage.use_feed(follower.names)
+        follower.start()
+        await asyncio.sleep(SETTLE_S / 2)
+        await follower.aclose()
+
     async def _trim(self, storage: BookieStorage) -> None:
         await storage.checkpoint()
         await storage.clean()
@@ -366,6 +374,8 @@ class _Machine:
                 _spawn(fence_without_key(*args))
             case ["trim"]:
                 _spawn(self._trim(self._context.storage))
+            case ["follow-feed"]:
+                _spawn(self._follow_feed(self._context.storage))
             case ["collect"]:
                 _spawn(self._collect(self._context))
             case _:

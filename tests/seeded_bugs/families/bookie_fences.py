@@ -140,8 +140,8 @@ BUGS = (
         (
             Edit(
                 "bookie/storage/ledgers.py",
-                "            ledger_id <= self.highest_id\n",
-                "            ledger_id <= -1\n",
+                "(ledger_id <= self.highest_id or",
+                "(ledger_id <= -1 or",
             ),
         ),
         (simulation("takeovers"),),

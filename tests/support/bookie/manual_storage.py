@@ -59,6 +59,7 @@ class ManualStorage(BookieStorage, LedgerReads):
         self._writability = Writability(lambda: 0.0)
         self.add_count = 0
         self.deletions_begun = 0
+        self.feed_names: Callable[[int], bool] = lambda _ledger_id: False
         self.released: dict[LedgerId, None] = {}
         self.reads_running = 0
         self.reads_running_most = 0
@@ -308,6 +309,10 @@ class ManualStorage(BookieStorage, LedgerReads):
     async def list_ledgers(self, after: int, limit: int) -> tuple[list[LedgerId], int | None]:
         page = [each for each in self.ledger_ids() if each > after]
         return (page, None) if len(page) <= limit else (page[:limit], page[limit - 1])
+
+    @override
+    def use_feed(self, names: Callable[[int], bool]) -> None:
+        self.feed_names = names
 
     @override
     async def find_held(self, ledger_ids: list[LedgerId]) -> list[LedgerId]:

@@ -217,6 +217,22 @@ async def test_feed_and_full_pass_find_removable_ledgers(collecting: Collecting)
     await asyncio.gather(running, return_exceptions=True)
 
 
+async def test_the_storage_hears_of_deletions_of_ledgers_that_it_does_not_hold(
+    collecting: Collecting,
+) -> None:
+    """The deletion came before the bookie had anything of the ledger, or before it started."""
+    for ledger_id in (1, 2, 3):
+        await collecting.machine.create_ledger(ledger_id, BOOKIE)
+    await collecting.ledgers.delete(LedgerId(1))
+    running = asyncio.create_task(collecting.collector.run())
+    await until(lambda: collecting.served.storage.feed_names(1))
+    await collecting.ledgers.delete(LedgerId(2))
+    await until(lambda: collecting.served.storage.feed_names(2))
+    assert not collecting.served.storage.feed_names(3)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_nothing_is_removed_before_a_restore_is_accepted(collecting: Collecting) -> None:
     await collecting.add(1)
     record = RestoreRecord(b"t" * 16, RestoreState.FINISHED, 5, b"d" * 32)

@@ -1,4 +1,4 @@
-"""How the writer of an in-sync ledger learns that another client ended it, in virtual time (rule
+"""How the writer of a ledger learns that another client ended it, in virtual time (rules 4.8 and
 11.7).
 """
 
