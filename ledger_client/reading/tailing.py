@@ -7,13 +7,19 @@ too, until the polled bookies cannot all have missed an acknowledged entry. So a
 or that the writer replaced, causes only a short delay. After a failed poll, the next bookie is
 polled.
 
+A bookie hears that an entry is confirmed with a later batch, and of the last entry of a stripe with
+a batch of the next stripe (rule 3.1). So a bookie that holds the next stripe is polled too, unless
+the first one does. A poll of a bookie that holds neither stripe any more may go on, but takes no
+place.
+
 Invariants: polls follow the last fragment of the current metadata; without progress there is a
 pause between polls.
 
-Source: protocol rules 8.4 and 8.5.
+Source: protocol rules 3.1, 8.4 and 8.5.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -24,7 +30,7 @@ from ledger_client.bookies.pool import BookieCallError, BookiePool
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import UnauthorizedError
-from ledger_client.protocol.quorum import negatives_needed, write_set
+from ledger_client.protocol.quorum import negatives_needed, stripe_end, write_set
 from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.verified_entries import VerifiedEntries, verify_entries
 from metadata.backoff import Backoff
@@ -73,6 +79,8 @@ class TailPoller:
         self._events: asyncio.Queue[_PollEnded | None] = asyncio.Queue()
         self._polls: dict[BookieId, asyncio.Task[None]] = {}
         self._polled: tuple[BookieId, ...] = ()
+        self._asked_ahead: EntryId | None = None
+        """The LAC at which a bookie of the next stripe was polled last."""
         self._is_woken = False
         self._preferred = rng.choice(ledger.metadata.last_fragment.ensemble)
         self._backoff = Backoff(rng, first_s=0.01, max_s=0.5)
@@ -89,6 +97,7 @@ class TailPoller:
                 async with asyncio.timeout(SILENCE_S):
                     ended = await self._events.get()
             except TimeoutError:
+                self._asked_ahead = None
                 self._poll_another()
                 continue
             if ended is not None:
@@ -128,6 +137,8 @@ class TailPoller:
             self._ledger.advance_lac(answer.lac)
         lac = self._ledger.last_confirmed
         if answer is None or lac <= lac_before:
+            if ended.bookie_id not in self._candidates():
+                return ()
             self._preferred = self._after(ended.bookie_id)
             if ended.took_s < QUICK_S:
                 await asyncio.sleep(self._backoff.next_s())
@@ -148,16 +159,32 @@ class TailPoller:
                 task.cancel()
             self._polls.clear()
             self._polled = ensemble
-        if not self._polls:
+        if not self._polled_of(self._candidates()):
             self._poll_another()
+        self._poll_ahead()
 
     def _poll_another(self) -> None:
-        if len(self._polls) >= max(POLLS_AT_LEAST, negatives_needed(self._quorum)):
-            return
-        candidates = [b for b in self._candidates() if b not in self._polls]
-        if candidates:
-            poll = self._poll(candidates[0], is_first=not self._polls)
-            self._polls[candidates[0]] = asyncio.get_running_loop().create_task(poll)
+        candidates = self._candidates()
+        polled_count = self._polled_of(candidates)
+        most = max(POLLS_AT_LEAST, negatives_needed(self._quorum))
+        if polled_count < min(most, len(candidates)):
+            following = next(each for each in candidates if each not in self._polls)
+            self._start(following, is_first=not polled_count)
+
+    def _poll_ahead(self) -> None:
+        """Poll a bookie of the next stripe, once for each LAC and silence, unless one is polled."""
+        lac = self._ledger.last_confirmed
+        ahead = self._holders(EntryId(stripe_end(self._quorum, EntryId(lac + 1)) + 1))
+        if self._asked_ahead != lac and not self._polled_of(ahead):
+            self._start(ahead[-1], is_first=False)
+        self._asked_ahead = lac
+
+    def _start(self, bookie_id: BookieId, *, is_first: bool) -> None:
+        poll = self._poll(bookie_id, is_first=is_first)
+        self._polls[bookie_id] = asyncio.get_running_loop().create_task(poll)
+
+    def _polled_of(self, bookie_ids: Sequence[BookieId]) -> int:
+        return sum(each in self._polls for each in bookie_ids)
 
     @property
     def _quorum(self) -> QuorumSpec:
@@ -166,10 +193,12 @@ class TailPoller:
 
     def _candidates(self) -> list[BookieId]:
         """Return the bookies that may hold the next entry, the preferred one first."""
-        fragment = self._ledger.metadata.last_fragment
-        following = EntryId(min(self._ledger.last_confirmed + 1, ENTRY_ID_MAX))
-        replicas = write_set(self._quorum, fragment, following)
+        replicas = self._holders(EntryId(self._ledger.last_confirmed + 1))
         return sorted(replicas, key=lambda bookie_id: bookie_id != self._preferred)
+
+    def _holders(self, entry_id: EntryId) -> tuple[BookieId, ...]:
+        fragment = self._ledger.metadata.last_fragment
+        return write_set(self._quorum, fragment, EntryId(min(entry_id, ENTRY_ID_MAX)))
 
     def _after(self, bookie_id: BookieId) -> BookieId:
         ensemble = self._ledger.metadata.last_fragment.ensemble

@@ -60,16 +60,20 @@ def test_more_bookies_are_polled_in_silence(quorum: tuple[int, ...], polled: int
 
 
 @pytest.mark.parametrize("lac", [-1, 0, 1, 2, 3, 4, 17])
-def test_only_bookies_of_the_next_entry_are_polled(lac: int) -> None:
+def test_only_bookies_of_the_next_entry_and_the_next_stripe_are_polled(lac: int) -> None:
     async def scenario(tail: Tail) -> None:
         tail.ledger.advance_lac(EntryId(lac))
         metadata = tail.world.metadata
         holders = write_set(metadata.quorum, metadata.last_fragment, EntryId(lac + 1))
-        waiting = await tail.still_waits(5 * SILENCE_S)
-        assert set(tail.bookies.names) <= set(holders)
+        ahead = write_set(metadata.quorum, metadata.last_fragment, EntryId(lac + 2))
+        waiting = await tail.still_waits(SILENCE_S / 2)
         wanted = tail.preferred if tail.preferred in holders else holders[0]
-        assert tail.bookies.names[0] == wanted
-        assert len(tail.bookies.names) == 3
+        sizes = {name: request.bytes_max for _, name, request, _ in tail.bookies.noted}
+        extra = {} if wanted in ahead else {ahead[-1]: 0}
+        assert sizes == {wanted: BYTES_MAX} | extra
+        await asyncio.sleep(5 * SILENCE_S)
+        assert set(holders) <= set(tail.bookies.names) <= {*holders, *ahead}
+        assert len(tail.bookies.names) == len(set(tail.bookies.names))
         await end(waiting)
 
     for seed in range(5):
@@ -239,7 +243,7 @@ def test_a_bookie_that_left_the_ensemble_gives_its_place_to_the_first_of_the_new
         await tail.change(4, "def")
         await asyncio.sleep(0.1)
         waiting = await tail.still_waits(1.5 * SILENCE_S)
-        assert tail.bookies.names[2:] == ["e", "d"], "e is the first bookie of entry 4"
+        assert tail.bookies.names[2:] == ["e", "f"], "e is the first bookie of entry 4"
         await end(waiting)
 
     run(scenario, quorum=(3, 3, 2, 1))
