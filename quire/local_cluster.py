@@ -18,16 +18,15 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import IO, Final, Self
 
 import ledger_client.own_packages  # noqa: F401 - fails if one of Quire's packages is hidden
-from metadata.cancelling import cancel_and_wait
 from metadata.registry.cluster import create_cluster, open_cluster_store
 from metadata.security.user_store import UserStore
-from metadata.store.embedded import EmbeddedZooKeeper
+from metadata.store.embedded import START_TIMEOUT_S, EmbeddedZooKeeper
 from metadata.store.embedded_ports import HOST
 from quire.errors import LocalClusterError, UnusableDirectoryError
 from quire.local.kept_ports import kept_port
@@ -35,7 +34,9 @@ from quire.local.local_bookie import LocalBookie
 from quire.local.local_broker import LocalBroker
 from quire.local.local_console import NAME as CONSOLE_NAME
 from quire.local.local_console import LocalConsole
+from quire.local.local_server import LocalServer
 from quire.local.secure_directory import CLIENT_NAME, SecureDirectory
+from quire.local.starting import scaled_s, start_all
 from security.sasl.credentials import ScramMechanism, new_credential
 from security.secret_files import read_secret
 
@@ -149,9 +150,11 @@ class LocalCluster:
         return self._data_dir
 
     async def start(self) -> None:
-        """Start every process at the same time; return once all are ready.
+        """Start ZooKeeper, then all bookies, then all brokers; return once all are ready.
 
-        Raises LocalClusterError with the end of the log of the process that did not start.
+        The limits of the starts grow with the servers and the load for each core of the machine.
+        `report` gets a line about each step, and every 5 seconds what is still waited for. Raises
+        LocalClusterError with the end of the log of the process that did not start.
         """
         assert self._data_dir is None, "a cluster is started once"
         self._take_directory()
@@ -159,28 +162,35 @@ class LocalCluster:
             self.certificates.fill()
         zookeeper_dir = self.data_dir / "zookeeper"
         self._zookeeper_port = self._zookeeper_port or kept_port(zookeeper_dir / PORT_NAME)
-        self._zookeeper = EmbeddedZooKeeper(zookeeper_dir, port=self._zookeeper_port)
+        self._zookeeper = EmbeddedZooKeeper(
+            zookeeper_dir,
+            port=self._zookeeper_port,
+            start_timeout_s=scaled_s(START_TIMEOUT_S, started_count=1),
+        )
         try:
             numbers = range(1, self._bookie_count() + 1)
             self.bookies = [self._make_bookie(number) for number in numbers]
-            started = _counted(len(self.bookies), "bookie")
-            self._report(f"Starting ZooKeeper and {started} in {self.data_dir} ...")
-            # Bookies wait for ZooKeeper by themselves, and Python starts slowly.
-            await _all_or_first_failure(
-                self._zookeeper.start(), *(bookie.start() for bookie in self.bookies)
-            )
+            self._report(f"Starting ZooKeeper in {self.data_dir} ...")
+            # A bookie waits for ZooKeeper for some seconds only, so it starts afterwards.
+            await start_all({"ZooKeeper": self._zookeeper.start()}, self._report)
+            await self._start_servers(self.bookies, "bookie")
             if not self.bookies:  # the first bookie creates the cluster
                 await create_cluster(self.metadata_uri, Random(os.urandom(16)))
             if self._is_secure and self._wanted_brokers:
                 await self._add_user()
             numbers = range(1, self._wanted_brokers + 1)
             self.brokers = [self._make_broker(number) for number in numbers]
-            if self.brokers:
-                self._report(f"Starting {_counted(len(self.brokers), 'broker')} ...")
-            await _all_or_first_failure(*(broker.start() for broker in self.brokers))
+            await self._start_servers(self.brokers, "broker")
         except BaseException:
             await self.aclose()
             raise
+
+    async def _start_servers(self, servers: Sequence[LocalServer], noun: str) -> None:
+        if servers:
+            self._report(f"Starting {_counted(len(servers), noun)} ...")
+            count = len(servers)
+            starts = {each.name: each.start(started_count=count) for each in servers}
+            await start_all(starts, self._report)
 
     async def _add_user(self) -> None:
         """Give the client's user of a secure cluster its password."""
@@ -303,12 +313,3 @@ class LocalCluster:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-async def _all_or_first_failure(*works: Coroutine[None, None, None]) -> None:
-    """Run all concurrently; at the first failure cancel the others and raise only that failure."""
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        await asyncio.gather(*tasks)  # raises the first failure
-    finally:
-        await cancel_and_wait(*tasks)

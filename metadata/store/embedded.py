@@ -37,6 +37,8 @@ LOCK_TIMEOUT_S: Final = 5.0
 POLL_S: Final = 0.01
 ANSWER_TIMEOUT_S: Final = 2.0
 READY_TIMEOUT_S: Final = 0.2  # a starting server accepts connections but may never answer
+PATIENCE: Final = 0.1
+"""Limit of one answer as a share of the time since the start, from READY_TIMEOUT_S on."""
 LOG_TAIL_BYTES: Final = 2_000
 TICK_MS: Final = 500
 HEAP_MB: Final = 512
@@ -60,8 +62,10 @@ class EmbeddedZooKeeper:
         tick_ms: int = TICK_MS,
         heap_mb: int = HEAP_MB,
         environment: Mapping[str, str] | None = None,
+        start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         self.data_dir = Path(data_dir).absolute()
+        self._start_timeout_s = start_timeout_s
         self._wanted_port = port
         self._tick_ms = tick_ms
         self._heap_mb = heap_mb
@@ -211,8 +215,8 @@ class EmbeddedZooKeeper:
     async def _wait_until_ready(self, *, is_last: bool) -> bool:
         """Return True when our server answers; False if another process has just taken its port."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + START_TIMEOUT_S
-        while loop.time() < deadline:
+        began = loop.time()
+        while loop.time() < began + self._start_timeout_s:
             if not self.is_running:
                 status = self._supervisor.returncode if self._supervisor else None
                 taken = not is_free(self._port)
@@ -225,11 +229,14 @@ class EmbeddedZooKeeper:
                 raise EmbeddedServerError(
                     f"ZooKeeper ended with status {status} while starting: {self._log_tail()}"
                 )
-            if await serves_directory(HOST, self._port, self.data_dir):
+            # On a busy machine the first answers take long.
+            patience_s = max(READY_TIMEOUT_S, PATIENCE * (loop.time() - began))
+            if await serves_directory(HOST, self._port, self.data_dir, patience_s):
                 return True
             await asyncio.sleep(POLL_S)
         raise EmbeddedServerError(
-            f"ZooKeeper did not answer at {self.address} within {START_TIMEOUT_S} s: "
+            f"ZooKeeper did not answer at {self.address} within "
+            f"{self._start_timeout_s:.0f} s: "
             f"{self._log_tail()}"
         )
 
@@ -292,11 +299,13 @@ def spawn_supervised(
     return process, int(process.stdout.readline() or 0)
 
 
-async def serves_directory(host: str, port: int, data_dir: Path) -> bool:
-    """Return whether the server at a port serves clients from this directory; another server would
-    name another directory.
+async def serves_directory(
+    host: str, port: int, data_dir: Path, timeout_s: float = READY_TIMEOUT_S
+) -> bool:
+    """Return whether the server at a port serves clients from this directory, if it answers in
+    time; another server would name another directory.
     """
-    mode = await four_letter_word(host, port, "srvr", timeout_s=READY_TIMEOUT_S)
+    mode = await four_letter_word(host, port, "srvr", timeout_s=timeout_s)
     if "Mode:" not in mode:
         return False
     configuration = await four_letter_word(host, port, "conf")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quire.local.child_process import OWN_VARIABLES, ChildProcess, child_variables
+from quire.local.starting import scaled_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +90,14 @@ class LocalServer:
         """Whether its process has not ended."""
         return self._process.is_running
 
-    async def start(self) -> None:
-        """Start the server; return once it serves and is registered. Raises LocalClusterError."""
+    async def start(self, *, started_count: int = 1) -> None:
+        """Start the server; return once it serves and is registered. Raises LocalClusterError, also
+        if that takes longer than a limit that grows with the load of the machine and with
+        `started_count`, the servers that start at the same time.
+        """
         code = {} if self.code_dir is None else {"PYTHONPATH": str(self.code_dir)}
         await self._process.start(child_variables() | code | self._variables)
-        line = await self._process.first_line(self._ready_timeout_s)
+        line = await self._process.first_line(scaled_s(self._ready_timeout_s, started_count))
         try:
             fields = json.loads(line)
             self._ready = _Ready(

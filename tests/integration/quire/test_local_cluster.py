@@ -77,8 +77,9 @@ async def test_the_same_directory_is_the_same_cluster(tmp_path: Path) -> None:
         uri = cluster.metadata_uri
         async with LedgerClient(uri) as client, client.create_ledger(Quorum.all(3)) as ledger:
             await ledger.append(b"kept")
-    assert steps == [
-        f"Starting ZooKeeper and 3 bookies in {tmp_path} ...",
+    assert [each for each in steps if not each.startswith("Waiting")] == [
+        f"Starting ZooKeeper in {tmp_path} ...",
+        "Starting 3 bookies ...",
         "Starting 1 broker ...",
     ]
     async with LocalCluster(None, tmp_path, broker=1) as cluster:
