@@ -97,8 +97,11 @@ class ClientConfig:
 
     # Ensembles
     delay_ensemble_change: bool = False
-    run_degraded: bool = False
-    """Without a spare, continue while entries still reach their ack quorum (rule 5.5)."""
+    run_degraded: bool = True
+    """Without a spare, continue while entries still reach their ack quorum (rule 5.5): they have
+    that many copies until the ledger is closed and repair adds the others. If False, the writer
+    ends and closes its ledger.
+    """
     fixed_membership: bool = False
     """Never change an ensemble: entries wait for its members, as in a replica set of fixed
     membership. Only for comparison (`quire bench compare`), not for use.

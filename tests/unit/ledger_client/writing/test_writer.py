@@ -180,7 +180,7 @@ async def test_closing_a_ledger_that_was_closed_elsewhere_at_the_same_end_succee
 async def test_without_a_spare_the_writer_fails_and_names_what_is_missing(
     cluster: TestCluster,
 ) -> None:
-    writer = await opened(cluster)
+    writer = await opened(cluster, run_degraded=False)
     await writer.append(b"confirmed")
     spare = next(b for b in cluster.bookies if b.id not in members(cluster, writer))
     await spare.unregister()
@@ -199,7 +199,7 @@ async def test_without_a_spare_the_writer_fails_and_names_what_is_missing(
 
 
 async def test_run_degraded_continues_and_repairs_what_it_can(cluster: TestCluster) -> None:
-    writer = await opened(cluster, run_degraded=True)
+    writer = await opened(cluster)
     await writer.append(b"confirmed")
     spare = next(b for b in cluster.bookies if b.id not in members(cluster, writer))
     await spare.unregister()
